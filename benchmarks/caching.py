@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import anyio
-from tests.caching.conversation import Conversation
-from tests.caching.pricing import Bill, pricing
-from tests.providers.conftest import SPEECHES
-from tests.providers.speech import Speech
+from tests.models.caching.conversation import Conversation
+from tests.models.caching.pricing import Bill, pricing
+from tests.models.providers.conftest import SPEECHES
+from tests.models.providers.speech import Speech
 
 from treadle import Runtime, Settings
 from treadle.config import Config

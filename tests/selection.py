@@ -45,15 +45,19 @@ PLACES = {
             f"tests/service/test_{name}.py"
             for name in ("replicas", "restarts", "schemathesis", "serving")
         ),
-        *("tests/guards/test_trial.py", "tests/test_closing.py", "tests/test_submit.py"),
         *(
-            "tests/engines",
-            "tests/mcp_server",
+            "tests/guards/test_trial.py",
+            "tests/runtime/test_closing.py",
+            "tests/runtime/test_submit.py",
+        ),
+        *(
+            "tests/workers/engines",
+            "tests/apps/mcp_server",
             "tests/test_examples.py",
-            "tests/test_following.py",
+            "tests/events/test_follow.py",
             "tests/test_pictures.py",
             "tests/tools/mcp",
-            "tests/work",
+            "tests/apps/batch",
         ),
     ),
 }

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.database.postgres import PostgresServer, postgres_server
+from tests.service.database.postgres import PostgresServer, postgres_server
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal
 from treadle.journal.memory.journal import MemoryJournal

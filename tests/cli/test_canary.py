@@ -22,8 +22,8 @@ import pytest
 from anyio import to_thread
 
 from tests.cli.conftest import Answer, Cli
-from tests.providers import loopback
-from tests.providers.loopback import document, serving, stream
+from tests.models.providers import loopback
+from tests.models.providers.loopback import document, serving, stream
 
 FROM_ENVIRONMENT = "canary of a key: 0815/4711+x"
 """Looks like no key: nothing but its value gives it away.

@@ -11,7 +11,7 @@ import anyio.to_thread
 import pytest
 
 from tests.crash.postgres import ChaosServer
-from tests.journals.runs import fact, finished, started
+from tests.journal.runs import fact, finished, started
 from treadle._internal.redaction import Redactor
 from treadle.cli.journal_option import OpenedJournal
 from treadle.cli.runs import follow

@@ -182,7 +182,7 @@ def test_what_the_process_prints_does_not_reach_the_protocol(tmp_path: Any):
     program = """
 import os, subprocess, sys, anyio
 from mcp.types import CallToolResult, TextContent, Tool
-from treadle.apps.mcp_server.server import ToolServer
+from treadle.apps.mcp_server.server import McpToolServer
 from treadle.apps.mcp_server.stdio import serve_stdio
 
 class Loud:
@@ -194,7 +194,7 @@ class Loud:
         return CallToolResult(content=[TextContent(text="said " + chr(0xD800))])
 
 print("before", flush=True)
-anyio.run(serve_stdio, ToolServer([Loud()]))
+anyio.run(serve_stdio, McpToolServer([Loud()]))
 print("after")
 """
     pipe = subprocess.PIPE

@@ -15,8 +15,8 @@ import pytest
 from anyio import to_thread
 
 from tests.cli.conftest import KEY, Answer, Cli
-from tests.providers import loopback
-from tests.providers.loopback import document, serving, stream
+from tests.models.providers import loopback
+from tests.models.providers.loopback import document, serving, stream
 from treadle.config import load
 from treadle.messages.model_profile import Abilities
 from treadle.runtime import model_catalog

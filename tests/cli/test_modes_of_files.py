@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.apps.batch.conftest import repository
 from tests.cli.conftest import Cli
-from tests.work.conftest import repository
 
 HI = {"text": "Hi."}
 

@@ -13,9 +13,9 @@ import pytest
 
 from tests.cli.conftest import Cli
 from tests.cli.workers import a_worker
-from tests.database.postgres import PostgresServer
-from tests.database.postgres import postgres_server as postgres_server
-from tests.database.postgres import postgres_url as postgres_url
+from tests.service.database.postgres import PostgresServer
+from tests.service.database.postgres import postgres_server as postgres_server
+from tests.service.database.postgres import postgres_url as postgres_url
 
 CONFIG = "queues: {emails: {}, reports: {concurrency: 1}}\nworkers: {grace_s: 0.5}\n"
 

@@ -20,7 +20,7 @@ from typing import Any
 import apsw
 from typing_extensions import override
 
-from tests.journals.sqlite.failing_disk import FailingDisk
+from tests.journal.sqlite.failing_disk import FailingDisk
 from treadle import types
 
 FAULTS: Mapping[str, tuple[str, type[apsw.Error]]] = {

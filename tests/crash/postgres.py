@@ -1,7 +1,7 @@
 """A PostgreSQL of its own for crash tests: it syncs, it may be stopped, started, and killed with
 all that is connected. Entry: `ChaosServer`.
 
-The one that other tests share stands in tests/database/postgres.py.
+The one that other tests share stands in tests/service/database/postgres.py.
 """
 
 from __future__ import annotations

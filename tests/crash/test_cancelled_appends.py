@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from tests.journals.runs import begun, started
+from tests.journal.runs import begun, started
 from treadle.journal.sqlite import SqliteJournal
 
 

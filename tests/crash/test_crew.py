@@ -12,7 +12,7 @@ import pytest
 from tests.crash.crew import chaos_of_workers, said
 from tests.crash.crew_worker import AWAKE, ODD, OF_FILES, Plan
 from tests.crash.turns import turns_of
-from tests.engines.needs import need_dbos
+from tests.workers.engines.needs import need_dbos
 
 PLANS = {
     **{name: ODD[name] for name in ("odd tools", "conversations", "cut off alone")},

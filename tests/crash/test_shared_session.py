@@ -13,8 +13,8 @@ import anyio
 import pytest
 
 from tests.crash.session_mate import SESSION
-from tests.database.postgres import postgres_server, postgres_urls  # noqa: F401  fixtures
 from tests.doubles import check_history
+from tests.service.database.postgres import postgres_server, postgres_urls  # noqa: F401  fixtures
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal
 

@@ -19,7 +19,7 @@ from tests.oracle.spelling import Speller
 CHUNK = 2_000
 """Lines that follow from one number: what came before them does not count."""
 CORPUS = Path(__file__).parents[2] / "../shared/attacks/shell.jsonl"
-_TABLES = ("shell", "policy")
+_TABLES = ("policy/shell", "policy")
 MOST_CHARACTERS = 40_000
 
 

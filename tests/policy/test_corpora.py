@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.shell.corpus import cases, is_looser, needs_corpus, workspace
+from tests.policy.shell.corpus import cases, is_looser, needs_corpus, workspace
 from treadle.errors import AgentError
 from treadle.policy.policy import Decision, decide, permissions_of
 from treadle.tools.builtin.coding import default_tools

@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.policy.shell.corpus import needs_corpus, workspace
 from tests.policy.test_corpora import arguments_of, in_modes, set_up
-from tests.shell.corpus import needs_corpus, workspace
 from treadle import Agent, Limits, Runtime
 from treadle.config import load
 from treadle.messages.result import RunResult

@@ -18,8 +18,8 @@ import httpx2
 import pytest
 from typing_extensions import override
 
-from tests.database.postgres import PostgresServer, postgres_server, postgres_url
 from tests.service.at_hand import PASSWORD, AtHand, opened, problem
+from tests.service.database.postgres import PostgresServer, postgres_server, postgres_url
 from tests.service.unlimited import unlimited
 from treadle.service.problems import OUR_FAULT, TROUBLE
 

@@ -820,7 +820,7 @@ def xss(case: dict[str, Any], world: World) -> None:
 
 
 def elsewhere(case: dict[str, Any], world: World) -> None:
-    """The fetch tool's: tests/tools/test_fetch.py reads the same lines."""
+    """The fetch tool's: tests/tools/builtin/test_fetch.py reads the same lines."""
     assert case["input"]["tool"] == "fetch"
 
 

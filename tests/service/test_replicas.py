@@ -22,8 +22,8 @@ import httpx2
 import pytest
 from sqlmodel import Session, select
 
-from tests.database.postgres import postgres_server, postgres_urls
 from tests.service.chatting import Event, Person, signed_in
+from tests.service.database.postgres import postgres_server, postgres_urls
 from tests.service.replica import in_folder, replica
 from tests.service.test_restarts import free_port, up
 from treadle.errors import AgentError

@@ -17,9 +17,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlmodel import Session, select
 
-from tests.database.postgres import postgres_server, postgres_urls
 from tests.service.at_hand import PASSWORD, AtHand, opened, problem
 from tests.service.chatting import ObedientModel, Person, Served, said, serving, signed_in
+from tests.service.database.postgres import postgres_server, postgres_urls
 from tests.service.test_replicas import Places, at_hand, in_folder, work
 from treadle.agents.agent import Agent
 from treadle.config import Price

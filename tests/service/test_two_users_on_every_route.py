@@ -1,7 +1,7 @@
 """Two users against every route: what is Ada's looks to Bob like what is not there. A route without
 a row here fails the test.
 
-Tools have theirs in tests/tasks/test_two_users.py.
+Tools have theirs in tests/apps/assistant/test_two_users.py.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.doubles import agent
-from tests.test_recovery import ONE, Effects, lost_call
+from tests.loop.test_recovery import ONE, Effects, lost_call
 from treadle.tools.approval import ApprovalRequest, Deny
 from treadle.tui.conversation import ChatConversation, RunSetting
 

@@ -56,8 +56,8 @@ async def draw(beginning):
     print("\\nloaded:", *sys.modules)
 
 start._Beginning.run = draw
-given = dict.fromkeys((field.name for field in fields(start.Wanted)), None)  # what is called later is not called here
-start.chat(start.Wanted(**{**given, "config": load(cwd=Path.cwd()), "cwd": Path.cwd()}))
+given = dict.fromkeys((field.name for field in fields(start.StartRequest)), None)  # what is called later is not called here
+start.chat(start.StartRequest(**{**given, "config": load(cwd=Path.cwd()), "cwd": Path.cwd()}))
 """
 
 

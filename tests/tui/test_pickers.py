@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from tests.doubles import asks, call, says
-from tests.providers.loopback import document, serving
+from tests.models.providers.loopback import document, serving
 from tests.tui.desks import FakeDesk, a_desk
 from tests.tui.standing import DOWN, ENTER, ESCAPE
 from treadle.config import load

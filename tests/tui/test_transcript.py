@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from tests.doubles import agent, asks, call, fails, gives, open_runtime, says, watch
+from tests.loop.test_costs import priced, used
+from tests.loop.test_properties import Bench, Case, cases, steps_of
 from tests.strategies import values_of
-from tests.test_loop_costs import priced, used
-from tests.test_loop_properties import Bench, Case, cases, steps_of
-from tests.test_subagents import make, seen_of
+from tests.tools.test_subagent import make, seen_of
 from tests.tui.standing import THEME
 from treadle.messages import events
 from treadle.messages.events import Event

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.providers.loopback import document, serving
+from tests.models.providers.loopback import document, serving
 from tests.tui.standing import DOWN, ENTER, ESCAPE, Stage, standing
 from treadle.config import Config, load
 from treadle.errors import AgentError

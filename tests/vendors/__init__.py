@@ -2,5 +2,5 @@
 and the date it was read.
 
 `server.py` is one server for four wires; `claude.py`, `gpt.py` and `gemini.py` hold the rules; the
-shapes of messages are those of tests/switching/rules.
+shapes of messages are those of tests/models/switching/rules.
 """

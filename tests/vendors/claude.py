@@ -11,7 +11,7 @@ from hashlib import sha256
 from struct import unpack
 from typing import Any
 
-from tests.switching.rules import anthropic
+from tests.models.switching.rules import anthropic
 from tests.vendors.rules import Asked, Json, Rules, every, images_too_large, schemas_in
 
 CLAUDE = Rules()

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from tests.switching.rules import gemini
+from tests.models.switching.rules import gemini
 from tests.vendors.rules import Asked, Json, Rules, images_too_large
 from treadle.models.providers.gemini.messages import ANY_SIGNATURE
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.switching.rules import openai_chat, openai_responses
+from tests.models.switching.rules import openai_chat, openai_responses
 from tests.vendors.rules import Asked, Json, Rules, depth_of, every, images_too_large, schemas_in
 
 RESPONSES, CHAT = Rules(), Rules()

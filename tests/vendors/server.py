@@ -13,13 +13,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.caching.pricing import Bill, Cache
-from tests.providers.loopback import GONE, Answer, Server, document, listening
-from tests.providers.speech import ANSWER_ID, Call, Reasoning, Said, Speech, Text
-from tests.providers.speeches import anthropic as claude_words
-from tests.providers.speeches import gemini as gemini_words
-from tests.providers.speeches import openai_chat as chat_words
-from tests.providers.speeches import openai_responses as responses_words
+from tests.models.caching.pricing import Bill, Cache
+from tests.models.providers.loopback import GONE, Answer, Server, document, listening
+from tests.models.providers.speech import ANSWER_ID, Call, Reasoning, Said, Speech, Text
+from tests.models.providers.speeches import anthropic as claude_words
+from tests.models.providers.speeches import gemini as gemini_words
+from tests.models.providers.speeches import openai_chat as chat_words
+from tests.models.providers.speeches import openai_responses as responses_words
 from tests.vendors import claude, gpt
 from tests.vendors import gemini as google
 from tests.vendors.rules import Asked, Json, Rules

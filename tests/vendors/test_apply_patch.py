@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.doubles import agent, open_runtime
-from tests.providers.loopback import Answer, stream
+from tests.models.providers.loopback import Answer, stream
 from tests.vendors.server import Vendor, call
 from treadle.messages.model_profile import Abilities
 from treadle.models.model import ModelRequest

@@ -20,24 +20,22 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from typing_extensions import override
 
-from tests import (
-    doubles,
-    test_loop_costs,
-    test_loop_events,
-    test_loop_late,
-    test_loop_limits,
-    test_loop_odd,
-    test_loop_output,
-    test_loop_retries,
-    test_loop_steering,
-    test_loop_tools,
-    test_loop_turns,
-    test_loop_words_of_tools,
-    test_subagents,
-    test_subagents_resumed,
-)
-from tests.providers.speech import Call, Reasoning, Said, Text
-from tests.switching.overheard import Listening, body_for
+from tests import doubles
+from tests.loop import test_costs as test_loop_costs
+from tests.loop import test_events as test_loop_events
+from tests.loop import test_late_results as test_loop_late
+from tests.loop import test_limits as test_loop_limits
+from tests.loop import test_odd as test_loop_odd
+from tests.loop import test_output as test_loop_output
+from tests.loop import test_retries as test_loop_retries
+from tests.loop import test_steering as test_loop_steering
+from tests.loop import test_tools as test_loop_tools
+from tests.loop import test_turns as test_loop_turns
+from tests.loop import test_words_of_tools as test_loop_words_of_tools
+from tests.models.providers.speech import Call, Reasoning, Said, Text
+from tests.models.switching.overheard import Listening, body_for
+from tests.tools import test_subagent as test_subagents
+from tests.tools import test_subagents_resumed
 from tests.vendors.rules import Asked
 from tests.vendors.server import RULES, SPEECHES, Refused, Reply, Vendor, model_of
 from treadle.errors import AgentError

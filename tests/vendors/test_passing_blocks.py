@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.coding.conftest import Place
+from tests.agents.coding.conftest import Place
 from tests.vendors.rules import every
 from tests.vendors.server import SPEECHES, Reply, Vendor, call, think, vendor
 from treadle import Agent, Input, Outcome, RunResult, Runtime, tool

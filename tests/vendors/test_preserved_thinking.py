@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.providers.speech import Text
+from tests.models.providers.speech import Text
 from tests.vendors.rules import every
 from tests.vendors.server import Reply, Vendor, call, think, vendor
 from treadle import Agent, Limits, Outcome, Runtime, Settings, tool

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.doubles import open_runtime
-from tests.providers.loopback import Answer, Server, document, serving, stream
-from tests.providers.speeches.gemini import GeminiSpeech
-from tests.providers.speeches.openai_responses import OpenAIResponsesSpeech
-from tests.telemetry.traces import Watched
+from tests.events.telemetry.traces import Watched
+from tests.models.providers.loopback import Answer, Server, document, serving, stream
+from tests.models.providers.speeches.gemini import GeminiSpeech
+from tests.models.providers.speeches.openai_responses import OpenAIResponsesSpeech
 from treadle import Agent, Runtime, Settings
 from treadle.budget.price_list import Prices
 from treadle.cli.response_notes import response_notes

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.switching.overheard import Listening, body_for
+from tests.models.switching.overheard import Listening, body_for
 from tests.vendors import claude, gemini, gpt
 from tests.vendors.rules import Asked
 from tests.vendors.server import RULES, model_of

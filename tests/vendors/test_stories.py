@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.providers.speech import Call
+from tests.models.providers.speech import Call
 from tests.vendors.rules import Json
 from tests.vendors.server import Reply, Vendor, call, think, vendor
 from treadle import Agent, Limits, Outcome, Runtime, Settings, tool

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.providers.loopback import document
+from tests.models.providers.loopback import document
 from tests.vendors.rules import Json
 from tests.vendors.server import SPEECHES, Reply, call, vendor
 from treadle import Agent, Outcome, Runtime, Settings, tool

@@ -176,5 +176,5 @@ class CommandGroup(click.Group):
 
     @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("CommandGroup"):
+        with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in self._known.items()])

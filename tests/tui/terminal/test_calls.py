@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from inline_snapshot import snapshot
 
-from tests.sandbox.conftest import needs_bubblewrap
+from tests.policy.sandboxes.conftest import needs_bubblewrap
 from tests.tui.terminal.conftest import SAYS, Place
 from tests.tui.terminal.provider import Provider
 from tests.tui.terminal.terminal import Terminal, masked

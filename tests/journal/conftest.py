@@ -1,0 +1,53 @@
+"""The journals that one suite runs over: in memory, SQLite and PostgreSQL. Entry: `Kind`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.service.database.postgres import postgres_server, postgres_urls  # noqa: F401  fixtures
+from treadle.journal import open_journal
+from treadle.journal.journal import Journal
+from treadle.journal.memory.journal import MemoryJournal
+from treadle.journal.sqlite import SqliteJournal
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A journal: how it is opened on a folder, and whether what it keeps outlives it."""
+
+    open: Callable[[Path], Awaitable[Journal]]
+    durable: bool
+
+
+async def _memory(folder: Path) -> Journal:
+    return MemoryJournal()
+
+
+async def _sqlite(folder: Path) -> Journal:
+    return SqliteJournal.open(folder / "journal.db")
+
+
+KINDS = {"memory": Kind(_memory, durable=False), "sqlite": Kind(_sqlite, durable=True)}
+
+
+@pytest.fixture(params=[*KINDS, "postgres"])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    if request.param in KINDS:
+        return KINDS[request.param]
+    urls: Callable[[object], str] = request.getfixturevalue("postgres_urls")
+
+    async def postgres(folder: Path) -> Journal:
+        return open_journal(urls(folder))
+
+    return Kind(postgres, durable=True)
+
+
+@pytest.fixture
+async def journal(kind: Kind, tmp_path: Path) -> AsyncIterator[Journal]:
+    opened = await kind.open(tmp_path)
+    yield opened
+    await opened.aclose()

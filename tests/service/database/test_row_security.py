@@ -1,0 +1,102 @@
+"""The second lock: in PostgreSQL itself a transaction has one user's rows, whatever is asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import ProgrammingError
+
+from tests.service.database.people import ADA, TABLES, furnished, key_of, row_of
+from tests.service.database.postgres import PostgresServer
+from treadle.errors import AgentError
+from treadle.service.database.database import Database
+from treadle.service.database.guard import connection_of
+from treadle.service.database.statements import owned_names
+from treadle.service.database.tables import Owned
+
+
+@pytest.fixture(params=["postgres_url", "plain_postgres_url"], ids=["superuser", "plain role"])
+async def locked(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
+    async with Database.open(request.getfixturevalue(request.param)) as database:
+        await furnished(database)
+        yield database
+
+
+async def raw(
+    database: Database, sql: str, scoped: bool = True, **values: object
+) -> list[tuple[object, ...]]:
+    """Past the first lock, as ada or as nobody."""
+
+    def work(session: object) -> list[tuple[object, ...]]:
+        result = connection_of(session).execute(text(sql), values)  # type: ignore[arg-type]
+        return [tuple(row) for row in result] if result.returns_rows else [(result.rowcount,)]
+
+    return await (database.run(ADA, work) if scoped else database.run_unscoped(work))
+
+
+@pytest.mark.parametrize("table", owned_names())
+async def test_raw_sql_reaches_the_rows_of_its_user_only(locked: Database, table: str) -> None:
+    assert await raw(locked, f"SELECT user_id FROM {table}") == [("ada",)]
+    assert await raw(locked, f"SELECT user_id FROM {table}", scoped=False) == []
+    assert await raw(locked, f"UPDATE {table} SET user_id = user_id WHERE user_id = 'bob'") == [
+        (0,)
+    ]
+    assert await raw(locked, f"DELETE FROM {table} WHERE user_id = 'bob'") == [(0,)]
+    with pytest.raises(ProgrammingError, match="row-level security"):
+        await raw(locked, f"UPDATE {table} SET user_id = 'bob'")
+    assert await raw(locked, f"DELETE FROM {table}") == [(1,)]
+
+
+@pytest.mark.parametrize("table", TABLES)
+async def test_raw_sql_writes_no_row_of_another(locked: Database, table: type[Owned]) -> None:
+    row = row_of(table, "bob")
+    setattr(row, key_of(table), "another")
+
+    def work(connection: Connection) -> None:
+        connection.execute(table.__table__.insert().values(row.model_dump()))  # type: ignore[attr-defined]
+
+    with pytest.raises(ProgrammingError, match="row-level security"):
+        await locked.run(ADA, lambda session: work(connection_of(session)))
+
+
+async def test_every_owned_table_has_a_forced_policy(locked: Database) -> None:
+    rows = await raw(
+        locked,
+        "SELECT relname FROM pg_class JOIN pg_policy ON polrelid = pg_class.oid WHERE relrowsecurity AND relforcerowsecurity AND polcmd = '*'",
+    )
+    assert sorted(str(name) for (name,) in rows) == sorted(owned_names())
+
+
+async def test_nothing_of_a_transaction_stays_on_its_connection(locked: Database) -> None:
+    assert locked._engines is not None
+    await raw(locked, "SELECT 1")
+    with locked._engines.writing.connect() as connection:
+        assert connection.execute(
+            text("SELECT current_setting('treadle.user_id', true), current_user = session_user")
+        ).one() in [("", True), (None, True)]
+
+
+async def test_a_database_whose_policies_are_off_is_not_opened(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    async with Database.open(postgres_url):
+        pass
+    name = postgres_url.split("/")[3].split("?")[0]
+    for act in ("ALTER TABLE task NO FORCE ROW LEVEL SECURITY", "DROP POLICY own_rows ON change"):
+        postgres_server.sql(act, name)
+        with pytest.raises(AgentError, match="row-level security is switched off") as caught:
+            await Database.open(postgres_url)
+        assert caught.value.kind == "invalid"
+        postgres_server.sql("ALTER TABLE task FORCE ROW LEVEL SECURITY", name)
+
+
+async def test_tables_that_a_plain_role_made_are_locked_for_a_superuser_too(
+    postgres_server: PostgresServer, plain_postgres_url: str
+) -> None:
+    async with Database.open(plain_postgres_url) as database:
+        await furnished(database)
+    name = plain_postgres_url.split("/")[3].split("?")[0]
+    async with Database.open(postgres_server.url(name)) as database:
+        assert await raw(database, "SELECT user_id FROM task") == [("ada",)]

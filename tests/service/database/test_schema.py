@@ -1,0 +1,143 @@
+"""The schema: how it comes to be, that it is what the tables say, and who may not use it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, text
+
+from tests.service.database.people import ADA
+from treadle.errors import AgentError
+from treadle.service.database.database import Database
+from treadle.service.database.engines import connected
+from treadle.service.database.migrating import MIGRATIONS, VERSION_TABLE, VERSIONS
+from treadle.service.database.tables import METADATA, Task
+
+OPENS = """
+import sys, anyio
+from treadle.service.database.database import Database
+
+async def main():
+    await (await Database.open(sys.argv[1])).aclose()
+
+anyio.run(main)
+print("alembic" in sys.modules)
+"""
+
+
+async def test_the_migrated_schema_is_what_the_tables_say(database_url: str) -> None:
+    async with Database.open(database_url) as database:
+        assert database._engines is not None
+        with database._engines.writing.connect() as connection:
+            context = MigrationContext.configure(
+                connection,
+                opts={
+                    "compare_type": True,
+                    "compare_server_default": True,
+                    "version_table": VERSION_TABLE,
+                },
+            )
+            assert compare_metadata(context, METADATA) == []
+
+
+def test_the_versions_that_the_first_look_knows_are_the_files_there_are() -> None:
+    scripts = ScriptDirectory(str(MIGRATIONS))
+    assert [script.revision for script in reversed([*scripts.walk_revisions()])] == list(VERSIONS)
+
+
+async def test_two_that_start_at_once_make_the_schema_once(database_url: str) -> None:
+    if database_url == "sqlite://":
+        pytest.skip("nobody else reaches a database in memory")
+
+    async def start() -> None:
+        async with Database.open(database_url) as database:
+            await database.ping()
+
+    async with anyio.create_task_group() as group:
+        for _ in range(4):
+            group.start_soon(start)
+
+
+async def test_a_database_of_a_newer_version_is_refused(database_url: str) -> None:
+    async with Database.open(database_url) as database:
+        assert database._engines is not None
+        with database._engines.writing.begin() as connection:
+            connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+        if database_url != "sqlite://":
+            with pytest.raises(AgentError, match="newer treadle") as caught:
+                await Database.open(database_url)
+            assert caught.value.kind == "invalid"
+
+
+async def test_tables_of_somebody_else_are_left_as_they_are(database_url: str) -> None:
+    if database_url == "sqlite://":
+        pytest.skip("nobody else reaches a database in memory")
+    engine = connected(database_url).writing
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE task (mine integer)"))
+    with pytest.raises(AgentError, match="another application") as caught:
+        await Database.open(database_url)
+    assert caught.value.kind == "invalid"
+    with engine.begin() as connection:
+        assert connection.execute(text("SELECT mine FROM task")).all() == []
+    engine.dispose()
+
+
+def test_create_all_refuses_a_table_of_another_application(tmp_path: Path) -> None:
+    """The way of docs/tasks.md: without this, it changes nothing, and every call of the assistant
+    fails.
+    """
+    engine = connected(f"sqlite:///{tmp_path / 'rows.db'}").writing
+    METADATA.create_all(engine)
+    METADATA.create_all(engine)  # our own are no foreign ones
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE task"))
+        connection.execute(text("CREATE TABLE task (id text, title text)"))
+    with pytest.raises(
+        AgentError,
+        match=r"the table 'task' of this database is another application's \(it has no completed, .*user_id",
+    ):
+        METADATA.create_all(engine)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("who", ["postgres", "plain_postgres"])
+async def test_a_schema_of_their_own_keeps_our_tables_apart(
+    who: str, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue(f"{who}_url")
+    engine = connected(url).writing
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE task (mine integer)"))
+    for _ in range(2):
+        async with Database.open(f"{url}{'&' if '?' in url else '?'}schema=treadle") as database:
+            await database.ping()
+            await database.run(
+                ADA, lambda session: session.add(Task(user_id=ADA.user_id, title="pay rent"))
+            )
+    with engine.begin() as connection:
+        assert connection.execute(text("SELECT mine FROM task")).all() == []
+        assert inspect(connection).get_table_names() == ["task"]
+    engine.dispose()
+    with pytest.raises(AgentError, match="no plain name"):
+        Database.open("postgresql://host/name?schema=Tre%22adle")
+
+
+async def test_what_is_newest_already_is_opened_without_alembic(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'rows.db'}"
+    async with Database.open(url):
+        pass
+    done = await anyio.run_process([sys.executable, "-c", OPENS, url])
+    assert done.stdout.decode().strip() == "False"
+
+
+async def test_an_empty_database_in_memory_is_made_and_gone() -> None:
+    for _ in range(2):
+        async with Database.open("sqlite://") as database:
+            await database.ping()

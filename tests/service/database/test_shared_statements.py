@@ -1,0 +1,91 @@
+"""Statements that are built once serve every scope, each its own rows; rows that nobody looks at
+afterwards are written in their scope only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import bindparam, select, update
+from sqlmodel import Session
+
+from tests.service.database.people import ADA, BOB, furnished
+from treadle.service.database.database import Database
+from treadle.service.database.guard import insert_row
+from treadle.service.database.scope import Scope
+from treadle.service.database.statements import OutOfScope
+from treadle.service.database.tables import Spent, Task
+from treadle.types import now
+
+TITLED = select(Task.user_id).where(Task.title != bindparam("not_this"))
+RENAMED = update(Task).values(title=bindparam("new")).execution_options(synchronize_session=False)
+ROW = {"id": "new", "day": now().date(), "tokens": 1, "cost_usd": 0.0}
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"treadle_scope": "bob"}], ids=["as it is", "with another's id"]
+)
+async def test_one_statement_serves_two_people(database: Database, more: dict[str, Any]) -> None:
+    await furnished(database)
+
+    def seen(session: Session) -> set[str]:
+        return {row.user_id for row in session.execute(TITLED, {"not_this": "", **more})}
+
+    for _ in range(2):
+        assert await database.run(ADA, seen) == {"ada"}
+        assert await database.read(BOB, seen) == {"bob"}
+
+
+async def test_one_update_changes_the_rows_of_whoever_runs_it(database: Database) -> None:
+    await furnished(database)
+    for scope, title in ((ADA, "of ada"), (BOB, "of bob")):
+        await database.run(
+            scope,
+            lambda session, title=title: session.execute(
+                RENAMED, {"new": title, "treadle_scope": "ada"}
+            ),
+        )  # type: ignore[misc]
+    for scope, title in ((ADA, "of ada"), (BOB, "of bob")):
+        assert await database.read(
+            scope, lambda session: {*session.scalars(select(Task.title))}
+        ) == {title}
+
+
+async def test_what_was_looked_at_in_a_scope_is_refused_without_one(database: Database) -> None:
+    await database.run(ADA, lambda session: session.execute(TITLED, {"not_this": ""}))
+    with pytest.raises(OutOfScope):
+        await database.run_unscoped(lambda session: session.execute(TITLED, {"not_this": ""}))
+
+
+async def test_rows_are_not_changed_one_by_one_by_their_keys(database: Database) -> None:
+    await furnished(database)
+    with pytest.raises(OutOfScope):
+        await database.run(
+            ADA,
+            lambda session: session.execute(update(Task), [{"id": "Task-bob", "title": "taken"}]),
+        )
+
+
+async def test_a_row_is_written_as_the_scopes_own(database: Database) -> None:
+    await database.run(ADA, lambda session: insert_row(session, Spent, ROW))
+    assert await database.read(
+        ADA, lambda session: [row.user_id for row in session.scalars(select(Spent))]
+    ) == ["ada"]
+    assert await database.read(BOB, lambda session: session.scalars(select(Spent)).all()) == []
+
+
+@pytest.mark.parametrize(
+    ("scope", "reads", "more"),
+    [(ADA, True, {}), (ADA, False, {"user_id": "bob"}), (None, False, {}), (None, True, {})],
+)
+async def test_a_row_is_written_in_no_other_way(
+    database: Database, scope: Scope | None, reads: bool, more: dict[str, Any]
+) -> None:
+    def work(session: Session) -> None:
+        insert_row(session, Spent, ROW | more)
+
+    transaction = database.read if reads else database.run
+    without = database.read_unscoped if reads else database.run_unscoped
+    with pytest.raises(OutOfScope):
+        await (without(work) if scope is None else transaction(scope, work))
