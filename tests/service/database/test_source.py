@@ -54,7 +54,9 @@ def test_the_application_asks_the_database_through_scopes_only() -> None:
         path
         for path, _ in calls({"create_engine", "sessionmaker", "exec_driver_sql", "connection_of"})
     }
-    assert {path for path in made if not path.startswith(("service/database/", "workers/engines/dbos/"))} == set()
+    assert {
+        path for path in made if not path.startswith(("service/database/", "workers/engines/dbos/"))
+    } == set()
 
 
 def test_statements_are_made_by_the_stores_only() -> None:
