@@ -1,6 +1,60 @@
 """The command line: `treadle`.
 
 Commands live in modules of their own and are loaded when they are called. Entry: `main`.
+
+    agent_of_run.py     which agent goes on with a run
+    agent_option.py     which agent a command runs
+    agents.py           `treadle agents`
+    app.py              the tree of commands, and how errors reach a person
+    chat.py             `treadle chat`
+    commands.py         A group of commands that imports each of them only when it is called
+    completion.py       `treadle completion`
+    config.py           `treadle config show | path | check | set`
+    database_option.py  which database of users' rows a command works
+    demo.py             `treadle demo`
+    demo_crash.py       the demo's second half
+    demo_view.py        how the demo shows a run, while it runs
+    doctor.py           `treadle doctor`
+    doctor_journal.py   whether the journal can be had, and what it needs
+    doctor_sandbox.py   what `treadle doctor` says of the sandbox
+    doctor_servers.py   whether the configured MCP servers can be had
+    exits.py            exit codes, and the one way in which a command fails
+    help.py             how every command shows its help, whether it is called through `treadle`
+    init.py             `treadle init`
+    input.py            the prompt of a run
+    journal_option.py   which journal a command works
+    logs.py             what goes wrong in a process that runs for long, on standard error
+    mcp.py              `treadle mcp`
+    models.py           `treadle models`
+    next_steps.py       what a person can type after a run that did not complete
+    output_file.py      FILE of `-o`
+    policy.py           `treadle policy check`
+    render.py           how a run looks on the command line
+    response_notes.py   what stands under a response in `runs show`
+    run.py              `treadle run`
+    run_detached.py     `treadle run --detach`
+    run_options.py      what can be said of a run on the command line
+    serve.py            `treadle serve`
+    sessions.py         `treadle sessions …`
+    story.py            what happened in a run, in the order in which a person reads
+    task_model.py       which model the task assistant asks
+    tasks.py            `treadle tasks`
+    tasks_chat.py       what `treadle tasks` does with messages
+    tasks_mcp.py        `treadle tasks mcp`
+    terminal.py         text on stdout that is no answer of a model
+    timeline.py         the timeline of a run
+    tools.py            `treadle tools`
+    tools_accept.py     `treadle tools accept`
+    trust.py            `treadle trust`
+    trust_contents.py   the lines with which `treadle trust` describes an agent, a skill, a command
+    work.py             `treadle work`
+    work_batch.py       begins a batch or goes on with one, follows it, and tells what came
+    work_table.py       how a batch looks
+    worker.py           `treadle worker`
+    worker_agents.py    which agent of which files drives a run that a worker was given
+    worker_lines.py     what `treadle worker` says on standard error, and what it counts of its runs
+    runs/               `treadle runs …`
+    stream_schema/      the JSON Schemas that ship beside this file
 """
 
 from __future__ import annotations

@@ -2,6 +2,11 @@
 where files lie (places.py) and how they are read (file.py, document.py), whether a project's may
 count (trust.py), how a provider is reached (endpoint.py), the one place that knows which source
 wins (layers.py), and a program's own (given.py). Nothing here prints or connects. Entry: `load`.
+
+    changing.py   changing the user's own file
+    hosts.py      hosts that commands may reach
+    rules.py      what a user allows, wants to be asked about, and denies
+    workspace.py  what a workspace's file may say of a key
 """
 
 from __future__ import annotations

@@ -26,6 +26,8 @@
 
 The libraries are imported by the modules below, never by this one. Entry: `require_service`, then
 `create_app`.
+
+    database/  rows of users
 """
 
 from __future__ import annotations

@@ -9,4 +9,7 @@ truncate.py      how much of an output the model sees
 spill.py         files for outputs that are too long for the model
 file_history.py  file contents before tools changed them
 subagent.py      an agent as a tool of another agent
+
+    schemas/            types and JSON Schemas, as tools and answers both need them
+    structured_output/  typed answers
 """

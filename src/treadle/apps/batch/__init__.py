@@ -8,4 +8,6 @@ queue.py. Git, a checkout for each prompt, and what was changed in it: git.py, w
 changes.py. The commands that judge the work, and what a dead process left running: gates.py,
 leftovers.py. What came of it: report.py, and markdown.py for people. Entry: `begin` and `Crew` in
 crew.py, over a `Logbook`.
+
+    workers_queue.py  A batch whose runs wait in a queue for workers, in whatever processes
 """

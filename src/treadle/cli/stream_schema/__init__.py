@@ -6,6 +6,8 @@ What the events are stands in events.py, the format of agents in definitions/. E
 
 Those of events are open: a later version may say more in an event, and a reader must pass over what
 it does not know.
+
+    __main__.py  writes the schemas beside this file
 """
 
 from __future__ import annotations

@@ -6,6 +6,12 @@ failures.py. What is written, and what becomes of a lost connection: writer.py, 
 drives a run, by leases: driving.py, driven.py, workers.py. What processes tell each other:
 notifier.py. psycopg as the tables use it, and full-text search: database.py, words.py, indexing.py.
 Entry: `PostgresJournal`.
+
+    channels.py          what processes tell each other over PostgreSQL, as its notifications carry
+    checkup.py           what `treadle doctor` tells of a journal's server
+    lane.py              one thread's connection, and what it does
+    process_identity.py  the identity of a process, by which another process of its host can prove
+    silence.py           connections whose answer is long in coming, and whether the server behind
 """
 
 from treadle.journal.postgres.journal import PostgresJournal

@@ -10,6 +10,16 @@ calls it refuses (seccomp.py), how much commands may use (limits.py) and which v
 trial_thread.py.
 
 Entry: `find_sandbox`.
+
+    connections.py        the connections of all proxies of this process
+    egress.py             A network namespace that confined commands share, and the proxy on its
+    lookups.py            names that a proxy resolves
+    mounts.py             mounts that hide files of a workspace, or keep them from being written
+    parent_proxy.py       proxies of the user's own environment, through which ours reaches
+    proxy.py              the proxy through which confined commands reach listed hosts
+    request_head.py       the head of a request to the proxy, read strictly
+    ruled_writes.py       new files that a `deny` rule for writing is about
+    workspace_secrets.py  the files of a workspace that likely hold a secret, found again before
 """
 
 from __future__ import annotations

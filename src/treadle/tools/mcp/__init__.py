@@ -19,6 +19,8 @@ Not here: serving agents over MCP (mcp_server/). Entry: `McpServer` says what a 
                    plain words
     content.py     an answer as a model can be shown it
     pins.py        what each tool was when it was first seen
+
+    joining.py  the servers that one run asks for tools
 """
 
 from __future__ import annotations

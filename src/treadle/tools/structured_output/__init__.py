@@ -5,6 +5,8 @@ Which family a type belongs to, and what is refused at once: kinds.py. What all 
 lazily: answer.py; what a family does: shape.py. The families: typed.py (whatever pydantic knows),
 structs.py (msgspec's Structs), given.py (a JSON Schema). JSON among a model's words: words.py; the
 beginning of a text: beginning.py. Roots that providers take: roots.py. Entry: `answer_type`.
+
+    contract.py  what a typed answer
 """
 
 from __future__ import annotations

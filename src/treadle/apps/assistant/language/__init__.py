@@ -15,6 +15,8 @@
 
 No tasks, no tools, no model here: tables of words as data, and the order in which they are read.
 Entry: `understood`.
+
+    ordering.py  A clause's words put into the order that commands have
 """
 
 from __future__ import annotations
