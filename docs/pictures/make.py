@@ -250,10 +250,10 @@ def main() -> None:
             chat.type(PROMPT)
             chat.wait("fix it.")
             chat.press("Enter")
-            chat.wait("may it run this command")
+            chat.wait("Run this command")
             if name == "dark":
                 keep("approval", chat.picture(), theme, columns)
-            chat.answer("may it run this command", "s")
+            chat.answer("Run this command", "s")
             chat.answer("make this change", "y")
             chat.wait("tests pass")
             keep(name, chat.picture(), theme, columns)

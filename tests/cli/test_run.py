@@ -49,6 +49,19 @@ def test_a_command_that_failed_is_marked_wherever_it_is_shown(cli: Cli, command:
     ] == [code]
 
 
+def test_a_command_that_timed_out_is_shown_with_its_seconds_and_what_to_do(cli: Cli):
+    slow = {
+        "tool_calls": [{"name": "bash", "arguments": {"command": "sleep 60", "timeout_s": 0.2}}]
+    }
+    model = cli.script(slow, {"text": "It took too long."})
+    err = cli("run", "try it", "--model", model, "--mode", "full").err
+    assert (
+        "\n    Timed out after 0.2 s (killed): give a larger timeout_s, or run it with "
+        "background=true.\n"
+    ) in err
+    assert "(no output)" not in err
+
+
 def test_a_command_that_succeeded_is_marked_so(cli: Cli):
     model = cli.script(bash("echo [exit code 1]"), {"text": "Fine."})
     assert "✓ bash 0" in cli("run", "try it", "--model", model, "--mode", "full").err

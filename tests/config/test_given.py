@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from treadle import Agent, AgentError, Runtime
-from treadle.config import Config, Models, Price, Provider, Secret, completed, load
-from treadle.config.values import Defaults, Permissions
+from treadle.config import Config, Models, Permissions, Price, Provider, Secret, completed, load
+from treadle.config.values import Defaults
 
 PRICES = {"script:*": Price(input=4, output=20)}
 ENV = {

@@ -61,7 +61,7 @@ async def said(
         with anyio.fail_after(5):
             async with anyio.create_task_group() as group:
                 group.start_soon(ask)
-                await stage.sees("may it run this command?")
+                await stage.sees("Run this command?")
                 assert [text for text in seen if text not in stage.text] == [], stage.text
                 for step in steps:
                     if not isinstance(step, str):
@@ -186,7 +186,7 @@ async def test_what_is_not_all_on_the_screen_has_to_be_viewed_before_it_is_appro
         with anyio.fail_after(5):
             async with anyio.create_task_group() as group:
                 group.start_soon(ask)
-                await stage.sees("may it run this command?")
+                await stage.sees("Run this command?")
                 assert [text for text in seen if text not in stage.text] == [], stage.text
                 now[0] += DEAF_S
                 stage.press(key, "d")
@@ -233,7 +233,7 @@ async def test_shift_tab_changes_the_mode_where_the_question_is_not_about_an_edi
 
 
 async def test_the_question_says_how_many_calls_wait() -> None:
-    await said(DEAF_S, "n", number=1, of=3, seen=["a asks (1 of 3): may it run this command?"])
+    await said(DEAF_S, "n", number=1, of=3, seen=["a asks (1 of 3): Run this command?"])
 
 
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-one\n+1\n*** Add File: new/b.py\n+import os\n+\x1b[31mred\n*** Delete File: c.py\n*** End Patch"

@@ -198,6 +198,22 @@ def test_a_command_shows_its_exit_code_in_its_first_line(code: int, mark: str) -
     assert first.startswith(red) == bool(code)
 
 
+@pytest.mark.parametrize("status", ["error", "unknown"])
+def test_the_reason_of_a_failed_call_is_red(status: str) -> None:
+    block = CallBlock(
+        call=calling("bash", {"command": "sleep 60"}),
+        name="bash",
+        result="Timed out after 2 s (killed)\n(no output)",
+        status=status,
+        seconds=2,
+    )
+    drawing = Drawing(80, Theme("dark", 8, True))
+    _, reason, rest = drawing.ansi(block.draw(drawing)).splitlines()[:3]
+    red = drawing.ansi(Text("x", drawing.style("error"))).split("x")[0]
+    assert f"{red}Timed out after 2 s (killed)" in reason
+    assert red not in rest
+
+
 def test_of_a_long_output_of_a_command_the_end_is_shown() -> None:
     text = "\n".join(
         ["warning: old", *(f"test {n} passed" for n in range(40)), "1 failed, 1 passed"]

@@ -113,6 +113,26 @@ async def test_a_pasted_key_is_masked_checked_only_after_a_yes_and_shown_by_its_
 
 
 @pytest.mark.parametrize(
+    "key", ["sk-ant-api03-abcdefghijklmnop0000", "0123456789abcdef0123456789abcdef"]
+)
+async def test_a_key_at_the_first_question_is_not_shown_and_is_taken(tmp_path: Path, key: str):
+    async with starting(tmp_path, {}) as (stage, got):
+        stage.press(f"\x1b[200~{key}\n\x1b[201~")
+        await stage.sees("Use this key")
+        assert "*" * len(key) in stage.text
+        stage.press(ENTER)
+        if not key.startswith("sk-ant-"):
+            await stage.sees("Whose key is it?")
+            stage.press(ENTER)
+        await stage.sees("Is the key right?")
+        stage.press(key)
+        await stage.sees("It is no answer to this question.")
+        stage.press(ESCAPE)
+    assert got == [None]
+    assert key not in stage.out.getvalue()
+
+
+@pytest.mark.parametrize(
     ("key", "label"),
     [
         ("sk-ant-api03-abcdefghijklmnop0000", "Anthropic"),

@@ -163,7 +163,8 @@ class Text:
             else []
         )
         for line in (*more, *shown) if is_command else (*shown, *more):
-            self._say(f"    {cut(line, LINE_CHARS)}", "2")
+            is_reason = event.is_error and not is_command and line is lines[0]
+            self._say(f"    {cut(line, LINE_CHARS)}", "31" if is_reason else "2")
 
     def _end(self, event: events.RunEnd) -> None:
         if answer := self._answer(event):

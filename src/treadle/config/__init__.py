@@ -29,5 +29,6 @@ from treadle.config.trust import trust_of as trust_of
 from treadle.config.values import Config as Config
 from treadle.config.values import Models as Models
 from treadle.config.values import Origin as Origin
+from treadle.config.values import Permissions as Permissions
 from treadle.config.values import Price as Price
 from treadle.config.values import Provider as Provider

@@ -21,7 +21,7 @@ from treadle.journal.entries import Fork
 from treadle.journal.journal import Journal
 from treadle.journal.run_state import RunState
 from treadle.messages.model_profile import UNKNOWN, Abilities
-from treadle.models.model import Model
+from treadle.models.model import Model, check_model
 from treadle.models.providers.fallback import FallbackModel
 from treadle.models.registry import Models
 from treadle.types import Limits
@@ -84,6 +84,7 @@ class ModelChoice:
                 found, name, (name,), self._prices.of, _windows((found,), (name,)), _outputs(found)
             )
         else:
+            check_model(asked)
             _place(asked, asker.state)
             chosen = ChosenModel(
                 asked,
@@ -127,6 +128,7 @@ class ModelChoice:
         }
         for model in fallback.models:
             if not isinstance(model, str):
+                check_model(model)
                 _place(model, asker.state)
         return fallback.found(found.__getitem__) if found else fallback
 

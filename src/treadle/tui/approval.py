@@ -400,14 +400,14 @@ def _choices(request: ApprovalRequest) -> list[_Choice]:
 def _asks(request: ApprovalRequest) -> str:
     match request.name:
         case "bash":
-            return "may it run this command?"
+            return "Run this command?"
         case "write":
-            return "may it write this file?"
+            return "Write this file?"
         case "edit":
-            return "may it make this change?"
+            return "Make this change?"
         case "apply_patch":
-            return "may it make all of these changes?"
+            return "Make all of these changes?"
         case "fetch":
-            return "may it fetch this page?"
+            return "Fetch this page?"
         case _:
-            return f"may it call {one_line(request.name, 64)}?"
+            return f"Call {one_line(request.name, 64)}?"

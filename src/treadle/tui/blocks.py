@@ -171,10 +171,15 @@ class CallBlock:
         if self.status == "ok" and self.name in ("read", "todo_write", "ls", "glob") and not full:
             return None
         lines = _lines(self.result)
-        return (
-            _body(lines, drawing, "tool.body", full=full, ends=self.name in _COMMANDS)
-            if lines
-            else None
+        if not lines:
+            return None
+        first = (
+            "error"
+            if self.status in ("error", "unknown") and self.exit_code is None
+            else "tool.body"
+        )
+        return _body(
+            lines, drawing, "tool.body", full=full, ends=self.name in _COMMANDS, first=first
         )
 
 
@@ -261,15 +266,21 @@ def _ends(lines: list[str], most: int) -> list[str]:
 
 
 def _body(
-    lines: list[str], drawing: Drawing, style: str, *, full: bool, ends: bool = False
+    lines: list[str],
+    drawing: Drawing,
+    style: str,
+    *,
+    full: bool,
+    ends: bool = False,
+    first: str | None = None,
 ) -> RenderableType:
-    """`ends`: of what is too long, the end too."""
+    """`ends`: of what is too long, the end too. `first`: the style of the first line, if it is
+    another.
+    """
     shown: Iterable[str] = lines if full else (_ends if ends else _first)(lines, BODY_LINES)
     bar = drawing.theme.glyphs.bar
-    text = Text(
-        "\n".join(f"  {bar} {line}" for line in shown),
-        drawing.style(style),
-        no_wrap=not full,
-        overflow="ellipsis",
-    )
+    text = Text(no_wrap=not full, overflow="ellipsis")
+    for number, line in enumerate(shown):
+        text.append(f"{chr(10) if number else ''}  {bar} ", drawing.style(style))
+        text.append(line, drawing.style(style if number or first is None else first))
     return text

@@ -13,10 +13,12 @@ from typing import Final, Generic, TypeVar
 import anyio
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import BufferControl, Container, HSplit, UIContent, UIControl, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
 from typing_extensions import override
 
 from treadle._internal.terminal_text import columns, cut, one_line, plain, wrapped
@@ -60,11 +62,14 @@ class Picker(Generic[T]):
         preview: Callable[[T], Awaitable[str]] | None = None,
         search: Callable[[str], Awaitable[Sequence[PickerRow[T]]]] | None = None,
         empty: str = "Nothing there.",
+        hides: Callable[[str], bool] | None = None,
+        takes: Callable[[str], PickerRow[T]] | None = None,
     ) -> None:
         """`preview`: asked of the row under the cursor, one at a time; `search`: more rows for what
         was typed, behind those that hold it.
 
-        `empty`: what stands there where no row does.
+        `empty`: what stands there where no row does. `hides`: True for text that is drawn as stars
+        and never searched for, such as a key. `takes`: the only row there is for such text.
         """
         self._screen, self._theme, self._title, self._empty = (
             screen,
@@ -73,6 +78,7 @@ class Picker(Generic[T]):
             one_line(empty),
         )
         self._preview, self._search = preview, search
+        self._hides, self._takes = hides, takes
         self._rows: list[PickerRow[T]] = []
         self._matching = Matching()
         self._more: tuple[str, list[PickerRow[T]]] = ("", [])
@@ -86,8 +92,12 @@ class Picker(Generic[T]):
         self._given_rows = 1
         self._buffer = Buffer(multiline=False, on_text_changed=self._typed)
         self._list = _List(self._body)
+        stars = ConditionalProcessor(PasswordProcessor(), Condition(self._is_hidden))
         self._field = Window(
-            BufferControl(self._buffer), height=1, get_line_prefix=self._prompt, wrap_lines=False
+            BufferControl(self._buffer, input_processors=[stars]),
+            height=1,
+            get_line_prefix=self._prompt,
+            wrap_lines=False,
         )
         head = Window(
             FormattedTextControl(self._head),
@@ -140,7 +150,9 @@ class Picker(Generic[T]):
             changed = self._changed = anyio.Event()
             words = self._buffer.text.strip()
             row = self._current()
-            if self._search is not None and self._more[0] != words:
+            if self._is_hidden():
+                await changed.wait()
+            elif self._search is not None and self._more[0] != words:
                 self._more = (words, [*await self._search(words)] if words else [])
                 self._match()
             elif (
@@ -160,7 +172,19 @@ class Picker(Generic[T]):
         self._at = self._top = 0
         self._match()
 
+    def _is_hidden(self) -> bool:
+        words = self._buffer.text.strip()
+        return (
+            self._hides is not None
+            and self._hides(words)
+            and not any(words in row.label for row in self._rows)
+        )
+
     def _match(self) -> None:
+        if self._is_hidden():
+            self._shown = [] if self._takes is None else [self._takes(self._buffer.text.strip())]
+            self._move(0)
+            return
         found, near = (
             [self._rows[at] for at in places] for places in self._matching.find(self._buffer.text)
         )
@@ -268,10 +292,7 @@ class Picker(Generic[T]):
                     (
                         self._style("dim"),
                         cut(
-                            (
-                                "  "
-                                f"{self._empty if not self._buffer.text else 'Nothing holds these words.'}"  # noqa: E501
-                            ),
+                            f"  {self._nothing()}",
                             width,
                         ),
                     )
@@ -282,6 +303,11 @@ class Picker(Generic[T]):
             self._row(self._shown[at], width, at == self._at)
             for at in range(self._top, min(self._top + height, len(self._shown)))
         ]
+
+    def _nothing(self) -> str:
+        if self._is_hidden():
+            return "This looks like a key, so it is not shown. It is no answer to this question."
+        return "Nothing holds these words." if self._buffer.text else self._empty
 
     def _row(self, row: PickerRow[T], width: int, is_current: bool) -> Line:
         mark = f"{self._theme.glyphs.prompt} " if is_current else "  "

@@ -38,6 +38,7 @@ from treadle.tui.wizard_ways import (
     endpoint_at,
     endpoint_of,
     keys_in,
+    looks_like_key,
     pasted,
     vendor_of,
 )
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from treadle.config.document import Plain
 
 T = TypeVar("T")
-Way: TypeAlias = "VendorKey | Literal['paste', 'local', 'demo']"
+Way: TypeAlias = "VendorKey | Secret | Literal['paste', 'local', 'demo']"
 MODES: Final[tuple[tuple[Mode, str], ...]] = (
     ("ask", "asks before it changes files or runs commands"),
     ("accept-edits", "changes files in this folder unasked, asks before commands"),
@@ -161,12 +162,21 @@ class _Wizard:
             ),
             PickerRow[Way]("See it work without a key", "demo", "runs treadle demo, here and now"),
         ]
-        return await self._pick("No model is set up yet. Which one shall answer?", rows)
+        return await self._pick(
+            "No model is set up yet. Which one shall answer?",
+            rows,
+            takes=lambda text: PickerRow[Way](
+                "Use this key", Secret(text), "it is not shown; Enter takes it"
+            ),
+        )
 
     async def _reached(self, way: Way) -> _Reached | None:
         if way == "local":
             return await self._on_this_machine()
-        key = await self._pasted() if way == "paste" else way
+        if isinstance(way, Secret):
+            key = await self._with_vendor(way.reveal())
+        else:
+            key = await self._pasted() if way == "paste" else way
         if not isinstance(key, VendorKey):
             return None
         self._secrets.add(key.secret.reveal())
@@ -194,8 +204,10 @@ class _Wizard:
         text = await self._screen.ask(
             EntrySlot(self._screen, "Paste the key; it is not shown", masked=True)
         )
-        if text is None:
-            return None
+        return None if text is None else await self._with_vendor(text)
+
+    async def _with_vendor(self, text: str) -> VendorKey | None:
+        """Raises AgentError(invalid) for what can be no key."""
         key = pasted(VENDORS[0], text)
         self._secrets.add(key.secret.reveal())
         rows = [PickerRow[VendorWay](vendor.label, vendor) for vendor in VENDORS]
@@ -281,8 +293,17 @@ class _Wizard:
         )
         return None if typed is None else f"{name}:{typed.removeprefix(f'{name}:')}"
 
-    async def _pick(self, title: str, rows: Sequence[PickerRow[T]]) -> T | None:
-        return await self._screen.ask(Picker(self._screen, title, rows))
+    async def _pick(
+        self,
+        title: str,
+        rows: Sequence[PickerRow[T]],
+        *,
+        takes: Callable[[str], PickerRow[T]] | None = None,
+    ) -> T | None:
+        """A key that is typed or pasted at any question is not shown."""
+        return await self._screen.ask(
+            Picker(self._screen, title, rows, hides=looks_like_key, takes=takes)
+        )
 
     def _tell(self, text: str, style: str = "dim") -> None:
         self._screen.print(NoticeBlock(Redactor(self._secrets).text(text), style))

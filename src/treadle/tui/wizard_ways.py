@@ -7,6 +7,7 @@ What the person is asked is wizard.py's. Nothing here writes; only `asked` conne
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -63,10 +64,22 @@ _PREFIXES: Final = (
 """Beginnings of keys that only one vendor gives out; a bare `sk-` may be of several."""
 
 
+_LONG_TOKEN: Final = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z])[\w.\-+/=]{20,}")
+"""A key without such a beginning."""
+
+
 def vendor_of(key: str) -> VendorWay | None:
     """The vendor of a key, by its prefix; None if that does not tell."""
     name = next((name for prefix, name in _PREFIXES if key.startswith(prefix)), None)
     return next((vendor for vendor in VENDORS if vendor.name == name), None)
+
+
+def looks_like_key(text: str) -> bool:
+    """True for text that may be a key, or the beginning of one: it is not to be drawn."""
+    return (
+        text.startswith(("sk-", *(prefix for prefix, _ in _PREFIXES)))
+        or _LONG_TOKEN.fullmatch(text) is not None
+    )
 
 
 class VendorKey(NamedTuple):

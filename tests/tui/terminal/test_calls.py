@@ -10,8 +10,8 @@ from tests.tui.terminal.conftest import SAYS, Place
 from tests.tui.terminal.provider import Provider
 from tests.tui.terminal.terminal import Terminal, masked
 
-ASKS = "may it run this command?"
-WRITES = "may it write this file?"
+ASKS = "Run this command?"
+WRITES = "Write this file?"
 
 
 def heard_of(chat: Terminal) -> None:
@@ -66,7 +66,7 @@ def test_a_question_shows_the_command_and_what_can_be_said(
 › Make it
 
 ───────────────────────────────────────────────────────────────────────────────
-? treadle asks: may it run this command?
+? treadle asks: Run this command?
   touch made.txt && echo done
   'made.txt' is written
   › y Yes, this once
@@ -195,11 +195,11 @@ def test_the_change_of_a_file_is_shown_before_it_is_made_and_whole_in_the_viewer
     provider.wants(
         "edit", path="a.py", edits=[{"old": "line_20 = 20", "new": "line_20 = 'twenty'"}]
     )
-    screen = chat.sees("may it make this change?")
+    screen = chat.sees("Make this change?")
     assert "line_20 = 'twenty'" in screen
     heard_of(chat)
     chat.press("d")
-    chat.sees(lambda seen: "line_20 = 'twenty'" in seen and "may it make" not in seen)
+    chat.sees(lambda seen: "line_20 = 'twenty'" in seen and "Make this change" not in seen)
     chat.press("q")
     heard_of(chat)
     chat.press("y")
@@ -218,7 +218,7 @@ def test_edits_are_accepted_for_the_session_in_the_question_about_one(
     turn.calls("write", path="a.txt", content="x\n").calls(
         "write", path="b.txt", content="x\n"
     ).calls("write", path="c.txt", content="x\n").ends()
-    chat.sees("treadle asks (1 of 3): may it write this file?")
+    chat.sees("treadle asks (1 of 3): Write this file?")
     heard_of(chat)
     chat.press(key)
     provider.wants("write", path="d.txt", content="x\n")

@@ -69,7 +69,7 @@ def test_in_what_a_person_is_asked_about_it_is_shown_by_name(
 ) -> None:
     chat.say("Run")
     provider.wants("bash", command=f"touch x {EVIL}")
-    assert "touch x \\x1b[7;77H\\x1b]0;stolen\\x07" in chat.sees("may it run this command?")
+    assert "touch x \\x1b[7;77H\\x1b]0;stolen\\x07" in chat.sees("Run this command?")
     _is_harmless(chat)
 
 

@@ -123,11 +123,8 @@ class Bash(Builtin[BashArguments]):
         if not ended.left.begun:
             raise ToolFailed(f"Not run: the sandbox could not be made. {text}")
         if ended.timed_out:
-            cut = (
-                f"[the command was still running after {timeout_s:g} s and was killed, with "
-                "everything it had started; above is its output until then]"
-            )
-            raise ToolFailed("\n".join([text, cut, *notes_of(ended.left)]), happened=None)
+            told = "\n".join([_timed_out(timeout_s), text, *notes_of(ended.left)])
+            raise ToolFailed(told, happened=None)
         ctx.exited(ended.code)
         result = "\n".join([text, *notes])
         if ended.code < 0:
@@ -141,6 +138,15 @@ class _Ended(msgspec.Struct, frozen=True):
     left_behind: bool
     """Something that the command had put into the background was ended after it."""
     left: CommandNotes
+
+
+def _timed_out(timeout_s: float) -> str:
+    """Its first line is the one that people are shown of a call that failed."""
+    longer = "" if timeout_s >= MAX_TIMEOUT_S else "give a larger timeout_s, or "
+    return (
+        f"Timed out after {timeout_s:g} s (killed): {longer}run it with background=true.\n"
+        "Everything that it had started was killed too. Its output until then:"
+    )
 
 
 def exit_notes(code: int) -> list[str]:
