@@ -6,7 +6,6 @@ providers/, retries in retry.py. Entry: `Model`, `Fold`.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, Container, Sequence
 from typing import Protocol, TypeAlias
 
@@ -235,36 +234,6 @@ class Model(Protocol):
         its connection.
         """
         ...
-
-
-def check_model(model: object) -> None:
-    """Raise AgentError(invalid) for an object that cannot be a `Model`; names its class and what to
-    change.
-    """
-    made = type(model).__qualname__
-    for name, hint in _REQUIRED:
-        try:
-            getattr(model, name)
-        except AttributeError as e:
-            raise AgentError("invalid", f"{made} has no `{name}`: add {hint}") from e
-    if inspect.iscoroutinefunction(getattr(model, "stream", None)):
-        raise AgentError(
-            "invalid",
-            (
-                f"{made}.stream is a coroutine function, not an async generator: use `yield` for "
-                "each delta in `async def stream(self, request)`, and a ResponseEnd at the end, "
-                "instead of returning a value"
-            ),
-        )
-
-
-_REQUIRED = (
-    ("name", "a property, or an attribute, with the name as `provider:id`"),
-    (
-        "refuses",
-        "`refuses = frozenset()`, with the names of the `Settings` fields that it does not take",
-    ),
-)
 
 
 # ---------------------------------------------------------------- the fold

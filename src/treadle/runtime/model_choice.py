@@ -7,6 +7,7 @@ Entry: `ModelChoice`.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from treadle.journal.entries import Fork
 from treadle.journal.journal import Journal
 from treadle.journal.run_state import RunState
 from treadle.messages.model_profile import UNKNOWN, Abilities
-from treadle.models.model import Model, check_model
+from treadle.models.model import Model
 from treadle.models.providers.fallback import FallbackModel
 from treadle.models.registry import Models
 from treadle.types import Limits
@@ -84,7 +85,7 @@ class ModelChoice:
                 found, name, (name,), self._prices.of, _windows((found,), (name,)), _outputs(found)
             )
         else:
-            check_model(asked)
+            _check_model(asked)
             _place(asked, asker.state)
             chosen = ChosenModel(
                 asked,
@@ -128,7 +129,7 @@ class ModelChoice:
         }
         for model in fallback.models:
             if not isinstance(model, str):
-                check_model(model)
+                _check_model(model)
                 _place(model, asker.state)
         return fallback.found(found.__getitem__) if found else fallback
 
@@ -156,6 +157,36 @@ class ModelChoice:
             return self._prices.of
         own = {name: self._prices.reached_at(name, address) for name, address in addresses.items()}
         return lambda name: own.get(name) or self._prices.of(name)
+
+
+def _check_model(model: object) -> None:
+    """Raise AgentError(invalid) for an object that cannot be a `Model`; names its class and what to
+    change.
+    """
+    made = type(model).__qualname__
+    for name, hint in _REQUIRED:
+        try:
+            getattr(model, name)
+        except AttributeError as e:
+            raise AgentError("invalid", f"{made} has no `{name}`: add {hint}") from e
+    if inspect.iscoroutinefunction(getattr(model, "stream", None)):
+        raise AgentError(
+            "invalid",
+            (
+                f"{made}.stream is a coroutine function, not an async generator: use `yield` for "
+                "each delta in `async def stream(self, request)`, and a ResponseEnd at the end, "
+                "instead of returning a value"
+            ),
+        )
+
+
+_REQUIRED = (
+    ("name", "a property, or an attribute, with the name as `provider:id`"),
+    (
+        "refuses",
+        "`refuses = frozenset()`, with the names of the `Settings` fields that it does not take",
+    ),
+)
 
 
 def _windows(

@@ -50,6 +50,15 @@ class PickerRow(Generic[T]):
     """Where it is known already; else the picker's `preview` is asked."""
 
 
+@dataclass(frozen=True)
+class SecretText(Generic[T]):
+    """Text that is drawn as stars and never searched for, unless a row holds it."""
+
+    hides: Callable[[str], bool]
+    takes: Callable[[str], PickerRow[T]] | None = None
+    """Makes the only row there is then; None: there is none."""
+
+
 class Picker(Generic[T]):
     """A slot. The answer is the value of a row; None: Escape, or there is no row."""
 
@@ -62,14 +71,13 @@ class Picker(Generic[T]):
         preview: Callable[[T], Awaitable[str]] | None = None,
         search: Callable[[str], Awaitable[Sequence[PickerRow[T]]]] | None = None,
         empty: str = "Nothing there.",
-        hides: Callable[[str], bool] | None = None,
-        takes: Callable[[str], PickerRow[T]] | None = None,
+        secret: SecretText[T] | None = None,
     ) -> None:
         """`preview`: asked of the row under the cursor, one at a time; `search`: more rows for what
         was typed, behind those that hold it.
 
-        `empty`: what stands there where no row does. `hides`: True for text that is drawn as stars
-        and never searched for, such as a key. `takes`: the only row there is for such text.
+        `empty`: what stands there where no row does. `secret`: text that is not drawn, such as a
+        key.
         """
         self._screen, self._theme, self._title, self._empty = (
             screen,
@@ -78,7 +86,7 @@ class Picker(Generic[T]):
             one_line(empty),
         )
         self._preview, self._search = preview, search
-        self._hides, self._takes = hides, takes
+        self._secret = secret
         self._rows: list[PickerRow[T]] = []
         self._matching = Matching()
         self._more: tuple[str, list[PickerRow[T]]] = ("", [])
@@ -92,13 +100,7 @@ class Picker(Generic[T]):
         self._given_rows = 1
         self._buffer = Buffer(multiline=False, on_text_changed=self._typed)
         self._list = _List(self._body)
-        stars = ConditionalProcessor(PasswordProcessor(), Condition(self._is_hidden))
-        self._field = Window(
-            BufferControl(self._buffer, input_processors=[stars]),
-            height=1,
-            get_line_prefix=self._prompt,
-            wrap_lines=False,
-        )
+        self._field = self._entry_field()
         head = Window(
             FormattedTextControl(self._head),
             height=lambda: int(self._rows_now() > 2),
@@ -175,14 +177,15 @@ class Picker(Generic[T]):
     def _is_hidden(self) -> bool:
         words = self._buffer.text.strip()
         return (
-            self._hides is not None
-            and self._hides(words)
+            self._secret is not None
+            and self._secret.hides(words)
             and not any(words in row.label for row in self._rows)
         )
 
     def _match(self) -> None:
         if self._is_hidden():
-            self._shown = [] if self._takes is None else [self._takes(self._buffer.text.strip())]
+            takes = None if self._secret is None else self._secret.takes
+            self._shown = [] if takes is None else [takes(self._buffer.text.strip())]
             self._move(0)
             return
         found, near = (
@@ -201,6 +204,15 @@ class Picker(Generic[T]):
     def _move(self, by: int) -> None:
         self._at = min(max(self._at + by, 0), max(len(self._shown) - 1, 0))
         self._changed.set()
+
+    def _entry_field(self) -> Window:
+        stars = ConditionalProcessor(PasswordProcessor(), Condition(self._is_hidden))
+        return Window(
+            BufferControl(self._buffer, input_processors=[stars]),
+            height=1,
+            get_line_prefix=self._prompt,
+            wrap_lines=False,
+        )
 
     # ------------------------------------------------------------ keys
 

@@ -23,7 +23,7 @@ from treadle.models.providers.known_models import known_ids
 from treadle.models.providers.listing import Listed
 from treadle.runtime.model_catalog import CatalogModel as Known
 from treadle.tui.blocks import NoticeBlock
-from treadle.tui.picker import Picker, PickerRow
+from treadle.tui.picker import Picker, PickerRow, SecretText
 from treadle.tui.pickers.models import model_row
 from treadle.tui.screen import Screen
 from treadle.tui.wizard_entry import EntrySlot
@@ -302,7 +302,7 @@ class _Wizard:
     ) -> T | None:
         """A key that is typed or pasted at any question is not shown."""
         return await self._screen.ask(
-            Picker(self._screen, title, rows, hides=looks_like_key, takes=takes)
+            Picker(self._screen, title, rows, secret=SecretText(looks_like_key, takes))
         )
 
     def _tell(self, text: str, style: str = "dim") -> None:
