@@ -275,6 +275,12 @@ class Journal(Protocol):
         """
         ...
 
+    async def orphans(self, *, limit: int) -> list[str]:
+        """IDs of runs without an end and without a living driver whose parent run has ended, newest
+        first.
+        """
+        ...
+
     async def holder(self, session_id: str) -> Holder | None:
         """Who drives the session's run, in whatever process, this one too; None where nobody does,
         also where a run waits or was left behind.

@@ -37,6 +37,8 @@ logger = logging.getLogger("treadle")
 MAX_DEPTH = 5
 """Runs one below the other."""
 CLOSE_GRACE_S = 5.0
+ORPHANS_MOST = 500
+"""Closed at a time."""
 LOOK_S = 0.2
 """How often a run that another process drives is looked at by those that wait for it."""
 
@@ -329,6 +331,21 @@ async def close_children(journal: Journal, run_id: str) -> None:
     for info in await journal.children(run_id):
         if info.status in ("queued", "stopped", "waiting"):
             await close_run(journal, info.run_id, by="parent")
+
+
+async def close_orphans(journal: Journal) -> None:
+    """End runs whose parent has ended and whose process died before it closed them.
+
+    Several processes may call this at once. Raises AgentError if the journal does not answer.
+    """
+    for run_id in await journal.orphans(limit=ORPHANS_MOST):
+        try:
+            await close_run(journal, run_id, by="parent")
+        except AgentError as e:
+            if (await journal.info(run_id)).status != "finished":
+                logger.warning(
+                    "run %s, whose parent run has ended, could not be closed: %s", run_id, e.message
+                )
 
 
 async def close_run(journal: Journal, run_id: str, *, by: str, force: bool = False) -> None:

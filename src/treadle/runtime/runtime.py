@@ -44,7 +44,7 @@ from treadle.models.registry import Models
 from treadle.models.retry import PATIENT as PATIENT
 from treadle.models.retry import RetryPolicy
 from treadle.runtime.assembly import Assembly, answers_of, checked_mode
-from treadle.runtime.children import close_run, until_idle
+from treadle.runtime.children import close_orphans, close_run, until_idle
 from treadle.runtime.run_stream import RunHandle, RunStream, check_steering
 from treadle.runtime.runs import Runs, result_of
 from treadle.runtime.session import ForkOptions, ResumeOptions, RunOptions, Session
@@ -207,6 +207,7 @@ class Runtime:
             return
         try:
             with anyio.move_on_after(PRUNE_GRACE_S):
+                await close_orphans(self.journal)
                 freed = await self.journal.prune(now() - span_of(self.config.keep_runs), apply=True)
                 if (undo := self._assembly.toolboxes.undo) is not None:
                     await to_thread.run_sync(undo.forget, freed.runs)

@@ -18,6 +18,7 @@ from sqlmodel import Session, col, select
 
 from treadle.apps.assistant.agent import NAME
 from treadle.errors import AgentError, ErrorKind
+from treadle.runtime.children import close_orphans
 from treadle.service.answering import start, store
 from treadle.service.conversation_store import ConversationStore, StoredMessage
 from treadle.service.database.scope import Identity, Scope
@@ -75,6 +76,7 @@ async def _take_up(
     service: Service, strange: dict[str, None], places: anyio.CapacityLimiter
 ) -> None:
     """`strange`: runs that were nobody's here when they were looked at, the oldest first."""
+    await close_orphans(service.runtime.journal)
     for run_id in await service.runtime.journal.left_behind(limit=LEFT_MOST):
         if run_id in strange or service.live.get(run_id) is not None or service.stopping.is_set():
             continue

@@ -57,6 +57,7 @@ ASKED: dict[str, Callable[[Journal], Awaitable[object]]] = {
     "children": lambda journal: journal.children("run500"),
     "under_way": lambda journal: journal.under_way(limit=20),
     "left_behind": lambda journal: journal.left_behind(limit=20),
+    "orphans": lambda journal: journal.orphans(limit=20),
     "holder": lambda journal: journal.holder("session_seed"),
     "drive": _drive,
 }

@@ -16,6 +16,7 @@ from treadle.cli.terminal import confirm, put, put_json
 from treadle.config import home
 from treadle.config.readers import span_of
 from treadle.journal.journal import Freed
+from treadle.runtime.children import close_orphans
 from treadle.tools.file_history import UNDO_FOLDER, Undo
 
 
@@ -46,6 +47,7 @@ def prune(age: str, yes: bool, as_json: bool, journal: str | None) -> None:
             _tell(would, age)
         if would.runs and not yes:
             confirm(f"Delete {count(len(would.runs), 'run')}?")
+        await close_orphans(place.journal)
         freed = await place.journal.prune(before, apply=True) if would.runs else would
         Undo(home(os.environ) / UNDO_FOLDER).forget(freed.runs if would.runs else ())
         if as_json:

@@ -340,6 +340,16 @@ class MemoryJournal:
         ]
         return stopped[:limit]
 
+    async def orphans(self, *, limit: int) -> list[str]:
+        found = [
+            info.run_id
+            for info in await self.runs()
+            if info.status not in ("running", "finished")
+            and (parent := self._runs.get(info.parent_run_id or "")) is not None
+            and parent.finished
+        ]
+        return found[:limit]
+
     async def holder(self, session_id: str) -> Holder | None:
         run_id = self._last.get(session_id, "")
         run = self._runs.get(run_id)

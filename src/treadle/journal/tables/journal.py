@@ -41,6 +41,11 @@ _LEFT_BEHIND = (
     "parent is null order by num desc limit ?"
 )
 
+_ORPHANS = (
+    "select part.id, part.owner from runs as part join runs as parent on parent.id = part.parent "
+    "where part.finished is null and parent.finished is not null order by part.num desc limit ?"
+)
+
 
 class TableJournal:
     """The part of a journal that needs its tables only."""
@@ -119,15 +124,18 @@ class TableJournal:
         return await self._reading.read(read)
 
     async def left_behind(self, *, limit: int) -> list[str]:
-        def read(db: Cursor) -> list[str]:
-            alive: dict[str | None, bool] = {None: False}
-            found = db.execute(_LEFT_BEHIND, (limit,)).fetchall()
-            for _, owner in found:
-                if owner not in alive:
-                    alive[owner] = self._alive(db, owner) is not None
-            return [run_id for run_id, owner in found if not alive[owner]]
+        return await self._reading.read(lambda db: self._not_driven(db, _LEFT_BEHIND, limit))
 
-        return await self._reading.read(read)
+    async def orphans(self, *, limit: int) -> list[str]:
+        return await self._reading.read(lambda db: self._not_driven(db, _ORPHANS, limit))
+
+    def _not_driven(self, db: Cursor, query: str, limit: int) -> list[str]:
+        alive: dict[str | None, bool] = {None: False}
+        found = db.execute(query, (limit,)).fetchall()
+        for _, owner in found:
+            if owner not in alive:
+                alive[owner] = self._alive(db, owner) is not None
+        return [run_id for run_id, owner in found if not alive[owner]]
 
     async def holder(self, session_id: str) -> Holder | None:
         return await self._reading.read(lambda db: holder(db, session_id, self._alive))

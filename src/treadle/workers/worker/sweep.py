@@ -18,6 +18,7 @@ from treadle.journal.engine import Engine
 from treadle.journal.journal import Journal
 from treadle.journal.notifier import QUEUE
 from treadle.journal.queue import Ticket, WorkerInfo
+from treadle.runtime.children import close_orphans
 from treadle.workers.engines.bare_group import bare_group
 from treadle.workers.worker.driving import Driving
 
@@ -26,7 +27,7 @@ logger = logging.getLogger("treadle")
 CLAIM_MOST: Final = 500
 """Runs of one claim."""
 AUDIT_S: Final = 30.0
-"""Between two looks at what the engine has."""
+"""Between two looks at what the engine has, and at runs whose parent has ended."""
 AUDIT_MOST: Final = 1000
 SENIORS: Final = 3
 """So many of an engine's living workers, those that have lived longest and do not drain, see to its
@@ -59,7 +60,7 @@ class Sweep:
         self._stirred = anyio.Event()
         self._ending = anyio.Event()
         self._failures = 0
-        self._look_at = self._audit_at = 0.0
+        self._look_at = self._audit_at = self._orphans_at = 0.0
         self._rescued: set[str] = set()
         self._asked = ""
         """The last run that the engine was asked about."""
@@ -129,6 +130,9 @@ class Sweep:
         await self._claim()
         if self._engine.keeps and self._clock.monotonic() >= self._look_at:
             await self._look()
+        if self._clock.monotonic() >= self._orphans_at:
+            await close_orphans(self._journal)
+            self._orphans_at = self._clock.monotonic() + AUDIT_S
 
     async def _claim(self) -> None:
         while not self._ending.is_set() and (most := min(self._engine.free(), CLAIM_MOST)) > 0:
