@@ -36,6 +36,7 @@ from tests.journal.runs import (
 from tests.strategies import examples_of
 from treadle._internal.json_text import encode_json
 from treadle.journal.entries import (
+    ApprovalAsked,
     CancelAsked,
     Entry,
     Fork,
@@ -1145,3 +1146,40 @@ async def test_what_a_fork_needs_is_kept_with_its_tree_unless_the_fork_goes_too(
     assert (freed.runs, set(freed.kept)) == ((), {"root", "its child"})
     freed = await journal.remove(["root", "branch"])
     assert (set(freed.runs), freed.kept) == ({"root", "its child", "branch"}, ())
+
+
+async def test_a_run_that_is_taken_in_goes_on_under_higher_fences(
+    kind: Kind, journal: Journal, tmp_path: Path
+) -> None:
+    await (await journal.begin(started())).release()
+    for _ in range(2):
+        writer = await journal.take_over("run_1")
+        await writer.append([resumed(fence=writer.fence)])
+        await writer.release()
+    (tmp_path / "other").mkdir()
+    other = await kind.open(tmp_path / "other")
+    try:
+        await other.add_run(await journal.read_bytes("run_1"))
+        assert (await other.take_over("run_1")).fence == 4
+    finally:
+        await other.aclose()
+
+
+@pytest.mark.parametrize("asked", [True, False])
+async def test_a_run_that_is_taken_in_with_a_question_waits_for_its_person(
+    kind: Kind, journal: Journal, tmp_path: Path, *, asked: bool
+) -> None:
+    writer = await journal.begin(started())
+    await writer.append(asks(1, "c1"))
+    if asked:
+        await writer.append(
+            [ApprovalAsked(at=AT, call_id="c1", name="t", arguments_json="{}", reason="asks")]
+        )
+    (tmp_path / "other").mkdir()
+    other = await kind.open(tmp_path / "other")
+    try:
+        info = await other.add_run(await journal.read_bytes("run_1"))
+        assert info.status == ("waiting" if asked else "stopped")
+        assert await other.left_behind(limit=10) == ([] if asked else ["run_1"])
+    finally:
+        await other.aclose()

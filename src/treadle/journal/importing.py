@@ -1,4 +1,5 @@
-"""Runs from a file as data: entries without the authority that they claim. Entry: `as_data`.
+"""Runs from a file as data: entries without the authority that they claim. Entry:
+`as_data`, `standing_of`.
 
 An export is written by someone else. Its words, results and figures are kept; everything that would
 act here is replaced by what holds for the importer, and every call without a result becomes a
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
@@ -24,7 +25,7 @@ from treadle.journal.entries import (
 )
 from treadle.journal.run_state import RunState
 from treadle.messages.message import ToolCall
-from treadle.types import Mode, Settings, now
+from treadle.types import Mode, Settings, Time, now
 
 BEGUN: Final = "imported: it had begun elsewhere and may have taken effect"
 NOT_BEGUN: Final = "imported: the file asks for it, and no approval in a file counts"
@@ -131,3 +132,37 @@ def _started(entry: RunStarted, importer: Importer) -> RunStarted:
 def _settings(settings: Settings) -> Settings:
     """Without what a provider would run or be sent beyond the conversation."""
     return structs.replace(settings, hosted_tools=None, extra=None, service_tier=None)
+
+
+# ---------------------------------------------------------------- where it goes on
+
+
+FENCE_MOST: Final = 1_000_000_000
+"""Of a run from elsewhere: far below what a column holds."""
+
+
+class Standing(NamedTuple):
+    """The state in which a run from elsewhere enters a journal."""
+
+    fence: int
+    """The highest one in its entries, so that those of its next drivers are higher."""
+    waiting: bool
+    """True if a question to a person is open."""
+    updated_at: Time | None = None
+    """The time of its last entry."""
+
+
+NEW: Final = Standing(fence=1, waiting=False)
+
+
+def standing_of(entries: Sequence[Entry]) -> Standing:
+    """Fold the entries of a whole run (`read_run`)."""
+    state, fence = RunState(), 1
+    for entry in entries:
+        state.apply(entry)
+        if isinstance(entry, RunResumed):
+            fence = max(fence, entry.fence)
+    asked = any(call.id in state.asked for call in state.open_calls)
+    return Standing(
+        min(fence, FENCE_MOST), asked and state.finished is None, updated_at=entries[-1].at
+    )

@@ -414,13 +414,6 @@ def spent(info: RunInfo) -> RunCost:
     return RunCost(**{name: getattr(info, name) for name in RunCost.__struct_fields__})
 
 
-def unfinished(run_id: str) -> AgentError:
-    return AgentError(
-        "busy",
-        f"run {run_id} is not finished: end it with `treadle runs kill {run_id}`, then delete it",
-    )
-
-
 def unknown_run(run_id: str, known: Collection[str]) -> AgentError:
     """With the ids that were probably meant."""
     near = [name for name in known if name.startswith(run_id)][:3] if run_id else []

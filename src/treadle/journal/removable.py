@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from treadle.errors import AgentError
+
 
 def removable(
     trees: Mapping[str, Collection[str]], forks_of: Callable[[str], Collection[str]]
@@ -26,3 +28,10 @@ def removable(
             return ids
         for root in needed:
             del going[root]
+
+
+def unfinished(run_id: str) -> AgentError:
+    return AgentError(
+        "busy",
+        f"run {run_id} is not finished: end it with `treadle runs kill {run_id}`, then delete it",
+    )

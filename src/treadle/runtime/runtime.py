@@ -195,10 +195,7 @@ class Runtime:
             await self._telemetry.aclose()
 
     def let_go(self) -> None:
-        """Stop the runs under way at their next await and leave them as they are, to be resumed:
-
-        `stopped` in the journal.
-        """
+        """Stop the runs under way at their next await, to be resumed: `stopped` in the journal."""
         self._runs.let_go()
 
     async def _forget_old_runs(self) -> None:

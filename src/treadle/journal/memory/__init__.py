@@ -2,6 +2,7 @@
 `MemoryJournal`.
 
 journal.py   the journal
+run.py       one of its runs
 queue.py     its queue
 notifier.py  change hints inside one machine
 """

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import os
 import socket
-import zlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from treadle._internal.json_text import decode_json, encode_json
+from treadle._internal.json_text import encode_json
 from treadle.budget.costs import By, Costs, Tally
 from treadle.errors import AgentError
 from treadle.journal.entries import (
@@ -28,25 +25,24 @@ from treadle.journal.entries import (
     RunStarted,
     ToolLate,
 )
+from treadle.journal.importing import standing_of
 from treadle.journal.journal import (
     Freed,
     Holder,
     Journal,
     RunInfo,
-    RunStatus,
     RunWriter,
-    info_of,
     read_run,
     spent,
-    unfinished,
     unknown_run,
 )
 from treadle.journal.load import forked, load
 from treadle.journal.memory.notifier import LocalNotifier
 from treadle.journal.memory.queue import MemoryQueue, Queued
+from treadle.journal.memory.run import MemoryRun
 from treadle.journal.notifier import QUEUE, run_topic
 from treadle.journal.queue import QueuePlace, RunQueue
-from treadle.journal.removable import removable
+from treadle.journal.removable import removable, unfinished
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import (
     NEW_SESSION,
@@ -60,62 +56,12 @@ from treadle.journal.totals import with_totals
 from treadle.types import Time
 
 
-class _Run:
-    __slots__ = ("entries", "fence", "held", "late", "packed", "queued", "session_id", "waiting")
-
-    def __init__(
-        self,
-        entries: Sequence[Entry],
-        session_id: str | None,
-        late: dict[str, int],
-        *,
-        fence: int = 1,
-    ) -> None:
-        self.entries = [*entries]
-        self.session_id = session_id
-        self.late = late
-        """That of its session, by run."""
-        self.packed: bytes | None = None
-        self.fence = fence
-        self.held = self.waiting = False
-        self.queued: Queued | None = None
-
-    @property
-    def finished(self) -> bool:
-        return self.packed is not None
-
-    @property
-    def status(self) -> RunStatus:
-        if self.finished or self.held or self.waiting:
-            return "finished" if self.finished else "running" if self.held else "waiting"
-        return "queued" if self.queued is not None and self.queued.parked is None else "stopped"
-
-    def info(self) -> RunInfo:
-        info = info_of(self.unpacked(), self.status)
-        if (queued := self.queued) is None:
-            return info
-        return msgspec.structs.replace(
-            info, queue=queued.place.queue, tenant=queued.place.tenant, parked=queued.parked
-        )
-
-    def unpacked(self) -> list[Entry]:
-        return (
-            self.entries
-            if self.packed is None
-            else decode_json(zlib.decompress(self.packed), list[Entry])
-        )
-
-    def pack(self) -> None:
-        self.packed = zlib.compress(encode_json(self.unpacked()), level=1)
-        self.entries = []
-
-
 class MemoryWriter:
     """Appends to one run until another driver takes it over."""
 
     __slots__ = ("_notifier", "_run", "_topic", "fence", "run_id")
 
-    def __init__(self, run_id: str, run: _Run, notifier: LocalNotifier) -> None:
+    def __init__(self, run_id: str, run: MemoryRun, notifier: LocalNotifier) -> None:
         self.run_id = run_id
         self._run = run
         self._notifier, self._topic = notifier, run_topic(run_id)
@@ -164,12 +110,12 @@ class MemoryJournal:
     """Runs in a dictionary; gone with the process."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, MemoryRun] = {}
         self._last: dict[str, str] = {}
         """The newest run of each session."""
         self._late: dict[str, dict[str, int]] = {}
         """By session, the last late result of each run that got any after its end."""
-        self._children: dict[str, list[_Run]] = {}
+        self._children: dict[str, list[MemoryRun]] = {}
         """By the run that started them."""
         self.sessions = SessionStore()
         self.notifier = LocalNotifier()
@@ -181,7 +127,7 @@ class MemoryJournal:
 
     def _add(
         self, entries: Sequence[Entry], *, fence: int = 1, found: ViewMark | None = None
-    ) -> _Run:
+    ) -> MemoryRun:
         """A new run, which nobody drives yet. `found`: as for `begin`."""
         started = entries[0]
         assert isinstance(started, RunStarted), "a run begins with run.started"
@@ -190,12 +136,14 @@ class MemoryJournal:
             raise AgentError("busy", f"there is a run {run_id} already")
         if session_id is not None and started.parent_run_id is None:
             self._join(session_id, started, found)
-        run = self._runs[run_id] = _Run(entries, session_id, self._late_in(session_id), fence=fence)
+        run = self._runs[run_id] = MemoryRun(
+            entries, session_id, self._late_in(session_id), fence=fence
+        )
         self._note_parent(started, run)
         self.notifier.tell(run_topic(run_id))
         return run
 
-    def _note_parent(self, started: RunStarted, run: _Run) -> None:
+    def _note_parent(self, started: RunStarted, run: MemoryRun) -> None:
         if started.parent_run_id is not None:
             self._children.setdefault(started.parent_run_id, []).append(run)
 
@@ -285,9 +233,11 @@ class MemoryJournal:
                     "import that one first"
                 ),
             )
-        run = self._runs[started.run_id] = _Run(
-            read, started.session_id, self._late_in(started.session_id)
+        standing = standing_of(read)
+        run = self._runs[started.run_id] = MemoryRun(
+            read, started.session_id, self._late_in(started.session_id), fence=standing.fence
         )
+        run.waiting = standing.waiting
         self._note_parent(started, run)
         session_id, finished = (
             started.session_id,
@@ -448,20 +398,20 @@ class MemoryJournal:
             for seq, entry in enumerate(self._find(run_id).unpacked(), 1)
         ]
 
-    def _infos(self, runs: Iterable[_Run]) -> list[RunInfo]:
+    def _infos(self, runs: Iterable[MemoryRun]) -> list[RunInfo]:
         return with_totals([run.info() for run in runs], self._started_by)
 
     def _started_by(self, run_ids: Collection[str]) -> list[RunInfo]:
         return [child.info() for run_id in run_ids for child in self._children.get(run_id, ())]
 
-    def _find(self, run_id: str) -> _Run:
+    def _find(self, run_id: str) -> MemoryRun:
         found = self._runs.get(run_id)
         if found is None:
             raise unknown_run(run_id, self._runs)
         return found
 
 
-def _started(run: _Run) -> RunStarted:
+def _started(run: MemoryRun) -> RunStarted:
     started = run.unpacked()[0]
     assert isinstance(started, RunStarted), "a run begins with run.started"
     return started

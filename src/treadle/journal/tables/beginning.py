@@ -8,6 +8,7 @@ from typing import cast
 
 from treadle.errors import AgentError
 from treadle.journal.entries import RunStarted
+from treadle.journal.importing import NEW, Standing
 from treadle.journal.queue import QueuePlace
 from treadle.journal.sessions import ViewMark
 from treadle.journal.tables.conversations import SessionPosition, joined
@@ -16,7 +17,6 @@ from treadle.journal.tables.holding import hold_runs, hold_session
 from treadle.journal.tables.listing import summary_of
 from treadle.journal.tables.liveness import Alive
 from treadle.journal.tables.rows import find, key_of, micros
-from treadle.types import Time
 
 
 def make_run(
@@ -26,15 +26,15 @@ def make_run(
     *,
     owner: str | None,
     head: int = 1,
-    updated_at: Time | None = None,
     place: QueuePlace | None = None,
     found: ViewMark | None = None,
+    standing: Standing = NEW,
 ) -> int:
     """The run's own row, and its session where there is none; gives its number. Its entries up to
     `head` are the caller's to insert.
 
-    `place`: where it waits for a first driver. Raises AgentError(busy) where the id is taken, or
-    another run of the session is not finished (not where `alive` is None), SessionChanged where the
+    `standing`: that of a run from elsewhere. `place`: where it waits for a first driver. Raises
+    AgentError(busy) where the id is taken, or another run of the session is not finished (not where `alive` is None), SessionChanged where the
     session's mark is no more `found`, and AgentError(invalid) where the run that it was forked from
     is gone.
     """
@@ -45,14 +45,14 @@ def make_run(
         find(db, started.fork.run_id)  # it may have been pruned since it was read
     columns: dict[str, object] = {
         "owner": owner,
-        "fence": 1,
+        "fence": standing.fence,
         "head": head,
-        "updated_at_us": micros(updated_at or started.at),
+        "waiting": int(standing.waiting),
+        "updated_at_us": micros(standing.updated_at or started.at),
     }
     if place is not None:
         check_place(place)
         columns |= {
-            "fence": 0,
             "queue": place.queue,
             "priority": place.priority,
             "tenant": place.tenant,

@@ -18,6 +18,7 @@ from treadle._internal.json_text import decode_json, encode_json, members
 from treadle.budget.costs import By, Costs
 from treadle.errors import AgentError
 from treadle.journal.entries import Fork, Record, RunFinished, RunStarted
+from treadle.journal.importing import standing_of
 from treadle.journal.journal import Freed, Holder, RunInfo, info_of, read_run
 from treadle.journal.load import forked, load
 from treadle.journal.run_state import RunState
@@ -151,7 +152,7 @@ class TableJournal:
         assert isinstance(started, RunStarted), "read_run sees to it"
         run_id = started.run_id
         check_id(run_id)
-        info = info_of(read, "finished")
+        info, standing = info_of(read, "finished"), standing_of(read)
         end = next(
             (seq for seq, entry in enumerate(read, 1) if isinstance(entry, RunFinished)), None
         )
@@ -172,7 +173,7 @@ class TableJournal:
                         "import that one first"
                     ),
                 )
-            num = make_run(db, started, None, owner=None, head=len(rows), updated_at=read[-1].at)
+            num = make_run(db, started, None, owner=None, head=len(rows), standing=standing)
             try:
                 insert(db, num, 1, rows)
             except db.dialect.refused as e:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, cast
 
-from treadle.journal.journal import unfinished
-from treadle.journal.removable import removable
+from treadle.journal.removable import removable, unfinished
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.holding import hold_runs, hold_session
 from treadle.journal.tables.removal import remove_run, remove_session, sweep

@@ -15,6 +15,7 @@ import anyio.to_thread
 
 from treadle._internal.crash import boundary
 from treadle.journal.entries import SCHEMA, Entry, RunStarted
+from treadle.journal.importing import Standing
 from treadle.journal.notifier import QUEUE, Notifier, run_topic
 from treadle.journal.queue import (
     BEGINNINGS,
@@ -53,9 +54,7 @@ LET_GO: Final = (
     "sent_to = null, fruitless = case when fruitless > 0 and ? = 0 then fruitless - 1 else "
     "fruitless end"
 )
-"""Of a run whose driver lets go of it in order, and so did not die over it; the value is whether it
-waits for a person.
-"""
+"""Of a run that its driver releases in order. The value: True if it waits for a person."""
 TAKEN: Final = "sent_to = case when sent_to = ? or sent_to like 'engine:%' then sent_to end"
 """Of a run that the worker of this id takes over: the one that had claimed it delivers it no more,
 whatever becomes of who takes it.
@@ -161,6 +160,7 @@ class TableQueue:
         assert isinstance(started, RunStarted), "a run begins with run.started"
         check_id(started.run_id)
         rows = [row_of(entry) for entry in entries]
+        standing = Standing(fence=0, waiting=False, updated_at=entries[-1].at)
 
         def work(db: Cursor) -> None:
             num = make_run(
@@ -169,7 +169,7 @@ class TableQueue:
                 self._members.of,
                 owner=None,
                 head=len(rows),
-                updated_at=entries[-1].at,
+                standing=standing,
                 place=place,
                 found=found,
             )
