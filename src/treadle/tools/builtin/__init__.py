@@ -3,6 +3,9 @@
 catalog.py       the base class of built-in tools
 coding.py        `default_tools`: the tools of the coding assistant
 read.py          `read`
+notebook.py      the cells of a notebook
+pdf_pages.py     the pages of a PDF
+pdf_text.py      the text of PDF pages, in a child process
 write.py         `write`
 edit.py          `edit`
 ls.py            `ls`

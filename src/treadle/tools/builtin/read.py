@@ -1,7 +1,8 @@
-"""The `read` tool: a page of a text file with line numbers, or an image. It streams: the size of
-the file does not matter.
+"""The `read` tool: a page of a text file with line numbers, an image, the cells of a notebook, or
+the text of a PDF. It streams text: the size of the file does not matter.
 
-Not here: what makes a file readable at all (files.py), what is text (text.py). Entry: `Read`.
+Not here: what makes a file readable at all (files.py), what is text (text.py), what a notebook
+(notebook.py) or a PDF (pdf_pages.py) says. Entry: `Read`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing_extensions import override
 from treadle.errors import AgentError
 from treadle.messages import images
 from treadle.messages.message import MediaPart, TextPart
-from treadle.tools.builtin import files
+from treadle.tools.builtin import files, pdf_pages
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
 from treadle.tools.builtin.text import (
     LATIN_1,
@@ -50,6 +51,8 @@ class ReadArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=
     path: str
     offset: int = 1
     limit: int = MAX_OUTPUT_LINES
+    pages: str | None = None
+    raw: bool = False
 
 
 class Read(Builtin[ReadArguments]):
@@ -74,6 +77,14 @@ class Read(Builtin[ReadArguments]):
                 "type": "integer",
                 "description": "How many lines to show, at least 1. Default and most: 2000.",
             },
+            "pages": {
+                "type": "string",
+                "description": 'PDF files: the pages to show, like "3" or "3-7" or "3-".',
+            },
+            "raw": {
+                "type": "boolean",
+                "description": "Notebooks: show the file as it is, which `edit` needs.",
+            },
         },
         required=["path"],
     )
@@ -88,6 +99,8 @@ class Read(Builtin[ReadArguments]):
             )
         if arguments.limit < 1:
             raise InvalidArguments(f"limit must be at least 1, not {arguments.limit}.")
+        if arguments.pages is not None:
+            pdf_pages.page_range(arguments.pages)
 
     @override
     def touches(self, arguments: ReadArguments, cwd: Path) -> Touched:
@@ -96,6 +109,10 @@ class Read(Builtin[ReadArguments]):
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: ReadArguments) -> ToolOutput:
         """Cancellation stops it between two pieces of the file."""
+        if arguments.path.lower().endswith(".pdf") and (
+            document := await pdf_pages.shown(ctx, arguments.path, arguments.pages, self.max_output)
+        ):
+            return document
         looked = await to_thread.run_sync(_look, ctx, arguments, self.max_output)
         if looked.digest is not None:
             ctx.seen_files[os.fspath(looked.place)] = looked.digest
@@ -124,6 +141,8 @@ def _look(ctx: ToolContext[Any], arguments: ReadArguments, max_chars: int) -> _L
                 f"{arguments.path!r} is {kind} of {size:,} bytes, not text, and is not shown. "
                 "Use bash (file, strings, xxd, a script) to look inside."
             )
+        if (cells := _cells(file, arguments, max_chars)) is not None:
+            return _Looked(cells, place, None)
         survey = _survey(file, head, to_the_end=arguments.offset < 0)
         page = _page(file, survey, arguments, max_chars)
     return _Looked(page, place, survey.digest)
@@ -147,6 +166,26 @@ def _image(file: BinaryIO, path: str, media_type: str) -> ToolOutput:
         raise ToolFailed(e.message) from e  # no model can be shown it
     said = f"{path}: {media_type}, {len(data):,} bytes"
     return TextPart(text=f"{said} ({note})" if note else said), image
+
+
+# ---------------------------------------------------------------- documents
+
+
+def _cells(file: BinaryIO, arguments: ReadArguments, max_chars: int) -> ToolOutput | None:
+    """A notebook as cells; None for anything else."""
+    if arguments.raw or not arguments.path.lower().endswith(".ipynb"):
+        return None
+    from treadle.tools.builtin import notebook  # noqa: PLC0415  few files are notebooks
+
+    file.seek(0)
+    data = file.read(files.MAX_WHOLE_BYTES + 1)
+    if len(data) > files.MAX_WHOLE_BYTES:
+        return None
+    first, limit = arguments.offset, arguments.limit
+    try:
+        return notebook.shown(data, arguments.path, first=first, limit=limit, max_chars=max_chars)
+    except notebook.NotAsCells:
+        return None
 
 
 # ---------------------------------------------------------------- the whole file, once

@@ -1,0 +1,71 @@
+"""The pages of a PDF file as `read` shows them. How their text is extracted is pdf_text.py's. Entry:
+`shown`, `page_range`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, BinaryIO, Final
+
+from anyio import to_thread
+
+from treadle.tools.builtin import files, pdf_text
+from treadle.tools.builtin.text import SNIFF_BYTES
+from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed
+
+HINT_CHARS: Final = 300
+
+
+async def shown(ctx: ToolContext[Any], path: str, wanted: str | None, max_chars: int) -> str | None:
+    """The text of a PDF; None for a file that is none, whatever its name."""
+    file = await to_thread.run_sync(_opened, ctx, path)
+    if file is None:
+        return None
+    first, last = page_range(wanted or "1-")
+    with file:
+        try:
+            count, pages = await pdf_text.extracted(file, first, last, max_chars - HINT_CHARS)
+        except pdf_text.NotExtracted as e:
+            raise ToolFailed(f"{path!r} is a PDF that is not shown: {e}.") from e
+    if first > count:
+        raise ToolFailed(f"{path!r} has {count} pages; there is no page {first}.")
+    texts = [
+        f"[page {number} of {count}]\n{text or '(no text; it may be a picture)'}"
+        for number, text in pages.items()
+    ]
+    end = max(pages, default=first)
+    if end < min(last or count, count):
+        texts.append(f'(pages {first}-{end} of {count}; use pages="{end + 1}-" to read on)')
+    return _within("\n\n".join(texts), max_chars)
+
+
+def _within(text: str, max_chars: int) -> str:
+    mark = "\n(this page is longer than can be shown)"
+    return text if len(text) <= max_chars else text[: max_chars - len(mark)] + mark
+
+
+def _opened(ctx: ToolContext[Any], path: str) -> BinaryIO | None:
+    with files.telling("read", path, ctx.cwd):
+        file = os.fdopen(files.open_file(files.place_of(path, ctx)), "rb")
+    if not file.read(SNIFF_BYTES).startswith(b"%PDF-"):
+        file.close()
+        return None
+    if (size := os.fstat(file.fileno()).st_size) > pdf_text.FILE_BYTES_MAX:
+        file.close()
+        raise ToolFailed(
+            f"{path!r} is a PDF of {size:,} bytes; {pdf_text.FILE_BYTES_MAX:,} are the most that "
+            "read shows. Extract the pages with bash."
+        )
+    return file
+
+
+def page_range(pages: str) -> tuple[int, int | None]:
+    """First and last; None: to the end. Raises InvalidArguments."""
+    found = re.fullmatch(r"\s*(\d{1,6})\s*(-\s*(\d{1,6})?)?\s*", pages)
+    if found is not None:
+        first = int(found[1])
+        last = first if found[2] is None else int(found[3]) if found[3] else None
+        if first >= 1 and (last is None or last >= first):
+            return first, last
+    raise InvalidArguments(f'pages is like "3", "3-7" or "3-", counted from 1, not {pages!r}.')

@@ -1,0 +1,103 @@
+"""The text of PDF pages, extracted by pypdf in a child process with limits on time and memory.
+
+A hostile file can make any parser loop or allocate without end, so this file is also the program of
+the child, which imports nothing of Treadle. Entry: `extracted`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, BinaryIO, Final
+
+SECONDS_MOST: Final = 30
+MEMORY_MOST: Final = 1024 * 1024 * 1024
+FILE_BYTES_MAX: Final = 100 * 1024 * 1024
+_DEPTH_MOST: Final = 500
+_ANSWER_BYTES: Final = 4_000_000
+
+
+class NotExtracted(Exception):
+    """Why there is no text."""
+
+
+async def extracted(
+    file: BinaryIO, first: int, last: int | None, max_chars: int
+) -> tuple[int, dict[int, str]]:
+    """How many pages there are, and the text of those that fit, by their numbers.
+
+    Raises NotExtracted. Cancellation ends the child.
+    """
+    import anyio  # noqa: PLC0415  the child has no use for it
+
+    file.seek(0)
+    command = [sys.executable, "-I", __file__, str(first), str(last or 0), str(max_chars)]
+    try:
+        with anyio.fail_after(SECONDS_MOST):
+            done = await anyio.run_process(
+                command, stdin=file, stderr=subprocess.DEVNULL, check=False, env={}
+            )
+    except TimeoutError as e:
+        raise NotExtracted(f"it took longer than {SECONDS_MOST} s to read") from e
+    answer: dict[str, Any] = {}
+    with suppress(ValueError):
+        answer = json.loads(done.stdout[:_ANSWER_BYTES])
+    if not answer:
+        raise NotExtracted("it is broken, or takes more memory or time to read than is allowed")
+    if "error" in answer:
+        raise NotExtracted(str(answer["error"]))
+    return int(answer["count"]), {int(number): str(text) for number, text in answer["pages"]}
+
+
+# ---------------------------------------------------------------- the child
+
+
+def _limit() -> None:
+    with suppress(ImportError, ValueError, OSError):
+        import resource  # noqa: PLC0415  not on every system
+
+        for kind, most in (
+            (resource.RLIMIT_CPU, SECONDS_MOST),
+            (resource.RLIMIT_AS, MEMORY_MOST),
+            (resource.RLIMIT_FSIZE, 0),
+            (resource.RLIMIT_CORE, 0),
+        ):
+            with suppress(ValueError, OSError):
+                resource.setrlimit(kind, (most, most))
+    sys.setrecursionlimit(_DEPTH_MOST)
+
+
+def _answer(first: int, last: int, max_chars: int) -> dict[str, object]:
+    try:
+        from pypdf import PdfReader  # noqa: PLC0415  in the child only
+    except ImportError:
+        return {
+            "error": "reading PDF files needs pypdf; install it with: pip install 'treadle[files]'"
+        }
+    _limit()
+    try:
+        reader = PdfReader(sys.stdin.buffer)
+        if reader.is_encrypted and not reader.decrypt(""):
+            return {"error": "it is encrypted with a password"}
+        count = len(reader.pages)
+        return {"count": count, "pages": list(_pages(reader, first, last or count, max_chars))}
+    except Exception as e:  # noqa: BLE001  pypdf raises errors of many kinds for broken files
+        return {"error": f"it cannot be read ({type(e).__name__})"}
+
+
+def _pages(reader: Any, first: int, last: int, max_chars: int) -> Iterator[tuple[int, str]]:
+    for number in range(first, min(last, len(reader.pages)) + 1):
+        text = str(reader.pages[number - 1].extract_text()).strip()[: max_chars + 1]
+        if len(text) > max_chars and number > first:
+            return
+        yield number, text
+        max_chars -= len(text)
+        if max_chars <= 0:
+            return
+
+
+if __name__ == "__main__":
+    print(json.dumps(_answer(*(int(word) for word in sys.argv[1:4]))))
