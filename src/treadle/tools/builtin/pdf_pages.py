@@ -1,4 +1,4 @@
-"""The pages of a PDF file as `read` shows them. How their text is extracted is pdf_text.py's. Entry:
+"""The pages of a PDF file as `read` shows them. How text is extracted is pdf_text.py's. Entry:
 `shown`, `page_range`.
 """
 
