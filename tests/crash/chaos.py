@@ -27,6 +27,7 @@ from tests.crash.command_line import COMMANDS, sweep_commands
 from tests.crash.crew import chaos_of_workers, said
 from tests.crash.crew_worker import AWAKE, ENGINES, ODD, OF_FILES, Plan
 from tests.crash.faults import Locked, cuts
+from tests.crash.interleavings.search import main as interleavings
 from tests.crash.nursery import Ended, Nursery
 from tests.crash.postgres import ChaosServer
 from tests.crash.random_kills import Plan as Kills
@@ -57,6 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--rounds", type=int, default=1, help="of `odd`; each with tools of its own"
     )
+    parser.add_argument("--depth", type=int, default=12, help="of `interleavings`")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args(arguments)
     violations = 0
@@ -317,6 +319,11 @@ def _cuts(folder: Path, options: argparse.Namespace) -> int:
     return wrong
 
 
+def _interleavings(folder: Path, options: argparse.Namespace) -> int:
+    """Every order of two drivers' operations up to a depth."""
+    return interleavings(options.depth)
+
+
 PARTS: Mapping[str, Callable[[Path, argparse.Namespace], int]] = {
     "boundaries": _boundaries,
     "twice": _twice,
@@ -328,6 +335,7 @@ PARTS: Mapping[str, Callable[[Path, argparse.Namespace], int]] = {
     "postgres": _postgres,
     "postgres-boundaries": _postgres_boundaries,
     "postgres-twice": _postgres_twice,
+    "interleavings": _interleavings,
     "cuts": _cuts,
     "locks": _locks,
 }

@@ -1,0 +1,65 @@
+"""Two drivers over one journal, in every order of their operations up to a depth. `make chaos` goes
+deeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.crash.interleavings import stores
+from tests.crash.interleavings.search import explore
+from tests.crash.interleavings.stories import Name, Story
+from tests.database.postgres import postgres_server, postgres_urls  # noqa: F401  fixtures
+
+DEPTHS: dict[Name, int] = {
+    "resume twice": 8,
+    "resume what happened": 5,
+    "no probe": 5,
+    "start and resume": 6,
+    "session": 4,
+}
+
+
+@pytest.mark.parametrize("name", DEPTHS)
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_no_order_of_two_drivers_breaks_the_promise(name: Name, kind: str, tmp_path: Path) -> None:
+    make = stores.memory if kind == "memory" else partial(stores.sqlite, tmp_path)
+    found = explore(Story(name), make, DEPTHS[name] - (kind == "sqlite"), most=1)
+    assert found.violations == []
+    assert found.interleavings >= found.executions > 10
+
+
+def test_no_end_of_a_lease_breaks_the_promise(
+    postgres_urls: Callable[[object], str], tmp_path: Path
+) -> None:
+    make = partial(stores.postgres, postgres_urls(tmp_path))
+    found = explore(Story("start and resume", lapses=1, drains=0), make, 7, most=1)
+    assert found.violations == []
+    assert found.interleavings >= found.executions > 10
+
+
+@pytest.mark.parametrize("name", ["resume twice", "session"])
+def test_schedules_that_are_left_out_lead_to_no_other_end(name: Name) -> None:
+    pruned = explore(Story(name), stores.memory, 5)
+    every = explore(Story(name), stores.memory, 5, prune=False)
+    assert pruned.ends == every.ends
+    assert every.interleavings == pruned.interleavings
+
+
+def test_a_driver_that_does_not_ask_before_it_repeats_a_call_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tests.crash.interleavings.gates import GatedWriter
+
+    async def nothing(writer: GatedWriter) -> None:
+        """Ask nothing."""
+
+    monkeypatch.setattr(GatedWriter, "verify", nothing)
+    found = explore(Story("resume twice"), stores.memory, 8, most=1)
+    assert [what for _, what in found.violations] == ["once call x10-a ran 2 times"]
+
+
