@@ -61,5 +61,3 @@ def test_a_driver_that_does_not_ask_before_it_repeats_a_call_is_found(
     monkeypatch.setattr(GatedWriter, "verify", nothing)
     found = explore(Story("resume twice"), stores.memory, 8, most=1)
     assert [what for _, what in found.violations] == ["once call x10-a ran 2 times"]
-
-

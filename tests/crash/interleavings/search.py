@@ -140,13 +140,16 @@ def _usual(choices: Sequence[str], taken: Sequence[str]) -> str:
 
 
 def explore(
-    story: Story, make: Callable[[], Store], depth: int, *, prune: bool = True, most: int | None = None
+    story: Story,
+    make: Callable[[], Store],
+    depth: int,
+    *,
+    prune: bool = True,
+    most: int | None = None,
 ) -> Explored:
     """`most`: stop after so many violations."""
     search = _Search(story, make, depth, prune=prune)
-    return anyio.run(
-        partial(search.run, most=most), backend_options={"loop_factory": FrozenLoop}
-    )
+    return anyio.run(partial(search.run, most=most), backend_options={"loop_factory": FrozenLoop})
 
 
 def main(depth: int, names: Sequence[Name] = NAMES) -> int:
@@ -157,9 +160,19 @@ def main(depth: int, names: Sequence[Name] = NAMES) -> int:
     with tempfile.TemporaryDirectory(prefix="treadle-steps-") as folder:
         for name in names:
             for kind in ("memory", "sqlite"):
-                make = stores.memory if kind == "memory" else partial(stores.sqlite, Path(folder, name))
+                make = (
+                    stores.memory
+                    if kind == "memory"
+                    else partial(stores.sqlite, Path(folder, name))
+                )
                 e = explore(Story(name), make, depth)
-                cells = (e.executions, e.states, e.interleavings, round(e.seconds), len(e.violations))
+                cells = (
+                    e.executions,
+                    e.states,
+                    e.interleavings,
+                    round(e.seconds),
+                    len(e.violations),
+                )
                 print(
                     f"| {name} | {kind} | {depth} | {' | '.join(f'{cell:,}' for cell in cells)} |",
                     flush=True,

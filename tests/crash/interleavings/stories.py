@@ -81,7 +81,9 @@ class Execution:
 
     @property
     def runs(self) -> list[str]:
-        return [f"{self.prefix}-a", f"{self.prefix}-b"] if self._is_session else [f"{self.prefix}-a"]
+        return (
+            [f"{self.prefix}-a", f"{self.prefix}-b"] if self._is_session else [f"{self.prefix}-a"]
+        )
 
     @property
     def _is_session(self) -> bool:
@@ -341,7 +343,9 @@ class Execution:
         state = await self.store.journals[0].load(run_id)
         if wrong := treadle.check_history(state.history[:]):
             raise Violated(f"{run_id} has no valid history: {wrong}")
-        results = [part for one in state.history[:] for part in one.parts if type(part) is ToolResult]
+        results = [
+            part for one in state.history[:] for part in one.parts if type(part) is ToolResult
+        ]
         for result in results:
             if result.call_id.rpartition("-")[0] != self.prefix:
                 continue
