@@ -19,8 +19,8 @@ import anyio
 
 from tests.crash.interleavings import stores
 from tests.crash.interleavings.steps import FrozenLoop
-from tests.crash.interleavings.stories import NAMES, Execution, Name, Story, Violated
 from tests.crash.interleavings.stores import Store
+from tests.crash.interleavings.stories import NAMES, Execution, Name, Story, Violated
 from treadle.config import load
 
 Schedule = tuple[str, ...]
@@ -41,12 +41,21 @@ class Explored:
 
 
 class _Search:
-    def __init__(self, story: Story, make: Callable[[], Store], depth: int, *, prune: bool) -> None:
+    def __init__(
+        self,
+        story: Story,
+        make: Callable[[], Store],
+        depth: int,
+        *,
+        prune: bool,
+        begins: Schedule = (),
+    ) -> None:
         self._story, self._make, self._depth, self._prune = story, make, depth, prune
         self._known: dict[str, int] = {}
         """State -> how many choices were still explored from it."""
         self._edges: dict[str, dict[str, str]] = {}
-        self._todo: list[tuple[Schedule, str]] = [((), "")]
+        self._todo: list[tuple[Schedule, str]] = [(begins, "")]
+        self._given = len(begins)
         self._config = load({}, files=False)
         self.found = Explored()
 
@@ -62,7 +71,9 @@ class _Search:
         if shared is not None:
             await shared.aclose()
         self.found.states = len(self._known)
-        self.found.interleavings = self._count(self._edges[""][""], self._depth, {})
+        self.found.interleavings = self._count(
+            next(iter(self._edges[""].values())), self._depth - self._given, {}
+        )
         self.found.seconds = time.monotonic() - begun
         return self.found
 
@@ -146,9 +157,10 @@ def explore(
     *,
     prune: bool = True,
     most: int | None = None,
+    begins: Schedule = (),
 ) -> Explored:
-    """`most`: stop after so many violations."""
-    search = _Search(story, make, depth, prune=prune)
+    """`most`: stop after so many violations. `begins`: only schedules that begin so."""
+    search = _Search(story, make, depth, prune=prune, begins=begins)
     return anyio.run(partial(search.run, most=most), backend_options={"loop_factory": FrozenLoop})
 
 

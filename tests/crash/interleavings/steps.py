@@ -26,7 +26,7 @@ class FrozenLoop(asyncio.SelectorEventLoop):
 
     @property
     def has_ready(self) -> bool:
-        return bool(self._ready)  # type: ignore[attr-defined]  # pyright: ignore
+        return bool(self._ready)  # type: ignore[attr-defined]  # asyncio has no public way to ask
 
 
 @dataclass(eq=False)
