@@ -13,7 +13,7 @@ import pytest
 from tests.crash.interleavings import stores
 from tests.crash.interleavings.search import explore
 from tests.crash.interleavings.stories import Name, Story
-from tests.database.postgres import postgres_server, postgres_urls  # noqa: F401  fixtures
+from tests.service.database.postgres import postgres_server, postgres_urls  # noqa: F401  fixtures
 
 DEPTHS: dict[Name, int] = {
     "resume twice": 8,
