@@ -185,15 +185,16 @@ async def test_what_no_database_takes_is_refused_wherever_it_stands(tmp_path: Pa
 
 async def test_a_deep_body_is_refused_and_a_flat_one_may_have_many_brackets(tmp_path: Path) -> None:
     async with opened(tmp_path) as hand:
+        ada = await hand.registered("ada")
         for deep in (
             "[" * 33 + "]" * 33,
             '{"a":' * 40 + "1" + "}" * 40,
             "[" * 100_000 + "]" * 100_000,
         ):
-            assert "deeper" in problem(await post(hand, deep), 422)
-        just = problem(await post(hand, "[" * 31 + "[1]" + "]" * 31), 422)
+            assert "deeper" in problem(await post(hand, deep, **ada), 422)
+        just = problem(await post(hand, "[" * 31 + "[1]" + "]" * 31, **ada), 422)
         assert "deeper" not in just
-        flat = problem(await post(hand, json.dumps([[] for _ in range(1000)])), 422)
+        flat = problem(await post(hand, json.dumps([[] for _ in range(1000)]), **ada), 422)
         assert "deeper" not in flat
 
 

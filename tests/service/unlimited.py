@@ -35,17 +35,29 @@ TOTALS = {
 
 @contextmanager
 def unlimited(
-    folder: Path, *options: str, config: Mapping[str, Any] | None = None, **limits: int
+    folder: Path,
+    *options: str,
+    config: Mapping[str, Any] | None = None,
+    program: str = "tests.service.unlimited",
+    **limits: int,
 ) -> Generator[str]:
     """Its address. What it says goes to `log` in the folder.
 
-    `config`: more of the file; `limits`: others than these.
+    `config`: more of the file, whose `service` adds to the limits; `program`: the module to run;
+    `limits`: others than these.
     """
     home = folder / "treadle"
     home.mkdir(mode=0o700)
     (home / "config.yaml").write_text(
         json.dumps(
-            {"service": {"limits": {**LIMITS, **limits}, "totals": TOTALS}, **(config or {})}
+            {
+                **(config or {}),
+                "service": {
+                    "limits": {**LIMITS, **limits},
+                    "totals": TOTALS,
+                    **(config or {}).get("service", {}),
+                },
+            }
         ),
         encoding="utf-8",
     )
@@ -57,7 +69,7 @@ def unlimited(
     }
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.service.unlimited", *options],
+            [sys.executable, "-m", program, *options],
             cwd=ROOT,
             env=env,
             stdout=subprocess.PIPE,

@@ -4,6 +4,7 @@
     app.py         routes, errors and checks in one application: `create_app`
     serving.py     the application in a server, from start to a shutdown that leaves no run half
                    done
+    connection.py  bounds of one connection, and of all of an address, before a request is one
     border.py      what every request passes first: hosts.py, bodies.py, limits by address; headers,
                    the log, metrics
     signed_in.py   whose request it is: the `Scope` of a verified token (tokens.py); accounts.py,

@@ -11,7 +11,7 @@ import logging
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from treadle.service.bodies import read_body
 from treadle.service.hosts import Hosts
 from treadle.service.page import PATHS
-from treadle.service.problems import OUR_FAULT, HttpProblem, problem_response
+from treadle.service.problems import OUR_FAULT, HttpProblem, problem_response, unauthorized
 
 if TYPE_CHECKING:
     from treadle.service.state import Service
@@ -45,6 +45,10 @@ _HEADERS = (
 )
 ANSWER: Final = "treadle.answer"
 """In a request's scope, set by us alone: its `AnswerSender`."""
+STRANGER: Final = "treadle.stranger"
+"""In a request's scope, set by us alone: True where it has been counted for its address."""
+STRANGERS_BODY_BYTES: Final = 16_384
+"""Of a request without a token of ours, of which there may be one for each connection."""
 EVENTS: Final = b"text/event-stream"
 SIGNED_OUT: Final = b": this login has ended; sign in again\n\n"
 ENDING_S: Final = 1.0
@@ -100,27 +104,53 @@ class Border:
         headers: defaultdict[str, list[str]] = defaultdict(list)
         for name, value in scope["headers"]:
             headers[name.decode("latin-1")].append(value.decode("latin-1"))
+        answer.owes_body = not _OF_BODY.isdisjoint(headers)
         self._believe(scope, headers)
         self._hosts.check(scope["method"], headers)
         if len(headers.get("authorization", ())) > 1:
             raise HttpProblem(400, "A request says once who makes it.")
-        if "authorization" not in headers and scope["path"] not in UNCOUNTED:
-            client = scope["client"]
-            self._service.limits.stranger(client[0] if client else "")
-        # else there is none
-        if (
-            "content-length" in headers
-            or "transfer-encoding" in headers
-            or "content-encoding" in headers
-        ):
-            receive = _Replay(
-                await read_body(headers, receive, self._service.settings.limits.body_bytes), receive
-            )
+        is_known = self._count(scope, headers)
+        if answer.owes_body:
+            body = await self._body(headers, receive, is_known=is_known)
+            answer.owes_body = False
+            receive = _Replay(body, receive)
         scope[ANSWER] = answer
         with answer.cut:
             await self._app(scope, receive, answer)
         if answer.cut.cancelled_caught:
             await answer.end()
+
+    async def _body(
+        self, headers: Mapping[str, list[str]], receive: Receive, *, is_known: bool
+    ) -> bytes:
+        """Raises Problem, and EOFError where the client has left."""
+        most = self._service.settings.limits.body_bytes
+        if is_known:
+            return await read_body(headers, receive, most)
+        try:
+            return await read_body(headers, receive, min(most, STRANGERS_BODY_BYTES))
+        except HttpProblem as e:
+            if e.status_code == 413 and "authorization" in headers:  # a token that is over, perhaps
+                raise unauthorized() from e
+            raise
+
+    def _count(self, scope: Scope, headers: Mapping[str, list[str]]) -> bool:
+        """Count a request for the login that its token names, else for its address. True where the
+        token is one of ours; that its login still lasts is for the route to find out.
+        """
+        kind, _, token = "".join(headers.get("authorization", ())).partition(" ")
+        claims = (
+            self._service.tokens.verified(token.strip(), "access")
+            if kind.lower() == "bearer"
+            else None
+        )
+        if claims is not None:
+            self._service.limits.login(claims.login_id)
+        elif scope["path"] not in UNCOUNTED:
+            client = scope["client"]
+            self._service.limits.stranger(client[0] if client else "")
+        scope[STRANGER] = claims is None
+        return claims is not None
 
     def _believe(self, scope: Scope, headers: defaultdict[str, list[str]]) -> None:
         """What a proxy says, where it is one that we were told of: the last address that it did not
@@ -155,6 +185,7 @@ class Border:
             )
 
 
+_OF_BODY = frozenset({"content-length", "transfer-encoding", "content-encoding"})
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -164,7 +195,17 @@ class AnswerSender:
     A stream of events ends with the login that opened it.
     """
 
-    __slots__ = ("_held", "_more", "_send", "_service", "cut", "login_id", "request_id", "status")
+    __slots__ = (
+        "_held",
+        "_more",
+        "_send",
+        "_service",
+        "cut",
+        "login_id",
+        "owes_body",
+        "request_id",
+        "status",
+    )
 
     def __init__(self, send: Send, more: tuple[tuple[bytes, bytes], ...], service: Service) -> None:
         self._send, self._more, self._service = send, more, service
@@ -173,6 +214,8 @@ class AnswerSender:
         self.status = 0
         self.login_id: str | None = None
         """Set once the request's login is known."""
+        self.owes_body = False
+        """True while the client may still send a body that nothing has read."""
         self.cut = anyio.CancelScope()
 
     async def __call__(self, message: Message) -> None:
@@ -188,6 +231,8 @@ class AnswerSender:
             given += [header for header in self._more if header[0] not in names]
             if b"cache-control" not in names:
                 given.append(_NO_STORE)
+            if self.owes_body and b"connection" not in names:
+                given.append((b"connection", b"close"))
             given.append((b"x-request-id", self.request_id.encode()))
             message = {**message, "headers": given}
         await self._send(message)

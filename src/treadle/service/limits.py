@@ -98,6 +98,7 @@ class UserLimits:
         self._limits, self._database, self._metrics = limits, database, metrics
         self.totals = Totals(settings.totals, self.refused)
         self._requests = SlidingWindow(limits.requests_per_minute, MINUTE_S)
+        self._logins = SlidingWindow(limits.requests_per_minute, MINUTE_S)
         self._strangers = SlidingWindow(STRANGERS_PER_MINUTE, MINUTE_S)
         self._runs: Counter[str] = Counter()
         self._streams: Counter[str] = Counter()
@@ -106,7 +107,18 @@ class UserLimits:
 
     def request(self, scope: Scope) -> None:
         """Of somebody who is signed in."""
-        if wait_s := self._requests.take(scope.user_id):
+        self._take(self._requests, scope.user_id)
+
+    def login(self, login_id: str) -> None:
+        """A request with a token of this login, whatever it asks for and whether the login lasts.
+
+        Not counted for the account: a token of a login that has ended must not use up its owner's
+        requests.
+        """
+        self._take(self._logins, login_id)
+
+    def _take(self, window: SlidingWindow, key: str) -> None:
+        if wait_s := window.take(key):
             self.refused("requests")
             raise too_many(
                 (

@@ -29,7 +29,7 @@ from treadle.service.problems import (
     unauthorized,
     unavailable,
 )
-from treadle.service.signed_in import Visitor, opened_by, verified
+from treadle.service.signed_in import Visitor, count_stranger, opened_by, verified
 from treadle.service.state import Service
 from treadle.service.windows import SlidingWindow
 
@@ -88,7 +88,7 @@ class McpEndpoint:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         found = await verified(self._service, token.strip()) if kind.lower() == "bearer" else None
         if found is None:
-            self._service.limits.stranger(request.client.host if request.client else "")
+            count_stranger(self._service, request)
             raise unauthorized()
         self._service.limits.request(found.scope)
         if self._service.stopping.is_set():

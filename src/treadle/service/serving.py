@@ -1,48 +1,35 @@
 """The application in a server of its own process: from an address that is bound to a shutdown that
 leaves no run half done. Entry: `bound`, `serve_app`.
 
-Slow and idle clients are shown out by `BoundedConnection`; what a request may be is the border's to
-check.
+Slow and idle clients are shown out by connection.py; what a request may be is the
+border's to check.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import logging
-import re
 import signal
 import socket
 import sys
-from asyncio import TimerHandle, Transport
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, Final, Literal, cast
+from collections.abc import Callable, Generator
+from typing import Final, cast
 
-import msgspec
 import uvicorn
 from fastapi import FastAPI
 from typing_extensions import override
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from treadle.errors import AgentError
-from treadle.service.problems import MEDIA_TYPE
+from treadle.service import connection
+from treadle.service.connection import ConnectionTable
 from treadle.service.state import Service
 
 logger = logging.getLogger("treadle.service")
 
-HEADERS_S: Final = 10.0
-"""From the first byte of a request, or a new connection, to the end of its headers."""
-IDLE_S: Final = 20
-"""Between two requests."""
-HEAD_BYTES_MOST: Final = 32_768
-_LARGE: Final = "The head of the request is too large."
-_ELSEWHERE: Final = (
-    "The target of the request is not a path, nor an address of the host that its Host header "
-    "names."
-)
-CONNECTIONS_MOST: Final = 4096
-CONNECTIONS_OF_ADDRESS: Final = 512
-"""Of one address that is no loopback and no proxy of ours."""
+TICKS_OF_SWEEP: Final = 5
+"""Tenths of a second between two looks at all connections."""
 CLOSING_S: Final = 1
 """For answers that are under way when everything else has ended."""
 
@@ -92,28 +79,35 @@ async def serve_app(
     """
     service: Service = app.state.service
     _allow_files()
+    table = ConnectionTable(service.settings.proxies)
     config = uvicorn.Config(
         app,
-        http=BoundedConnection,
+        http=cast("type[asyncio.Protocol]", table.protocol),  # it calls it and no more
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=IDLE_S,
+        timeout_keep_alive=connection.IDLE_S,
         timeout_graceful_shutdown=CLOSING_S,
     )
     async with app.router.lifespan_context(app):
-        await _Server(config, service, ready).serve([listening])
+        await _Server(config, service, table, ready).serve([listening])
 
 
 class _Server(uvicorn.Server):
     """Signals end it in peace; what it serves is told before connections close."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        service: Service,
+        table: ConnectionTable,
+        ready: Callable[[], None],
+    ) -> None:
         super().__init__(config)
-        self._service, self._ready = service, ready
+        self._service, self._table, self._ready = service, table, ready
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -122,6 +116,8 @@ class _Server(uvicorn.Server):
 
     @override
     async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS_OF_SWEEP == 0:
+            self._table.sweep()
         return await super().on_tick(counter) or self._service.stopping.is_set()
 
     @override
@@ -155,134 +151,6 @@ class _Server(uvicorn.Server):
         if self.should_exit:
             signal.signal(number, signal.SIG_DFL)
         self.should_exit = True
-
-
-class BoundedConnection(HttpToolsProtocol):
-    """With a limit on how long and how large the head of a request may be, and how many connections
-    there are.
-    """
-
-    _timer: TimerHandle | None = None
-    _at: Literal["rest", "head", "body"] = "rest"
-    _head_bytes = 0
-
-    @override
-    def connection_made(self, transport: Transport) -> None:
-        super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_MOST or self._is_one_too_many():
-            transport.abort()
-            return
-        self._timer = self.loop.call_later(HEADERS_S, self._too_slow)
-
-    def _is_one_too_many(self) -> bool:
-        """Only looked at where there are many at all."""
-        if len(self.connections) <= CONNECTIONS_OF_ADDRESS or self.client is None:
-            return False
-        app, here = cast("Any", self.config.app), self.client[0]
-        if here in ("127.0.0.1", "::1") or here in app.state.service.settings.proxies:
-            return False
-        return (
-            sum(
-                1
-                for one in cast("set[Any]", self.connections)
-                if one.client is not None and one.client[0] == here
-            )
-            > CONNECTIONS_OF_ADDRESS
-        )
-
-    @override
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
-        super().connection_lost(exc)
-
-    @override
-    def data_received(self, data: bytes) -> None:
-        if self._at == "rest" and self._timer is None:
-            self._timer = self.loop.call_later(HEADERS_S, self._too_slow)
-        super().data_received(data)
-        if self._at == "head":
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES_MOST and not self.transport.is_closing():
-                self._refuse(431, _LARGE)
-
-    @override
-    def on_message_begin(self) -> None:
-        self._at = "head"
-        super().on_message_begin()
-
-    @override
-    def on_headers_complete(self) -> None:
-        self._at, self._head_bytes = "body", 0
-        self._stop_timer()
-        # that came in one piece
-        if (
-            len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-            > HEAD_BYTES_MOST
-        ):
-            self._refuse(431, _LARGE)
-            raise ValueError(_LARGE)  # the parser stops here
-        if not is_target_of_host(self.url, self.headers):
-            self._refuse(421, _ELSEWHERE)
-            raise ValueError(_ELSEWHERE)
-        super().on_headers_complete()
-
-    @override
-    def on_message_complete(self) -> None:
-        self._at = "rest"
-        super().on_message_complete()
-
-    @override
-    def send_400_response(self, msg: str) -> None:
-        if not self.transport.is_closing():
-            self._refuse(400, "This is no HTTP request.")
-
-    def _too_slow(self) -> None:
-        self._timer = None
-        if not self.transport.is_closing():
-            self.transport.abort()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _refuse(self, status: int, detail: str) -> None:
-        self._stop_timer()
-        title = {
-            400: "Bad Request",
-            421: "Misdirected Request",
-            431: "Request Header Fields Too Large",
-        }[status]
-        body = msgspec.json.encode(
-            {"type": "about:blank", "title": title, "status": status, "detail": detail}
-        )
-        head = (
-            f"HTTP/1.1 {status} {title}\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: "
-            f"{len(body)}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
-        self.transport.close()
-
-
-def is_target_of_host(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """True for a path, for `*`, and for an absolute address whose authority is the one in each Host
-    header.
-
-    RFC 9112 3.2.2 lets the target's authority replace Host. Everything behind this line looks at
-    Host alone, so the two must agree.
-    """
-    if target.startswith(b"/") or target == b"*":
-        return True
-    scheme, separator, rest = target.lower().partition(b"://")
-    port = {b"http": b":80", b"https": b":443"}.get(scheme)
-    if not separator or port is None:
-        return False
-    authority = re.split(rb"[/?#]", rest, maxsplit=1)[0].removesuffix(port)
-    return all(
-        value.strip(b" \t").lower().removesuffix(port) == authority
-        for name, value in headers
-        if name.lower() == b"host"
-    )
 
 
 def _allow_files() -> None:

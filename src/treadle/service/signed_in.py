@@ -17,7 +17,7 @@ from sqlmodel import Session, col, select
 from starlette.requests import Request
 from starlette.types import Scope as ScopeOfRequest
 
-from treadle.service.border import ANSWER
+from treadle.service.border import ANSWER, STRANGER
 from treadle.service.database.scope import Identity, Scope
 from treadle.service.database.tables import Login
 from treadle.service.problems import unauthorized
@@ -60,11 +60,17 @@ async def visitor(
         raise unauthorized()
     found = await verified(service, credentials.credentials)
     if found is None:
-        service.limits.stranger(request.client.host if request.client else "")
+        count_stranger(service, request)
         raise unauthorized("This token is not good, or not good any more: sign in again.")
     service.limits.request(found.scope)
     opened_by(request.scope, found)
     return found
+
+
+def count_stranger(service: Service, request: Request) -> None:
+    """Count a request whose token is not good, unless it has been counted. Raises Problem(429)."""
+    if not request.scope[STRANGER]:
+        service.limits.stranger(request.client.host if request.client else "")
 
 
 def opened_by(scope: ScopeOfRequest, found: Visitor) -> None:

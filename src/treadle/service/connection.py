@@ -1,0 +1,363 @@
+"""One connection of a client, with bounds in bytes and seconds in every state; and the table of all
+connections of one server, with bounds by address.
+
+A connection rests, then receives the head of a request, then its body, while the application
+answers; one that is refused is heard a little longer. `ConnectionTable.sweep` closes what stays too
+long in a state. Entry: `ConnectionTable`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from asyncio import AbstractEventLoop, Transport
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from typing import Any, Final, Literal, cast
+
+import msgspec
+import uvicorn
+from typing_extensions import override
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from treadle.service.problems import MEDIA_TYPE
+from treadle.service.windows import network_of
+
+HEADERS_S = 10.0
+"""From the first byte of a request, or a new connection, to the end of its headers."""
+IDLE_S = 20
+"""Between two requests."""
+BODY_S = 40.0
+"""From the end of the headers to the end of the body. `bodies.BODY_S` is shorter and answers 408;
+this one holds where nothing reads the body."""
+LINGERING_S = 2.0
+LINGERING_BYTES: Final = 1 << 18
+"""For a client that was refused while it sends: closed at once, its connection would be reset, and
+the answer lost with it."""
+READING_S = 30.0
+READING_BYTES: Final = 16_384
+"""A client that does not read all that it is sent takes so much in so long."""
+HEAD_BYTES_MOST: Final = 32_768
+FRAMING_TIMES: Final = 8
+"""Bytes of a chunked body that are not content (sizes, extensions, trailers) for each byte that is,
+beside the size of one head. Chunks of one byte take five."""
+PIPELINED_MOST: Final = 32
+"""Requests that wait for the answer to an earlier one of the same connection."""
+CONNECTIONS_MOST = 4096
+CONNECTIONS_OF_ADDRESS = 512
+"""Of one IPv4 address or IPv6 /64 that is no loopback and no proxy of ours."""
+
+_LARGE: Final = "The head of the request is too large."
+_FRAMING: Final = "The body of the request has too much that is not content."
+_ELSEWHERE: Final = (
+    "The target of the request is not a path, nor an address of the host that its Host header "
+    "names."
+)
+_TITLES: Final = {
+    400: "Bad Request",
+    421: "Misdirected Request",
+    431: "Request Header Fields Too Large",
+}
+
+
+class ConnectionTable:
+    """The open connections of one server."""
+
+    def __init__(self, proxies: Collection[str]) -> None:
+        self._proxies = frozenset(network_of(one) for one in proxies)
+        self._by_network: dict[str, OrderedDict[BoundedConnection, None]] = {}
+        """Least recently used first."""
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def protocol(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: AbstractEventLoop | None = None,
+    ) -> BoundedConnection:
+        """A connection that will be in this table: uvicorn calls it for each."""
+        return BoundedConnection(config, server_state, app_state, _loop, table=self)
+
+    def admit(self, connection: BoundedConnection) -> bool:
+        """Take in a new connection.
+
+        Where its network or the server has no place left, the least recently used connection
+        without a complete request goes: of that network, or of the one that has the most. False if
+        there is none.
+        """
+        network = connection.network
+        mine = self._by_network.get(network, ())
+        if len(mine) >= CONNECTIONS_OF_ADDRESS and not self._is_exempt(network):
+            if not self._evict(network):
+                return False
+        elif self._size >= CONNECTIONS_MOST:
+            largest = max(self._by_network, key=lambda name: len(self._by_network[name]))
+            if not self._evict(largest):
+                return False
+        self._by_network.setdefault(network, OrderedDict())[connection] = None
+        self._size += 1
+        return True
+
+    def used(self, connection: BoundedConnection) -> None:
+        """Note that a connection has had a request or an answer."""
+        mine = self._by_network.get(connection.network, OrderedDict())
+        if connection in mine:
+            mine.move_to_end(connection)
+
+    def discard(self, connection: BoundedConnection) -> None:
+        mine = self._by_network.get(connection.network, OrderedDict())
+        if connection in mine:
+            del mine[connection]
+            self._size -= 1
+            if not mine:
+                del self._by_network[connection.network]
+
+    def sweep(self) -> None:
+        """Close each connection that has been in one state for too long.
+
+        Called about twice a second.
+        """
+        overdue = [
+            connection
+            for mine in self._by_network.values()
+            for connection in mine
+            if connection.is_overdue()
+        ]
+        for connection in overdue:
+            self._close(connection)
+
+    def _evict(self, network: str) -> bool:
+        waiting = (one for one in self._by_network[network] if one.is_waiting)
+        if (found := next(waiting, None)) is None:
+            return False
+        self._close(found)
+        return True
+
+    def _close(self, connection: BoundedConnection) -> None:
+        self.discard(connection)
+        connection.transport.abort()
+
+    def _is_exempt(self, network: str) -> bool:
+        return network in self._proxies or _is_loopback(network)
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """A connection of uvicorn's with bounds. `table`: its server's."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: AbstractEventLoop | None = None,
+        *,
+        table: ConnectionTable,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.network = ""
+        self._table = table
+        self._at: Literal["rest", "head", "body", "refused"] = "rest"
+        self._since = self.loop.time()
+        """When the state was entered, or the first byte came after a rest."""
+        self._has_begun = True
+        """At rest: a request is due. A new connection owes its first one at once."""
+        self._framing = self._content = 0
+        """Bytes of the request under way: of its head or, in its body, of what is not content."""
+        self._unread: tuple[float, int] | None = None
+        """When the client last took enough of what it is sent, and how many bytes were left."""
+
+    # ------------------------------------------------------------ bounds
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while no answer is due: the client has to send something."""
+        cycle = self._latest
+        if cycle is None or cycle.response_complete:
+            return True
+        return self._at == "body" and not self.pipeline and not cycle.response_started
+
+    @property
+    def _latest(self) -> RequestResponseCycle | None:
+        """The newest request and its answer."""
+        return cast("RequestResponseCycle | None", self.cycle)  # None before the first
+
+    def is_overdue(self) -> bool:
+        at = self.loop.time()
+        if self._reads_too_slowly(at):
+            return True
+        if self._at == "refused":
+            return at - self._since > LINGERING_S
+        if self._at == "head" or (self._at == "rest" and self._has_begun):
+            return at - self._since > HEADERS_S
+        if self._at == "body":
+            return not self.pipeline and at - self._since > BODY_S
+        return self.is_waiting and at - self._since > IDLE_S + 1  # uvicorn's own timer is first
+
+    def _reads_too_slowly(self, at: float) -> bool:
+        left = self.transport.get_write_buffer_size()
+        if not left or not (self.flow.write_paused or self.transport.is_closing()):
+            self._unread = None
+            return False
+        if self._unread is None or left <= self._unread[1] - READING_BYTES:
+            self._unread = (at, left)
+        return at - self._unread[0] > READING_S
+
+    # ------------------------------------------------------------ the connection
+
+    @override
+    def connection_made(self, transport: Transport) -> None:
+        super().connection_made(transport)
+        self.network = network_of(self.client[0]) if self.client else ""
+        if not self._table.admit(self):
+            transport.abort()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._table.discard(self)
+        super().connection_lost(exc)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._at == "refused":
+            self._framing += len(data)
+            if self._framing > LINGERING_BYTES:
+                self.transport.abort()
+            return
+        before, content = self._at, self._content
+        if before == "rest" and not self._has_begun and data.strip(b"\r\n"):
+            self._has_begun, self._since = True, self.loop.time()
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._at == "head" and before != "body":
+            self._framing += len(data)
+            if self._framing > HEAD_BYTES_MOST:
+                self._refuse(431, _LARGE)
+        elif self._at == "body" and before == "body":
+            self._framing += len(data) - (self._content - content)
+            if self._framing > HEAD_BYTES_MOST + FRAMING_TIMES * self._content:
+                self._refuse(431, _FRAMING)
+
+    # ------------------------------------------------------------ the parser
+
+    @override
+    def on_message_begin(self) -> None:
+        self._at, self._framing, self._content = "head", 0, 0
+        super().on_message_begin()
+
+    @override
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A field of the head. Those behind a body, its trailers, are dropped: nothing here needs
+        them, and RFC 9110 6.5.1 lets nobody take them for headers.
+        """
+        if self._at != "body":
+            super().on_header(name, value)
+
+    @override
+    def on_headers_complete(self) -> None:
+        # that came in one piece
+        if (
+            len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+            > HEAD_BYTES_MOST
+        ):
+            self._refuse(431, _LARGE)
+            raise ValueError(_LARGE)  # the parser stops here
+        if not is_target_of_host(self.url, self.headers):
+            self._refuse(421, _ELSEWHERE)
+            raise ValueError(_ELSEWHERE)
+        if len(self.pipeline) >= PIPELINED_MOST:
+            self.transport.abort()
+            raise ValueError("too many requests at once")
+        self._at, self._framing, self._since = "body", 0, self.loop.time()
+        super().on_headers_complete()
+
+    @override
+    def on_body(self, body: bytes) -> None:
+        self._content += len(body)
+        super().on_body(body)
+
+    @override
+    def on_message_complete(self) -> None:
+        self._rest()
+        super().on_message_complete()
+
+    @override
+    def on_response_complete(self) -> None:
+        """Keep the connection, unless the body of this request is still to come: what a refused
+        client sends is not read.
+        """
+        super().on_response_complete()
+        if self._at == "body" and self.cycle.response_complete:
+            self.transport.close()
+        elif self._at == "rest" and not self._has_begun:
+            self._rest()
+
+    @override
+    def send_400_response(self, msg: str) -> None:
+        if self._at != "refused" and not self.transport.is_closing():
+            self._refuse(400, "This is no HTTP request.")
+
+    def _rest(self) -> None:
+        self._at, self._has_begun, self._since = "rest", False, self.loop.time()
+        self._table.used(self)
+
+    def _refuse(self, status: int, detail: str) -> None:
+        """Answer without the application, and close.
+
+        Where an answer is under way, only close: it is another request's, and two answers must not
+        mix.
+        """
+        if (cycle := self._latest) is not None and not cycle.response_complete:
+            if self._at != "body" or self.pipeline or cycle.response_started:
+                self.transport.abort()
+                return
+            cycle.disconnected = True  # the application learns that it is too late
+            cycle.message_event.set()
+        body = msgspec.json.encode(
+            {"type": "about:blank", "title": _TITLES[status], "status": status, "detail": detail}
+        )
+        head = (
+            f"HTTP/1.1 {status} {_TITLES[status]}\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: "
+            f"{len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self._at, self._framing, self._since = "refused", 0, self.loop.time()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+
+def is_target_of_host(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """True for a path, for `*`, and for an absolute address whose authority is the one in each Host
+    header.
+
+    RFC 9112 3.2.2 lets the target's authority replace Host. Everything behind this line looks at
+    Host alone, so the two must agree.
+    """
+    if target.startswith(b"/") or target == b"*":
+        return True
+    scheme, separator, rest = target.lower().partition(b"://")
+    port = {b"http": b":80", b"https": b":443"}.get(scheme)
+    if not separator or port is None:
+        return False
+    authority = re.split(rb"[/?#]", rest, maxsplit=1)[0].removesuffix(port)
+    return all(
+        value.strip(b" \t").lower().removesuffix(port) == authority
+        for name, value in headers
+        if name.lower() == b"host"
+    )
+
+
+def _is_loopback(network: str) -> bool:
+    try:
+        return ipaddress.ip_network(network).is_loopback or network == "::/64"
+    except ValueError:
+        return False
