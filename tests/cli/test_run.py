@@ -188,6 +188,19 @@ def test_files_go_into_the_prompt(cli: Cli):
     assert "none.txt" in missing.err
 
 
+@pytest.mark.parametrize("command", ["run", "work"])
+def test_a_file_that_a_rule_denies_is_not_sent(cli: Cli, command: str):
+    (cli.workspace / "private").mkdir()
+    (cli.workspace / "private" / "x.txt").write_text("mark-private")
+    file = cli.home / ".treadle" / "config.yaml"
+    file.parent.mkdir()
+    file.write_text("permissions: {deny: ['read(private/**)']}\n")
+    model = cli.script({"text": "ok"})
+    done = cli(command, "Read it.", "--file", "private/x.txt", "--model", model)
+    assert (done.code, done.out) == (2, "")
+    assert "private/x.txt' is not read: the rule 'read(private/**)' denies" in done.err
+
+
 def test_what_is_too_large_for_a_prompt_is_said_and_not_sent(cli: Cli):
     with open(cli.workspace / "large.bin", "wb") as large:
         large.truncate(20 * 1024 * 1024 + 1)

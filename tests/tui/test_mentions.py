@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.messages.message import MediaPart, TextPart
-from treadle.tui.mentions import parts_of
+from treadle.messages.message import MediaPart, Part, TextPart
+from treadle.tui.mentions import mentions_of, parts_of
 
 
 @pytest.fixture
@@ -25,8 +25,13 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def attempted(text: str, place: Path) -> tuple[list[Part], list[str]]:
+    prompt = parts_of(text, mentions_of(text, place))
+    return prompt.parts, prompt.notices
+
+
 def attached(text: str, place: Path) -> list[str]:
-    parts, notices = parts_of(text, place)
+    parts, notices = attempted(text, place)
     assert notices == []
     assert parts[-1] == TextPart(text=text)
     return [part.text for part in parts[:-1] if isinstance(part, TextPart)]
@@ -50,13 +55,13 @@ def test_some_lines_of_a_file(place: Path):
     assert attached('@"a file.txt":1-9', place) == [
         "<file path='a file.txt' lines='1-1'>\nspaced\n</file>"
     ]
-    parts, notices = parts_of("@app.py:90-95", place)
+    parts, notices = attempted("@app.py:90-95", place)
     assert len(parts) == 1
     assert notices == ["@app.py has 4 lines, so none from 90 to 95: it is only named, not attached"]
 
 
 def test_an_image_is_an_image_and_a_directory_its_names(place: Path):
-    (image, _), _ = parts_of("@dot.png", place)
+    (image, _), _ = attempted("@dot.png", place)
     assert image == MediaPart(
         media_type="image/png", data=base64.b64encode(b"\x89PNG").decode(), name="dot.png"
     )
@@ -89,7 +94,7 @@ def test_what_is_no_file_stays_text(text: str, place: Path):
 def test_a_large_file_and_one_that_is_no_text_are_only_named(place: Path):
     (place / "large.log").write_text("line\n" * 50_000)
     (place / "odd.bin").write_bytes(b"\xff\xfe\x00")
-    parts, notices = parts_of("@large.log @odd.bin", place)
+    parts, notices = attempted("@large.log @odd.bin", place)
     assert len(parts) == 1
     assert notices == [
         "@large.log has 250.0 kB: it is only named, not attached. Name some lines of it, like @large.log:1-200",
@@ -98,22 +103,22 @@ def test_a_large_file_and_one_that_is_no_text_are_only_named(place: Path):
     assert attached("@large.log:1-2", place) == [
         "<file path='large.log' lines='1-2'>\nline\nline\n</file>"
     ]
-    assert parts_of("@large.log:1-50000", place)[1] == [
+    assert attempted("@large.log:1-50000", place)[1] == [
         "lines 1 to 50000 of @large.log have more than 200.0 kB: they are not attached. Name fewer"
     ]
 
 
 def test_what_can_block_is_not_opened(place: Path):
     os.mkfifo(place / "pipe")
-    assert parts_of("@pipe", place)[1] == ["@pipe is no file"]
+    assert attempted("@pipe", place)[1] == ["@pipe is no file"]
 
 
 def test_a_notice_cannot_command_the_terminal(place: Path):
     (place / "a\x1b[31mb.bin").write_bytes(b"\xff")
-    assert "\x1b" not in parts_of("@a\x1b[31mb.bin", place)[1][0]
+    assert "\x1b" not in attempted("@a\x1b[31mb.bin", place)[1][0]
 
 
 @given(st.text(max_size=60))
 def test_what_was_said_is_never_changed(text: str):
-    parts, _ = parts_of(text, Path("/nowhere"))
+    parts, _ = attempted(text, Path("/nowhere"))
     assert parts[-1] == TextPart(text=text)

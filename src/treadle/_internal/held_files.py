@@ -13,6 +13,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from treadle._internal.safe_open import open_in_place
+
 _WHY = (
     "it belongs to a journal that this process has open, and reading it here would drop the "
     "journal's locks"
@@ -54,12 +56,13 @@ def check_opened(descriptor: int, path: str) -> None:
     check(os.fstat(descriptor), path)
 
 
-def read_checked(path: Path) -> bytes:
-    """The content of a file. Raises OSError, with EBUSY for a held file."""
+def read_checked(path: Path, *, in_place: bool = False) -> bytes:
+    """The content of a file. `in_place`: `path` was resolved before; where a link stands in it by
+    now, or no regular file, that is an error. Raises OSError, with EBUSY for a held file.
+    """
     check(path.stat(), str(path))
-    descriptor = os.open(
-        path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-    )
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    descriptor = open_in_place(path, flags) if in_place else os.open(path, flags)
     check_opened(descriptor, str(path))
     with open(descriptor, "rb") as file:
         return file.read()

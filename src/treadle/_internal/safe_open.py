@@ -1,5 +1,5 @@
-"""Opening a file that Treadle writes during a run, where commands of the run may have put a link in
-its way. Entry: `open_in_place`.
+"""Opening a file whose path was resolved earlier, where commands of a run may have put a link in
+its way since. Entry: `open_in_place`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 def open_in_place(path: Path, flags: int) -> int:
     """Open or create a regular file for its owner alone and return its descriptor. `path` was
-    resolved before the run.
+    resolved before.
 
     Raises OSError where a link now stands in the way, at the end or above it, or where the file is
     none. Nothing is written then.

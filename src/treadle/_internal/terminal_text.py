@@ -11,6 +11,7 @@ Default_Ignorable_Code_Point. Entry: `plain`, `one_line`, `revealed`, `encodable
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from functools import lru_cache
@@ -26,7 +27,19 @@ _HIDDEN = (
 """But not joiners and the selectors of emoji, without which words of some scripts fall apart."""
 _SURROGATES = "\ud800-\udfff"
 
+_UNSEEN = (
+    "\xa0\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200a\u200c\u200d\u2028\u2029"
+    "\u202f\u205f\u2800\u3000\ufe00-\ufe0f"
+)
+"""Harmless on a terminal, but a text may have them unseen: joiners, selectors, blank letters,
+spaces other than the space, and ends of lines that few programs take for such.
+"""
+
 _ODD = re.compile(f"[{_CONTROLS}{_HIDDEN}{_SURROGATES}]")
+_ODD_IN_JSON = re.compile(f"[{_CONTROLS}{_HIDDEN}]")
+"""Tabs and ends of lines stand between its values."""
+_REVEALED = re.compile(f"[{_CONTROLS}{_HIDDEN}{_SURROGATES}{_UNSEEN}]")
+_REVEALED_IN_LINE = re.compile(f"[\t\n{_CONTROLS}{_HIDDEN}{_SURROGATES}{_UNSEEN}]")
 _CSI = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
 _STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x00-\x08\x0a-\x1f\x7f-\x9f]*(?:\x07|\x1b\\|\x9c)"
 _ESCAPE = r"\x1b[ -/]*[0-~]"
@@ -53,11 +66,28 @@ def one_line(text: str, limit: int = LINE_CHARS) -> str:
 
 
 def revealed(text: str) -> str:
-    r"""As `plain`, but nothing is missing: what may not be shown stands there as `\x1b` or `\u202e`.
+    r"""All of a text, for a person who decides about it: control, bidirectional and zero-width
+    characters, and blanks other than the space, stand there as `\x1b` or `\u202e`. Lines and tabs
+    stay.
+    """
+    return _REVEALED.sub(_named, text)
 
-    For what a person is asked to allow.
-    """  # noqa: E501
-    return _ODD.sub(_named, text)
+
+def revealed_line(text: str) -> str:
+    r"""`revealed` for what has to be one line, such as a path or a name: `\n` is `\x0a` there."""
+    return _REVEALED_IN_LINE.sub(_named, text)
+
+
+def json_shown(text: str) -> str:
+    r"""JSON of the same value, with control, bidirectional and hidden characters as `\u202e`.
+
+    They stand in its strings only.
+    """
+    return _ODD_IN_JSON.sub(_json_escape, text)
+
+
+def _json_escape(odd: re.Match[str]) -> str:
+    return json.dumps(odd[0])[1:-1]
 
 
 def _named(odd: re.Match[str]) -> str:

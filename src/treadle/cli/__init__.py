@@ -6,6 +6,7 @@ Commands live in modules of their own and are loaded when they are called. Entry
     agent_option.py     which agent a command runs
     agents.py           `treadle agents`
     app.py              the tree of commands, and how errors reach a person
+    asked_call.py       A call that waits for an answer, whole
     chat.py             `treadle chat`
     commands.py         A group of commands that imports each of them only when it is called
     completion.py       `treadle completion`
@@ -18,6 +19,7 @@ Commands live in modules of their own and are loaded when they are called. Entry
     doctor_journal.py   whether the journal can be had, and what it needs
     doctor_sandbox.py   what `treadle doctor` says of the sandbox
     doctor_servers.py   whether the configured MCP servers can be had
+    echo.py             the one way in which a command writes lines for a person
     exits.py            exit codes, and the one way in which a command fails
     help.py             how every command shows its help, whether it is called through `treadle`
     init.py             `treadle init`

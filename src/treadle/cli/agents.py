@@ -19,6 +19,7 @@ import msgspec
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import plain, wrapped
 from treadle._internal.units import count
+from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.run_options import check_directory
@@ -90,7 +91,7 @@ def list_(as_json: bool, cwd: Path) -> None:
         ):
             put(secrets.text(line))
     else:
-        click.echo(NONE, err=True)
+        echo(NONE, err=True)
 
 
 def _marked(facts: dict[str, Any]) -> str:
@@ -141,7 +142,7 @@ def check(which: str | None, cwd: Path) -> None:
         problems = catalog.problems(name)
     secrets = Redactor(config.secrets())
     for problem in problems:
-        click.echo(plain(secrets.text(str(problem))), err=True)
+        echo(plain(secrets.text(str(problem))), err=True)
     if problems:
         raise CommandFailed(f"{count(len(problems), 'thing')} to mend", 1)
     for line in catalog.hidden() if name is None else ():
@@ -180,7 +181,7 @@ def _opened(cwd: Path) -> tuple[Config, Catalog]:
 
 
 def _warn(secrets: Redactor, text: str) -> None:
-    click.echo(f"! {plain(secrets.text(text))}", err=True)
+    echo(f"! {plain(secrets.text(text))}", err=True)
 
 
 def _is_file(which: str) -> bool:

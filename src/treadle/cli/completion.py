@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from treadle.cli.echo import echo
 from treadle.cli.help import HELP
 
 
@@ -20,4 +21,4 @@ def completion(ctx: click.Context, shell: str) -> None:
     """
     shell_complete = get_completion_class(shell)
     assert shell_complete is not None, "the choices are those click knows"
-    click.echo(shell_complete(ctx.find_root().command, {}, "treadle", "_TREADLE_COMPLETE").source())
+    echo(shell_complete(ctx.find_root().command, {}, "treadle", "_TREADLE_COMPLETE").source())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from treadle._internal.redaction import Redactor, Secret
+from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.config import ConfigFile, Layers, config_files, home, load, project_of, trust_of
@@ -63,7 +64,7 @@ def show(as_json: bool, cwd: Path) -> None:
             }
             for r in rows
         }
-        click.echo(json.dumps(table, indent=2, ensure_ascii=False))
+        echo(json.dumps(table, indent=2, ensure_ascii=False))
         return
     texts = [
         (
@@ -77,7 +78,7 @@ def show(as_json: bool, cwd: Path) -> None:
     ]
     width = min(max(len(text) for text, _ in texts), 60)
     for text, origin in texts:
-        click.echo(f"{text:<{width}}  # {origin}")
+        echo(f"{text:<{width}}  # {origin}")
 
 
 @config.command(context_settings=HELP)
@@ -87,7 +88,7 @@ def path(cwd: Path) -> None:
     with failing():
         files = config_files(os.environ, cwd)
     for file in files:
-        click.echo(
+        echo(
             f"{file.path}  ({'there' if file.path.exists() else 'not there'}, "
             f"{'of the project' if file.root else 'your own'})"
         )
@@ -117,7 +118,7 @@ def check(file: Path | None, cwd: Path) -> None:
         checked = layers.finish({})
     _warn(checked.warnings)
     there = [str(f.path) for f in files if f.path.exists()]
-    click.echo(f"ok: {', '.join(there) or 'no file, only defaults and the environment'}")
+    echo(f"ok: {', '.join(there) or 'no file, only defaults and the environment'}")
 
 
 @config.command("set", context_settings=HELP)
@@ -152,7 +153,7 @@ def set_(key: str, value: str) -> None:
         if isinstance(read, Secret)
         else Redactor(()).text(json.dumps(plain, ensure_ascii=False))
     )
-    click.echo(f"{key}: {shown}  # {file}")
+    echo(f"{key}: {shown}  # {file}")
 
 
 def _from_input(key: str) -> str:
@@ -181,4 +182,4 @@ def _meant(key: KeySpec, value: str) -> tuple[Plain, object]:
 
 def _warn(warnings: tuple[str, ...]) -> None:
     for warning in warnings:
-        click.echo(f"! {warning}", err=True)
+        echo(f"! {warning}", err=True)

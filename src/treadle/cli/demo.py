@@ -20,6 +20,7 @@ import click
 from treadle.agents.agent import Agent
 from treadle.cli.demo_crash import crash
 from treadle.cli.demo_view import DemoView
+from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed
 from treadle.cli.help import HELP
 from treadle.cli.run import follow
@@ -59,9 +60,9 @@ def demo(keep: bool, fast: bool) -> None:
     try:
         _mend(folder / "shop", fast)
         crash(folder / "orders", fast=fast)
-        click.echo(OUTRO.format(shlex.quote(PROMPT)))
+        echo(OUTRO.format(shlex.quote(PROMPT)))
         if keep:
-            click.echo(KEPT.format(folder, shlex.quote(str(folder / "orders" / "home"))))
+            echo(KEPT.format(folder, shlex.quote(str(folder / "orders" / "home"))))
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -76,7 +77,7 @@ def _mend(directory: Path, fast: bool) -> None:
         shutil.copytree(project, directory, ignore=shutil.ignore_patterns("__pycache__"))
     before = (directory / "cart.py").read_text(encoding="utf-8")
     click.secho("treadle demo", bold=True)
-    click.echo(INTRO.format(directory))
+    echo(INTRO.format(directory))
     click.secho(f"> {PROMPT}\n", fg="cyan")
     result = anyio.run(_work, directory, fast)
     _show_change(before, (directory / "cart.py").read_text(encoding="utf-8"))
@@ -148,7 +149,7 @@ def script(delay_ms: float) -> list[dict[str, Any]]:
 def _show_change(before: str, after: str) -> None:
     import difflib  # noqa: PLC0415  after the show, where nobody waits for it
 
-    click.echo()
+    echo()
     for line in list(
         difflib.unified_diff(
             before.splitlines(),
@@ -162,7 +163,7 @@ def _show_change(before: str, after: str) -> None:
         click.secho(
             line, fg="green" if line.startswith("+") else "red" if line.startswith("-") else None
         )
-    click.echo()
+    echo()
 
 
 def _proved(result: RunResult[Any]) -> bool:

@@ -28,6 +28,7 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from treadle.cli.demo_view import DemoView
+from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed
 from treadle.journal import open_journal
 from treadle.journal.entries import RunFinished, ToolFinished, ToolStarted
@@ -103,12 +104,12 @@ def crash(directory: Path, *, fast: bool) -> None:
     (directory / "model.json").write_text(json.dumps(script(0 if fast else 25)), encoding="utf-8")
     stage = Stage(directory)
     stage.temporary.mkdir()
-    click.echo(INTRO.format(stage.home / "journal.db"))
+    echo(INTRO.format(stage.home / "journal.db"))
     with _tidy(stage):
         run_id = anyio.run(_play, stage)
         stage.command("runs", "show", run_id)
         anyio.run(_check, stage, run_id)
-    click.echo(PROOF.format(stage.ledger.strip()))
+    echo(PROOF.format(stage.ledger.strip()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ class Stage:
             )
         except subprocess.SubprocessError as e:
             raise CommandFailed(f"the demo did not come to its end: {e}", 1) from e
-        click.echo()
+        echo()
 
     @asynccontextmanager
     async def running(self, *arguments: str) -> AsyncGenerator[Process]:
@@ -259,7 +260,7 @@ async def _resumed(stage: Stage, run_id: str) -> None:
             raise CommandFailed(
                 f"the demo's run could not be resumed (exit code {process.returncode})", 1
             )
-    click.echo()
+    echo()
 
 
 async def _events(process: Process) -> AsyncIterator[Event]:

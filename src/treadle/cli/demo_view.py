@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import click
 
 from treadle._internal.terminal_text import one_line, plain
+from treadle.cli.echo import echo
 from treadle.cli.render import summary
 from treadle.messages import events
 from treadle.messages.events import Event
@@ -32,13 +33,13 @@ class DemoView:
                 click.secho(plain(event.text), dim=True, nl=False)
                 self._column = 1
             case events.TextDelta():
-                click.echo(plain(event.text), nl=False)
+                echo(plain(event.text), nl=False)
                 self._column = 1
             case events.ReasoningEnd() | events.MessageAdded() | events.ToolCallStart():
                 self.end_line()
             case events.ToolCallAsked():
                 click.secho(f"  • {event.name} ", fg="blue", nl=False)
-                click.echo(one_line(self._arguments(event), 100))
+                echo(one_line(self._arguments(event), 100))
             case events.ToolCallEnd():
                 self._result(event)
             case events.RunEnd():
@@ -49,7 +50,7 @@ class DemoView:
 
     def end_line(self) -> None:
         if self._column:
-            click.echo()
+            echo()
             self._column = 0
 
     def _result(self, event: events.ToolCallEnd) -> None:

@@ -25,6 +25,7 @@ from treadle._internal.terminal_text import plain
 from treadle.cli.doctor_journal import journal_findings
 from treadle.cli.doctor_sandbox import sandbox_findings
 from treadle.cli.doctor_servers import server_findings
+from treadle.cli.echo import echo
 from treadle.cli.help import HELP
 from treadle.config import Config, config_files, load
 from treadle.errors import AgentError, ErrorKind
@@ -69,9 +70,9 @@ def doctor(offline: bool, full: bool, as_json: bool) -> None:
             mark, colour = {"ok": ("✓", "green"), "note": ("-", "yellow"), "bad": ("✗", "red")}[
                 finding.state
             ]
-            click.echo(f"{click.style(mark, fg=colour)} {finding.what:<14} {findings[-1].text}")
+            echo(f"{click.style(mark, fg=colour)} {finding.what:<14} {findings[-1].text}")
     if as_json:
-        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+        echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     sys.exit(int(any(finding.state == "bad" for finding in findings)))
 
 

@@ -15,6 +15,7 @@ import click
 from typing_extensions import override
 
 from treadle._internal.redaction import Redactor
+from treadle.cli.echo import echo
 from treadle.errors import AgentError, ErrorKind
 from treadle.types import Outcome
 
@@ -53,7 +54,7 @@ class CommandFailed(click.ClickException):
 
     @override
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"treadle: {clean(self.message)}", err=True, file=file)
+        echo(f"treadle: {clean(self.message)}", err=True, file=file)
         if file is None:
             sys.exit(self.code)  # here, because click's own exit code belongs to the class
 

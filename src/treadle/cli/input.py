@@ -5,25 +5,29 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from treadle.cli.exits import CommandFailed, failing
+from treadle.config import Config
 from treadle.messages.attachments import attachment as attached_file
 from treadle.messages.message import Part, TextPart
+from treadle.policy.decision import FindingKind
+from treadle.policy.paths import Reach
+from treadle.policy.policy import permissions_of, reach_of
 
 STDIN_BYTES_MAX = 10 * 1024 * 1024
 
 
-def read_prompt(words: str, attached: tuple[Path, ...]) -> list[Part]:
-    """What a person typed, what was piped in, and the files that they named.
-
-    Raises Failed where there is nothing to ask, or a file is none.
+def read_prompt(words: str) -> list[Part]:
+    """What a person typed, and what was piped in. Raises CommandFailed where there is nothing to
+    ask.
     """
     texts = [text for text in (words, _piped()) if text.strip()]
     parts: list[Part] = [TextPart(text="\n\n".join(texts))] if texts else []
     if not parts:
         raise CommandFailed('the prompt is empty: treadle run "what to do", or pipe it in')
-    return [*(attachment(path) for path in attached), *parts]
+    return parts
 
 
 def _piped() -> str:
@@ -46,7 +50,20 @@ def _piped() -> str:
     return data.decode("utf-8", "replace").rstrip("\n")
 
 
-def attachment(path: Path) -> Part:
-    """Of `--file`. Raises Failed."""
+def attachments(paths: Iterable[str | Path], config: Config, workspace: Path) -> list[Part]:
+    """Of `--file`. To name a file there is to agree that it is read, but a rule that denies holds.
+
+    Raises CommandFailed.
+    """
+    said = config.permissions
+    permissions = permissions_of(allow=said.allow, ask=said.ask, deny=said.deny, own=config.home)
+    reach = reach_of(workspace.absolute(), permissions)
+    return [_attachment(Path(path), reach) for path in paths]
+
+
+def _attachment(path: Path, reach: Reach) -> Part:
     with failing():
+        finding = reach.read(os.path.abspath(path))
+        if finding.kind is FindingKind.FORBIDDEN:
+            raise CommandFailed(f"--file {str(path)!r} is not read: {finding.why}")
         return attached_file(path, named=f"--file {str(path)!r}")

@@ -25,6 +25,7 @@ from treadle.cli.agent_option import (
     made_agent,
     module_hooks,
 )
+from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_url, open_runtime
@@ -196,4 +197,4 @@ def _options(config: Config, chosen: ChosenAgent, options: dict[str, Any]) -> Se
 
 
 def _say(text: str) -> None:
-    click.echo(f"! {plain(text)}", err=True)
+    echo(f"! {plain(text)}", err=True)

@@ -17,6 +17,7 @@ import msgspec
 
 from treadle._internal.redaction import Redactor
 from treadle._internal.units import count, tokens
+from treadle.cli.echo import echo
 from treadle.cli.exits import failing
 from treadle.cli.help import HELP
 from treadle.cli.terminal import Ink, Style, put, put_json, table, width
@@ -59,12 +60,12 @@ def models(word: str | None, provider: str | None, offline: bool, as_json: bool)
     with failing():
         config = load()
         for warning in config.warnings:
-            click.echo(f"! {warning}", err=True)
+            echo(f"! {warning}", err=True)
         answers = anyio.run(partial(looked_up, config, provider, offline=offline))
     secrets = Redactor(config.secrets())
     for answer in answers:
         if answer.note:
-            click.echo(f"! {answer.name}: {secrets.text(answer.note)}", err=True)
+            echo(f"! {answer.name}: {secrets.text(answer.note)}", err=True)
         answer.rows = [
             row for row in answer.rows if word is None or word.lower() in row.name.lower()
         ]

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from treadle._internal.terminal_text import one_line, revealed
+from treadle._internal.terminal_text import revealed_line
+from treadle.cli.asked_call import CallLines, call_lines
 from treadle.journal.entries import ApprovalAsked
 from treadle.journal.journal import Journal
 from treadle.journal.run_state import RunState
@@ -31,6 +32,10 @@ class _Waiting(NamedTuple):
     @property
     def begun(self) -> bool:
         return self.asked.call_id in self.state.starts
+
+    @property
+    def shown(self) -> CallLines:
+        return call_lines(self.asked, str)
 
     @property
     def answer(self) -> tuple[str, str]:
@@ -96,14 +101,18 @@ def _to_resume(waiting: Sequence[_Waiting], run_id: str, there: tuple[str, ...])
         return [f"{_command('runs', 'resume', run_id, *there)} goes on with it"]
     times = Counter(one.asked.call_id for one in waiting)
     of_run: dict[str, list[_Waiting]] = {}
-    for one in waiting:  # an id that waits in several runs is answered in each of them
+    shown = [one for one in waiting if one.shown.whole]
+    for one in shown:  # an id that waits in several runs is answered in each of them
         of_run.setdefault(run_id if times[one.asked.call_id] == 1 else one.run_id, []).append(one)
-    lines = [_question(one, run_id) for one in waiting]
+    lines = [line for one in waiting for line in _question(one, run_id)]
     for each, calls in sorted(of_run.items(), key=lambda item: item[0] == run_id):
         lines.append(
             "  "
             f"{_command('runs', 'resume', each, *[word for one in calls for word in one.answer], *there)}"  # noqa: E501
         )
+    if len(shown) < len(waiting):
+        whole = _command("runs", "show", "--json", run_id, *there)
+        lines.append(f"  {whole} shows all of it; read it before you approve")
     if run_id not in of_run:
         lines.append(f"  {_command('runs', 'resume', run_id, *there)} goes on then")
     return [*lines, f"  {_instead(waiting)}"]
@@ -122,18 +131,18 @@ def _instead(waiting: Sequence[_Waiting]) -> str:
     )
 
 
-def _question(one: _Waiting, run_id: str) -> str:
+def _question(one: _Waiting, run_id: str) -> list[str]:
+    """The call, and below it its arguments with every character."""
     asked = one.asked
     why = (
         "nobody knows whether it took effect"
         if one.begun and not asked.deferred
-        else one_line(asked.reason)
+        else revealed_line(asked.reason)
     )
     where = "" if one.run_id == run_id else f" in {one.run_id}"
-    return (
-        f"? {asked.name} {one_line(revealed(asked.arguments_json), 80)} waits as "
-        f"{asked.call_id}{where}: {why}"
-    )
+    name, call_id = revealed_line(asked.name), revealed_line(asked.call_id)
+    head = f"? {name} waits as {call_id}{where}: {why}"
+    return [head, *(f"?   {line}" for line in one.shown.lines)]
 
 
 def _command(*words: str) -> str:

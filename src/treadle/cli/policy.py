@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import one_line, revealed
+from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.run_options import check_directory
@@ -137,7 +138,7 @@ def check(
         flags = {"--mode": mode, "--allow": allow or None, "--deny": deny or None}
         config = load(cwd=cwd, flags=flags)
         for warning in config.warnings:
-            click.echo(f"! {warning}", err=True)
+            echo(f"! {warning}", err=True)
         said = config.permissions
         permissions = permissions_of(
             allow=said.allow, ask=said.ask, deny=said.deny, own=config.home

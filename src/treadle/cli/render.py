@@ -13,7 +13,7 @@ from msgspec import UNSET
 from typing_extensions import override
 
 from treadle._internal.redaction import Redactor
-from treadle._internal.terminal_text import LINE_CHARS, cut, one_line, plain
+from treadle._internal.terminal_text import LINE_CHARS, cut, json_shown, one_line, plain
 from treadle._internal.units import count, money
 from treadle.cli.exits import silence
 from treadle.messages import events
@@ -46,6 +46,8 @@ class StreamJson:
         line = encode_json(event)
         if self._secrets.exact(text := line.decode()) != text:
             line = encode_json(self._secrets.inside(event))
+        if self._out.isatty():
+            line = json_shown(line.decode()).encode()
         self._out.write(line + b"\n")
         self._out.flush()
 

@@ -19,9 +19,10 @@ import click
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import plain
 from treadle.cli.agent_option import ChosenAgent, agent_options, chosen_agent, module_hooks
+from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed, exit_code, failing, unwritable
 from treadle.cli.help import HELP
-from treadle.cli.input import read_prompt
+from treadle.cli.input import attachments, read_prompt
 from treadle.cli.journal_option import journal_url, open_runtime
 from treadle.cli.next_steps import next_steps
 from treadle.cli.output_file import OutputFile
@@ -128,16 +129,16 @@ def run(prompt: str, attached: tuple[Path, ...], output_file: Path | None, **opt
     was needed, 75 where trying again later may help, 130 when stopped.
     """
     _check(options | {"output_file": output_file})
-    parts = read_prompt(prompt, attached)
+    parts = read_prompt(prompt)
     with failing():
         if options["detach"] and options["model"]:
             options["model"] = from_anywhere(options["model"])
         config = configured(options, cwd=options["cwd"])
-        wish = _wish(config, parts, options)
+        wish = _wish(config, [*attachments(attached, config, options["cwd"]), *parts], options)
         chosen = chosen_agent(config, wish.cwd, options)
         if not wish.quiet:
             for warning in (*config.warnings, *chosen.warnings):
-                click.echo(f"! {plain(Redactor(config.secrets()).exact(warning))}", err=True)
+                echo(f"! {plain(Redactor(config.secrets()).exact(warning))}", err=True)
         if options["detach"]:
             detached(config, wish, chosen)
             return
@@ -240,7 +241,7 @@ async def _tell_next_steps(runtime: Runtime, wish: RunRequest, run_id: str) -> N
     if wish.quiet and not state.asked:
         return
     for line in await next_steps(runtime.journal, state, journal=wish.journal_option):
-        click.echo(plain(runtime.redact(line)), err=True)
+        echo(plain(runtime.redact(line)), err=True)
 
 
 async def last_here(runtime: Runtime, cwd: Path) -> str:

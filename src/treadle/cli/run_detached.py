@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import click
 
 from treadle._internal.redaction import Redactor
 from treadle.cli.agent_option import ChosenAgent, module_hooks
+from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed
 from treadle.cli.journal_option import open_runtime
 from treadle.cli.next_steps import follow_command
@@ -82,7 +82,7 @@ def detached(config: Config, wish: RunRequest, chosen: ChosenAgent) -> None:
     else:
         put(run_id)
     if not wish.quiet:
-        click.echo(
+        echo(
             f"queued in {wish.queue}; {follow_command(run_id, wish.journal_option)} follows it",
             err=True,
         )

@@ -19,6 +19,7 @@ import click
 
 from treadle._internal.terminal_text import plain
 from treadle.cli.database_option import database_option
+from treadle.cli.echo import echo
 from treadle.cli.exits import failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_option
@@ -225,10 +226,10 @@ def _address(listening: socket.socket) -> str:
 
 def _tell(address: str, rows: Sequence[tuple[str, str]]) -> None:
     """The address for programs, the rest for people."""
-    click.echo(address)
+    echo(address)
     for name, text in (*rows, ("stop", "Ctrl-C")):
-        click.echo(f"  {name:<9} {plain(text)}", err=True)
+        echo(f"  {name:<9} {plain(text)}", err=True)
 
 
 def _say(text: str) -> None:
-    click.echo(f"! {plain(text)}", err=True)
+    echo(f"! {plain(text)}", err=True)

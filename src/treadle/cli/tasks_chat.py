@@ -16,7 +16,6 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-import click
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from treadle._internal.terminal_text import encodable, plain, wrapped
@@ -25,6 +24,7 @@ from treadle.apps.assistant.runner import HISTORY_MOST, AgentRunner, ReplyStream
 from treadle.apps.assistant.server import MCPToolServer
 from treadle.apps.assistant.terminal_user import LOCAL
 from treadle.cli.database_option import database_url
+from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.journal_option import journal_url, open_runtime
 from treadle.cli.task_model import model_flags, task_model
@@ -169,13 +169,13 @@ class _Waiting:
         if self._shows and not self._shown:
             with suppress(NotYet):
                 return future.result(WORKING_AFTER_S)
-            click.echo(WORKING, err=True, nl=not self._erases)
+            echo(WORKING, err=True, nl=not self._erases)
             self._shown = True
         return future.result()
 
     def __exit__(self, *exc: object) -> None:
         if self._shown and self._erases:
-            click.echo("\r" + " " * len(WORKING) + "\r", err=True, nl=False)
+            echo("\r" + " " * len(WORKING) + "\r", err=True, nl=False)
 
 
 def _put(text: str) -> None:

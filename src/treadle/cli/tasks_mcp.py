@@ -12,6 +12,7 @@ import anyio
 import click
 
 from treadle.cli.database_option import database_option, database_url, require_database
+from treadle.cli.echo import echo
 from treadle.cli.exits import failing
 from treadle.cli.help import HELP
 from treadle.cli.mcp import Stopped
@@ -51,7 +52,7 @@ async def _serve(url: str) -> bool:
     async with Database.open(url) as database:
         server = tasks_over_mcp(MCPToolServer(database), lambda _: terminal_user())
         if sys.stdin.isatty():
-            click.echo(
+            echo(
                 (
                     "! serving tasks to an MCP client on standard input: this is for programs; "
                     "Ctrl-C ends it"

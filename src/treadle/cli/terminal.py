@@ -17,7 +17,8 @@ import click
 import msgspec
 
 from treadle._internal.redaction import Redactor
-from treadle._internal.terminal_text import columns, cut
+from treadle._internal.terminal_text import columns, cut, json_shown
+from treadle.cli.echo import shown
 from treadle.cli.exits import CommandFailed, unwritable
 
 WIDTH = 100
@@ -37,11 +38,22 @@ _CODES: dict[Style, str] = {
 
 
 def put(text: str) -> None:
-    """One text and a line end on stdout. Raises what ends a command where stdout takes no more."""
-    put_bytes(text.encode("utf-8", "replace") + b"\n")
+    """One text and a line end on stdout, as `echo` shows it. Raises what ends a command where
+    stdout takes no more.
+    """
+    _write(shown(text).encode("utf-8", "replace") + b"\n")
 
 
 def put_bytes(data: bytes) -> None:
+    """JSON on stdout, byte for byte; on a terminal, what it would obey is escaped as JSON does.
+    Raises as `put`.
+    """
+    if sys.stdout.isatty():
+        data = json_shown(data.decode("utf-8", "replace")).encode()
+    _write(data)
+
+
+def _write(data: bytes) -> None:
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -51,7 +63,8 @@ def put_bytes(data: bytes) -> None:
 
 def put_json(value: object, secrets: Redactor) -> None:
     """A value as one indented JSON text, known secrets taken out of it."""
-    put(json.dumps(secrets.inside(msgspec.to_builtins(value)), indent=2, ensure_ascii=False))
+    text = json.dumps(secrets.inside(msgspec.to_builtins(value)), indent=2, ensure_ascii=False)
+    _write(json_shown(text).encode("utf-8", "replace") + b"\n")
 
 
 def confirm(question: str, *, undone: str = "nothing was deleted") -> None:

@@ -11,6 +11,7 @@ import click
 
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import plain
+from treadle.cli.echo import echo
 from treadle.cli.exits import failing
 from treadle.cli.help import HELP
 from treadle.cli.run_options import check_directory
@@ -56,7 +57,7 @@ def list_(as_json: bool, cwd: Path) -> None:
         secrets = Redactor(config.secrets())
         rows, problems = _rows(config, cwd)
     for line in (*config.warnings, *problems):
-        click.echo(f"! {plain(secrets.text(line))}", err=True)
+        echo(f"! {plain(secrets.text(line))}", err=True)
     if as_json:
         put_json(rows, secrets)
         return

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from treadle._internal.redaction import Redactor
-from treadle._internal.terminal_text import plain
+from treadle._internal.terminal_text import revealed_line
 from treadle._internal.units import count
 from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
@@ -52,9 +52,9 @@ def accept(server: str | None, yes: bool) -> None:
             return
         for change in changes:
             put("")
-            put(secrets.text(plain(f"{change.server} ({change.place}): {change.tool}")))
+            put(revealed_line(secrets.text(f"{change.server} ({change.place}): {change.tool}")))
             for line in _difference(change):
-                put(secrets.text(plain(line)))
+                put(revealed_line(secrets.text(line)))
         put("")
         if not yes:
             confirm(f"Use {count(len(changes), 'tool')} as shown?", undone="nothing was accepted")
@@ -66,7 +66,7 @@ def accept(server: str | None, yes: bool) -> None:
 
 def _difference(change: ChangedTool) -> Iterator[str]:
     before, now = (
-        json.dumps(json.loads(text), indent=2, ensure_ascii=False).splitlines()
+        json.dumps(json.loads(text), indent=2, ensure_ascii=False).split("\n")
         for text in (change.before, change.now)
     )
     for line in difflib.unified_diff(before, now, lineterm="", n=1):

@@ -18,6 +18,7 @@ import click
 
 from treadle._internal.terminal_text import plain, revealed
 from treadle._internal.units import count, size
+from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed, clean, failing
 from treadle.cli.help import HELP
 from treadle.cli.terminal import confirm, put
@@ -117,7 +118,7 @@ def _say_files(files: Mapping[str, bytes]) -> None:
         text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
         if (at := _unseen_in(text)) is not None:
             line = text.count("\n", 0, at) + 1
-            click.echo(
+            echo(
                 (
                     f"! {_shown(clean(name))}:{line}: holds characters that you cannot see and a "
                     f"model reads, like U+{ord(text[at]):04X}"
@@ -171,7 +172,7 @@ def _list(own: Path) -> None:
     except Broken as e:
         raise AgentError("invalid", f"{own / store.STORE_NAME}: {e.text}") from e
     if not folders:
-        click.echo("no project is trusted", err=True)
+        echo("no project is trusted", err=True)
     for root, files in sorted(folders.items()):
         found = store.trust_of(own, Project(Path(root), Path(root)))
         holds = (

@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from treadle._internal.units import count
 from treadle.apps.batch.batch import GATE_TIMEOUT_S
 from treadle.cli.agent_option import agent_options
+from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.output_file import OutputFile
@@ -202,7 +203,7 @@ def work(ctx: click.Context, **options: Any) -> None:
             batch, runs = anyio.run(detached, wish)
         put(batch)
         if not options["quiet"]:
-            click.echo(
+            echo(
                 (
                     f"{count(runs, 'run')} queued; {resume_command(batch, options['journal'])} "
                     "waits "

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import anyio
-import click
 import msgspec
 
 from treadle._internal.json_text import encode_json
@@ -28,8 +27,9 @@ from treadle.apps.batch.markdown import markdown
 from treadle.apps.batch.prompts import lines_of, prompts_of
 from treadle.apps.batch.report import Report
 from treadle.cli.agent_option import ASSISTANT, chosen_agent, module_hooks
+from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed
-from treadle.cli.input import STDIN_BYTES_MAX, attachment
+from treadle.cli.input import STDIN_BYTES_MAX, attachments
 from treadle.cli.journal_option import journal_file, journal_url, open_runtime, shown_url
 from treadle.cli.next_steps import next_steps
 from treadle.cli.run_options import configured, settings_of
@@ -86,12 +86,12 @@ async def worked(wish: BatchRequest, out: IO[bytes] | None) -> Report:
             watcher.warns(warning)
         if resumed is None:
             terms = _terms(config, options)
-            attached = [attachment(Path(path)) for path in terms.attached]
+            attached = attachments(terms.attached, config, options["cwd"])
             logbook = await begin(shelf, prompts, terms, secrets=config.secrets(), watcher=watcher)
         else:
             logbook, attached = (
                 resumed,
-                [attachment(Path(path)) for path in resumed.batch.terms.attached],
+                attachments(resumed.batch.terms.attached, config, _there(resumed)),
             )
             if (
                 terms := _changed(resumed.batch.terms, config, options, wish)
@@ -129,7 +129,7 @@ async def detached(wish: BatchRequest) -> tuple[str, int]:
         async with logbook:
             watcher.begins(logbook.batch, done=[])
             crew = Crew(
-                logbook, runtime, watcher, [attachment(Path(path)) for path in terms.attached]
+                logbook, runtime, watcher, attachments(terms.attached, config, options["cwd"])
             )
             try:
                 await crew.detach()
@@ -342,8 +342,8 @@ async def _tell_next_steps(runtime: Runtime, report: Report, journal: str | None
             state = await runtime.journal.load(row.run_id)
             if state.asked:
                 for line in await next_steps(runtime.journal, state, journal=journal):
-                    click.echo(plain(runtime.redact(line)), err=True)
+                    echo(plain(runtime.redact(line)), err=True)
     if report.pending:
-        click.echo(
+        echo(
             plain(runtime.redact(f"{resume_command(report.id, journal)} goes on with it")), err=True
         )

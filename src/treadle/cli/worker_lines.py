@@ -8,9 +8,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from treadle._internal.terminal_text import one_line, plain
+from treadle.cli.echo import echo
 from treadle.errors import AgentError
 
 if TYPE_CHECKING:
@@ -48,10 +47,10 @@ class WorkerOutput:
 
     def say(self, text: str) -> None:
         if not self._quiet:
-            click.echo(plain(self._secrets.text(text)), err=True)
+            echo(plain(self._secrets.text(text)), err=True)
 
     def warn(self, text: str) -> None:
-        click.echo(f"! {plain(self._secrets.text(text))}", err=True)
+        echo(f"! {plain(self._secrets.text(text))}", err=True)
 
     async def agent_of(self, info: RunInfo) -> Agent[Any, Any] | None:
         agent = await self._agents.of(info)

@@ -17,13 +17,14 @@ from treadle.messages.message import MediaPart, Part, TextPart
 FILE_BYTES_MAX = 20 * 1024 * 1024
 
 
-def attachment(path: Path, *, named: str | None = None) -> Part:
-    """`named`: how an error calls it; None: by its path.
+def attachment(path: Path, *, named: str | None = None, in_place: bool = False) -> Part:
+    """`named`: how an error calls it; None: by its path. `in_place`: `path` was resolved before,
+    and a link that stands in it by now is not followed.
 
     Raises AgentError(invalid) for what is no file, too large, or no text.
     """
     named = named or repr(str(path))
-    data, media = content(path, named), media_type(path)
+    data, media = content(path, named, in_place=in_place), media_type(path)
     if media is not None:
         return MediaPart(media_type=media, data=base64.b64encode(data).decode(), name=path.name)
     try:
@@ -32,8 +33,8 @@ def attachment(path: Path, *, named: str | None = None) -> Part:
         raise AgentError("invalid", f"{named} is neither an image, a PDF nor UTF-8 text") from e
 
 
-def content(path: Path, named: str) -> bytes:
-    """Of a regular file. Raises AgentError(invalid)."""
+def content(path: Path, named: str, *, in_place: bool = False) -> bytes:
+    """Of a regular file; `in_place`: as for `attachment`. Raises AgentError(invalid)."""
     try:
         if not path.is_file():
             raise AgentError("invalid", f"{named} is no file")
@@ -41,7 +42,7 @@ def content(path: Path, named: str) -> bytes:
             raise AgentError(
                 "invalid", f"{named} is larger than {FILE_BYTES_MAX // 1024 // 1024} MiB"
             )
-        return read_checked(path)
+        return read_checked(path, in_place=in_place)
     except OSError as e:
         raise AgentError("invalid", f"{named} cannot be read: {e.strerror or e}") from e
 

@@ -120,8 +120,9 @@ class RuntimeServers:
             session_id=None,
             parent_run_id=None,
             agent="",
+            server=question.server,
             call_id=question.call_id or "",
-            name=question.tool or question.server,
+            name=question.server,
             arguments=shown,
             reason=(
                 f"the MCP server {question.server!r} asks a person: approve with its answer as "
@@ -129,4 +130,11 @@ class RuntimeServers:
             ),
         )
         answer = await approver(request)
-        return dict(answer.arguments or {}) if isinstance(answer, Approve) else None
+        if not isinstance(answer, Approve):
+            return None
+        given = dict(answer.arguments or {})
+        required: object = (question.schema or {}).get("required")
+        is_answered = not isinstance(required, list) or all(
+            name in given for name in cast("list[object]", required)
+        )
+        return given if is_answered else None

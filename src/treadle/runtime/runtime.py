@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, overload
 
 import anyio
@@ -43,6 +44,8 @@ from treadle.messages.result import Out, RunResult
 from treadle.models.registry import Models
 from treadle.models.retry import PATIENT as PATIENT
 from treadle.models.retry import RetryPolicy
+from treadle.policy.paths import Reach
+from treadle.policy.policy import reach_of
 from treadle.runtime.assembly import Assembly, answers_of, checked_mode
 from treadle.runtime.children import close_orphans, close_run, until_idle
 from treadle.runtime.run_stream import RunHandle, RunStream, check_steering
@@ -629,6 +632,14 @@ class Runtime:
         has none.
         """
         return await self._assembly.toolboxes.confining.works_for(agent)
+
+    def reach(self, cwd: Path) -> Reach:
+        """Judges paths by the configured permissions, as for a run in `cwd`. Make one for each
+        decision: it remembers where links led.
+
+        Raises AgentError(invalid) for a rule that is none.
+        """
+        return reach_of(cwd, self._assembly.toolboxes.permissions)
 
     def mcp_servers(self, agent: Agent[Any, Any]) -> list[ServerStatus]:
         """How it is with the servers of an agent: which run, what they offer, what is wrong; none

@@ -39,6 +39,10 @@ class ApprovalRequest:
     """Place among the calls that wait for an answer together, from 1."""
     of: int = 1
     """How many calls wait for an answer together."""
+    server: str | None = None
+    """An MCP server that asks the person something in the middle of a call. Nothing is approved
+    then: `Approve(arguments)` is the answer, and `arguments` here hold the server's words.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ else.
 
     acting.py        what the keys do in an open chat
     approval.py      the question whether a call may run
+    approval_choices.py the answers that a question about a call offers
     approving.py     asks the person about calls, and keeps what they said for more than one
     blocks.py        what is finished, and is written once into the scrollback
     calling.py       how a tool call is named on the screen
@@ -28,14 +29,17 @@ else.
     live.py          what is not finished yet, and so is drawn anew with each frame
     markdown.py      how Markdown looks
     matching.py      which rows of a list a person means by some words
-    mentions.py      files that a person names in what they say, like `@src/app.py:10-20`
+    mention_approval.py which mentions of a prompt are attached
+    mentions.py      files that a prompt names, like `@src/app.py:10-20`
     notices.py       what the library logs while the screen is held goes into the scrollback
     pages.py         blocks as rows of a full-screen view
+    pasted.py        mentions that came into the input without being typed
     picker.py        one of many, chosen by a person
     preview.py       what a call would do, for whoever is asked about
     region.py        the live region around the input
     reopening.py     what stands on the screen when a conversation is opened
     rows.py          lines as a part of prompt_toolkit's layout, drawn as they
+    server_question.py A question that an MCP server asks the person in the middle of a call
     slot.py          the one place at the bottom of the screen in which the person types
     start.py         from the command to the first frame, and from there to the open chat
     status.py        the last line of the screen

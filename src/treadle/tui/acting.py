@@ -117,6 +117,7 @@ class Acting:
         line.clear()  # what is given back meanwhile stays
         try:
             text = await edited(self._chat.screen, text)
+            line.pasted.remember(text)
         finally:
             line.give_back(text)
             self._chat.screen.refresh()

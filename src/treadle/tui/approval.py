@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from prompt_toolkit.application.current import get_app
 from prompt_toolkit.buffer import Buffer
@@ -30,10 +30,11 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.controls import FormattedTextControl
 
-from treadle._internal.terminal_text import cut, one_line, wrapped
+from treadle._internal.terminal_text import columns, cut, one_line, revealed_line, wrapped
 from treadle._internal.units import count
 from treadle.tools.approval import ApprovalRequest
 from treadle.tui import differences
+from treadle.tui.approval_choices import NO, Choice, Scope, choices_of
 from treadle.tui.drawing import Drawing
 from treadle.tui.preview import FileDifference, Patch, Preview, TextPreview
 from treadle.tui.slot import Line, SlotAnswer
@@ -46,24 +47,14 @@ REASON_LINES: Final = 4
 SPOKEN_LINES: Final = 10_000
 SPOKEN: Final = "Say a letter and press Enter; behind w stands why not."
 
-Scope: TypeAlias = Literal["once", "edits", "session", "always", "no"]
+UNSEEN: Final = "Not all of it is shown: d shows it, then you can approve"
+CUT: Final = "Too long to be shown, so it cannot be approved here"
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalReply:
     scope: Scope
     reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    key: str
-    """Always the same for the same answer, whatever else is offered."""
-    words: str
-    scope: Scope
-    pattern: str = ""
-    """Word for word, what it allows from now on."""
-    asks_why: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +94,10 @@ class Approval:
         self._hidden = 0
         """Lines of the preview that were left out when it was drawn last."""
         self._viewed = False
+        self._seen_rules = set[str]()
+        """Keys of the choices that were drawn last with all of their rules."""
         self._answered = SlotAnswer[ApprovalReply]()
-        self._choices = _choices(request)
+        self._choices = choices_of(request)
         self._at = 0
         self._rows = 20
         self._deaf_until = 0.0
@@ -177,7 +170,8 @@ class Approval:
 
     def _asks(self) -> str:
         place = f" ({self._request.number} of {self._request.of})" if self._request.of > 1 else ""
-        return f"{one_line(self._request.agent, 40)} asks{place}: {_asks(self._request)}"
+        agent = cut(revealed_line(self._request.agent), 40)
+        return f"{agent} asks{place}: {_asks(self._request)}"
 
     def _reasons(self, width: int) -> list[Line]:
         reason = one_line(self._request.reason, 1_000)
@@ -190,30 +184,37 @@ class Approval:
 
     @property
     def _is_unseen(self) -> bool:
-        return self._hidden > 0 and not self._viewed
+        return self._is_cut or (self._hidden > 0 and not self._viewed)
+
+    @property
+    def _is_cut(self) -> bool:
+        """True if not even the full view shows all of it."""
+        return isinstance(self._preview, TextPreview) and self._preview.left_out > 0
 
     def _help(self, width: int) -> Line:
         if self._is_unseen:
-            return [
-                (
-                    self._theme.toolkit("warning"),
-                    cut(
-                        "    Not all of it is shown: d shows it, then you can approve · Esc deny",
-                        width,
-                    ),
-                )
-            ]
+            words = CUT if self._is_cut else UNSEEN
+            return [(self._theme.toolkit("warning"), cut(f"    {words} · Esc deny", width))]
         return [(self._theme.toolkit("dim"), cut("    d view full · Esc deny", width))]
 
     def _offered(self, width: int, most: int) -> list[Line]:
         """The choices, or as many around the marked one as fit; one always does."""
         most = max(most, 1)
-        first = max(min(self._at - most // 2, len(self._choices) - most), 0)
-        return [
-            self._choice(n, choice, width)
-            for n, choice in enumerate(self._choices)
-            if first <= n < first + most
-        ]
+        laid = [self._choice(n, choice, width) for n, choice in enumerate(self._choices)]
+        first, end = self._at, self._at + 1
+        is_below = True  # the window grows to both sides by turns
+        while True:
+            after = sum(map(len, laid[first : end + 1])) <= most and end < len(laid)
+            before = first > 0 and sum(map(len, laid[first - 1 : end])) <= most
+            if not (after or before):
+                break
+            is_below = after and (is_below or not before)
+            first, end = (first, end + 1) if is_below else (first - 1, end)
+            is_below = not is_below
+        lines = [line for choice in laid[first:end] for line in choice]
+        whole = self._choices[first:end] if len(lines) <= most else ()
+        self._seen_rules = {choice.key for choice in whole}
+        return lines[:most]
 
     def _shown(self, width: int, most: int) -> tuple[list[Line], int]:
         """At most so many lines of the preview, and how many are left out."""
@@ -265,14 +266,16 @@ class Approval:
         mark: Line = [(self._theme.toolkit("warning"), words)]
         return [*lines[: most - 1 - last], mark, *lines[len(lines) - last :]], missing
 
-    def _choice(self, n: int, choice: _Choice, width: int) -> Line:
+    def _choice(self, n: int, choice: Choice, width: int) -> list[Line]:
+        """Its rule behind it, or below where there is no room for all of it."""
         style = self._theme.toolkit
         mark = self._theme.glyphs.prompt if n == self._at else " "
         words = f"  {mark} {choice.key} {choice.words}"
         line: Line = [(style("selected" if n == self._at else "assistant"), words)]
-        if choice.pattern:
-            line.append((style("pattern"), cut(f" {choice.pattern}", max(width - len(words), 1))))
-        return line
+        if columns(words) + 1 + columns(choice.pattern) <= width:
+            return [[*line, (style("pattern"), f" {choice.pattern}")]] if choice.pattern else [line]
+        rule = wrapped(choice.pattern, max(width - 6, 10))
+        return [line, *([(style("pattern"), f"      {part}")] for part in rule)]
 
     # ------------------------------------------------------------ in words
 
@@ -281,15 +284,16 @@ class Approval:
         can be said.
         """
         width = max(self._columns() - 1, 10)
+        shown, self._hidden = self._shown(width, SPOKEN_LINES)
         said = [
-            f"{choice.key} {choice.words} {choice.pattern}".rstrip() for choice in self._choices
+            f"{choice.key} {choice.words} {choice.pattern}".rstrip()
+            for choice in self._choices
+            if choice.scope == "no" or not self._is_unseen
         ]
         return [
             self._asks(),
-            *(
-                "".join(text for _, text, *_ in line)
-                for line in self._shown(width, SPOKEN_LINES)[0]
-            ),
+            *("".join(text for _, text, *_ in line) for line in shown),
+            *([CUT] if self._is_unseen else []),
             f"  {one_line(self._request.reason, 1_000)}",
             *said,
             SPOKEN,
@@ -302,7 +306,9 @@ class Approval:
         """
         letter, _, rest = line.strip().partition(" ")
         for choice in self._choices:
-            if choice.key == letter.lower() and (choice.scope == "no" or not rest):
+            if choice.scope != "no" and (rest or self._is_unseen):
+                continue
+            if choice.key == letter.lower():
                 self._answered.give(ApprovalReply(choice.scope, rest.strip()))
                 return True
         return False
@@ -342,7 +348,7 @@ class Approval:
             lambda: self._answered.give(ApprovalReply("no", self._why.text.strip())),
         )
         for name in ("escape", "c-c"):
-            bind(name, Condition(lambda: not self._says_why), partial(self._take, _NO), eager=True)
+            bind(name, Condition(lambda: not self._says_why), partial(self._take, NO), eager=True)
             bind(name, saying, self._back)
         return keys
 
@@ -361,9 +367,13 @@ class Approval:
         else:
             self._around.cycle_mode()
 
-    def _take(self, choice: _Choice) -> None:
+    def _take(self, choice: Choice) -> None:
+        if choice.scope != "no":
+            self._drawn()  # in the window as it is now
         if choice.scope != "no" and self._is_unseen:
             return  # the line of help says what is missing
+        if choice.pattern and choice.key not in self._seen_rules:
+            return  # a rule that is granted is seen whole; moving to it shows it
         if not choice.asks_why:
             self._answered.give(ApprovalReply(choice.scope))
             return
@@ -374,27 +384,6 @@ class Approval:
         """From the reason to the choices."""
         self._says_why = False
         get_app().layout.focus(self._text)
-
-
-_NO: Final = _Choice("n", "No", "no")
-
-
-def _choices(request: ApprovalRequest) -> list[_Choice]:
-    wider: list[_Choice] = []
-    if request.is_edit:
-        wider.append(_Choice("e", "Yes, and accept edits from now on (Shift-Tab)", "edits"))
-    if request.pattern:
-        words = ", ".join(one_line(rule, 200) for rule in request.pattern)
-        wider += [
-            _Choice("s", "Yes, and for this session:", "session", words),
-            _Choice("a", "Yes, and always:", "always", words),
-        ]
-    return [
-        _Choice("y", "Yes, this once", "once"),
-        *wider,
-        _NO,
-        _Choice("w", "No, and say why", "no", asks_why=True),
-    ]
 
 
 def _asks(request: ApprovalRequest) -> str:
@@ -410,4 +399,4 @@ def _asks(request: ApprovalRequest) -> str:
         case "fetch":
             return "Fetch this page?"
         case _:
-            return f"Call {one_line(request.name, 64)}?"
+            return f"Call {revealed_line(request.name)}?"

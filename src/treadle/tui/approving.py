@@ -22,6 +22,7 @@ from treadle.tools.approval import ApprovalRequest, Approve, Deny
 from treadle.tui.approval import Approval, Around
 from treadle.tui.blocks import ProposedCallBlock
 from treadle.tui.preview import preview_of
+from treadle.tui.server_question import answered
 
 if TYPE_CHECKING:
     from treadle.tui.chat import Chat
@@ -45,6 +46,8 @@ class Approving:
 
     async def __call__(self, request: ApprovalRequest) -> Approve | Deny:
         async with self._one:
+            if request.server is not None:
+                return await answered(self._chat, request, request.server)
             if request.pattern and self._granted.issuperset(request.pattern):
                 return Approve()
             # it was held before the mode changed

@@ -19,7 +19,7 @@ from treadle._internal.units import count, lasting
 from treadle.tui import differences, markdown
 from treadle.tui.calling import Calling
 from treadle.tui.drawing import Drawing
-from treadle.tui.preview import FileDifference, Patch, Preview
+from treadle.tui.preview import FileDifference, Patch, Preview, TextPreview
 from treadle.tui.theme import Glyphs
 
 BODY_LINES: Final = 10
@@ -210,14 +210,9 @@ class ProposedCallBlock:
     spaced = False
 
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
-        if isinstance(self.preview, FileDifference):
-            return differences.drawn(
-                self.preview.path, self.preview.before, self.preview.after, drawing, whole=True
-            )
-        if isinstance(self.preview, Patch):
-            return Group(
-                *(part for file in self.preview.files for part in self._file(file, drawing))
-            )
+        if not isinstance(self.preview, TextPreview):
+            files = self.preview.files if isinstance(self.preview, Patch) else (self.preview,)
+            return Group(*(part for file in files for part in self._file(file, drawing)))
         return Text(
             self.preview.text,
             drawing.style("tool.target" if self.preview.is_command else "tool.body"),

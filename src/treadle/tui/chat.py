@@ -32,6 +32,7 @@ from treadle.tui.blocks import Block, Drawn, NoticeBlock, PromptBlock
 from treadle.tui.commands.registry import SlashCommands, UnknownCommand, is_command
 from treadle.tui.conversation import ChatConversation, RunSetting
 from treadle.tui.input import InputLine
+from treadle.tui.mention_approval import approved_mentions
 from treadle.tui.mentions import parts_of
 from treadle.tui.notices import told
 from treadle.tui.reopening import Reopening
@@ -152,11 +153,14 @@ class Chat:
     async def _say(self, text: str) -> None:
         whole = self.line.whole(text)
         self.print(PromptBlock(self.runtime.redact(self._shown.pop(text, text))))
-        parts, notices = await to_thread.run_sync(parts_of, whole, self.cwd)
-        for notice in notices:
+        mentions = await approved_mentions(self, whole)
+        prompt = await to_thread.run_sync(parts_of, whole, mentions)
+        for notice in prompt.notices:
             self.tell(notice)
+        if prompt.attached:
+            self.tell(f"Attached: {', '.join(prompt.attached)}")
         await self.reopening.end_what_is_open()
-        result = await self.conversation.say(parts)
+        result = await self.conversation.say(prompt.parts)
         if result.outcome is Outcome.ERROR:
             self.give_back()
 

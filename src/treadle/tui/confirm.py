@@ -14,7 +14,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEve
 from prompt_toolkit.layout import Container, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 
-from treadle._internal.terminal_text import plain, wrapped
+from treadle._internal.terminal_text import cut, plain, wrapped
 from treadle.tui.slot import Line, SlotAnswer
 from treadle.tui.theme import Theme
 
@@ -33,9 +33,11 @@ async def confirm(
     yes: str = "Yes",
     no: str = "No",
     danger: bool = False,
+    complete: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> bool:
     """What the person says; Escape is no. `danger`: it looks so, and Enter alone means no.
+    `complete`: a yes is impossible while a part of the question does not fit the screen.
 
     Waits while another question stands there.
     """
@@ -45,6 +47,7 @@ async def confirm(
             question,
             words=(yes, no),
             danger=danger,
+            complete=complete,
             columns=lambda: screen.columns,
             clock=clock,
         )
@@ -61,6 +64,7 @@ class Confirm:
         *,
         words: tuple[str, str] = ("Yes", "No"),
         danger: bool = False,
+        complete: bool = False,
         columns: Callable[[], int] = lambda: 80,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -73,6 +77,7 @@ class Confirm:
             clock,
         )
         self._question = plain(question)
+        self._complete = complete
         self._answered = SlotAnswer[bool]()
         self._chosen = not danger
         self._rows = 4
@@ -130,11 +135,15 @@ class Confirm:
         for key in ("escape", "c-c", "c-d"):
             keys.add(key)(self._refuse)
         for letter, said in (("y", True), ("n", False), ("1", True), ("2", False)):
-            keys.add(letter)(self._hearing(lambda said=said: self._answered.give(said)))
+            keys.add(letter)(self._hearing(lambda said=said: self._give(said)))
         for key in ("left", "right", "up", "down", "tab", "s-tab"):
             keys.add(key)(self._hearing(self._turn))
-        keys.add("enter")(self._hearing(lambda: self._answered.give(self._chosen)))
+        keys.add("enter")(self._hearing(lambda: self._give(self._chosen)))
         return keys
+
+    def _give(self, said: bool) -> None:
+        if not (said and self._is_unseen):  # the last line says what is missing
+            self._answered.give(said)
 
     def _refuse(self, _: KeyPressEvent) -> None:
         self._answered.give(False)
@@ -157,13 +166,22 @@ class Confirm:
             joined += [("", "\n"), *line] if number else line
         return joined
 
+    @property
+    def _is_unseen(self) -> bool:
+        """True if all of the question has to be seen, and does not fit."""
+        most = max(self._rows - _BUTTON_ROWS, 1)
+        return self._complete and len(self._wrapped()) > most
+
+    def _wrapped(self) -> list[str]:
+        return wrapped(self._question, max(self._columns() - 3, 10))
+
     def _lines(self) -> list[Line]:
         """The question as far as there is room, and below it the answers."""
         style, glyphs = (
             self._theme.toolkit("warning" if self._danger else "title"),
             self._theme.glyphs,
         )
-        lines = wrapped(self._question, max(self._columns() - 3, 10))
+        lines = self._wrapped()
         most = max(self._rows - _BUTTON_ROWS, 1)
         if len(lines) > most:
             lines = [
@@ -178,6 +196,9 @@ class Confirm:
         return [*shown, self._buttons()]
 
     def _buttons(self) -> Line:
+        if self._is_unseen:
+            text = "  Not all of it fits: make the window larger to say yes. Esc: no"
+            return [(self._theme.toolkit("warning"), cut(text, max(self._columns() - 1, 10)))]
         line: Line = [("", "  ")]
         for word, letter, is_yes in ((self._words[0], "y", True), (self._words[1], "n", False)):
             chosen = self._chosen is is_yes

@@ -121,7 +121,9 @@ def _done(desk: Desk, call: IrreversibleCall) -> str:
 async def go_back_before(desk: Desk, point: RunInfo) -> None:
     """The next words take the place of that prompt, which stands in the input to be changed."""
     desk.conversation.goes_back_to = point.run_id
-    desk.line.give_back(await _prompt(desk, point))
+    prompt = await _prompt(desk, point)
+    desk.line.pasted.remember(prompt)  # where it came from is not in the journal
+    desk.line.give_back(prompt)
     desk.tell(
         "Your next message takes the place of this prompt, in a new conversation; the one before "
         "stays among /sessions."

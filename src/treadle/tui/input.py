@@ -24,6 +24,7 @@ from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from typing_extensions import override
 
 from treadle._internal.terminal_text import cut, plain
+from treadle.tui.pasted import PastedMentions
 from treadle.tui.theme import Theme
 
 PASTE_LINES: Final = 10
@@ -44,6 +45,7 @@ class InputLine:
         """
         self._pastes: dict[str, str] = {}
         """What markers stand for."""
+        self.pasted = PastedMentions()
         self._theme = theme
         self.buffer = Buffer(
             completer=ThreadedCompleter(completer),
@@ -93,6 +95,7 @@ class InputLine:
     def paste(self, text: str) -> None:
         """What the terminal says was pasted. Long ones show as a marker, and are sent whole."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
+        self.pasted.remember(text)
         lines = text.count("\n") + 1
         if lines <= PASTE_LINES and len(text) <= PASTE_CHARS:
             self.buffer.insert_text(plain(text))

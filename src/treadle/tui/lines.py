@@ -31,6 +31,7 @@ from treadle.tui.chat import Chat, Open
 from treadle.tui.commands.own import own_commands
 from treadle.tui.commands.registry import SlashCommands
 from treadle.tui.input import InputLine
+from treadle.tui.pasted import PastedMentions
 from treadle.tui.region import Region
 from treadle.tui.screen import FRAME_S, Screen
 from treadle.tui.status import Status
@@ -160,6 +161,7 @@ class _Typed(InputLine):
 
     def __init__(self, theme: Theme) -> None:
         super().__init__(theme, DummyCompleter(), history=None, placeholder="")
+        self.pasted = PastedMentions(knows=False)
         self.tell: Callable[[str], None] = lambda text: None
 
     @override

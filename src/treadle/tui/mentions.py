@@ -1,19 +1,19 @@
-"""Files that a person names in what they say, like `@src/app.py:10-20`: they go along with it.
-Entry: `parts_of`.
+"""Files that a prompt names, like `@src/app.py:10-20`: which there are, and their contents as
+parts. Entry: `mentions_of`, `parts_of`.
 
-Which names are offered while one types is suggestions.py's; a file as a part of a prompt is
-attachments.py's.
+Which of them may be read is decided in mention_approval.py, which names are offered while one types
+in suggestions.py; a file as a part of a prompt is made in attachments.py.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from treadle._internal.terminal_text import one_line
+from treadle._internal.terminal_text import one_line, revealed
 from treadle._internal.units import count, size
 from treadle.errors import AgentError
 from treadle.messages.attachments import as_text, attachment, content, media_type
@@ -23,6 +23,8 @@ TEXT_BYTES_MAX: Final = 200_000
 """What is larger is only named: the model reads the parts that it needs."""
 NAMES_MAX: Final = 500
 """Of a directory."""
+MENTIONS_MAX: Final = 50
+"""Attachments of one prompt."""
 _MENTION: Final = re.compile(r'(?<![\w@./\\)\]-])@(?:"([^"\n]+)"(?::(\d+(?:-\d+)?))?|([^\s"@]+))')
 """Not where it stands behind a word, as in an address."""
 _LINES: Final = re.compile(r"(.+?):(\d+(?:-\d+)?)")
@@ -30,29 +32,53 @@ _AFTER: Final = ".,;:!?)]}>'\u2026"
 """What may follow a path in a sentence."""
 
 
-class _Mention(NamedTuple):
+class Mention(NamedTuple):
     path: Path
+    """Without links, as far as it was looked up: this is the place to read."""
     said: str
     lines: tuple[int, int] | None
     """From and to, both included, counted from 1."""
 
 
-def parts_of(text: str, cwd: Path) -> tuple[list[Part], list[str]]:
-    """The prompt with what it names before it, each once, and what is to be told of that. Reads
-    files: call it in a thread. Raises nothing.
+def mentions_of(text: str, cwd: Path) -> list[Mention]:
+    """Existing files and directories that a prompt names, each once, in order. Looks at the disk
+    and reads no content. Raises nothing.
 
     What does not exist, an address and a decorator stay what they are: text.
     """
-    parts, notices = list[Part](), list[str]()
-    for mention in dict.fromkeys(_mentions(text, cwd)):
+    return [*dict.fromkeys(_mentions(text, cwd))]
+
+
+class Prompt(NamedTuple):
+    parts: list[Part]
+    """Attachments, then the text."""
+    attached: list[str]
+    """Their names, as they are shown."""
+    notices: list[str]
+    """One for each mention that cannot be attached."""
+
+
+def parts_of(text: str, mentions: Iterable[Mention]) -> Prompt:
+    """The prompt behind the contents of its mentions. Reads files: call it in a thread. Raises
+    nothing.
+    """
+    parts, attached, notices = list[Part](), list[str](), list[str]()
+    for mention in mentions:
         try:
-            parts.append(_attached(mention, cwd))
+            parts.append(_attached(mention))
+            attached.append(shown_mention(mention))
         except AgentError as e:
             notices.append(one_line(e.message, 300))
-    return [*parts, TextPart(text=text)], notices
+    return Prompt([*parts, TextPart(text=text)], attached, notices)
 
 
-def _mentions(text: str, cwd: Path) -> Iterator[_Mention]:
+def shown_mention(mention: Mention) -> str:
+    """With every character of its name, as a person reads it."""
+    lines = "" if mention.lines is None else f":{mention.lines[0]}-{mention.lines[1]}"
+    return f"@{revealed(mention.said)}{lines}"
+
+
+def _mentions(text: str, cwd: Path) -> Iterator[Mention]:
     for found in _MENTION.finditer(text):
         quoted, lines, bare = found.groups()
         mention = _existing(quoted, lines, cwd) if quoted is not None else _bare(bare, cwd)
@@ -60,7 +86,7 @@ def _mentions(text: str, cwd: Path) -> Iterator[_Mention]:
             yield mention
 
 
-def _bare(said: str, cwd: Path) -> _Mention | None:
+def _bare(said: str, cwd: Path) -> Mention | None:
     """As it stands, or without what follows it in the sentence."""
     while said:
         if (mention := _existing(said, None, cwd)) is not None:
@@ -74,7 +100,7 @@ def _bare(said: str, cwd: Path) -> _Mention | None:
     return None
 
 
-def _existing(said: str, lines: str | None, cwd: Path) -> _Mention | None:
+def _existing(said: str, lines: str | None, cwd: Path) -> Mention | None:
     try:
         path = cwd / os.path.expanduser(said)
         if "\x00" in said or not path.exists():
@@ -82,16 +108,16 @@ def _existing(said: str, lines: str | None, cwd: Path) -> _Mention | None:
     except (OSError, ValueError):  # too long for a name, say
         return None
     first, _, last = (lines or "").partition("-")
-    return _Mention(path, said, (int(first), int(last or first)) if first else None)
+    return Mention(path, said, (int(first), int(last or first)) if first else None)
 
 
-def _attached(mention: _Mention, cwd: Path) -> Part:
+def _attached(mention: Mention) -> Part:
     """Raises AgentError for what cannot go along."""
     path, named = mention.path, f"@{mention.said}"
     if path.is_dir():
         return _listing(path, named)
     if media_type(path) is not None:
-        return attachment(path, named=named)
+        return attachment(path, named=named, in_place=True)
     if (
         mention.lines is None
         and path.is_file()
@@ -105,7 +131,7 @@ def _attached(mention: _Mention, cwd: Path) -> Part:
                 f"it, like {named}:1-200"
             ),
         )
-    data = content(path, named)
+    data = content(path, named, in_place=True)
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -116,7 +142,7 @@ def _attached(mention: _Mention, cwd: Path) -> Part:
     return as_text(mention.said, text) if mention.lines is None else _some(mention, text)
 
 
-def _some(mention: _Mention, text: str) -> Part:
+def _some(mention: Mention, text: str) -> Part:
     assert mention.lines is not None, "asked for"
     lines, (first, last) = text.splitlines(), mention.lines
     chosen = "\n".join(lines[max(first - 1, 0) : last])

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never, cast
 
 from treadle._internal.held_files import read_checked
-from treadle._internal.terminal_text import revealed
+from treadle._internal.terminal_text import revealed, revealed_line
 from treadle.tools.builtin.difference import is_too_much
 from treadle.tools.builtin.patches import PATCH, FileChange, patch
 from treadle.tools.builtin.text import TextDocument
 from treadle.tools.tool import ToolFailed
+from treadle.tui.differences import WHOLE_CHARS
 
 READ_BYTES: Final = 1_000_000
 TEXT_CHARS: Final = 200_000
@@ -44,6 +45,8 @@ class TextPreview(NamedTuple):
 
     text: str
     is_command: bool = False
+    left_out: int = 0
+    """Characters that are not shown: a person cannot approve it then."""
 
 
 Preview: TypeAlias = FileDifference | Patch | TextPreview
@@ -65,27 +68,31 @@ def preview_of(
         else ()
     )
     # a person sees all that they approve
-    if any(is_too_much(file.before, file.after) for file in shown):
+    if any(_is_too_long(file) for file in shown):
         found = TextPreview(_all_of(arguments))
     if isinstance(found, Patch):
         return Patch(tuple(_revealed(file, redact) for file in found.files))
     if isinstance(found, FileDifference):
         return _revealed(found, redact)
     text = revealed(redact(found.text))
-    more = (
-        f"\n… {len(text) - TEXT_CHARS:,} more characters, which cannot be shown here"
-        if len(text) > TEXT_CHARS
-        else ""
-    )
-    return TextPreview(text[:TEXT_CHARS] + more, found.is_command)
+    left_out = max(len(text) - TEXT_CHARS, 0)
+    more = f"\n… {left_out:,} more characters, which cannot be shown here" if left_out else ""
+    return TextPreview(text[:TEXT_CHARS] + more, found.is_command, left_out)
+
+
+def _is_too_long(file: FileDifference) -> bool:
+    """True if a difference would not show all of it."""
+    longest = max(map(len, (*file.before.split("\n"), *file.after.split("\n"))))
+    # each character takes up to ten where it is spelled out
+    return is_too_much(file.before, file.after) or longest > WHOLE_CHARS // 10
 
 
 def _revealed(file: FileDifference, redact: Callable[[str], str]) -> FileDifference:
     return FileDifference(
-        revealed(redact(file.path)),
+        revealed_line(redact(file.path)),
         revealed(redact(file.before)),
         revealed(redact(file.after)),
-        revealed(redact(file.note)),
+        revealed_line(redact(file.note)),
     )
 
 
@@ -104,7 +111,8 @@ def _preview_of(name: str, arguments: object, cwd: Path) -> Preview:
         return TextPreview(str(arguments))
     given = cast("dict[str, Any]", arguments)
     if name == "bash" and isinstance(command := given.get("command"), str):
-        return TextPreview(command, is_command=True)
+        more = {key: value for key, value in given.items() if key != "command"}
+        return TextPreview(f"{command}\n\n{_all_of(more)}" if more else command, is_command=True)
     if name in ("write", "edit") and isinstance(path := given.get("path"), str):
         found = _written(given, path, cwd) if name == "write" else _edited(given, path, cwd)
         if found is not None:

@@ -410,7 +410,7 @@ def test_the_report_as_text_and_as_markdown(cli: Work) -> None:
     cells = next(line for line in lines if line.startswith("| 1 |"))
     assert "make \\| it \\*right\\*" in cells
     assert "````text" in lines
-    assert "> I did | it." in lines
+    assert "I did | it." in lines
 
 
 def test_the_report_goes_to_a_file(cli: Work) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from treadle._internal.terminal_text import plain
 from treadle.apps.batch.report import Diff, GateResult, Report, ReportRow
 
 PROMPT_CHARS = 80
@@ -104,8 +105,8 @@ def _section(row: ReportRow) -> Iterator[str]:
         if gate.failed and gate.output.strip():
             yield from ("", *_fenced(gate.output.strip()))
     if row.text.strip():
-        yield ""
-        yield from (f"> {line}".rstrip() for line in row.text.strip().splitlines())
+        # as text: an image in it would be fetched by whoever reads the report
+        yield from ("", *_fenced(row.text.strip()))
 
 
 def _said(gate: GateResult) -> str:
@@ -127,18 +128,21 @@ def _table_row(cells: list[str] | tuple[str, ...]) -> str:
 
 def _inline(text: str, most: int = PROMPT_CHARS) -> str:
     """One line that is no Markdown of its own, and cannot end a cell."""
-    line = " ".join(text.split())
+    line = " ".join(plain(text).split())
     line = line if len(line) <= most else line[: most - 1] + "…"
-    return re.sub(r"([\\`*_{}\[\]<>#|])", r"\\\1", line)
+    escaped = re.sub(r"([\\`*_{}\[\]<>#|!~])", r"\\\1", line.replace("&", "&amp;"))
+    return escaped.replace("@", "&#64;")
 
 
 def _code(text: str) -> str:
+    text = plain(text)
     fence = _longer("`", text)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{' '.join(text.split())}{pad}{fence}"
 
 
 def _fenced(text: str) -> list[str]:
+    text = plain(text)
     fence = _longer("`", text, least=3)
     return [f"{fence}text", *text.splitlines(), fence]
 

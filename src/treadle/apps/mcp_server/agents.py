@@ -149,7 +149,13 @@ class ServedAgent:
             result = await self._resume(
                 result.run_id, await self._asked(context, result.run_id, questions), way, hear
             )
+        if await self._waits(result.run_id):  # for a call that is too long to be asked about here
+            return waiting(self._agent.name, result)
         return self._ended(result)
+
+    async def _waits(self, run_id: str) -> bool:
+        state = await self._runtime.journal.load(run_id)
+        return state.finished is None and bool(state.asked)
 
     async def _questions(self, run_id: str) -> list[ClientQuestion]:
         return questions_of(await self._runtime.journal.load(run_id), self._clean)

@@ -16,6 +16,7 @@ from mcp import MCPError
 from mcp.types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
+from treadle._internal.terminal_text import revealed_line
 from treadle.apps.mcp_server.server import Context
 from treadle.journal.entries import ApprovalAsked
 from treadle.journal.run_state import RunState
@@ -23,7 +24,8 @@ from treadle.journal.run_state import RunState
 Way: TypeAlias = Literal["now", "again"]
 """How a person is asked: while the request is open, or by having it sent again."""
 
-MAX_ARGUMENTS_CHARS: Final = 1000
+MAX_ARGUMENTS_CHARS: Final = 20_000
+"""Of more nobody is asked: a person approves what they see."""
 SAID_NO: Final = "the person at the MCP client said no"
 FORM: Final[dict[str, Any]] = {
     "type": "object",
@@ -90,12 +92,15 @@ def way_of(context: Context) -> Way | None:
 
 
 def questions_of(state: RunState, redact: Callable[[str], str]) -> list[ClientQuestion]:
-    """Of a run that waits; none of one that has ended."""
+    """Of a run that waits; none of one that has ended, nor about a call whose arguments are too
+    long to be shown: that one goes on waiting.
+    """
     if state.finished is not None or state.started is None:
         return []
     texts = {
         call_id: _text(state.started.agent, asked, begun=call_id in state.starts)
         for call_id, asked in state.asked.items()
+        if len(asked.arguments_json) <= MAX_ARGUMENTS_CHARS
     }
     return [
         ClientQuestion(
@@ -106,16 +111,15 @@ def questions_of(state: RunState, redact: Callable[[str], str]) -> list[ClientQu
 
 
 def _text(agent: str, asked: ApprovalAsked, *, begun: bool) -> str:
-    arguments = asked.arguments_json
-    if len(arguments) > MAX_ARGUMENTS_CHARS:
-        arguments = f"{arguments[:MAX_ARGUMENTS_CHARS]}… ({len(arguments)} characters)"
+    arguments, name = revealed_line(asked.arguments_json), revealed_line(asked.name)
     if begun:
         return (
-            f"The agent {agent} began {asked.name} {arguments}, and nobody knows whether it took "
+            f"The agent {agent} began {name} {arguments}, and nobody knows whether it took "
             "effect. May it run again?"
         )
     return (
-        f"The agent {agent} wants to run {asked.name} {arguments}. It asks because: {asked.reason}"
+        f"The agent {agent} wants to run {name} {arguments}. It asks because: "
+        f"{revealed_line(asked.reason)}"
     )
 
 

@@ -20,6 +20,7 @@ from treadle._internal.terminal_text import plain
 from treadle.agents.agent import Agent
 from treadle.cli.agent_of_run import agent_of_run, schema_of
 from treadle.cli.agent_option import ASSISTANT, module_hooks
+from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed, exit_code, failing, unwritable
 from treadle.cli.journal_option import journal_file, journal_option, journal_url, opened_journal
 from treadle.cli.next_steps import next_steps
@@ -171,7 +172,7 @@ class OpenedRun:
 
     def warn(self, text: str) -> None:
         if not self.drive.quiet:
-            click.echo(f"! {plain(self.runtime.redact(text))}", err=True)
+            echo(f"! {plain(self.runtime.redact(text))}", err=True)
 
     def print(self, events: Iterable[Event]) -> None:
         """Raises what ends a command where the output cannot be written."""
@@ -196,7 +197,7 @@ class OpenedRun:
             return
         if not self.drive.quiet or state.asked:
             for line in await next_steps(self.runtime.journal, state, journal=self.drive.journal):
-                click.echo(plain(self.runtime.redact(line)), err=True)
+                echo(plain(self.runtime.redact(line)), err=True)
 
 
 def end_of(result: RunResult[Any]) -> RunEnd:

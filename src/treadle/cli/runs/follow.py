@@ -18,6 +18,7 @@ from msgspec import UNSET, structs
 
 from treadle._internal.terminal_text import one_line, plain
 from treadle.cli.agent_of_run import schema_of
+from treadle.cli.echo import echo
 from treadle.cli.exits import exit_code, unwritable
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
@@ -169,7 +170,7 @@ class _Following:
                     raise
                 if failing_since is None:
                     failing_since = anyio.current_time()
-                    click.echo(
+                    echo(
                         (
                             f"! {one_line(self._place.secrets.text(e.message), 400)}. It is asked "
                             "again"
@@ -230,4 +231,4 @@ class _Following:
         return shlex.join(["treadle", *words, *self._there])
 
     def _say(self, text: str) -> None:
-        click.echo(plain(self._place.secrets.text(text)), err=True)
+        echo(plain(self._place.secrets.text(text)), err=True)

@@ -15,6 +15,7 @@ import click
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import plain
 from treadle._internal.units import count
+from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_option, journal_url
@@ -52,7 +53,7 @@ def import_(file: Path, as_json: bool, journal: str | None) -> None:
         entries = read_lines(lines, name)
         ours = signature is not None and is_ours(lines, signature, home(os.environ))
         if signature is not None and not ours:
-            click.echo(
+            echo(
                 (
                     f"! {plain(name)}: the signature is not this installation's, so the run is "
                     "imported as data"

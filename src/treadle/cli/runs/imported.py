@@ -11,11 +11,10 @@ from typing import Any
 
 import click
 
-from treadle._internal.json_text import JsonText, encode_json
-from treadle._internal.terminal_text import revealed
+from treadle._internal.terminal_text import revealed, revealed_line
 from treadle._internal.units import count
-from treadle.journal.entries import ApprovalAsked
-from treadle.journal.projection import shown_arguments
+from treadle.cli.asked_call import call_lines
+from treadle.cli.echo import echo
 from treadle.journal.run_state import RunState
 
 REFUSED = "not approved when the imported run was resumed"
@@ -32,7 +31,7 @@ def answers_for(state: RunState, clean: Callable[[str], str]) -> dict[str, Any] 
         return None
     approve, deny = list[str](), dict[str, str]()
     for asked in state.asked.values():
-        if click.confirm(
+        if call_lines(asked, clean).whole and click.confirm(
             f"Run {revealed(clean(asked.name))} ({revealed(asked.call_id)}) here?",
             default=False,
             err=True,
@@ -45,32 +44,18 @@ def answers_for(state: RunState, clean: Callable[[str], str]) -> dict[str, Any] 
 
 def tell(state: RunState, clean: Callable[[str], str]) -> None:
     """Show on stderr what would run. Hidden and control characters are spelled out."""
-    for line in _lines(state):
-        click.echo(revealed(clean(line)), err=True)
+    for line in _lines(state, clean):
+        echo(line, err=True)
 
 
-def _lines(state: RunState) -> Iterator[str]:
+def _lines(state: RunState, clean: Callable[[str], str]) -> Iterator[str]:
     assert state.started is not None, "a run begins with run.started"
     waiting = list(state.asked.values())
     yield (
         f"Run {state.started.run_id} was imported. These calls would run, in mode {state.mode}, "
-        f"in {state.cwd} ({count(len(waiting), 'call')}):"
+        f"in {revealed_line(clean(state.cwd))} ({count(len(waiting), 'call')}):"
     )
     for asked in waiting:
-        yield f"  {asked.name} ({asked.call_id}), {asked.reason}"
-        yield from (f"    {line}" for line in _arguments(asked))
-
-
-def _arguments(asked: ApprovalAsked) -> Iterator[str]:
-    shown = shown_arguments(asked.arguments_json)
-    if isinstance(shown, str):
-        yield from shown.splitlines() or [""]
-        return
-    for name, value in shown.items():
-        first, *more = _text(value).splitlines() or [""]
-        yield f"{name}: {first}"
-        yield from (f"{' ' * len(name)}  {line}" for line in more)
-
-
-def _text(value: object) -> JsonText:
-    return value if isinstance(value, str) else encode_json(value).decode()
+        head = f"{asked.name} ({asked.call_id}), {asked.reason}"
+        yield f"  {revealed_line(clean(head))}"
+        yield from (f"    {line}" for line in call_lines(asked, clean).lines)

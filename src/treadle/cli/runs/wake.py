@@ -10,6 +10,7 @@ import anyio
 import click
 
 from treadle._internal.redaction import Redactor
+from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_file, journal_option, journal_url, open_runtime
@@ -81,7 +82,7 @@ def wake(
         put_json(row_of(info, secrets), secrets)
     else:
         put(f"{info.run_id}: {status_of(info)}")
-        click.echo(f"{follow_command(info.run_id, journal)} follows it", err=True)
+        echo(f"{follow_command(info.run_id, journal)} follows it", err=True)
 
 
 async def _asked(runtime: Runtime, info: RunInfo) -> dict[str, Any]:

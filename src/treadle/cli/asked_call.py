@@ -1,0 +1,49 @@
+"""A call that waits for an answer, whole: its tool, and every character of its arguments. Entry:
+`call_lines`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from treadle._internal.json_text import encode_json
+from treadle._internal.terminal_text import revealed, revealed_line
+from treadle._internal.units import count
+from treadle.journal.entries import ApprovalAsked
+from treadle.journal.projection import shown_arguments
+
+SHOWN_CHARS_MAX = 20_000
+"""Of more a person sees nothing at a glance: it cannot be approved where it is not shown."""
+
+
+class CallLines(NamedTuple):
+    lines: list[str]
+    whole: bool
+    """True if nothing is left out."""
+
+
+def call_lines(asked: ApprovalAsked, clean: Callable[[str], str]) -> CallLines:
+    """The arguments, one or more lines for each; hidden and control characters are spelled out."""
+    lines, left = list[str](), SHOWN_CHARS_MAX
+    for line in _arguments(asked, clean):
+        if len(line) > left:
+            rest = f"… {count(len(asked.arguments_json), 'character')} are too many to be shown"
+            return CallLines([*lines, line[:left], rest], False)
+        lines.append(line)
+        left -= len(line) + 1
+    return CallLines(lines, True)
+
+
+def _arguments(asked: ApprovalAsked, clean: Callable[[str], str]) -> Iterator[str]:
+    shown = shown_arguments(asked.arguments_json)
+    if isinstance(shown, str):
+        yield from revealed(clean(shown)).split("\n")
+        return
+    for name, value in shown.items():
+        text = value if isinstance(value, str) else encode_json(value).decode()
+        key = revealed_line(clean(name))
+        first, *more = revealed(clean(text)).split("\n")
+        yield f"{key}: {first}"
+        # a line of a value cannot look like another argument
+        yield from (f"{' ' * len(key)}| {line}" for line in more)
