@@ -20,9 +20,8 @@ from tests.cli.conftest import Cli
 from tests.cli.conftest import cli as cli
 from treadle.errors import AgentError
 from treadle.tools.function.given import GivenArguments
-from treadle.tools.schemas.bounds import Bounds, TooMuch
+from treadle.tools.schemas.bounds import Bounds, TooMuch, states
 from treadle.tools.schemas.checked import CheckedSchema
-from treadle.tools.schemas.patterns import states
 from treadle.tools.schemas.problems import missing
 from treadle.tools.tool import InvalidArguments
 

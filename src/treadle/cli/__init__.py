@@ -57,6 +57,8 @@ Commands live in modules of their own and are loaded when they are called. Entry
     worker_lines.py     what `treadle worker` says on standard error, and what it counts of its runs
     runs/               `treadle runs …`
     stream_schema/      the JSON Schemas that ship beside this file
+
+    run_request.py  the values of one `treadle run`, and the conversation that it continues
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,6 +28,7 @@ from treadle.cli.output_file import OutputFile
 from treadle.cli.render import renderer
 from treadle.cli.run_detached import check_detached, detached
 from treadle.cli.run_options import OUTPUT, check_directory, configured, run_options, settings_of
+from treadle.cli.run_request import RunRequest, last_here
 from treadle.config import Config
 from treadle.errors import AgentError
 from treadle.journal.queue import DEFAULT_QUEUE
@@ -38,37 +38,10 @@ from treadle.messages.result import RunResult
 from treadle.runtime.model_choice import from_anywhere
 from treadle.runtime.run_stream import RunStream
 from treadle.runtime.runtime import Runtime
-from treadle.types import OnAsk, OnUnknown, Outcome, Settings, new_id
+from treadle.types import Outcome, new_id
 
 MEMORY = "memory:"
 EPHEMERAL = ". Or run with --ephemeral, which keeps nothing"
-NEWEST_RUNS = 100
-"""Where the last conversation of a directory is looked for first: a list of all runs takes longer.
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
-    """What the person asked for."""
-
-    prompt: list[Part]
-    settings: Settings
-    output: str
-    cwd: Path
-    quiet: bool
-    verbose: bool
-    journal: str
-    """Its URL."""
-    session: str | None
-    """None: a new one; or, with `goes_on`, the last one that worked here."""
-    goes_on: bool
-    on_ask: OnAsk
-    on_unknown: OnUnknown
-    journal_option: str | None
-    """What was said of it on the command line: the next command about this run needs it too."""
-    queue: str
-    """Of a run that is detached; likewise the next."""
-    priority: int
 
 
 @click.command(context_settings=HELP)
@@ -242,30 +215,6 @@ async def _tell_next_steps(runtime: Runtime, wish: RunRequest, run_id: str) -> N
         return
     for line in await next_steps(runtime.journal, state, journal=wish.journal_option):
         echo(plain(runtime.redact(line)), err=True)
-
-
-async def last_here(runtime: Runtime, cwd: Path) -> str:
-    """The newest conversation whose last run worked in `cwd`; an imported run begins none.
-
-    Raises Failed where there is none.
-    """
-    for limit in (NEWEST_RUNS, None):
-        seen: set[str] = set()
-        for info in await runtime.journal.runs(limit=limit):
-            if (
-                info.session_id is None
-                or info.session_id in seen
-                or info.parent_run_id is not None
-                or info.imported is not None
-            ):
-                continue
-            seen.add(info.session_id)
-            if info.cwd == str(cwd) and runtime.sessions.get(info.session_id) is not None:
-                return info.session_id
-    raise CommandFailed(
-        f"no conversation has worked in {str(cwd)!r} yet: leave out --continue to begin one, or "
-        "name one of `treadle sessions list` with --session"
-    )
 
 
 async def follow(stream: RunStream[Any], show: Callable[[Event], None]) -> None:

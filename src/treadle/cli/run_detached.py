@@ -15,12 +15,13 @@ from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed
 from treadle.cli.journal_option import open_runtime
 from treadle.cli.next_steps import follow_command
+from treadle.cli.run_request import last_here
 from treadle.cli.terminal import put, put_json
 from treadle.config import Config
 from treadle.types import new_id
 
 if TYPE_CHECKING:
-    from treadle.cli.run import RunRequest
+    from treadle.cli.run_request import RunRequest
 
 HERE_ONLY = {
     "output_file": ("-o", "there is no answer yet"),
@@ -89,8 +90,6 @@ def detached(config: Config, wish: RunRequest, chosen: ChosenAgent) -> None:
 
 
 async def _submitted(config: Config, wish: RunRequest, chosen: ChosenAgent) -> tuple[str, str]:
-    from treadle.cli.run import last_here  # noqa: PLC0415  which imports this module
-
     async with open_runtime(config, wish.journal, hooks=module_hooks(config)) as runtime:
         session = (
             await last_here(runtime, wish.cwd)

@@ -10,7 +10,6 @@ outcome.py       why a run ends or continues
 recorder.py      state, journal and subscribers, in that order
 approvals.py     asking people about held calls
 inbox.py         what the model reads between turns beside results
-late_results.py  results that arrive after their call was `unknown`
 session_past.py  the earlier messages of a session
 deadline.py      a deadline that pauses while people are asked
 auto_compact.py  making room before a request

@@ -53,4 +53,6 @@ else.
     wording.py       the words of a Markdown block, as Rich text
     commands/        what a person can say to the chat itself
     pickers/         what a person chooses from in a chat
+
+    start_request.py  what the command line asks of a chat
 """

@@ -39,7 +39,7 @@ from treadle.tui.transcript import Transcript
 
 if TYPE_CHECKING:
     from treadle.tui.slot import Slot
-    from treadle.tui.start import StartRequest
+    from treadle.tui.start_request import StartRequest
     from treadle.tui.theme import Theme
 
 T = TypeVar("T")

@@ -11,9 +11,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio
@@ -27,12 +25,12 @@ from treadle.tui.keys import Actions, bindings
 from treadle.tui.live import Live
 from treadle.tui.region import Region
 from treadle.tui.screen import Screen
+from treadle.tui.start_request import StartRequest
 from treadle.tui.status import Status
 from treadle.tui.suggestions import Suggestions
 from treadle.tui.theme import Theme, encoding_of, theme_of
 
 if TYPE_CHECKING:
-    from treadle.runtime.runtime import Runtime
     from treadle.tui.chat import Chat
     from treadle.tui.conversation import RunSetting
 
@@ -45,25 +43,6 @@ ENDING: Final = [
 LOAD_AFTER_S: Final = 0.4
 """After the first frame, unless a key comes before: loading takes the processor that drawing needs.
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartRequest:
-    """What the command line says. Its functions are called once the first frame stands."""
-
-    config: Config
-    cwd: Path
-    history: Path | None
-    """The file of what was typed; None: none is kept."""
-    reload: Callable[[], Config]
-    """The configuration again, once the first start has written it."""
-    setting: Callable[[Config], tuple[RunSetting, tuple[str, ...]]]
-    """The agent and all that its runs begin with, and what is to be told of it. Raises AgentError.
-    """
-    runtime: Callable[[Config], Runtime]
-    """Raises AgentError."""
-    session: Callable[[Runtime], str | None]
-    """Which conversation is opened; None: a new one. Raises AgentError."""
 
 
 def chat(wanted: StartRequest) -> bool:

@@ -10,7 +10,7 @@ import jsonschema_rs
 import pytest
 from pydantic import BaseModel
 
-from treadle.apps.mcp_server.typed import structured
+from treadle.apps.mcp_server.agents import structured
 from treadle.tools.structured_output import answer_type
 
 

@@ -16,7 +16,7 @@ from treadle.messages.message import MediaPart, TextPart
 from treadle.tools.mcp import McpServers
 from treadle.tools.mcp.content import IMAGES_MOST, output_of
 from treadle.tools.mcp.lines import BoundedLine, BoundedLines, answered_id
-from treadle.tools.mcp.naming import tool_name
+from treadle.tools.mcp.listing import tool_name
 from treadle.tools.mcp.questions import answer_of, question_of
 from treadle.tools.mcp.words import one_line, plain
 

@@ -13,17 +13,49 @@ from typing import Any, NamedTuple
 
 from treadle._internal.redaction import Redactor
 from treadle.agents.agent import Agent, Input
-from treadle.agents.coding.colleagues import colleagues
 from treadle.agents.coding.guidance import guidance
 from treadle.agents.coding.skills import SkillReader, Skills
 from treadle.agents.coding.vain_rules import vain_rules
 from treadle.agents.coding.whereabouts import whereabouts
 from treadle.config import Config, project_of, trust_of
-from treadle.config.trust import Trust
+from treadle.config.places import FOLDER, Project
+from treadle.config.trust import AGENTS_NAME, Trust
+from treadle.errors import AgentError
 from treadle.tools.builtin.agent import AgentTool
 from treadle.tools.builtin.coding import default_tools
 from treadle.tools.tool import Tool, ToolProvider
 from treadle.types import SystemBlock
+
+
+def colleagues(
+    config: Config, own: Path | None, project: Project, trust: Trust
+) -> tuple[dict[str, Agent[Any, Any]], list[str]]:
+    """Agents by name, and a line for each that is left out because something is wrong with it.
+
+    `trust`: in the project.
+    """
+    folders = [folder / FOLDER / AGENTS_NAME for folder in project.folders()] + (
+        [own / AGENTS_NAME] if own is not None else []
+    )
+    if not config.agents and not any(folder.is_dir() for folder in folders):
+        return {}, []
+    from treadle.agents.definitions import Catalog  # noqa: PLC0415  12 ms of start-up, and most projects define none
+
+    catalog = Catalog(config, project.here, trust=trust)
+    found: dict[str, Agent[Any, Any]] = {}
+    wrong: dict[str, None] = {}
+    for name in catalog.names():
+        try:
+            agent = catalog.agent(name)
+        except AgentError as e:
+            wrong |= dict.fromkeys(
+                f"the agent {name!r} is left out: {line}" for line in e.message.splitlines()[:1]
+            )
+            continue
+        if not agent.needs:
+            found[name] = agent
+    return found, [*wrong, *catalog.warnings]
+
 
 GUIDANCE, WHEREABOUTS = "guidance", "whereabouts"
 

@@ -12,7 +12,6 @@ imported by the modules below, never by this one. Entry: `require_sdk`, then `To
     questions.py   asking the person at the client, in both eras of the protocol
     progress.py    what a run does, told while its request is open
     answers.py     the end of a run as the result of a tool
-    typed.py       a typed answer as structured content
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ Entry: `ServedAgent`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
@@ -25,7 +26,6 @@ from treadle.apps.mcp_server.questions import (
     way_of,
 )
 from treadle.apps.mcp_server.server import Context, Reply, refused
-from treadle.apps.mcp_server.typed import structured
 from treadle.errors import AgentError
 from treadle.messages.events import Event
 from treadle.messages.result import RunResult
@@ -33,6 +33,31 @@ from treadle.runtime.runtime import Runtime
 from treadle.runtime.session import SessionOptions
 from treadle.tools.structured_output import answer_type
 from treadle.tools.structured_output.contract import AnswerType
+from treadle.tools.structured_output.roots import RESULT
+
+_OF_A_WRAPPER: Final = frozenset(
+    {"type", "properties", "required", "additionalProperties", "$defs", "definitions", "$schema"}
+)
+
+
+def structured(answer: AnswerType[Any], value: object) -> dict[str, object]:
+    """The value as plain data; inside `result`, where the schema is of a value that is no object."""  # noqa: E501
+    plain = cast("object", json.loads(answer.encoded(value)))
+    if _is_wrapper(answer.schema) and not (
+        isinstance(plain, dict) and cast("dict[str, object]", plain).keys() == {RESULT}
+    ):
+        return {RESULT: plain}
+    return cast("dict[str, object]", plain) if isinstance(plain, dict) else {RESULT: plain}
+
+
+def _is_wrapper(schema: Mapping[str, object]) -> bool:
+    properties = schema.get("properties")
+    return (
+        isinstance(properties, dict)
+        and list(cast("dict[str, object]", properties)) == [RESULT]
+        and schema.keys() <= _OF_A_WRAPPER
+    )
+
 
 PROMPT: Final = "prompt"
 CLOSE_GRACE_S: Final = 5.0

@@ -10,7 +10,6 @@ Entry: `PostgresJournal`.
     channels.py          what processes tell each other over PostgreSQL, as its notifications carry
     checkup.py           what `treadle doctor` tells of a journal's server
     lane.py              one thread's connection, and what it does
-    process_identity.py  the identity of a process, by which another process of its host can prove
     silence.py           connections whose answer is long in coming, and whether the server behind
 """
 

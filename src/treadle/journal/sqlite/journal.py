@@ -5,7 +5,8 @@ this one. Entry: `SqliteJournal.open`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, get_args
@@ -18,15 +19,17 @@ from treadle.errors import AgentError
 from treadle.journal.entries import RunStarted
 from treadle.journal.forks import abandon_in_children
 from treadle.journal.journal import Journal, RunWriter
-from treadle.journal.memory.notifier import LocalNotifier
+from treadle.journal.memory.notifier import JournalWatch, LocalNotifier
+from treadle.journal.notifier import QUEUE
 from treadle.journal.queue import RunQueue
 from treadle.journal.sessions import ViewMark
 from treadle.journal.sqlite import driving
+from treadle.journal.sqlite.database import cursor_of
+from treadle.journal.sqlite.failures import translated
 from treadle.journal.sqlite.guard import Guard
 from treadle.journal.sqlite.places import prepare
 from treadle.journal.sqlite.readers import SqliteReaders
 from treadle.journal.sqlite.schema import connect, make_ready, unusable
-from treadle.journal.sqlite.watching import SqliteWatch
 from treadle.journal.sqlite.workers import SqliteWorkers
 from treadle.journal.sqlite.writer import SqliteWriter
 from treadle.journal.tables import search
@@ -34,6 +37,64 @@ from treadle.journal.tables.database import Cursor, Work
 from treadle.journal.tables.journal import TableJournal
 from treadle.journal.tables.queue import TableQueue
 from treadle.journal.tables.stopping import HeldRuns, wish
+
+_RUN = "run:"
+_READY = """
+select count(*), max(num) from (
+    select num from runs where finished is null and queue is not null and waiting = 0 and parked is null and sent_to is null order by num desc limit 1000
+)
+"""
+
+
+class SqliteWatch:
+    """A connection of its own, on which every commit of another one is a change, also of this
+    process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises AgentError."""
+        try:
+            self._db = connect(path, busy_timeout_s=0)
+        except apsw.Error as e:
+            raise translated(e, path, "it is not looked at") from e
+        # whoever writes moves the log, and may be doing so
+        self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        self._cursor = cursor_of(self._db)
+        self._version = -1
+        self._seen: dict[str, object] = {}
+        """By topic."""
+
+    def changed(self, topics: Collection[str], /) -> Collection[str]:
+        try:
+            version = self._cursor.execute("pragma data_version").get
+            if version == self._version and self._seen.keys() >= set(topics):
+                return ()
+            found = self._look(topics)
+        except apsw.Error:  # it is looked at again
+            return ()
+        before, self._seen, self._version = self._seen, found, version
+        return [
+            topic for topic, value in found.items() if topic not in before or before[topic] != value
+        ]
+
+    def _look(self, topics: Collection[str]) -> dict[str, object]:
+        found: dict[str, object] = {topic: None for topic in topics}
+        runs = json.dumps([topic.removeprefix(_RUN) for topic in topics if topic.startswith(_RUN)])
+        sql = (
+            "select id, head, fence, owner, waiting from runs where id in (select value from "
+            "json_each(?))"
+        )
+        for run_id, *rest in self._cursor.execute(sql, (runs,)).fetchall():
+            found[_RUN + run_id] = tuple(rest)
+        if QUEUE in found:
+            found[QUEUE] = self._cursor.execute(_READY).fetchone()
+        return found
+
+    def close(self) -> None:
+        # somebody has the file to himself for a moment: it goes with this object
+        with contextlib.suppress(apsw.Error):
+            self._db.close()
+
 
 Durability = Literal["process", "power"]
 BUSY_TIMEOUT_S = 15.0
@@ -272,4 +333,4 @@ def _opened(place: Path, busy_timeout_s: float) -> apsw.Connection:
 
 
 if TYPE_CHECKING:
-    _: type[Journal] = SqliteJournal
+    _: tuple[type[Journal], type[JournalWatch]] = SqliteJournal, SqliteWatch

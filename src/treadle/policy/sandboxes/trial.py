@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -27,7 +27,7 @@ from treadle.policy.sandboxes.trial_thread import TrialThread
 from treadle.tools.confinement import CommandRoom, SandboxStatus
 
 if TYPE_CHECKING:
-    from treadle.policy.sandboxes.bubblewrap import Bubblewrap
+    from collections.abc import Mapping, Sequence
 
 WITHIN_S = 10.0
 """On a machine that is very busy. As a rule it takes a twentieth of a second."""
@@ -56,10 +56,30 @@ echo 'to the end'
 """  # noqa: E501
 
 
+class Cage(Protocol):
+    """One confined command, ready to run."""
+
+    def run_blocking(self, timeout_s: float) -> tuple[int, str]: ...
+
+
+class Confinement(Protocol):
+    """The part of a bubblewrap sandbox that a trial uses."""
+
+    program: str
+
+    def twin(self, *, home: Path, own: Path) -> Confinement:
+        """Return the same sandbox for another home."""
+        ...
+
+    def make_cage(
+        self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom
+    ) -> Cage: ...
+
+
 class Trial:
     """Of one bubblewrap, in a thread of its own."""
 
-    def __init__(self, sandbox: Bubblewrap, own: Path | None) -> None:
+    def __init__(self, sandbox: Confinement, own: Path | None) -> None:
         self._sandbox = sandbox
         self._remembered = own / REMEMBERED if own is not None else None
         self._thread = TrialThread("bubblewrap", self._found_out)

@@ -6,6 +6,8 @@ docstring.py, schema.py. Arguments, and what the model is told of wrong ones: ar
 given.py, validation.py, refusals.py. What a function gives: returned.py. Sync functions in threads,
 those that were abandoned, and functions in a process of their own: threads.py, isolate.py,
 isolated.py. Entry: `tool`, `FunctionTool`.
+
+    parsed_text.py  arguments of an isolated call together with their text
 """
 
 from __future__ import annotations

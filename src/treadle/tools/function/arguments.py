@@ -14,7 +14,7 @@ from typing import Any, Final
 from treadle.errors import AgentError
 from treadle.messages.message import JsonText
 from treadle.models.model import ToolDefinition
-from treadle.tools.function.isolated import ParsedText
+from treadle.tools.function.parsed_text import ParsedText
 from treadle.tools.function.signature import AnyFunction, Signature
 
 _first_use: Final = threading.RLock()

@@ -24,10 +24,10 @@ from treadle.messages.message import MediaPart, TextPart
 from treadle.tools.function.isolated import (
     ANSWER,
     MAX_REPLY_BYTES,
-    ParsedText,
     Target,
     refuse_while_loading,
 )
+from treadle.tools.function.parsed_text import ParsedText
 from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed, ToolOutput
 
 _START: Final = (

@@ -21,7 +21,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
@@ -38,16 +38,6 @@ _SCRIPT: Final = "__treadle_main__"
 everything again.
 """
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
-
-
-class ParsedText(dict[str, Any]):
-    """Parsed arguments with the text they came as: values that JSON cannot carry are parsed once
-    more in the process.
-    """
-
-    def __init__(self, arguments: Mapping[str, Any], text: str) -> None:
-        super().__init__(arguments)
-        self.text = text
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):

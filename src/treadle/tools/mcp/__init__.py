@@ -15,7 +15,7 @@ Not here: serving agents over MCP (mcp_server/). Entry: `McpServer` says what a 
     traffic.py     what passes between server and SDK; sieve.py: a list without what in it is no
                    tool
     questions.py   what a server asks a person
-    listing.py     what a server offers, bounded; naming.py: what that is called here; words.py: in
+    listing.py     what a server offers, bounded; what that is called here; words.py: in
                    plain words
     content.py     an answer as a model can be shown it
     pins.py        what each tool was when it was first seen

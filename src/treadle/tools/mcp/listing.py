@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,13 +18,34 @@ import msgspec
 
 from treadle.errors import AgentError
 from treadle.tools.function.given import GivenArguments
-from treadle.tools.mcp.naming import tool_name
 from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.words import one_line, plain
 from treadle.tools.tool import InvalidArguments
 
 if TYPE_CHECKING:
     import mcp_types
+
+
+LONGEST = 64
+"""What all providers take."""
+_MARK_CHARS = 8
+_OTHER = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def tool_name(server: str, tool: str) -> str:
+    """The same whatever else the server has, so that a call of an old run can never mean another
+    tool.
+
+    Where a character had to be replaced or the name was too long, it ends with 8 hexadecimal digits
+    of a hash.
+    """
+    whole = f"{server}_{tool}"
+    name = _OTHER.sub("_", whole)
+    if name == whole and len(name) <= LONGEST and tool:
+        return name
+    mark = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:_MARK_CHARS]
+    return f"{name[: LONGEST - _MARK_CHARS - 1]}_{mark}"
+
 
 TOOLS_MOST = 256
 """Of one server, after `tools=`: each costs room in every request."""
