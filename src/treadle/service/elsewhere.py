@@ -185,7 +185,13 @@ class _Watch:
         return over
 
     async def _follow_child(self, child: str, parent: str, depth: int, group: TaskGroup) -> None:
+        """A child is one by the journal alone: that a run has started another is heard from outside
+        too, and whose run that is, nothing else would ask.
+        """
         try:
+            if (await self._service.runtime.journal.info(child)).parent_run_id != parent:
+                logger.warning("run %s was named as a child of run %s, and is none", child, parent)
+                return
             await self._follow_tree(child, parent, depth - 1, group)
         except AgentError as e:
             logger.info(
