@@ -281,6 +281,8 @@ class Settings(Value, frozen=True, kw_only=True):
 
     If unset: 200,000 in windows of 800,000 and more.
     """
+    native_compaction: bool | None = None
+    """Let the provider compact conversations where its API can; on if unset."""
     tool_choice: str | None = None
     """"auto", "any", "none", or a tool's name."""
     strict_tools: bool | None = None
@@ -398,6 +400,7 @@ _SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
     "effort": (lambda value: value in _EFFORTS, f"one of {', '.join(map(repr, _EFFORTS))}"),
     "show_thinking": (lambda value: isinstance(value, bool), "True or False"),
     "compact_at_tokens": (_is_count, "a whole number of at least 1"),
+    "native_compaction": (lambda value: isinstance(value, bool), "True or False"),
     "tool_choice": (
         lambda value: isinstance(value, str),
         "'auto', 'any', 'none', or a tool's name",

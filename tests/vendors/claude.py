@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from struct import unpack
@@ -32,6 +32,7 @@ class Takes:
     binds: bool = False
     """Whether thinking depends on what stands before it."""
     later_system: bool = True
+    compacts: bool = True
     output: int = 128_000
     images: int = 600
 
@@ -44,7 +45,9 @@ _newest = _takes(ADAPTIVE, forced=False, binds=True)
 _with_budget = _takes(
     ADAPTIVE, BUDGET, OFF, efforts=("low", "medium", "high", "max"), later_system=False
 )
-_budget_alone = _takes(BUDGET, OFF, efforts=(), later_system=False, output=64_000, images=100)
+_budget_alone = _takes(
+    BUDGET, OFF, efforts=(), later_system=False, compacts=False, output=64_000, images=100
+)
 MODELS = {
     **dict.fromkeys(
         [
@@ -65,7 +68,13 @@ MODELS = {
     "claude-opus-4-7": _takes(ADAPTIVE, OFF, later_system=False),
     **dict.fromkeys(["claude-opus-4-6", "claude-sonnet-4-6"], _with_budget),
     "claude-opus-4-5": _takes(
-        BUDGET, OFF, efforts=LOW_TO_HIGH, later_system=False, output=64_000, images=100
+        BUDGET,
+        OFF,
+        efforts=LOW_TO_HIGH,
+        later_system=False,
+        compacts=False,
+        output=64_000,
+        images=100,
     ),
     **dict.fromkeys(["claude-sonnet-4-5", "claude-haiku-4-5"], _budget_alone),
 }
@@ -86,7 +95,11 @@ def shape_and_pairing(asked: Asked) -> Iterator[str]:
     """Roles alternate, each call has one result directly after it, ids are unique, and there are at
     most four breakpoints.
     """
-    yield from anthropic.broken(asked.body)
+    messages = asked.body.get("messages", [])
+    summary = {"role": "user", "content": [{"type": "text", "text": "a summary"}]}
+    if messages and compaction_of(messages[0]) is not None:  # it stands for the user's words too
+        messages = [summary, *messages[1:]]
+    yield from anthropic.broken({**asked.body, "messages": messages})
 
 
 @CLAUDE.rule("Thinking; What's new in Claude Opus 5.5, Sonnet 5.5 and Haiku 5.5")
@@ -257,7 +270,7 @@ def preserved_thinking(asked: Asked) -> Iterator[str]:
             moved = (
                 made_for is not None
                 and MODELS[asked.model].binds
-                and made_for != prefix(asked.body, at)
+                and made_for != prefix(asked.body, at, asked.issued)
             )
             if (
                 made_for is None
@@ -272,26 +285,116 @@ def preserved_thinking(asked: Asked) -> Iterator[str]:
             last = block["signature"]
 
 
-def signature(body: Json, number: int) -> str:
+COMPACT_BETA = "compact-2026-09-04"
+ON_DEMAND = "Compaction on demand"
+READ_COMPACTION = "2026-11-26"
+
+
+def compaction_of(message: Json) -> Json | None:
+    """The signed summary with which a message begins."""
+    content = message["content"]
+    first = content[0] if isinstance(content, list) and content else {}
+    return first if first.get("type") == "compaction" else None  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
+
+
+def _has_beta(asked: Asked) -> bool:
+    return COMPACT_BETA in asked.headers.get("anthropic-beta", "").split(",")
+
+
+@CLAUDE.rule(ON_DEMAND, READ_COMPACTION)
+def request_for_a_summary(asked: Asked) -> Iterator[str]:
+    """`compaction` wants its beta header, and goes with no stop sequences, output format, forced
+    call or context management.
+    """
+    if "compaction" not in asked.body:
+        return
+    config = asked.body["compaction"]
+    if not _has_beta(asked):
+        yield f"compaction: requires anthropic-beta: {COMPACT_BETA}"
+    if not MODELS[asked.model].compacts:
+        yield "compaction: not supported on this model"
+    if (
+        config.get("type") != "summarize"
+        or config.keys() - {"type", "instructions"}
+        or len(config.get("instructions", "")) > 16_384
+    ):
+        yield "compaction: invalid"
+    for name in ("stop_sequences", "context_management"):
+        if name in asked.body:
+            yield f"compaction: cannot be combined with {name}"
+    if "format" in asked.body.get("output_config", {}):
+        yield "compaction: cannot be combined with output_config.format"
+    if asked.body.get("tool_choice", {}).get("type") in ("any", "tool"):
+        yield "compaction: cannot be combined with a forced tool_choice"
+
+
+@CLAUDE.rule(ON_DEMAND, READ_COMPACTION)
+def signed_summaries(asked: Asked) -> Iterator[str]:
+    """One block, first in `messages`, as it was returned, with the beta header; not together with
+    context management.
+    """
+    blocks = list(every(asked.body["messages"], "compaction"))
+    if not blocks:
+        return
+    if not _has_beta(asked):
+        yield "messages.0.content.0: Input tag 'compaction' found using 'type' does not match any of the expected tags"
+    if compaction_of(asked.body["messages"][0]) is None:
+        yield "compaction_block_misplaced: remove the messages before the compaction block"
+    if len(blocks) > 1:
+        yield "a request takes one compaction block"
+    if "context_management" in asked.body:
+        yield "context_management: cannot be sent with a signed compaction block"
+    for block in blocks:
+        issued = asked.issued.get(block.get("signature", ""))
+        if not isinstance(issued, Summary):
+            yield "compaction_signature_invalid: the compaction block was changed"
+        elif {
+            name: value for name, value in block.items() if name != "cache_control"
+        } != issued.block:
+            yield "compaction_content_mismatch: the compaction block was changed"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A signed summary, and the messages that it stands for."""
+
+    block: Json
+    messages: list[Json]
+
+
+def restored(messages: list[Json], issued: Mapping[str, object]) -> list[Json]:
+    """The messages as the check of thinking sees them: those that a summary stands for in its
+    place, and messages of one role in a row as one.
+    """
+    block = compaction_of(messages[0]) if messages else None
+    known = issued.get(block.get("signature", "")) if block is not None else None
+    if not isinstance(known, Summary):
+        return messages
+    before, after = known.messages, messages[1:]
+    if before and after and before[-1]["role"] == after[0]["role"]:
+        joined = {**before[-1], "content": [*before[-1]["content"], *after[0]["content"]]}
+        return [*before[:-1], joined, *after[1:]]
+    return [*before, *after]
+
+
+def signature(body: Json, number: int, issued: Mapping[str, object]) -> str:
     """The signature of the thinking of the answer to `body`."""
     blocks = list(every(body["messages"], "thinking"))
     before = _short(blocks[-1]["signature"]) if blocks else None
-    return json.dumps(
-        {"before": before, "number": number, "prefix": prefix(body, len(body["messages"]))},
-        sort_keys=True,
-    )
+    made_for = prefix(body, len(body["messages"]), issued)
+    return json.dumps({"before": before, "number": number, "prefix": made_for}, sort_keys=True)
 
 
 def _short(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:12]
 
 
-def prefix(body: Json, messages: int) -> str:
+def prefix(body: Json, messages: int, issued: Mapping[str, object]) -> str:
     """A digest of what thinking depends on; neither cache_control nor thinking is part of it."""
     parts = [
         body.get("system", []),
         sorted(body.get("tools", []), key=lambda tool: tool["name"]),
-        body["messages"][:messages],
+        restored(body["messages"][:messages], issued),
     ]
     return _short(json.dumps(_lasting(parts), sort_keys=True))
 

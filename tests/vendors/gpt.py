@@ -69,7 +69,9 @@ API answered others (2026-07 to 2026-10).
 @RESPONSES.rule("API reference, Create a response")
 def shape_and_pairing(asked: Asked) -> Iterator[str]:
     """Each call has one output and each output a call; reasoning stands before what it led to."""
-    yield from openai_responses.broken(asked.body)
+    always = {"stream": True, "store": False, "include": ["reasoning.encrypted_content"]}
+    body = {**always, **asked.body} if asked.target.endswith("/compact") else asked.body
+    yield from openai_responses.broken(body)
 
 
 @CHAT.rule("API reference, Create a chat completion")
@@ -285,3 +287,29 @@ def patches_are_answered(asked: Asked) -> Iterator[str]:
         yield "Missing required parameter: 'status'."
     if missing := {item["call_id"] for item in calls} ^ {item["call_id"] for item in outputs}:
         yield f"No tool output found for apply patch call {sorted(missing)[0]}."
+
+
+@RESPONSES.rule("Compaction; types of the SDK 3.52", "2026-11-26")
+def compacted_windows(asked: Asked) -> Iterator[str]:
+    """The endpoint takes few fields; the window that it returns goes back whole, as it came."""
+    if asked.target.endswith("/compact"):
+        taken = {
+            "model",
+            "input",
+            "instructions",
+            "previous_response_id",
+            "prompt_cache_key",
+            "prompt_cache_options",
+            "prompt_cache_retention",
+            "service_tier",
+            "image",
+        }
+        yield from (f"Unknown parameter: {name!r}." for name in sorted(asked.body.keys() - taken))
+    for item in asked.body["input"]:
+        if item.get("type") != "compaction":
+            continue
+        window = asked.issued.get(item.get("encrypted_content", ""))
+        if not isinstance(window, list):
+            yield "The encrypted content could not be verified. Reason: Encrypted content could not be decrypted or parsed."
+        elif asked.body["input"][: len(window)] != window:  # pyright: ignore[reportUnknownArgumentType]
+            yield "the compacted window is not what was returned"

@@ -18,6 +18,8 @@ class Asked:
     body: Json
     issued: Mapping[str, object] = field(default_factory=dict[str, object])
     """Signatures that this vendor made, with what it made them for."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    target: str = ""
 
 
 Check = Callable[[Asked], Iterator[str]]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.models.caching.pricing import Bill, Cache
-from tests.models.providers.loopback import GONE, Answer, Server, document, listening
+from tests.models.providers.loopback import GONE, Answer, Server, document, listening, stream
 from tests.models.providers.speech import ANSWER_ID, Call, Reasoning, Said, Speech, Text
 from tests.models.providers.speeches import anthropic as claude_words
 from tests.models.providers.speeches import gemini as gemini_words
@@ -82,13 +82,18 @@ def wire_of(target: str) -> str:
 
 
 def model_of(
-    wire: str, model_id: str, connection: Connection, abilities: Abilities | None = None
+    wire: str,
+    model_id: str,
+    connection: Connection,
+    abilities: Abilities | None = None,
+    *,
+    own_host: bool = False,
 ) -> Model:
-    """As an endpoint of the vendor itself would make it."""
+    """As an endpoint of the vendor itself would make it. `own_host`: Claude at Anthropic, too."""
     own = known(wire, None, model_id) if abilities is None else abilities
     match wire:
         case "anthropic":
-            return AnthropicModel(model_id, connection=connection, abilities=own)
+            return AnthropicModel(model_id, connection=connection, abilities=own, own_host=own_host)
         case "openai":
             return OpenAIResponsesModel(
                 model_id, connection=connection, abilities=own, own_host=True
@@ -123,15 +128,24 @@ class Vendor(Server):
         """The requests that were answered."""
         self.bills: list[Bill] = []
         self.refused: list[Refused] = []
+        self.summaries: list[Json] = []
+        """The requests for a compaction that were answered."""
         self.issued: dict[str, object] = {}
         self._caches = {wire: Cache(wire) for wire in RULES}
         self._connections: dict[str, Connection] = {}
         self._answers = 0
 
-    def model(self, wire: str, model_id: str, abilities: Abilities | None = None) -> Model:
+    def model(
+        self,
+        wire: str,
+        model_id: str,
+        abilities: Abilities | None = None,
+        *,
+        own_host: bool = False,
+    ) -> Model:
         if wire not in self._connections:
             self._connections[wire] = SPEECHES[wire].connection(self.url, timeout_s=10)
-        return model_of(wire, model_id, self._connections[wire], abilities)
+        return model_of(wire, model_id, self._connections[wire], abilities, own_host=own_host)
 
     async def aclose(self) -> None:
         for connection in self._connections.values():
@@ -157,7 +171,8 @@ class Vendor(Server):
         seen = self.seen[-1]
         wire, body = wire_of(seen.target), json.loads(seen.body)
         model = body.get("model") or (_AT.search(seen.target) or [""])[1]
-        if broken := RULES[wire].broken(Asked(model, body, self.issued)):
+        asked = Asked(model, body, self.issued, seen.headers, seen.target)
+        if broken := RULES[wire].broken(asked):
             self.refused.append(Refused(model, *broken[0]))
             return document(SPEECHES[wire].error(400, broken[0][1]), status=400)
         self.bodies.append(body)
@@ -169,7 +184,90 @@ class Vendor(Server):
         self._answers += 1
         bill = self._caches[wire].price(seen.body)
         self.bills.append(bill)
+        if "compaction" in body or seen.target.endswith("/compact"):
+            assert isinstance(reply, str), "a summary is a text"
+            self.summaries.append(body)
+            return (
+                self._summary(body, bill, reply)
+                if wire == "anthropic"
+                else self._window(body, bill, reply)
+            )
         return self._said(wire, body, bill, reply)
+
+    def _summary(self, body: Json, bill: Bill, text: str) -> Answer:
+        """Claude's signed summary of all messages; an empty text stands for none."""
+        block = {"type": "compaction", "content": text, "signature": f"summary-{self._answers}"}
+        if text:
+            messages = claude.restored(body["messages"], self.issued)
+            self.issued[block["signature"]] = claude.Summary(block, messages)
+        counts = {
+            "input_tokens": 0,
+            "cache_read_input_tokens": bill.marked // 4,
+            "cache_creation_input_tokens": (bill.size - bill.marked) // 4,
+            "output_tokens": 300,
+        }
+        usage = {"input_tokens": 0, "output_tokens": 0}
+        began = {
+            "id": f"msg_{self._answers}",
+            "type": "message",
+            "role": "assistant",
+            "model": body["model"],
+            "content": [],
+            "stop_reason": None,
+            "usage": usage,
+        }
+        blocks: list[Json] = [
+            {"type": "content_block_start", "index": 0, "content_block": block},
+            {"type": "content_block_stop", "index": 0},
+        ]
+        end = {
+            "type": "message_delta",
+            "delta": {"stop_reason": "compaction" if text else "end_turn"},
+            "usage": {**usage, "iterations": [{"type": "compaction", **counts}]},
+        }
+        return stream(
+            {"type": "message_start", "message": began},
+            *(blocks if text else []),
+            end,
+            {"type": "message_stop"},
+        )
+
+    def _window(self, body: Json, bill: Bill, text: str) -> Answer:
+        """OpenAI's compacted window: the user's messages, and an item that only it can read."""
+        said = [
+            {
+                "type": "message",
+                "id": f"msg_{self._answers}_{i}",
+                "role": "user",
+                "status": "completed",
+                "content": [{"type": "input_text", "text": item["content"]}]
+                if isinstance(item["content"], str)
+                else item["content"],
+            }
+            for i, item in enumerate(body["input"])
+            if item.get("role") == "user"
+        ]
+        encrypted = f"compacted-{self._answers}"
+        item = {"type": "compaction", "id": f"cmp_{self._answers}", "encrypted_content": encrypted}
+        window = [*said, item] if text else said
+        self.issued[encrypted] = window
+        read = bill.read // 4
+        usage: Json = {
+            "input_tokens": bill.size // 4,
+            "input_tokens_details": {"cached_tokens": read},
+            "output_tokens": 300,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": bill.size // 4 + 300,
+        }
+        return document(
+            {
+                "id": f"resp_{self._answers}",
+                "object": "response.compaction",
+                "created_at": 1,
+                "output": window,
+                "usage": usage,
+            }
+        )
 
     def reply(self, wire: str) -> Reply:
         return self.script.pop(0)
@@ -203,8 +301,8 @@ class Vendor(Server):
         """The signature of this answer, and what it is for, in the vendor's memory."""
         match wire:
             case "anthropic":
-                signature = claude.signature(body, self._answers)
-                self.issued[signature] = claude.prefix(body, len(body["messages"]))
+                signature = claude.signature(body, self._answers, self.issued)
+                self.issued[signature] = claude.prefix(body, len(body["messages"]), self.issued)
             case "gemini":
                 signature = f"c2lnbmVk{self._answers:04}"
                 first = next((part for part in parts if isinstance(part, Call)), None)

@@ -149,6 +149,21 @@ REFUSED: list[tuple[str, str, str, Json]] = [
         {"tools": [{"name": "look", "input_schema": {"anyOf": [OBJECT]}}]},
     ),
     ("anthropic", "preserved_thinking", "", thinks("another's")),
+    ("anthropic", "request_for_a_summary", "", {"compaction": {"type": "summarize"}}),
+    (
+        "anthropic",
+        "signed_summaries",
+        "",
+        {
+            "messages": [
+                {
+                    "role": "assistant",
+                    "content": [{"type": "compaction", "content": "It was.", "signature": "s"}],
+                },
+                *ASK,
+            ]
+        },
+    ),
     ("openai", "shape_and_pairing", "", {"store": True}),
     ("openai", "effort_of_the_model", "gpt-6-astra", {"reasoning": {"effort": "none"}}),
     ("openai", "effort_of_the_model", "gpt-4.1", {"reasoning": {"summary": "auto"}}),
@@ -171,6 +186,17 @@ REFUSED: list[tuple[str, str, str, Json]] = [
                         {"type": "input_image", "image_url": "data:image/tiff;base64,aaaa"}
                     ],
                 }
+            ]
+        },
+    ),
+    (
+        "openai",
+        "compacted_windows",
+        "",
+        {
+            "input": [
+                {"type": "compaction", "id": "cmp_1", "encrypted_content": "another's"},
+                *FINE["openai"]["input"],
             ]
         },
     ),

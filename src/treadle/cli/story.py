@@ -270,6 +270,7 @@ def _view(entry: Compaction) -> str:
                 "a summary is asked for"
                 if receipt.reserved is not None
                 else "an attempt at a summary broke off"
+                + (f": {receipt.failed}" if receipt.failed else "")
             )
         case Cleared():
             cleared = (
@@ -280,7 +281,9 @@ def _view(entry: Compaction) -> str:
             return f"{cleared}{_tokens(receipt)}{failed}"
         case Summary():
             return (
-                f"{_messages(receipt.dropped)} summed up by {receipt.spent.model}{_tokens(receipt)}"
+                f"{_messages(receipt.dropped)} "
+                f"{'compacted' if receipt.native else 'summed up'} by {receipt.spent.model}"
+                f"{_tokens(receipt)}"
             )
         case _:
             return f"{_messages(receipt.dropped)} left the model's view"

@@ -181,6 +181,7 @@ SCHEMA: dict[str, Schema] = {
         "strict_tools": KeySpec(yes_or_no, free, nullable=True),
         "hosted_tools": KeySpec(hosted_tools, nullable=True),
         "compact_at_tokens": KeySpec(whole, free, nullable=True),
+        "native_compaction": KeySpec(yes_or_no, free, nullable=True),
         "cache": KeySpec(cache, free, nullable=True),
         "service_tier": KeySpec(one_of(*get_args(ServiceTier)), nullable=True),
         "mode": KeySpec(one_of(*TIGHT_TO_LOOSE), tighter),

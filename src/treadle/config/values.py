@@ -79,6 +79,7 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True):
     strict_tools: bool | None = None
     hosted_tools: tuple[HostedTool, ...] | None = None
     compact_at_tokens: int | None = None
+    native_compaction: bool | None = None
     cache: bool | CacheLife | None = None
     service_tier: ServiceTier | None = None
     mode: Mode = "ask"

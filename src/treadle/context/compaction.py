@@ -14,43 +14,28 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from treadle._internal.clock import Clock
-from treadle._internal.json_text import encode_json
 from treadle.budget.prices import Pricing
-from treadle.context.summary import CUT_HERE, message_of, request_for
+from treadle.context.compaction_work import CompactionWork, TokenRoom
+from treadle.context.native_compaction import NativeCompaction, message_over, provider_parts
+from treadle.context.summary import CUT_HERE, request_for
 from treadle.context.summary_budget import SummaryBudget
 from treadle.errors import AgentError
 from treadle.events.tracing import UNTRACED, Traced
 from treadle.journal.entries import Compaction
 from treadle.journal.journal import Append
-from treadle.journal.receipts import (
-    Cleared,
-    Cut,
-    Receipt,
-    Summary,
-    SummaryCost,
-    last_turn,
-    long_results,
-    newest,
-    old_results,
-)
+from treadle.journal.receipts import SummaryCost
 from treadle.journal.run_state import RunState
-from treadle.journal.window import first_words
 from treadle.messages.message import Message, ToolResult
 from treadle.messages.size import size_of
-from treadle.messages.todos import standing
-from treadle.models.model import Model, ModelResponse, Switch
+from treadle.models.model import Model, ModelRequest, ModelResponse, Switch
 from treadle.models.retry import ModelAttempt, RetryPolicy, ask
 from treadle.types import DEFAULT_MAX_TOKENS, StopReason, now
 
-MARGIN = 50
-"""One part in so many of the window stays free besides the response: estimates are not exact."""
 LARGE_WINDOW = 800_000
 COMPACT_AT = 200_000
 """Above so many tokens room is made in a large window if the settings name no other number: every
 turn reads them all.
 """
-SUMMARY_TOKENS = 2000
-"""At most, of a summary."""
 INPUT_TOKENS = 100_000
 """At most, of what is shown to who sums up, where its window is not known."""
 
@@ -74,26 +59,6 @@ async def nobody() -> AsyncGenerator[Summariser, None]:
     """None can be had."""
     for none in ():
         yield none
-
-
-class TokenRoom(NamedTuple):
-    """How much there is for the next request, in estimated tokens."""
-
-    limit: int
-    """Above this something has to go."""
-    target: int
-    """To this the conversation shrinks, so that it then stays the same for long, and caches hit."""
-
-    @classmethod
-    def of(cls, window: int, max_tokens: int, at: int | None = None) -> TokenRoom:
-        """`max_tokens`: what the response may have; at most half of a small window is kept for it.
-
-        `at`: tokens above which room is made in any case.
-        """
-        limit = max(window - min(max_tokens, window // 2) - window // MARGIN, 1)
-        if at is None or at >= limit:
-            return cls(limit, min(window // 2, limit * 3 // 4))
-        return cls(at, max(at // 2, 1))
 
 
 class Load:
@@ -131,6 +96,8 @@ class Made(NamedTuple):
     """Of kind context_overflow, where what is left is known to be larger than the window: to be
     raised once the entries are kept, which may have cost.
     """
+    warning: str = ""
+    """For people; "" where there is none."""
 
 
 class Compactor:
@@ -156,6 +123,8 @@ class Compactor:
         self._load = Load(state, fixed)
         self._gave_up = False
         """No summary was had: in this run it is tried again only where there is no other way."""
+        self._native_failed = False
+        """The provider did not compact when it was asked: in this run it is not asked again."""
         self._budget = SummaryBudget(state, append)
 
     def is_needed(self, max_tokens: int, *, forced: bool = False) -> bool:
@@ -195,28 +164,39 @@ class Compactor:
         self._budget.give_back()
 
     async def make_room(
-        self, max_tokens: int, summarisers: Summarisers, *, forced: bool = False
+        self,
+        max_tokens: int,
+        summarisers: Summarisers,
+        *,
+        native: NativeCompaction | None = None,
+        forced: bool = False,
     ) -> Made:
         """Only where every call has its result. Nothing where there is room, or nothing that could
         go. `give_back` comes after it, however it ends.
 
         `forced`: also where there seems to be room. `max_tokens`: of the response that is to come.
-        `summarisers`: who may be asked, one after the other where one cannot be had. Cancellation
-        leaves nothing behind.
+        `summarisers`: who may be asked, one after the other where one cannot be had. `native`: the
+        provider's own compaction, which is tried first. Cancellation leaves nothing behind.
         """
         if not self.is_needed(max_tokens, forced=forced):
             return Made()
         window, load = self._context(self._state.asked_model), self._load.tokens()
         at = None if forced else self._threshold(window)
         taken = min(window or load, load) if forced else window or load
-        work = _Work(self._state, self._fixed(), load, taken, TokenRoom.of(taken, max_tokens, at))
+        work = CompactionWork(
+            self._state, self._fixed(), load, taken, TokenRoom.of(taken, max_tokens, at)
+        )
         is_early = (
             at is not None and window is not None and load <= TokenRoom.of(window, max_tokens).limit
         )
-        await self._work(work, summarisers, forced=forced, is_early=is_early)
+        warning = ""
+        if native is not None and not self._native_failed:
+            warning = await self._compact(work, native)
+        if not work.is_native:
+            await self._work(work, summarisers, forced=forced, is_early=is_early)
         if is_early and not work.is_small:
             self._put_off = work.load + work.load // 4
-        made = Made(work.entries(), work.load < load)
+        made = Made(work.entries(), work.load < load, warning=warning)
         if not window or work.load <= window or not self._state.measured[0]:
             return made
         text = (
@@ -226,7 +206,7 @@ class Compactor:
         return made._replace(overflow=AgentError("context_overflow", text))
 
     async def _work(
-        self, work: _Work, summarisers: Summarisers, *, forced: bool, is_early: bool
+        self, work: CompactionWork, summarisers: Summarisers, *, forced: bool, is_early: bool
     ) -> None:
         """`is_early`: the window has room yet, so what the model has not read stays whole."""
         work.clear_old()
@@ -237,8 +217,36 @@ class Compactor:
         if not work.is_small and not is_early:
             work.clear_more()
 
+    async def _compact(self, work: CompactionWork, native: NativeCompaction) -> str:
+        """Let the provider compact. Returns why it did not; "" if it did, or was not asked.
+
+        Its own form goes first: the thinking of the messages that stay remains valid, and what the
+        cache holds is read once more.
+        """
+        if (cut := work.to_compact()) is None:
+            return ""
+        todos, spent = work.todos(cut), None
+        asker = Summariser(native.asking(todos), native.name, native.prices)
+        request = native.request(work.covered(cut))
+        try:
+            response, spent = await self._response(asker, request, input_tokens=work.load)
+            if not provider_parts(response):
+                why = f"it gave no summary ({response.raw_stop_reason or response.stop_reason})"
+            else:
+                chars_max = work.summary_tokens * 4
+                message = message_over(response, work.covered(cut), todos, chars_max)
+                if work.take_native(cut, message, spent):
+                    return ""
+                why = "its summary makes too little room"
+        except AgentError as e:
+            why = e.message
+        self.give_back()
+        self._native_failed = True
+        await self._budget.note_failure(why, spent)
+        return f"{native.name} did not compact the conversation, so it is summed up here: {why}"
+
     async def _sum_up(
-        self, work: _Work, asked: Sequence[Message], summarisers: Summarisers
+        self, work: CompactionWork, asked: Sequence[Message], summarisers: Summarisers
     ) -> None:
         why, spent = "nobody could be asked", None
         async with aclosing(summarisers()) as each:
@@ -258,19 +266,29 @@ class Compactor:
         self._gave_up = True
 
     async def _summary(
-        self, summariser: Summariser, work: _Work, asked: Sequence[Message]
+        self, summariser: Summariser, work: CompactionWork, asked: Sequence[Message]
     ) -> tuple[str, SummaryCost]:
-        at, size = now(), work.summary_tokens
+        size = work.summary_tokens
         window = summariser.context_tokens or min(max(work.window, 4 * size), INPUT_TOKENS)
         max_tokens = min(DEFAULT_MAX_TOKENS, max(window // 4, size))
         shown = max(window - max_tokens - 2 * size, size)
+        request = request_for(asked, input_tokens=shown, words=size // 2, max_tokens=max_tokens)
+        response, spent = await self._response(
+            summariser, request, input_tokens=min(shown, work.load) + size
+        )
+        return _text(response), spent
+
+    async def _response(
+        self, summariser: Summariser, request: ModelRequest, *, input_tokens: int
+    ) -> tuple[ModelResponse, SummaryCost]:
+        """The whole response to a request for a summary, and what it took. Raises AgentError."""
+        at = now()
         await self._budget.begin(
             summariser.name,
             summariser.prices,
-            input_tokens=min(shown, work.load) + size,
-            output_tokens=max_tokens,
+            input_tokens=input_tokens,
+            output_tokens=request.settings.max_tokens or DEFAULT_MAX_TOKENS,
         )
-        request = request_for(asked, input_tokens=shown, words=size // 2, max_tokens=max_tokens)
         attempt = ModelAttempt(set())
         with self._traced.model(msgspec.structs.replace(request, model=summariser.name)) as span:
 
@@ -304,142 +322,7 @@ class Compactor:
                 response.usage, at, response.model, response.details
             )
             span.responded(response, cost_usd)
-        return _text(response), SummaryCost(model=name, usage=response.usage, cost_usd=cost_usd)
-
-
-class _Work:
-    """One compaction: the conversation as it becomes, and the receipts that make it so."""
-
-    def __init__(
-        self, state: RunState, fixed: int, load: int, window: int, room: TokenRoom
-    ) -> None:
-        self._state, self._fixed = state, fixed
-        self.window = window
-        self._before = self._messages = state.history[:]
-        estimated = max(fixed + size_of(self._before).tokens, 1)
-        self._per_token = max(load, 1) / estimated
-        """True tokens in an estimated one."""
-        self._room = room
-        self._load_before = self.load = load
-        self.summary_tokens = max(min(SUMMARY_TOKENS, self._room.target // 4), 100)
-        self._receipts: list[Receipt] = []
-        self._spent: SummaryCost | None = None
-        """In vain."""
-        self._failed = ""
-
-    def entries(self) -> tuple[Compaction, ...]:
-        """What was spent in vain is in one of them."""
-        if self._spent is not None:
-            self._take(Cleared())
-        return tuple(
-            Compaction(at=now(), receipt=encode_json(receipt).decode())
-            for receipt in self._receipts
-        )
-
-    @property
-    def is_small(self) -> bool:
-        return self.load <= self._room.target
-
-    @property
-    def fits(self) -> bool:
-        return self.load <= self._room.limit
-
-    def clear_old(self) -> None:
-        """The results of all but the newest turns."""
-        start = newest(self._messages, self._estimated(self._room.target // 2))
-        self._clear(old_results(self._messages[:start], self._state.repeatable.__contains__))
-
-    def clear_more(self) -> None:
-        """Also those of the newest turns; where that is not enough, what is too long in the last
-        one, which the model has not read yet.
-        """
-        last = last_turn(self._messages)
-        self._clear(old_results(self._messages[:last], self._state.repeatable.__contains__))
-        if not self.fits:
-            others = [
-                *self._messages[:last],
-                *(message for message in self._messages[last:] if message.role != "tool"),
-            ]
-            room = self._estimated(self._room.target) - self._fixed - size_of(others).tokens
-            self._clear(long_results(self._messages[last:], room))
-
-    def to_sum_up(self) -> Sequence[Message] | None:
-        """None where it would bring nothing."""
-        pinned, start = self._pinned_and_start()
-        stay = {message.id for message in pinned}
-        gone = [message for message in self._before[:start] if message.id not in stay]
-        if len(gone) < 2 or size_of(gone).tokens <= 2 * self.summary_tokens:
-            return None
-        return gone
-
-    def take_summary(self, text: str, spent: SummaryCost) -> None:
-        pinned, start = self._pinned_and_start()
-        self._messages, self.load, self._receipts = self._before, self._load_before, []
-        self._take(
-            Summary(
-                pinned=tuple(message.id for message in pinned),
-                kept_from=self._messages[start].id,
-                dropped=start - len(pinned),
-                message=message_of(
-                    text, standing(self._messages[:start]), chars_max=self.summary_tokens * 4
-                ),
-                spent=spent,
-            )
-        )
-
-    def note_failure(self, why: str, spent: SummaryCost | None = None) -> None:
-        """It stands in a receipt: in the one that there is already, else in the next one."""
-        if self._receipts and isinstance(cleared := self._receipts[-1], Cleared):
-            self._receipts[-1] = msgspec.structs.replace(cleared, failed=why, spent=spent)
-        else:
-            self._failed, self._spent = why, spent
-
-    def _pinned_and_start(self) -> tuple[list[Message], int]:
-        """What stays before the summary: the first words of the conversation, and the prompt of the
-        run; and where the newest turns begin.
-        """
-        first, prompt = first_words(self._before), _prompt(self._before, self._state.prompt_at)
-        pinned = [
-            message for message in (first, prompt) if message is not None and not message.is_summary
-        ]
-        taken = self._fixed + size_of(pinned).tokens + self.summary_tokens * 3 // 2
-        start = newest(self._before, max(self._estimated(self._room.target) - taken, 0))
-        before = {message.id for message in self._before[:start]}
-        stay = {message.id: message for message in pinned if message.id in before}
-        return [*stay.values()], start
-
-    def _clear(self, cuts: tuple[Cut, ...]) -> None:
-        if cuts:
-            self._take(Cleared(cuts=cuts))
-
-    def _take(self, receipt: Cleared | Summary) -> None:
-        self._messages = receipt.of(self._messages)
-        before, self.load = (
-            self.load,
-            round((self._fixed + size_of(self._messages).tokens) * self._per_token),
-        )
-        receipt = msgspec.structs.replace(receipt, tokens_before=before, tokens_after=self.load)
-        if isinstance(receipt, Cleared):
-            receipt = msgspec.structs.replace(receipt, failed=self._failed, spent=self._spent)
-            self._failed, self._spent = "", None
-        self._receipts.append(receipt)
-
-    def _estimated(self, tokens: int) -> int:
-        return int(tokens / self._per_token)
-
-
-def _prompt(messages: Sequence[Message], at: int) -> Message | None:
-    """Where a run has none of its own, the last words of a person before it."""
-    if at < len(messages) and messages[at].role == "user":
-        return messages[at]
-    return next(
-        (
-            message
-            for message in reversed(messages[:at])
-            if message.role == "user" and not message.is_summary
-        ),
-        None,
-    )
+        return response, SummaryCost(model=name, usage=response.usage, cost_usd=cost_usd)
 
 
 def _text(response: ModelResponse) -> str:

@@ -74,11 +74,16 @@ def message_of(text: str, todos: Sequence[Todo], *, chars_max: int) -> Message:
 
     Without what is longer than allowed, and with the to-do list as its last line.
     """
+    whole = closed(RECORD, text, todos, chars_max=chars_max)
+    return Message(id=new_id(SUMMARY), role="user", parts=(TextPart(text=whole),), created_at=now())
+
+
+def closed(form: str, text: str, todos: Sequence[Todo], *, chars_max: int) -> str:
+    """The text in `form`, cut where it is too long, with the to-do list as the last line."""
     said = text.strip()
     if len(said) > chars_max:
         said = f"{said[:chars_max].rstrip()}\n{CUT_HERE}"
-    whole = RECORD.format(text=said) + (f"\n\n{TODOS}\n{in_one_line(todos)}" if todos else "\n")
-    return Message(id=new_id(SUMMARY), role="user", parts=(TextPart(text=whole),), created_at=now())
+    return form.format(text=said) + (f"\n\n{TODOS}\n{in_one_line(todos)}" if todos else "\n")
 
 
 # ---------------------------------------------------------------- the conversation as material

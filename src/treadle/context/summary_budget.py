@@ -98,6 +98,10 @@ class SummaryBudget:
         if self._state.summary is not None:
             await self._note(ended=_ended(attempt, error))
 
+    async def note_failure(self, why: str, spent: SummaryCost | None) -> None:
+        """Append that an attempt ended without a summary, and what it took."""
+        await self._note(ended="free", failed=why, spent=spent)
+
     def give_back(self) -> None:
         """Release the reservation: what the attempt took is in the state by now, or follows with
         the run's end.
@@ -111,12 +115,18 @@ class SummaryBudget:
         *,
         reserved: Reserved | None = None,
         ended: Literal["", "lost", "free"] = "",
+        failed: str = "",
         spent: SummaryCost | None = None,
     ) -> None:
         # older versions take these for the size of the conversation
         tokens = self._state.ledger.context_tokens
         receipt = Cleared(
-            tokens_before=tokens, tokens_after=tokens, reserved=reserved, ended=ended, spent=spent
+            tokens_before=tokens,
+            tokens_after=tokens,
+            reserved=reserved,
+            ended=ended,
+            failed=failed,
+            spent=spent,
         )
         await self._append(Compaction(at=now(), receipt=encode_json(receipt).decode()))
 

@@ -188,6 +188,8 @@ class Summary(Value, frozen=True, kw_only=True, tag_field="kind", tag="summary")
     """How many left."""
     message: Message
     spent: SummaryCost
+    native: bool = False
+    """The provider of the run's model made it, and reads it in a form of its own."""
     tokens_before: int = 0
     tokens_after: int = 0
 

@@ -6,20 +6,22 @@ What is done for it is compaction.py's. Entry: `RunRoom`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
 from treadle._internal.clock import Clock
 from treadle._internal.json_text import decode_json, encode_json
 from treadle.context.compaction import Compactor, Summariser
+from treadle.context.native_compaction import NATIVE_TOKENS, NativeCompaction
 from treadle.events.tracing import Traced
 from treadle.journal.entries import Compaction
 from treadle.journal.journal import Append
 from treadle.journal.receipts import withdrawn
 from treadle.loop.plan import Plan
+from treadle.messages.message import Message
 from treadle.messages.size import text_bytes, tokens_in
-from treadle.models.model import ToolDefinition
-from treadle.models.retry import RetryPolicy
+from treadle.models.model import ModelRequest, ToolDefinition
+from treadle.models.retry import RetryPolicy, without
 from treadle.types import StopReason, now
 
 
@@ -80,8 +82,10 @@ class RunRoom:
             return False
         try:
             made = await self._compactor.make_room(
-                plan.max_tokens, self._summarisers, forced=forced
+                plan.max_tokens, self._summarisers, native=self._native(), forced=forced
             )
+            if made.warning:
+                self.warn(made.warning)
             if made.entries:
                 await self._append(*made.entries, hold=hold)
         finally:
@@ -120,6 +124,28 @@ class RunRoom:
     def answered(self, stop: StopReason) -> None:
         """A response came."""
         self.was_short &= stop is StopReason.CONTEXT_OVERFLOW
+
+    def _native(self) -> NativeCompaction | None:
+        """How the provider of the model that is asked now compacts; None if it does not, or is not
+        to.
+        """
+        plan, state = self._plan, self._state
+        model = plan.compacting(state.asked_model)
+        tokens = max(plan.max_tokens, NATIVE_TOKENS)
+        settings = without(plan.turn_settings(tokens, without_tools=False), state.without)
+        if (
+            model is None
+            or plan.settings.native_compaction is False
+            or not model.can_compact(settings)
+        ):
+            return None
+
+        def request(messages: Sequence[Message]) -> ModelRequest:
+            return ModelRequest(
+                messages=messages, tools=self.tools, system=plan.system, settings=settings
+            )
+
+        return NativeCompaction(model, state.asked_model, plan.prices, request)
 
     def _fixed(self) -> int:
         """Tokens of every request besides the history."""

@@ -17,6 +17,7 @@ from treadle._internal.redaction import Redactor
 from treadle.budget.ledger import Ledger
 from treadle.budget.prices import UNKNOWN, Dearest, Pricing, needed
 from treadle.context.compaction import Summarisers, nobody
+from treadle.context.native_compaction import CompactingModel
 from treadle.errors import AgentError
 from treadle.events.hooks import NO_HOOKS, HookedRun, Hooks
 from treadle.journal.entries import Compaction, Fork, RunFinished, RunResumed, RunStarted
@@ -124,6 +125,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a model costs, by its name."""
     windows: Callable[[str], int | None] = lambda name: None
     """How many tokens a model takes, by its name; None: not known."""
+    compacting: Callable[[str], CompactingModel | None] = lambda name: None
+    """The model with a name, if its provider may compact conversations."""
     outputs: tuple[int, int] = (DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS)
     """Output tokens of one response where the settings leave them open: at first, and after one was
     cut.

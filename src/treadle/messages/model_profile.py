@@ -61,6 +61,8 @@ class Abilities(Value, frozen=True, kw_only=True):
     """Whether the model reads the thinking of earlier runs."""
     efforts: tuple[Effort, ...] | None = None
     """Empty: it takes none."""
+    compaction: bool | None = None
+    """Whether the provider compacts a conversation with it on request."""
     hosted_tools: tuple[str, ...] | None = None
     """Claude: the versions of hosted tools that it takes, by the provider's names, like
     "web_search_20260209".

@@ -255,6 +255,7 @@ class Assembly:
             "hooks": hooks_of(self.hooks, agent.hooks),
             "prices": chosen.prices,
             "windows": chosen.windows,
+            "compacting": chosen.compacting,
             "outputs": chosen.outputs,
             "summarisers": partial(self._summarisers, chosen, asker),
             **_below(caller),

@@ -10,13 +10,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from treadle.budget.price_list import Prices
 from treadle.budget.prices import Pricing, needed
 from treadle.config import Config
 from treadle.config.keys import STAND_INS
 from treadle.config.values import Models as Sizes
+from treadle.context.native_compaction import CompactingModel
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.entries import Fork
 from treadle.journal.journal import Journal
@@ -38,6 +39,8 @@ class ChosenModel(NamedTuple):
     """What each of them costs."""
     windows: Callable[[str], int | None]
     """How many tokens each of them takes; None: not known."""
+    compacting: Callable[[str], CompactingModel | None]
+    """Those whose providers compact conversations, by name."""
     outputs: tuple[int, int]
     """Output tokens of one response: by default, and at most."""
 
@@ -77,12 +80,19 @@ class ModelChoice:
                 model.names,
                 self._priced(model.models, model.names),
                 _windows(model.models, model.names),
+                _compacting(model.models, model.names),
                 _outputs(model.models[0]),
             )
         elif isinstance(asked, str):
             name, found = await self._named(asked, asker)
             chosen = ChosenModel(
-                found, name, (name,), self._prices.of, _windows((found,), (name,)), _outputs(found)
+                found,
+                name,
+                (name,),
+                self._prices.of,
+                _windows((found,), (name,)),
+                _compacting((found,), (name,)),
+                _outputs(found),
             )
         else:
             _check_model(asked)
@@ -93,6 +103,7 @@ class ModelChoice:
                 (asked.name,),
                 self._priced((asked,), (asked.name,)),
                 _windows((asked,), (asked.name,)),
+                _compacting((asked,), (asked.name,)),
                 _outputs(asked),
             )
         if limits.cost_usd is not None:
@@ -198,6 +209,18 @@ def _windows(
         for name, model in zip(names, models, strict=True)
     }
     return known.get
+
+
+def _compacting(
+    models: tuple[Model | str, ...], names: tuple[str, ...]
+) -> Callable[[str], CompactingModel | None]:
+    """Those that have the methods of a `CompactingModel`."""
+    able = {
+        name: cast("CompactingModel", model)
+        for name, model in zip(names, models, strict=True)
+        if hasattr(model, "can_compact") and hasattr(model, "compact")
+    }
+    return able.get
 
 
 def _outputs(model: Model | str) -> tuple[int, int]:

@@ -1,8 +1,9 @@
 """Claude, and whatever else speaks Anthropic's Messages API (model.py).
 
-What a request's bytes are stands in request.py, schemas.py, thinking.py, images.py and messages.py,
-what the events of an answer mean in events.py, blocks.py and stream.py, its list of models in
-models_list.py, and clients of the official SDK in sdk.py. Entry: `AnthropicModel`, `connect`.
+What a request's bytes are stands in request.py, schemas.py, thinking.py, images.py, compaction.py
+and messages.py, what the events of an answer mean in events.py, blocks.py and stream.py, its list
+of models in models_list.py, and clients of the official SDK in sdk.py. Entry: `AnthropicModel`,
+`connect`.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from treadle.messages.message import (
 )
 from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.providers.anthropic.blocks import PREFIX, PROVIDER, program_of
+from treadle.models.providers.anthropic.compaction import CompactedBlock, block_in
 from treadle.models.providers.anthropic.images import ImageLimits, Images
 from treadle.models.providers.encoding import (
     arguments_of,
@@ -55,6 +56,8 @@ class Sent(NamedTuple):
     abandoned: frozenset[str]
     """Calls of the API's own that are not."""
     images: Images
+    blocks: bool = False
+    """Whether summaries by the API are sent as its own blocks."""
 
 
 class MessageEncoder:
@@ -69,13 +72,15 @@ class MessageEncoder:
 
     __slots__ = (
         "_abilities",
-        "_digest",
+        "_chain",
+        "_head",
         "_held",
         "_length",
         "_role",
         "_sent",
         "asked",
         "end",
+        "has_block",
         "has_thinking",
         "images",
         "response_id",
@@ -109,9 +114,12 @@ class MessageEncoder:
         self.has_thinking = False
         self.response_id = ""
         """The provider's id of the newest answer."""
-        self._digest = blake2b(head, digest_size=8) if abilities.preserved_thinking else None
-        """Of all that a later answer's thinking depends on: everything sent so far but for
-        thinking.
+        self.has_block = False
+        """True if the messages begin with a summary by the API."""
+        self._head = _digest(head) if abilities.preserved_thinking else b""
+        self._chain = b""
+        """Digest of the messages sent so far without their thinking: each message is hashed with
+        the digest of those before it, so that a summary can stand for them.
         """
 
     @property
@@ -119,14 +127,20 @@ class MessageEncoder:
         """The digest of what an answer that came now would depend on; "" where the model does not
         check that.
         """
-        if self._digest is None:
+        if not self._head:
             return ""
-        digest = self._digest.copy()
-        digest.update(self.tail()[1:])
-        return digest.hexdigest()
+        tail = self.tail()
+        return _digest(self._head + (_digest(self._chain + tail) if tail else self._chain)).hex()
+
+    @property
+    def chain(self) -> str:
+        """The digest of all messages so far; "" where the model does not check thinking."""
+        return self._chain.hex()
 
     def encode(self, message: Message, settled: bool) -> bytes:
         """b"" where nothing of the message is sent, or not yet."""
+        if self._sent.blocks and not self._length and (block := block_in(message)) is not None:
+            return self._begin(block)
         without_thinking = (
             settled and not self._abilities.earlier_thinking
         ) or self._is_out_of_place(message)
@@ -157,17 +171,31 @@ class MessageEncoder:
 
     def _add(self, blocks: list[Typed], role: str) -> bytes:
         encoded = dumped({"role": role, "content": [block for _, block in blocks]})
-        if self._digest is not None:
+        if self._head:
             lasting = [block for kind, block in blocks if kind not in _REASONING]
-            self._digest.update(
-                encoded
-                if len(lasting) == len(blocks)
-                else dumped({"role": role, "content": lasting})
+            self._chain = _digest(
+                self._chain
+                + (
+                    encoded
+                    if len(lasting) == len(blocks)
+                    else dumped({"role": role, "content": lasting})
+                )
             )
         self.has_thinking = self.has_thinking or any(kind in _REASONING for kind, _ in blocks)
         self._role = role
         self._length += len(encoded) + (self._length > 0)
         self.end = self._length - 3 if blocks[-1][0] in _MARKABLE else 0
+        return encoded
+
+    def _begin(self, block: CompactedBlock) -> bytes:
+        """Begin with a summary by the API. Thinking after it stays valid: to the API, the summary
+        is the messages that it replaces (platform.claude.com, "Compaction and preserved thinking";
+        read 2026-11-26).
+        """
+        encoded = dumped({"role": "assistant", "content": [block.fields]})
+        if self._head:
+            self._chain = block.chain or _digest(encoded)
+        self.has_block, self._role, self._length = True, "assistant", len(encoded)
         return encoded
 
     def _is_out_of_place(self, message: Message) -> bool:
@@ -181,7 +209,7 @@ class MessageEncoder:
             and message.created_at.timestamp() <= self._sent.thinking_since
         ):
             return True
-        if self._digest is None:
+        if not self._head:
             return False
         told = next(
             (
@@ -200,6 +228,10 @@ class MessageEncoder:
             if self._held
             else b""
         )
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=8).digest()
 
 
 def abandoned(messages: Iterable[Message], *, has_container: bool) -> frozenset[str]:

@@ -9,18 +9,19 @@ network in http.py and sdk.py. No retries and no state between calls. Entry: `An
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Self
+from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 import msgspec
 
 from treadle.config.endpoint import Endpoint
-from treadle.errors import AgentError
+from treadle.errors import AgentError, ErrorKind
 from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import Delta, ModelNotice, ModelRequest
-from treadle.models.providers.anthropic.request import SINCE, Encoded, RequestEncoder
+from treadle.models.providers.anthropic.compaction import summarised
+from treadle.models.providers.anthropic.request import AS_TEXT, SINCE, Encoded, RequestEncoder
 from treadle.models.providers.anthropic.schemas import fitted
 from treadle.models.providers.anthropic.stream import MessagesDecoder
 from treadle.models.providers.connection import Connection
@@ -35,13 +36,42 @@ BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2026-10-21"
 TOKEN_BETA = "oauth-2025-04-20"
 
-_NOT_ITS_OWN = re.compile(r"in `?(?:redacted_)?thinking`? block")
-"""How the API refuses thinking: what stands before it has changed, or another server has signed it.
-"""
 _REFUSES = frozenset({"temperature"})
 _KEY_FROM = "the key: ANTHROPIC_API_KEY, or api_key in the configuration"
 _TOKEN_FROM = "the token: ANTHROPIC_AUTH_TOKEN, or auth_token in the configuration"
 _CLIENT_FROM = "the credentials of the client"
+
+
+class Remedy(NamedTuple):
+    """What a request does without once the API has refused it."""
+
+    refusal: re.Pattern[str]
+    notice: str
+    extra: Callable[[ModelRequest], dict[str, object]]
+    """Words of `settings.extra` that leave it out."""
+
+
+def _since_now(request: ModelRequest) -> dict[str, object]:
+    return {SINCE: request.messages[-1].created_at.timestamp()}
+
+
+def _as_text(request: ModelRequest) -> dict[str, object]:
+    return {AS_TEXT: True}
+
+
+_THINKING = Remedy(
+    # what stands before it has changed, or another server has signed it
+    re.compile(r"in `?(?:redacted_)?thinking`? block"),
+    "the provider takes the model's earlier thinking for that of another conversation: "
+    "it is left out from here on",
+    _since_now,
+)
+_BLOCK = Remedy(
+    re.compile(r"compact"),
+    "the provider refused its own summary of the conversation: it is sent as plain text from here "
+    "on",
+    _as_text,
+)
 
 
 def connect(
@@ -155,28 +185,67 @@ class AnthropicModel:
         return self._encoder.notes(settings)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        return structured(self._stream, request, self._abilities_for(request))
+
+    def _abilities_for(self, request: ModelRequest) -> Abilities:
         schema, abilities = request.settings.output_schema, self.abilities
         if (
             schema is not None
             and abilities.structured_output in (None, "native")
             and fitted(schema) is None
         ):
-            abilities = msgspec.structs.replace(abilities, structured_output="tool")
-        return structured(self._stream, request, abilities)
+            return msgspec.structs.replace(abilities, structured_output="tool")
+        return abilities
 
     def _stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        encoded = self._encoder.encode(request)
-        asked = self._asked(encoded)
-        asked = self._without_thinking_if_refused(request, asked) if encoded.has_thinking else asked
+        return self._sent(request, self._encoder.encode(request))
+
+    def can_compact(self, settings: Settings) -> bool:
+        """Return whether the API compacts a conversation with these settings."""
+        return self._encoder.sends_blocks(settings)
+
+    def compact(self, request: ModelRequest, instructions: str) -> AsyncGenerator[Delta, None]:
+        """Deltas of a summary of the messages: its text, and the API's block that says the same.
+
+        No block: the API made no summary. Raises AgentError.
+        """
+        chain = ""
+
+        def ask(asked: ModelRequest) -> AsyncGenerator[Delta, None]:
+            nonlocal chain
+            encoded = self._encoder.encode_compaction(asked, instructions)
+            chain = encoded.chain
+            return self._asked(encoded)
+
+        # the tools and the system prompt have to be those of other requests
+        return summarised(structured(ask, request, self._abilities_for(request)), lambda: chain)
+
+    def _sent(
+        self,
+        request: ModelRequest,
+        encoded: Encoded,
+        wanted_back: Mapping[str, object] | None = None,
+    ) -> AsyncGenerator[Delta, None]:
+        asked = self._asked(encoded, wanted_back)
+        remedies = [
+            *([_THINKING] if encoded.has_thinking else []),
+            *([_BLOCK] if encoded.has_block else []),
+        ]
+        if remedies:
+            asked = self._mended(request, asked, remedies, wanted_back or {})
         return _noted(encoded.notes, asked) if encoded.notes else asked
 
-    async def _without_thinking_if_refused(
-        self, request: ModelRequest, asked: AsyncGenerator[Delta, None]
+    async def _mended(
+        self,
+        request: ModelRequest,
+        asked: AsyncGenerator[Delta, None],
+        remedies: Sequence[Remedy],
+        wanted_back: Mapping[str, object],
     ) -> AsyncGenerator[Delta, None]:
         """The deltas of `asked`.
 
-        Where the API takes earlier thinking for another conversation's, ask once more without it,
-        and leave it out from then on.
+        Where the API refuses something of the past that a request can do without, ask once more
+        without it, and leave it out from then on.
         """
         has_begun = False
         try:
@@ -186,19 +255,16 @@ class AnthropicModel:
                     yield delta
             return
         except AgentError as e:
-            if has_begun or not _NOT_ITS_OWN.search(e.message):
+            remedy = next((one for one in remedies if one.refusal.search(e.message)), None)
+            if has_begun or remedy is None or e.kind is not ErrorKind.INVALID:
                 raise
-        yield ModelNotice(
-            "the provider takes the model's earlier thinking for that of another conversation: "
-            "it is left out from here on"
-        )
-        since = {SINCE: request.messages[-1].created_at.timestamp()}
+        yield ModelNotice(remedy.notice)
+        since = remedy.extra(request)
         settings = msgspec.structs.replace(
             request.settings, extra={**(request.settings.extra or {}), **since}
         )
-        again = self._asked(
-            self._encoder.encode(msgspec.structs.replace(request, settings=settings)), since
-        )
+        request = msgspec.structs.replace(request, settings=settings)
+        again = self._sent(request, self._encoder.encode(request), {**wanted_back, **since})
         async with aclosing(again):
             async for delta in again:
                 yield delta

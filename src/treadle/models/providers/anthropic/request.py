@@ -17,6 +17,12 @@ from treadle.messages.history import History
 from treadle.messages.message import MediaPart, Message
 from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import ModelRequest
+from treadle.models.providers.anthropic.compaction import (
+    BETA,
+    LEAST_TOKENS,
+    NOT_COMBINED,
+    compacting,
+)
 from treadle.models.providers.anthropic.images import ImageLimits, Images, OmittedImages
 from treadle.models.providers.anthropic.messages import (
     Block,
@@ -79,6 +85,8 @@ SINCE = "thinking_since"
 """A word of `settings.extra` that is not sent: thinking of messages up to this time, in seconds
 since 1970, is left out.
 """
+AS_TEXT = "compacted_as_text"
+"""A word of `settings.extra` that is not sent: a summary by the API goes back as plain text."""
 
 
 class Encoded(NamedTuple):
@@ -91,6 +99,10 @@ class Encoded(NamedTuple):
     has_thinking: bool
     notes: tuple[str, ...] = ()
     """What this request leaves out and the one before it did not, for people."""
+    has_block: bool = False
+    """The messages begin with a summary by the API."""
+    chain: str = ""
+    """The digest of all messages; "" where the model does not check thinking."""
 
 
 class _Head(msgspec.Struct, frozen=True, gc=False):
@@ -145,6 +157,8 @@ class RequestEncoder:
             if since or first.lasting
             else self._wire
         )
+        if self.sends_blocks(request.settings):
+            wire += " compacted"
         encoder, messages, notes = self._encoded(history, wire, first.lasting, request.settings)
         if not messages:
             raise AgentError(
@@ -158,18 +172,48 @@ class RequestEncoder:
         end = b"]," + _compared_with(encoder.response_id) + b"}" if first.diagnoses else b"]}"
         return Encoded(
             b"".join([*pieces, view[begin:], encoder.tail(), end]),
-            first.headers,
+            _with_beta(first.headers) if encoder.has_block else first.headers,
             encoder.prefix,
             encoder.has_thinking,
             notes,
+            encoder.has_block,
+            encoder.chain,
         )
+
+    def sends_blocks(self, settings: Settings) -> bool:
+        """Whether the API compacts conversations with this model, and takes its blocks back.
+
+        Clouds and gateways are not asked: some drop the field and answer as if it were not there.
+        """
+        extra = settings.extra or {}
+        return (
+            self._is_vendor
+            and self._abilities.compaction is True
+            and NOT_COMBINED not in extra
+            and AS_TEXT not in extra
+        )
+
+    def encode_compaction(self, request: ModelRequest, instructions: str) -> Encoded:
+        """The request for a summary of the messages. Raises AgentError as `encode` does."""
+        settings = msgspec.structs.replace(
+            request.settings, max_tokens=max(request.settings.max_tokens or 0, LEAST_TOKENS)
+        )
+        request = msgspec.structs.replace(
+            request, settings=settings, messages=History(request.messages)
+        )
+        encoded = self.encode(request)
+        body = compacting(encoded.body, instructions)
+        return encoded._replace(body=body, headers=_with_beta(encoded.headers))
 
     def encode_count(self, request: ModelRequest) -> tuple[bytes, Mapping[str, str]]:
         """The same, for counting its tokens."""
+        headers: Mapping[str, str]
         body, headers, _ = self._fields(request)
         encoder = self._encoder(request.messages, self._lasting(body), request.settings)
         messages = bytes(History(request.messages).encoded(WIRE, encoder.encode)) + encoder.tail()
         counted = {name: value for name, value in body.items() if name in _COUNTED}
+        if encoder.has_block:
+            headers = _with_beta(headers)
         return dumped({**counted, "messages": msgspec.Raw(b"[" + messages + b"]")}), headers
 
     def _encoded(
@@ -217,9 +261,8 @@ class RequestEncoder:
         wire: str = WIRE,
     ) -> MessageEncoder:
         gone = abandoned(messages, has_container="container" in (settings.extra or {}))
-        return MessageEncoder(
-            self._abilities, lasting, Sent(_since(settings), gone, Images(self._images, left)), wire
-        )
+        sent = Sent(_since(settings), gone, Images(self._images, left), self.sends_blocks(settings))
+        return MessageEncoder(self._abilities, lasting, sent, wire)
 
     def _lasting(self, body: Block) -> bytes:
         if not self._abilities.preserved_thinking:
@@ -305,6 +348,7 @@ class RequestEncoder:
                 "settings.extra must not hold 'messages': the history is the request's own",
             )
         extra.pop(SINCE, None)
+        extra.pop(AS_TEXT, None)
         if isinstance(container := extra.get("container"), dict) and set(
             cast("Block", container)
         ) == {"id"}:
@@ -426,6 +470,12 @@ def _beta_header(extra: Block) -> dict[str, str]:
             "invalid", f"settings.extra['betas'] must be a list of beta names, not {betas!r}"
         )
     return {"anthropic-beta": ",".join(names)}
+
+
+def _with_beta(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """The headers, with the one that compaction wants."""
+    names = [name for name in headers.get("anthropic-beta", "").split(",") if name]
+    return headers if BETA in names else {**headers, "anthropic-beta": ",".join([*names, BETA])}
 
 
 def _settings(settings: Settings, abilities: Abilities, *, has_tools: bool) -> Block:

@@ -1,8 +1,9 @@
 """OpenAI, and whatever else speaks its Responses API, without anything being stored there
 (model.py).
 
-What a request's bytes are stands in request.py and messages.py, what the events of an answer mean
-in events.py, item.py, items.py, calls.py and stream.py. Entry: `OpenAIResponsesModel`, `connect`.
+What a request's bytes are stands in request.py, compaction.py and messages.py, what the events of
+an answer mean in events.py, item.py, items.py, calls.py and stream.py. Entry:
+`OpenAIResponsesModel`, `connect`.
 """
 
 from __future__ import annotations

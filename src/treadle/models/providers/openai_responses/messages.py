@@ -11,7 +11,7 @@ reasoning and on files, and the types of SDK 3.51 (2026-11).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -40,6 +40,7 @@ from treadle.models.providers.encoding import (
     text_in,
 )
 from treadle.models.providers.openai_responses.calls import CUSTOM, PATCH
+from treadle.models.providers.openai_responses.compaction import window_in
 from treadle.models.providers.openai_responses.item import PROVIDER
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -88,9 +89,13 @@ Item = Json | msgspec.Raw
 class MessageEncoder:
     """Encodes the messages of one history in order."""
 
-    __slots__ = ("_abilities", "_kinds", "begin", "response_id")
+    __slots__ = ("_abilities", "_kinds", "_windows", "begin", "has_window", "response_id")
 
-    def __init__(self, abilities: Abilities = UNKNOWN) -> None:
+    def __init__(self, abilities: Abilities = UNKNOWN, *, windows: bool = False) -> None:
+        """`windows`: windows that OpenAI has compacted are sent as such, and not as text."""
+        self._windows = windows
+        self.has_window = False
+        """True if the input begins with one."""
         self.begin = b""
         """The first message that was sent."""
         self.response_id = ""
@@ -103,6 +108,10 @@ class MessageEncoder:
 
     def encode(self, message: Message, settled: bool) -> bytes:
         """The items, joined by commas; b"" where nothing of the message is sent."""
+        items: Sequence[Item]
+        if self._windows and not self.begin and (items := window_in(message)):
+            self.has_window, self.begin = True, b",".join(map(bytes, items))
+            return self.begin
         message = shown(message, self._abilities)
         match message.role:
             case "assistant":

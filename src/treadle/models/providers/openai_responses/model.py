@@ -8,19 +8,24 @@ it, at the provider. Entry: `OpenAIResponsesModel`, `connect`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from urllib.parse import urlsplit
 
 import msgspec
 
 from treadle.config.endpoint import Endpoint
+from treadle.errors import AgentError, ErrorKind
 from treadle.messages.model_profile import UNKNOWN, Abilities
-from treadle.models.model import Delta, ModelRequest
+from treadle.models.model import Delta, ModelNotice, ModelRequest, ResponseEnd
 from treadle.models.providers.connection import Connection
+from treadle.models.providers.encoding import dumped
 from treadle.models.providers.exchange import asked_once, exchanged
 from treadle.models.providers.http import TIMEOUT_S, HttpConnection
 from treadle.models.providers.identity import JSON_HEADERS, Identity, in_lower_case
-from treadle.models.providers.openai_responses.request import RequestEncoder
+from treadle.models.providers.openai_responses.compaction import PATH, Compacted, compacted
+from treadle.models.providers.openai_responses.request import AS_TEXT, RequestEncoder
 from treadle.models.providers.openai_responses.stream import ResponsesDecoder
 from treadle.models.providers.refusals import Refusals
 from treadle.models.providers.structured import structured
@@ -31,6 +36,8 @@ BASE_URL = "https://api.openai.com/v1"
 _REFUSES = frozenset({"stop"})
 _KEY_FROM = "the key: OPENAI_API_KEY, or api_key in the configuration"
 _TOKEN_FROM = "the token: auth_token in the configuration"
+_NOT_READ = re.compile(r"encrypted content|compact", re.IGNORECASE)
+_TEXT_BACK = dumped({AS_TEXT: True}).decode()
 _HEADERS: Mapping[str, str] = {}
 
 
@@ -137,7 +144,65 @@ class OpenAIResponsesModel:
             abilities = msgspec.structs.replace(abilities, structured_output="prompt")
         return structured(self._stream, request, abilities)
 
+    def can_compact(self, settings: Settings) -> bool:
+        """Return whether OpenAI compacts a conversation with these settings."""
+        return self._encoder.sends_windows(settings)
+
+    async def compact(
+        self, request: ModelRequest, instructions: str
+    ) -> AsyncGenerator[Delta, None]:
+        """Deltas of the window that replaces the messages; the endpoint takes no instructions.
+
+        Raises AgentError.
+        """
+        body = self._encoder.encode_compaction(request)
+        answer = await asked_once(
+            self._connection,
+            PATH,
+            body,
+            headers=_HEADERS,
+            refusals=self._refusals,
+            kind=Compacted,
+        )
+        for delta in compacted(answer):
+            yield delta
+
     def _stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        asked = self._asked(request)
+        return self._mended(request, asked) if self._encoder.has_window(request) else asked
+
+    async def _mended(
+        self, request: ModelRequest, asked: AsyncGenerator[Delta, None]
+    ) -> AsyncGenerator[Delta, None]:
+        """The deltas of `asked`.
+
+        Where OpenAI cannot read a window of its own, such as another account's, ask once more with
+        text in its place, and send that from then on.
+        """
+        has_begun = False
+        try:
+            async with aclosing(asked):
+                async for delta in asked:
+                    has_begun = True
+                    yield delta
+            return
+        except AgentError as e:
+            if has_begun or e.kind is not ErrorKind.INVALID or not _NOT_READ.search(e.message):
+                raise
+        yield ModelNotice(
+            "the provider refused its own summary of the conversation: it is sent as plain text "
+            "from here on"
+        )
+        extra = {**(request.settings.extra or {}), AS_TEXT: True}
+        settings = msgspec.structs.replace(request.settings, extra=extra)
+        again = self._asked(msgspec.structs.replace(request, settings=settings))
+        async with aclosing(again):
+            async for delta in again:
+                if isinstance(delta, ResponseEnd):
+                    delta = msgspec.structs.replace(delta, provider_data=_TEXT_BACK)
+                yield delta
+
+    def _asked(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         decoder = ResponsesDecoder(self._refusals.in_stream)
         return exchanged(
             self._connection,

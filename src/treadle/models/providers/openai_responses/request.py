@@ -19,6 +19,7 @@ from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.models.providers.effort import fit
 from treadle.models.providers.encoding import (
+    Fields,
     Json,
     checked,
     dumped,
@@ -31,6 +32,7 @@ from treadle.models.providers.encoding import (
 from treadle.models.providers.hosted import wanted
 from treadle.models.providers.json_schema import parameters, strict
 from treadle.models.providers.openai_responses.calls import PATCH_TOOL
+from treadle.models.providers.openai_responses.compaction import MANAGED, TAKEN, window_in
 from treadle.models.providers.openai_responses.messages import MessageEncoder, sends
 from treadle.types import ServiceTier, Settings
 
@@ -66,6 +68,8 @@ SDK 3.52 and developers.openai.com, "Prompt cache diagnostics"; read 2026-11-22.
 """
 _TIERS: dict[ServiceTier, str] = {"standard": "default", "flex": "flex", "fast": "priority"}
 _OWN_ID = "resp_"
+AS_TEXT = "compacted_as_text"
+"""A word of `settings.extra` that is not sent: a compacted window goes back as plain text."""
 
 
 class RequestEncoder:
@@ -85,9 +89,9 @@ class RequestEncoder:
         history = (
             request.messages if isinstance(request.messages, History) else History(request.messages)
         )
-        encoder = self._encoder_of(history)
+        encoder, wire = self._encoder_of(history, request.settings)
         items = history.encoded(
-            self._wire, checked(encoder.encode, self._abilities, self._model_id, sends)
+            wire, checked(encoder.encode, self._abilities, self._model_id, sends)
         )
         if not items:
             raise AgentError(
@@ -103,6 +107,33 @@ class RequestEncoder:
         return b"".join(
             [first, items, b"]", self._cache_options(request.settings, encoder.response_id), b"}"]
         )
+
+    def sends_windows(self, settings: Settings) -> bool:
+        """Whether OpenAI compacts conversations with this model, and takes its windows back.
+
+        Other servers are not asked: what one has compacted, no other can read.
+        """
+        extra = settings.extra or {}
+        return (
+            self._cache_keys
+            and self._abilities.compaction is True
+            and MANAGED not in extra
+            and AS_TEXT not in extra
+        )
+
+    def has_window(self, request: ModelRequest) -> bool:
+        """Whether the input begins with a window that OpenAI has compacted."""
+        return (
+            len(request.messages) > 0
+            and self.sends_windows(request.settings)
+            and bool(window_in(request.messages[0]))
+        )
+
+    def encode_compaction(self, request: ModelRequest) -> bytes:
+        """The request for a compacted window. Raises AgentError as `encode` does."""
+        body = self.encode(msgspec.structs.replace(request, messages=History(request.messages)))
+        fields = msgspec.json.decode(body, type=Fields)
+        return dumped({name: value for name, value in fields.items() if name in TAKEN})
 
     def _cache_options(self, settings: Settings, response_id: str) -> bytes:
         """Behind the input, since it changes with every request: for how long to keep it, and the
@@ -122,16 +153,21 @@ class RequestEncoder:
     def encode_count(self, request: ModelRequest) -> bytes:
         """The same, for counting its tokens."""
         items = bytes(
-            History(request.messages).encoded(self._wire, MessageEncoder(self._abilities).encode)
+            History(request.messages).encoded(self._wire, self._encoder(request.settings).encode)
         )
         counted = {name: value for name, value in self._fields(request).items() if name in _COUNTED}
         return dumped({**counted, "input": msgspec.Raw(b"[" + items + b"]")})
 
-    def _encoder_of(self, history: History) -> MessageEncoder:
-        made = history.memo.get(self._wire)
+    def _encoder_of(self, history: History, settings: Settings) -> tuple[MessageEncoder, str]:
+        """The encoder of a conversation, and the name under which the history keeps its bytes."""
+        wire = f"{self._wire} compacted" if self.sends_windows(settings) else self._wire
+        made = history.memo.get(wire)
         if made is None:
-            made = history.memo[self._wire] = (MessageEncoder(self._abilities),)
-        return cast("MessageEncoder", made[0])
+            made = history.memo[wire] = (self._encoder(settings),)
+        return cast("MessageEncoder", made[0]), wire
+
+    def _encoder(self, settings: Settings) -> MessageEncoder:
+        return MessageEncoder(self._abilities, windows=self.sends_windows(settings))
 
     def _head(self, request: ModelRequest, begin: bytes) -> bytes:
         fields = self._fields(request)
@@ -152,6 +188,7 @@ class RequestEncoder:
     def _fields(self, request: ModelRequest) -> Json:
         """All but the input."""
         extra = dict(request.settings.extra or {})
+        extra.pop(AS_TEXT, None)
         if "input" in extra:
             raise AgentError(
                 "invalid", "settings.extra must not hold 'input': the history is the request's own"

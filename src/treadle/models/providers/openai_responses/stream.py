@@ -275,7 +275,7 @@ class ResponsesDecoder(Decoder):
         began = self._response or response
         self.end = ResponseEnd(
             stop_reason=stop,
-            usage=_usage(counts_of(response), self._searches()),
+            usage=usage_of(counts_of(response), searches=self._searches()),
             raw_stop_reason=raw,
             id=response.id or began.id or "",
             model=response.model or began.model or "",
@@ -286,7 +286,7 @@ class ResponsesDecoder(Decoder):
         return sum(item.is_search for item in self._items)
 
 
-def _usage(counts: Counts, searches: int) -> Usage:
+def usage_of(counts: Counts, *, searches: int) -> Usage:
     into, out = (
         counts.input_tokens_details or InputDetails(),
         counts.output_tokens_details or OutputDetails(),

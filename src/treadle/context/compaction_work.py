@@ -1,0 +1,247 @@
+"""One compaction under way: the conversation as it becomes, and the receipts that make it so.
+
+Who is asked for a summary is compaction.py's. Entry: `CompactionWork`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from treadle._internal.json_text import encode_json
+from treadle.context.summary import message_of
+from treadle.journal.entries import Compaction
+from treadle.journal.receipts import (
+    Cleared,
+    Cut,
+    Receipt,
+    Summary,
+    SummaryCost,
+    last_turn,
+    long_results,
+    newest,
+    old_results,
+)
+from treadle.journal.run_state import RunState
+from treadle.journal.window import first_words
+from treadle.messages.message import Message
+from treadle.messages.size import size_of
+from treadle.messages.todos import Todo, standing
+from treadle.types import now
+
+MARGIN = 50
+"""One part in so many of the window stays free besides the response: estimates are not exact."""
+SUMMARY_TOKENS = 2000
+"""At most, of a summary."""
+
+
+class TokenRoom(NamedTuple):
+    """How much there is for the next request, in estimated tokens."""
+
+    limit: int
+    """Above this something has to go."""
+    target: int
+    """To this the conversation shrinks, so that it then stays the same for long, and caches hit."""
+
+    @classmethod
+    def of(cls, window: int, max_tokens: int, at: int | None = None) -> TokenRoom:
+        """`max_tokens`: what the response may have; at most half of a small window is kept for it.
+
+        `at`: tokens above which room is made in any case.
+        """
+        limit = max(window - min(max_tokens, window // 2) - window // MARGIN, 1)
+        if at is None or at >= limit:
+            return cls(limit, min(window // 2, limit * 3 // 4))
+        return cls(at, max(at // 2, 1))
+
+
+class CompactionWork:
+    """One compaction: the conversation as it becomes, and the receipts that make it so."""
+
+    def __init__(
+        self, state: RunState, fixed: int, load: int, window: int, room: TokenRoom
+    ) -> None:
+        self._state, self._fixed = state, fixed
+        self.window = window
+        self._before = self._messages = state.history[:]
+        estimated = max(fixed + size_of(self._before).tokens, 1)
+        self._per_token = max(load, 1) / estimated
+        """True tokens in an estimated one."""
+        self._room = room
+        self._load_before = self.load = load
+        self.summary_tokens = max(min(SUMMARY_TOKENS, self._room.target // 4), 100)
+        self._receipts: list[Receipt] = []
+        self._spent: SummaryCost | None = None
+        """In vain."""
+        self._failed = ""
+
+    def entries(self) -> tuple[Compaction, ...]:
+        """What was spent in vain is in one of them."""
+        if self._spent is not None:
+            self._take(Cleared())
+        return tuple(
+            Compaction(at=now(), receipt=encode_json(receipt).decode())
+            for receipt in self._receipts
+        )
+
+    @property
+    def is_small(self) -> bool:
+        return self.load <= self._room.target
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the provider's own summary is in it."""
+        return any(isinstance(one, Summary) and one.native for one in self._receipts)
+
+    @property
+    def fits(self) -> bool:
+        return self.load <= self._room.limit
+
+    def clear_old(self) -> None:
+        """The results of all but the newest turns."""
+        start = newest(self._messages, self._estimated(self._room.target // 2))
+        self._clear(old_results(self._messages[:start], self._state.repeatable.__contains__))
+
+    def clear_more(self) -> None:
+        """Also those of the newest turns; where that is not enough, what is too long in the last
+        one, which the model has not read yet.
+        """
+        last = last_turn(self._messages)
+        self._clear(old_results(self._messages[:last], self._state.repeatable.__contains__))
+        if not self.fits:
+            others = [
+                *self._messages[:last],
+                *(message for message in self._messages[last:] if message.role != "tool"),
+            ]
+            room = self._estimated(self._room.target) - self._fixed - size_of(others).tokens
+            self._clear(long_results(self._messages[last:], room))
+
+    def to_sum_up(self) -> Sequence[Message] | None:
+        """None where it would bring nothing."""
+        pinned, start = self._pinned_and_start()
+        stay = {message.id for message in pinned}
+        gone = [message for message in self._before[:start] if message.id not in stay]
+        if len(gone) < 2 or size_of(gone).tokens <= 2 * self.summary_tokens:
+            return None
+        return gone
+
+    def take_summary(self, text: str, spent: SummaryCost) -> None:
+        pinned, start = self._pinned_and_start()
+        self._messages, self.load, self._receipts = self._before, self._load_before, []
+        self._take(
+            Summary(
+                pinned=tuple(message.id for message in pinned),
+                kept_from=self._messages[start].id,
+                dropped=start - len(pinned),
+                message=message_of(
+                    text, standing(self._messages[:start]), chars_max=self.summary_tokens * 4
+                ),
+                spent=spent,
+            )
+        )
+
+    def to_compact(self) -> int | None:
+        """How many messages the provider may summarise; None where it would bring nothing.
+
+        The cut is where the model's side and the other change: the API would merge two messages of
+        one side, and refuse the thinking of those that stay (platform.claude.com, "Compaction and
+        preserved thinking"; read 2026-11-26).
+        """
+        taken = self._fixed + self.summary_tokens * 3 // 2
+        start = newest(self._before, max(self._estimated(self._room.target) - taken, 0))
+        last = last_turn(self._before)
+        tried = [*range(start, last + 1), *range(start - 1, 1, -1)]
+        cut = next((i for i in tried if _is_between_sides(self._before, i)), 0)
+        worth = cut > 1 and size_of(self._before[:cut]).tokens > 2 * self.summary_tokens
+        return cut if worth else None
+
+    def todos(self, cut: int) -> Sequence[Todo]:
+        """The to-do list as the messages before the cut leave it."""
+        return standing(self._before[:cut])
+
+    def covered(self, cut: int) -> Sequence[Message]:
+        return self._before[:cut]
+
+    def take_native(self, cut: int, message: Message, spent: SummaryCost) -> bool:
+        """Put the provider's summary in place of the messages before the cut. False, and nothing
+        changes, if that makes too little room.
+        """
+        receipt = Summary(
+            pinned=(),
+            kept_from=self._before[cut].id,
+            dropped=cut,
+            message=message,
+            spent=spent,
+            native=True,
+        )
+        self._take(receipt)
+        if self.fits and self.load <= self._load_before - self._load_before // 4:
+            return True
+        self._messages, self.load, self._receipts = self._before, self._load_before, []
+        return False
+
+    def note_failure(self, why: str, spent: SummaryCost | None = None) -> None:
+        """It stands in a receipt: in the one that there is already, else in the next one."""
+        if self._receipts and isinstance(cleared := self._receipts[-1], Cleared):
+            self._receipts[-1] = msgspec.structs.replace(cleared, failed=why, spent=spent)
+        else:
+            self._failed, self._spent = why, spent
+
+    def _pinned_and_start(self) -> tuple[list[Message], int]:
+        """What stays before the summary: the first words of the conversation, and the prompt of the
+        run; and where the newest turns begin.
+        """
+        first, prompt = first_words(self._before), _prompt(self._before, self._state.prompt_at)
+        pinned = [
+            message for message in (first, prompt) if message is not None and not message.is_summary
+        ]
+        taken = self._fixed + size_of(pinned).tokens + self.summary_tokens * 3 // 2
+        start = newest(self._before, max(self._estimated(self._room.target) - taken, 0))
+        before = {message.id for message in self._before[:start]}
+        stay = {message.id: message for message in pinned if message.id in before}
+        return [*stay.values()], start
+
+    def _clear(self, cuts: tuple[Cut, ...]) -> None:
+        if cuts:
+            self._take(Cleared(cuts=cuts))
+
+    def _take(self, receipt: Cleared | Summary) -> None:
+        self._messages = receipt.of(self._messages)
+        before, self.load = (
+            self.load,
+            round((self._fixed + size_of(self._messages).tokens) * self._per_token),
+        )
+        receipt = msgspec.structs.replace(receipt, tokens_before=before, tokens_after=self.load)
+        if isinstance(receipt, Cleared):
+            receipt = msgspec.structs.replace(receipt, failed=self._failed, spent=self._spent)
+            self._failed, self._spent = "", None
+        self._receipts.append(receipt)
+
+    def _estimated(self, tokens: int) -> int:
+        return int(tokens / self._per_token)
+
+
+def _is_between_sides(messages: Sequence[Message], at: int) -> bool:
+    """Whether the model speaks just before or just after, and the other side on the other hand."""
+    if not 0 < at < len(messages):
+        return False
+    before, after = messages[at - 1].role, messages[at].role
+    if "system" in (before, after) or after == "tool":
+        return False
+    return (before == "assistant") != (after == "assistant")
+
+
+def _prompt(messages: Sequence[Message], at: int) -> Message | None:
+    """Where a run has none of its own, the last words of a person before it."""
+    if at < len(messages) and messages[at].role == "user":
+        return messages[at]
+    return next(
+        (
+            message
+            for message in reversed(messages[:at])
+            if message.role == "user" and not message.is_summary
+        ),
+        None,
+    )
