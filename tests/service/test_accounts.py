@@ -54,7 +54,41 @@ async def test_the_longer_token_is_in_a_cookie_that_scripts_and_other_sites_do_n
     assert name.startswith(f"{COOKIE}=")
     assert {"HttpOnly", "SameSite=strict", "Path=/auth/"} <= set(attributes)
     async with opened(tmp_path, public_url="https://tasks.example") as hand:
-        assert "; Secure" in (await sign_in(hand, "ada")).headers["set-cookie"]
+        secure = (await sign_in(hand, "ada")).headers["set-cookie"]
+    name, *attributes = secure.split("; ")
+    assert name.startswith(f"__Host-{COOKIE}=")
+    assert {"Secure", "HttpOnly", "SameSite=strict", "Path=/"} <= set(attributes)
+    assert "Domain" not in secure
+
+
+async def test_a_cookie_that_somebody_planted_beside_ours_signs_nobody_in(tmp_path: Path) -> None:
+    """B7: another port of the same host may set one for another path."""
+    async with opened(tmp_path) as hand:
+        await register(hand, "mallory")
+        planted = hand.http.cookies[COOKIE]
+        hand.http.cookies.clear()
+        await register(hand, "ada")
+        own = hand.http.cookies[COOKIE]
+        hand.http.cookies.clear()
+        for pair in ((planted, own), (own, planted)):
+            both = "; ".join(f"{COOKIE}={one}" for one in pair)
+            problem(await hand.http.post("/auth/refresh", headers={"Cookie": both}), 401)
+            assert (
+                await hand.http.post("/auth/logout", headers={"Cookie": both})
+            ).status_code == 204
+        alone = await hand.http.post("/auth/refresh", headers={"Cookie": f"{COOKIE}={own}"})
+        assert alone.status_code == 200
+
+
+async def test_over_tls_only_the_cookie_of_this_very_host_counts(tmp_path: Path) -> None:
+    async with opened(tmp_path, public_url="https://tasks.example") as hand:
+        await register(hand, "ada")
+        own = next(cookie.value for cookie in hand.http.cookies.jar)
+        hand.http.cookies.clear()
+        for name, status in ((COOKIE, 401), (f"__Host-{COOKIE}", 200)):
+            cookie = {"Cookie": f"{name}={own}"}
+            answer = await hand.http.post("/auth/refresh", headers=cookie)
+            assert answer.status_code == status
 
 
 async def test_a_name_is_taken_however_it_is_typed(tmp_path: Path) -> None:

@@ -96,11 +96,11 @@ async def refresh(
     request: Request,
     response: Response,
     service: TheService,
-    cookie: Annotated[str | None, Depends(REFRESH)],
+    _: Annotated[str | None, Depends(REFRESH)],  # for the document
 ) -> TokenAnswer:
     """Another token for the cookie, which is changed too."""
     service.limits.stranger(_address(request))
-    signed = await service.accounts.renew(cookie or "")
+    signed = await service.accounts.renew(_refresh_token(service, request))
     if signed is None:
         await service.open_streams.look()  # a second use of the cookie has ended its login
         raise unauthorized("Sign in again.")
@@ -118,12 +118,12 @@ async def logout(request: Request, response: Response, service: TheService) -> N
         await service.accounts.sign_out(found.login_id)
     else:
         service.limits.stranger(_address(request))
-        await service.accounts.sign_out_with(request.cookies.get(COOKIE, ""))
+        await service.accounts.sign_out_with(_refresh_token(service, request))
     await service.open_streams.look()
+    secure = _is_https(service, request)
     response.delete_cookie(
-        COOKIE,
-        path=COOKIE_PATH,
-        secure=_is_https(service, request),
+        *_cookie(secure),
+        secure=secure,
         httponly=True,
         samesite="strict",
     )
@@ -153,16 +153,43 @@ async def change_password(
 
 def _answer(signed: Signed, response: Response, service: Service, request: Request) -> TokenAnswer:
     secure, age = _is_https(service, request), REFRESH_DAYS * 24 * 3600
+    name, path = _cookie(secure)
     response.set_cookie(
-        COOKIE,
+        name,
         signed.refresh_token,
         max_age=age,
-        path=COOKIE_PATH,
+        path=path,
         secure=secure,
         httponly=True,
         samesite="strict",
     )
     return TokenAnswer(access_token=signed.access_token)
+
+
+def _cookie(secure: bool) -> tuple[str, str]:
+    """The name and the path of the refresh token's cookie.
+
+    Over TLS with the prefix that browsers take from this very host alone, and for its root (RFC
+    6265bis 4.1.3.2): no neighbour can set it.
+    """
+    return (f"__Host-{COOKIE}", "/") if secure else (COOKIE, COOKIE_PATH)
+
+
+def _refresh_token(service: Service, request: Request) -> str:
+    """The one that came; empty for none, and for several.
+
+    A page on another port or a sibling domain can set one more of the same name, for another path:
+    which of two is ours cannot be told, and one of them may be a stranger's login.
+    """
+    name, _ = _cookie(_is_https(service, request))
+    found = [
+        value.strip()
+        for line in request.headers.getlist("cookie")
+        for one in line.split(";")
+        for key, _, value in (one.partition("="),)
+        if key.strip() == name
+    ]
+    return found[0] if len(found) == 1 else ""
 
 
 def _is_https(service: Service, request: Request) -> bool:
