@@ -66,7 +66,9 @@ def accept(server: str | None, yes: bool) -> None:
 
 def _difference(change: ChangedTool) -> Iterator[str]:
     before, now = (
-        json.dumps(json.loads(text), indent=2, ensure_ascii=False).split("\n")
+        json.dumps(
+            json.loads(text or '"(too long to be kept)"'), indent=2, ensure_ascii=False
+        ).split("\n")
         for text in (change.before, change.now)
     )
     for line in difflib.unified_diff(before, now, lineterm="", n=1):

@@ -8,6 +8,7 @@ other call; here it gets an answer that says so. Entry: `http`.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -28,6 +29,10 @@ SIDE_S = 10.0
 """For a message that wants no answer: others wait behind it."""
 IDLE_S = 300.0
 """Without a byte of an answer."""
+AGAIN_LEAST_S, AGAIN_MOST_S = 0.5, 5.0
+"""Between two requests for a stream; it doubles from one to the next."""
+CALM_S = 60.0
+"""Since the last one: then a server is asked again without delay."""
 _EVENTS = "text/event-stream"
 _ENDPOINTS: set[str] = set()
 """Hosts of servers to which we connected."""
@@ -64,9 +69,26 @@ class _Head(msgspec.Struct):
         return self.method is not None and self.id is not None
 
 
+class Pace:
+    """How often a stream that a server closes is opened again, whatever delay the server names."""
+
+    def __init__(self) -> None:
+        self._last, self._delay_s = -math.inf, 0.0
+
+    def wait_s(self, now: float) -> float:
+        """Seconds to wait before the next request for a stream; the request counts as made then."""
+        if now - self._last > CALM_S:
+            self._delay_s = 0.0
+        wait_s = max(self._last + self._delay_s - now, 0.0)
+        self._last = now + wait_s
+        self._delay_s = min(max(self._delay_s * 2, AGAIN_LEAST_S), AGAIN_MOST_S)
+        return wait_s
+
+
 class _Client(httpx2.AsyncClient):
     def __init__(self, endpoint: str, **options: Any) -> None:
         super().__init__(**options)
+        self._pace = Pace()
         _ENDPOINTS.add(httpx2.URL(endpoint).host)
 
     @override
@@ -74,6 +96,8 @@ class _Client(httpx2.AsyncClient):
         """What fails on the way of a message is an answer of ours; of anything else it is raised."""  # noqa: E501
         head = _head_of(request)
         if head is None:
+            if request.method == "GET":
+                await anyio.sleep(self._pace.wait_s(anyio.current_time()))
             return _bounded(await super().send(request, **how))
         limit = anyio.CancelScope() if head.is_request else anyio.move_on_after(SIDE_S)
         try:

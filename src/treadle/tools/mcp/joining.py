@@ -27,6 +27,7 @@ class Joining:
         self.notes: list[str] = []
         """Messages for people, not taken yet."""
         self._names = {*taken}
+        self._servers = tuple(dict.fromkeys(server.name for server in servers))
         self._open = list(dict.fromkeys(servers))
         """Servers whose answer the run has not taken, in their order."""
         self._late = False
@@ -63,13 +64,24 @@ class Joining:
         notes, self.notes = self.notes, []
         return tools, notes
 
+    def _rival(self, server: McpServer, tool: McpTool) -> str | None:
+        """Another server whose tools have such names: `a` has a tool `b_do`, and there is `a_b`."""
+        longer = [name for name in self._servers if len(name) > len(server.name)]
+        return next((name for name in longer if tool.name.startswith(f"{name}_")), None)
+
     def _of(self, server: McpServer) -> list[McpTool]:
         if (why := self.missed.get(server)) is not None:
             self.notes.append(why + LEFT_OUT)
             return []
         tools = list[McpTool]()
         for tool in self.found[server]:
-            if tool.name in self._names:
+            if (rival := self._rival(server, tool)) is not None:
+                self.notes.append(
+                    f"the MCP server {server.name!r}: its tool {tool.name!r} is not offered, "
+                    f"because it is named like one of the server {rival!r}, whose rules would hold "
+                    "for it: rename one of the two servers"
+                )
+            elif tool.name in self._names:
                 note = (
                     f"its tool {tool.name!r} is not offered, because another tool has that name: "
                     "rename the server"

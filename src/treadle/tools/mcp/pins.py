@@ -22,6 +22,10 @@ from treadle.tools.mcp.server import McpServer
 
 FILE_NAME = "mcp-tools.json"
 VERSION = 1
+TOOLS_MAX = 1_000
+"""Names of tools that are remembered of one server, those that it has no more included."""
+STORE_CHARS_MAX = 900_000
+"""Of the file. Beyond that the server with most of it loses texts, and keeps their hashes."""
 ACCEPT = "treadle tools accept"
 """What a person types to accept a change, with the server's name after it."""
 
@@ -80,7 +84,7 @@ class Pins:
             )
             for server in self._read().servers.values()
             for tool, pin in server.tools.items()
-            if pin.offered is not None
+            if pin.offered
         ]
 
     def accept(self, changes: Sequence[ChangedTool]) -> list[ChangedTool]:
@@ -120,7 +124,15 @@ class Pins:
                 )
                 for tool in offered:
                     _remember(known, tool)
-        return [tool.theirs for tool in offered if known.tools[tool.theirs].sha256 != tool.digest]
+        pins = [(tool, known.tools.get(tool.theirs)) for tool in offered]
+        return [tool.theirs for tool, pin in pins if pin is None or pin.sha256 != tool.digest]
+
+    def beyond(self, server: McpServer, offered: Sequence[Offered]) -> list[str]:
+        """Tools, by their server's names, that are not remembered because it has had too many.
+        Raises AgentError as `check` does.
+        """
+        known = self._read().servers.get(server.identity)
+        return [] if known is None else [t.theirs for t in offered if t.theirs not in known.tools]
 
     # ------------------------------------------------------------ the file
 
@@ -157,25 +169,53 @@ class Pins:
                 take(descriptor, wait=True)
                 store = self._read()
                 yield store
-                write_text(
-                    self._file,
-                    msgspec.json.format(msgspec.json.encode(store), indent=1).decode() + "\n",
-                )
+                write_text(self._file, _fitting(store))
             finally:
                 os.close(descriptor)
         except OSError as e:
             raise AgentError("invalid", f"{self._own}: cannot be written: {e.strerror or e}") from e
 
 
+def _fitting(store: _Store) -> str:
+    """The file's text. No server can make it so long that it is not read again."""
+    while len(text := _text(store)) > STORE_CHARS_MAX:
+        largest = max(store.servers.values(), key=_weight)
+        if not _weight(largest):
+            break
+        pins = sorted(largest.tools.values(), key=_texts, reverse=True)
+        for pin in pins[: max(len(pins) // 4, 1)]:
+            pin.definition = ""
+            pin.offered = None if pin.offered is None else ""
+    return text
+
+
+def _text(store: _Store) -> str:
+    return msgspec.json.format(msgspec.json.encode(store), indent=1).decode() + "\n"
+
+
+def _texts(pin: _Pin) -> int:
+    return len(pin.definition) + len(pin.offered or "")
+
+
+def _weight(server: _Pinned) -> int:
+    return sum(map(_texts, server.tools.values()))
+
+
 def _news(known: _Pinned, tool: Offered) -> bool:
     """Whether the file does not say it yet."""
     pin = known.tools.get(tool.theirs)
-    return pin is None or (pin.offered or pin.definition) != tool.definition
+    if pin is None:
+        return len(known.tools) < TOOLS_MAX
+    if pin.offered is None:
+        return pin.sha256 != tool.digest
+    return pin.offered not in ("", tool.definition) or pin.sha256 == tool.digest
 
 
 def _remember(known: _Pinned, tool: Offered) -> None:
     pin = known.tools.get(tool.theirs)
     if pin is None:
+        if len(known.tools) >= TOOLS_MAX:
+            return
         known.tools[tool.theirs] = _Pin(sha256=tool.digest, definition=tool.definition)
     else:
         pin.offered = None if tool.digest == pin.sha256 else tool.definition

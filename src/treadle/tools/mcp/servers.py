@@ -20,11 +20,12 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from treadle._internal.environment import child_environment
+from treadle._internal.units import count
 from treadle.errors import AgentError
 from treadle.tools.mcp.failures import Unreachable
 from treadle.tools.mcp.joining import Joining
 from treadle.tools.mcp.listing import Offered
-from treadle.tools.mcp.pins import ACCEPT, Pins
+from treadle.tools.mcp.pins import ACCEPT, TOOLS_MAX, Pins
 from treadle.tools.mcp.questions import Ask
 from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.tool import McpTool
@@ -211,8 +212,14 @@ class McpServers:
         if self.pins is None:
             return offered
         changed = await to_thread.run_sync(self.pins.check, server, offered)
+        beyond = await to_thread.run_sync(self.pins.beyond, server, offered) if changed else []
+        if beyond:
+            warn(
+                f"the MCP server {server.name!r} has had {TOOLS_MAX:,} tools of other names: "
+                f"{count(len(beyond), 'new one')} of it cannot be remembered and so are not offered"
+            )
         for tool in offered:
-            if tool.theirs in changed:
+            if tool.theirs in changed and tool.theirs not in beyond:
                 warn(
                     f"the MCP server {server.name!r} has changed its tool {tool.name!r} since it "
                     "was first seen: "

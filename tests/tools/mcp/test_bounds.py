@@ -1,0 +1,85 @@
+"""What one server cannot take from others, or from the machine: the memory of their tools, their
+names, and requests without end.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import mcp_types
+import pytest
+
+from treadle.tools.mcp import McpServer, Pins
+from treadle.tools.mcp.http import AGAIN_LEAST_S, AGAIN_MOST_S, CALM_S, Pace
+from treadle.tools.mcp.joining import Joining
+from treadle.tools.mcp.listing import Offered, ServerListing, listing_of
+from treadle.tools.mcp.pins import TOOLS_MAX
+from treadle.tools.mcp.tool import McpTool
+
+EVIL, GOOD = McpServer(name="evil", command=["evil"]), McpServer(name="good", command=["good"])
+
+
+def offered(server: McpServer, *names: str, words: str = "does it") -> list[Offered]:
+    listed = [
+        mcp_types.Tool(name=name, description=words, input_schema={"type": "object"})
+        for name in names
+    ]
+    return [*listing_of(server, ServerListing(listed)).tools.values()]
+
+
+def test_a_server_with_other_tools_each_time_loses_nobody_their_pins(tmp_path: Path) -> None:
+    pins, good = Pins(tmp_path), offered(GOOD, "a", "b")
+    assert pins.check(GOOD, good) == []
+    for turn in range(20):
+        tools = offered(EVIL, *(f"t{turn}_{n}" for n in range(12)), words="x" * 15_000)
+        assert pins.check(EVIL, tools) == []
+        assert pins.check(EVIL, tools) == []
+    assert (tmp_path / "mcp-tools.json").stat().st_size < 1 << 20
+    assert pins.check(GOOD, good) == []
+    assert pins.check(GOOD, offered(GOOD, "a", words="changed")) == ["a"]
+    (change,) = pins.changed()
+    assert "does it" in change.before, "texts of other servers stay"
+
+
+def test_changes_that_are_too_long_to_be_kept_are_not_offered(tmp_path: Path) -> None:
+    pins, names = Pins(tmp_path), [f"t{n}" for n in range(60)]
+    assert pins.check(EVIL, offered(EVIL, *names)) == []
+    changed = offered(EVIL, *names, words="y" * 16_000)
+    for _ in range(2):
+        assert sorted(pins.check(EVIL, changed)) == sorted(names)
+    assert (tmp_path / "mcp-tools.json").stat().st_size < 1 << 20
+    assert all(json.loads(change.now) for change in pins.changed())
+
+
+def test_more_names_than_are_remembered_are_not_offered(tmp_path: Path) -> None:
+    pins = Pins(tmp_path)
+    for begin in range(0, TOOLS_MAX, 250):
+        assert pins.check(EVIL, offered(EVIL, *(f"t{begin + n}" for n in range(250)))) == []
+    late = offered(EVIL, "one_more")
+    assert pins.check(EVIL, late) == ["one_more"]
+    assert pins.beyond(EVIL, late) == ["one_more"]
+    assert pins.check(EVIL, offered(EVIL, "t0")) == []
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_tool_with_a_name_of_another_server_is_refused_with_both_named(turned: bool) -> None:
+    short, long = McpServer(name="a", command=["a"]), McpServer(name="a_b", command=["b"])
+    joining = Joining([long, short] if turned else [short, long], [])
+    for server, name in ((short, "b_do"), (long, "do")):
+        tools = offered(server, name)
+        joining.found[server] = [McpTool(tool, server, None) for tool in tools]  # pyright: ignore[reportArgumentType]  none is called
+    taken, (note,) = joining.take()
+    assert [(tool.server, tool.name) for tool in taken] == [("a_b", "a_b_do")]
+    assert "'a'" in note
+    assert "'a_b'" in note
+
+
+def test_a_stream_that_is_closed_at_once_is_opened_ever_more_slowly() -> None:
+    pace, now, waits = Pace(), 100.0, list[float]()
+    for _ in range(8):
+        waits.append(pace.wait_s(now))
+        now += waits[-1]
+    assert waits[:3] == [0.0, AGAIN_LEAST_S, 2 * AGAIN_LEAST_S]
+    assert waits[-1] == AGAIN_MOST_S
+    assert pace.wait_s(now + CALM_S + 1) == 0.0
