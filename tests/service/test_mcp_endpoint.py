@@ -123,6 +123,21 @@ async def test_one_person_cannot_take_all_sessions(
         assert await session_of(hand, bob)
 
 
+async def test_many_people_of_one_address_cannot_take_all_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B8."""
+    monkeypatch.setattr("treadle.service.mcp_endpoint.SESSIONS_OF_NETWORK", 2)
+    async with opened(tmp_path, proxies=["127.0.0.1"]) as hand:
+        people = [await hand.registered(name) for name in ("ada", "bob", "cat")]
+        there = [{**one, "X-Forwarded-For": f"2001:db8::{n}"} for n, one in enumerate(people)]
+        first, _ = [await session_of(hand, one) for one in there[:2]]
+        refused = await asked(hand, there[2], "initialize", HELLO)
+        assert "your address" in problem(refused, 429)
+        assert answered(await listed(hand, there[0], first))
+        assert await session_of(hand, {**people[2], "X-Forwarded-For": "2001:db8:0:1::1"})
+
+
 async def test_where_all_sessions_are_used_the_oldest_idle_one_of_who_has_the_most_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

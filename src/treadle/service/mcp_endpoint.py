@@ -31,7 +31,7 @@ from treadle.service.problems import (
 )
 from treadle.service.signed_in import Visitor, count_stranger, opened_by, verified
 from treadle.service.state import Service
-from treadle.service.windows import SlidingWindow
+from treadle.service.windows import SlidingWindow, network_of
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -45,6 +45,10 @@ For a further one, the oldest idle session is closed of the person who has the m
 """
 SESSIONS_OF_PERSON: Final = 60
 """That one person may open in the time after which an idle one is closed."""
+SESSIONS_OF_NETWORK: Final = 400
+"""Likewise, of all people whose requests come from one IPv4 address or IPv6 /64: whoever makes many
+accounts takes a fifth of all sessions at most.
+"""
 IDLE_S: Final = 15 * 60.0
 WHO: Final = "treadle.visitor"
 """In a request's scope, set by us alone: no header reaches it."""
@@ -58,6 +62,7 @@ class McpEndpoint:
         self._sessions: StreamableHTTPSessionManager | None = None
         self._open: anyio.Event | None = None
         self._begun = SlidingWindow(SESSIONS_OF_PERSON, IDLE_S)
+        self._begun_there = SlidingWindow(SESSIONS_OF_NETWORK, IDLE_S)
         self._held = _Held()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,7 +76,7 @@ class McpEndpoint:
                 sessions = await self._opened()
                 user_id, session_id = visitor.scope.user_id, request.headers.get("mcp-session-id")
                 if self._opens(request):
-                    self._admit(user_id)
+                    self._admit(user_id, request.client.host if request.client else "")
                     await self._make_room(sessions)
                     session_id = ""
                 with self._held.request(
@@ -107,17 +112,21 @@ class McpEndpoint:
             and (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS)
         )
 
-    def _admit(self, user_id: str) -> None:
-        """Raises Problem(429) for a session too many of one person."""
-        if wait_s := self._begun.take(user_id):
-            raise too_many(
-                (
-                    f"That is more than {SESSIONS_OF_PERSON} sessions in {IDLE_S / 60:.0f} "
-                    "minutes: "
-                    "go on in one that you have."
-                ),
-                wait_s,
-            )
+    def _admit(self, user_id: str, address: str) -> None:
+        """Raises Problem(429) for a session too many of one person, or of one network."""
+        network = network_of(address)
+        for window, key, most, whose in (
+            (self._begun, user_id, SESSIONS_OF_PERSON, ""),
+            (self._begun_there, network, SESSIONS_OF_NETWORK, " from your address"),
+        ):
+            if wait_s := window.wait_s(key):
+                raise too_many(
+                    f"That is more than {most} sessions{whose} in {IDLE_S / 60:.0f} minutes: "
+                    "go on in one that you have.",
+                    wait_s,
+                )
+        self._begun.take(user_id)
+        self._begun_there.take(network)
 
     async def _make_room(self, sessions: StreamableHTTPSessionManager) -> None:
         """Raises Problem(503) where every session has a request under way."""
