@@ -83,3 +83,38 @@ def test_a_stream_that_is_closed_at_once_is_opened_ever_more_slowly() -> None:
     assert waits[:3] == [0.0, AGAIN_LEAST_S, 2 * AGAIN_LEAST_S]
     assert waits[-1] == AGAIN_MOST_S
     assert pace.wait_s(now + CALM_S + 1) == 0.0
+
+
+HIDDEN = "\u202e\u200b\U000e0069\U000e0067"
+
+
+@pytest.mark.parametrize("key", ["title", "description", "$comment"])
+def test_prose_in_a_schema_reaches_a_model_as_plain_text(key: str) -> None:
+    schema = {"type": "object", "properties": {"q": {"type": "string", key: f"a{HIDDEN} number"}}}
+    tool = mcp_types.Tool(name="t", description="d", input_schema=schema)
+    (found,) = listing_of(EVIL, ServerListing([tool])).tools.values()
+    shown = json.dumps(found.arguments.definition.parameters, ensure_ascii=False)
+    assert "a number" in shown
+    assert not set(HIDDEN) & set(shown)
+    assert json.dumps(HIDDEN)[1:-1] in found.definition or HIDDEN in found.definition, (
+        "it is pinned"
+    )
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"enum": [f"a{HIDDEN}"]},
+        {"const": f"a{HIDDEN}"},
+        {"default": {"deep": [f"a{HIDDEN}"]}},
+        {"properties": {f"a{HIDDEN}": True}},
+        {"anyOf": [{"pattern": f"a{HIDDEN}"}]},
+    ],
+)
+def test_a_schema_whose_values_hide_something_is_refused(part: dict[str, object]) -> None:
+    schema = {"type": "object", "properties": {"q": part}}
+    tool = mcp_types.Tool(name="t", description="d", input_schema=schema)
+    fine = mcp_types.Tool(name="u", description="d", input_schema={"type": "object"})
+    listing = listing_of(EVIL, ServerListing([tool, fine]))
+    assert [*listing.tools] == ["u"]
+    assert "characters that nobody sees" in listing.notes[0]

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -161,7 +161,7 @@ def _offered(server: McpServer, tool: mcp_types.Tool) -> Offered | str:
         arguments = GivenArguments(
             name,
             plain(tool.description or tool.title or "", _DESCRIPTION),
-            {"type": "object", **tool.input_schema},
+            {"type": "object", **_plain_schema(tool.input_schema)},
         )
         _compile(arguments)
     except (AgentError, RecursionError, UnicodeError) as e:
@@ -175,6 +175,42 @@ def _offered(server: McpServer, tool: mcp_types.Tool) -> Offered | str:
         reads_only=hints is not None and hints.read_only_hint is True and not destroys,
         is_idempotent=hints is not None and hints.idempotent_hint is True and not destroys,
     )
+
+
+_PROSE = frozenset({"title", "description", "$comment"})
+_VALUES = frozenset({"const", "enum", "default", "examples"})
+
+
+def _plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """With its prose as plain text, which a model reads. What a check depends on, such as a name
+    or a value, is not changed: raises AgentError(invalid) where it has characters that nobody sees.
+    """
+    found: dict[str, Any] = {}
+    for key, value in schema.items():
+        _refuse_unseen(key)
+        if key in _PROSE and isinstance(value, str):
+            found[key] = plain(value, _DESCRIPTION)
+        elif key in _VALUES:
+            _refuse_unseen(json.dumps(value, ensure_ascii=False))
+            found[key] = value
+        else:
+            found[key] = _plain_part(value)
+    return found
+
+
+def _plain_part(part: object) -> object:
+    if isinstance(part, dict):
+        return _plain_schema(cast("dict[str, Any]", part))
+    if isinstance(part, list):
+        return [_plain_part(each) for each in cast("list[object]", part)]
+    if isinstance(part, str):
+        _refuse_unseen(part)
+    return part
+
+
+def _refuse_unseen(text: str) -> None:
+    if plain(text, len(text)) != text:
+        raise AgentError("invalid", "a name or a value in it has characters that nobody sees")
 
 
 def _definition(tool: mcp_types.Tool) -> str:
