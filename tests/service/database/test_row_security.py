@@ -100,3 +100,27 @@ async def test_tables_that_a_plain_role_made_are_locked_for_a_superuser_too(
     name = plain_postgres_url.split("/")[3].split("?")[0]
     async with Database.open(postgres_server.url(name)) as database:
         assert await raw(database, "SELECT user_id FROM task") == [("ada",)]
+
+
+@pytest.mark.parametrize("power", ["SUPERUSER", "BYPASSRLS", "LOGIN", "CREATEROLE"])
+async def test_a_role_of_our_name_with_powers_of_its_own_is_refused(
+    postgres_url: str, power: str
+) -> None:
+    """C6: it was made before, by somebody who wants to see all rows."""
+
+    def alter(sql: str) -> None:
+        assert database._engines is not None
+        with database._engines.writing.begin() as connection:
+            connection.execute(text(f"ALTER ROLE treadle_rows {sql}"))
+
+    async with Database.open(postgres_url) as database:
+        alter(power)
+        try:
+            with pytest.raises(AgentError, match="treadle_rows") as raised:
+                async with Database.open(postgres_url):
+                    pass
+        finally:
+            alter(f"NO{power}")
+    assert raised.value.kind == "invalid"
+    async with Database.open(postgres_url):
+        pass

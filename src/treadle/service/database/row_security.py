@@ -42,6 +42,12 @@ _GRANTED = text(
     " WHERE r.rolname = :role AND has_table_privilege(r.oid, granted.name, 'INSERT')"
 )
 _BYPASSES = text("SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
+_POWERS = text(
+    "SELECT rolsuper OR rolbypassrls OR rolcanlogin OR rolcreaterole OR EXISTS"
+    " (SELECT FROM pg_auth_members AS m WHERE m.member = r.oid)"
+    " FROM pg_roles AS r WHERE r.rolname = :role"
+)
+"""True for a role that is more than rights on our tables: it was made before by somebody else."""
 _UNLOCKED = text(
     "SELECT count(*) FROM unnest(CAST(:names AS text[])) AS owned(name) LEFT JOIN pg_class AS c "
     "ON c.oid = to_regclass(owned.name)"
@@ -76,6 +82,14 @@ def takes_role(connection: Connection) -> bool:
             _GRANTED, {"names": [*METADATA.tables], "role": ROLE}
         ).scalar_one() < len(METADATA.tables):
             make_role(connection)  # the tables were made by somebody who may make no roles
+        if connection.execute(_POWERS, {"role": ROLE}).scalar_one_or_none():
+            raise AgentError(
+                "invalid",
+                f"the role {ROLE} of the database may log in, pass row-level security by or make "
+                "roles, or is a member of another role, so that rows of users would not be kept "
+                f"apart: ALTER ROLE {ROLE} NOLOGIN NOSUPERUSER NOBYPASSRLS NOCREATEROLE, and "
+                "revoke its memberships",
+            )
         lock(connection, None, role=True, alone=False)
     except DBAPIError as e:
         raise AgentError(
