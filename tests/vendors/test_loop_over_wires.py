@@ -95,6 +95,8 @@ class Prompter(Vendor):
     def __init__(self) -> None:
         super().__init__()
         self.told: dict[str, Reply] = {}
+        self.tests: list[bool] = []
+        """Of each test so far, whether it sent a request."""
 
     @override
     def reply(self, wire: str) -> Reply:
@@ -126,7 +128,8 @@ def prompter() -> Iterator[Prompter]:
         server = Prompter()
         with portal.wrap_async_context_manager(server.listening()):
             yield server
-        assert len(server.bodies) > 150, "most of the suite goes over a wire"
+        is_sample = len(server.tests) >= 100  # another worker may have run the rest
+        assert not is_sample or sum(server.tests) > len(server.tests) / 3, "most go over a wire"
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +160,9 @@ def _over_a_wire(
 
     monkeypatch.setattr(doubles.PlayedModel, "stream", played)
     monkeypatch.setattr(ScriptedModel, "stream", scripted)
+    sent = len(prompter.bodies)
     yield
+    prompter.tests.append(len(prompter.bodies) > sent)
     assert refused == []
 
 

@@ -6,16 +6,14 @@ That a login still counts is the database's to say (signed_in.py). Entry: `Token
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jwt
 
+from treadle._internal.key_file import KEY_BYTES, kept_key
 from treadle.errors import AgentError
 from treadle.types import now
 
@@ -23,7 +21,6 @@ ALGORITHM = "HS256"
 ISSUER = "treadle"
 ACCESS_S = 15 * 60
 REFRESH_DAYS = 30
-KEY_BYTES = 32
 VARIABLE = "TREADLE_SERVICE_SECRET"
 
 _REQUIRED = ["exp", "iat", "sub", "sid", "aud", "iss"]
@@ -117,12 +114,7 @@ def signing_key(env: Mapping[str, str], home: Path) -> bytes:
         return given.encode()
     path = home / "service.key"
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            _make(path)
-        key = path.read_bytes()
-        if os.name == "posix" and path.stat().st_mode & 0o077:
-            path.chmod(0o600)
+        key = kept_key(path)
     except OSError as e:
         raise AgentError(
             "invalid",
@@ -136,15 +128,3 @@ def signing_key(env: Mapping[str, str], home: Path) -> bytes:
             "invalid", f"{str(path)!r} holds no key: delete it, and everybody signs in anew"
         )
     return key
-
-
-def _make(path: Path) -> None:
-    """Whole from the moment it is there: another process may be starting too."""
-    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(KEY_BYTES))
-        os.link(new, path)
-    finally:
-        new.unlink(missing_ok=True)

@@ -8,17 +8,14 @@ folder unasked.
 from __future__ import annotations
 
 import hmac
-import os
-import secrets
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from treadle._internal.key_file import KEY_BYTES, kept_key
 from treadle.cli.exits import CommandFailed
 
 KEY_NAME: Final = "export.key"
-KEY_BYTES = 32
 _BEGINS: Final = b'{"signature":"hmac-sha256:'
 _ENDS: Final = b'"}'
 
@@ -57,12 +54,7 @@ def _digest(lines: bytes, key: bytes) -> str:
 def _key(home: Path) -> bytes:
     path = home / KEY_NAME
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            _make(path)
-        key = path.read_bytes()
-        if os.name == "posix" and path.stat().st_mode & 0o077:
-            path.chmod(0o600)
+        key = kept_key(path)
     except OSError as e:
         raise CommandFailed(
             f"the key for signatures cannot be kept in {str(path)!r}: {e.strerror}: make it "
@@ -71,18 +63,3 @@ def _key(home: Path) -> bytes:
     if len(key) < KEY_BYTES:
         raise CommandFailed(f"{str(path)!r} holds no key: delete it, and sign again")
     return key
-
-
-def _make(path: Path) -> None:
-    """Whole as soon as it exists: another process may be signing too.
-
-    Raises FileExistsError for a key that is there.
-    """
-    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(KEY_BYTES))
-        os.link(new, path)
-    finally:
-        new.unlink(missing_ok=True)
