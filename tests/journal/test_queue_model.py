@@ -184,7 +184,8 @@ class Stage:
             await self.journals[who].aclose()
             self.journals[who] = open_journal(self.url)
             for one in self.runs.values():
-                one.owner = None if one.owner == who else one.owner
+                if one.owner == who:  # a journal that closes releases its runs
+                    one.owner, one.holder = None, None
                 one.holder = None if one.holder == who else one.holder
 
     # ------------------------------------------------------------ what it says

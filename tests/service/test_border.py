@@ -340,8 +340,9 @@ async def test_only_a_proxy_that_we_know_is_believed(
 
     async def cookie(**settings: Any) -> str:
         async with opened(tmp_path, **settings) as hand:
-            await hand.registered(f"a{len(settings)}")
-            return (await hand.http.post("/auth/refresh", headers=said)).headers["set-cookie"]
+            account = {"username": f"a{len(settings)}", "password": "12345678"}
+            answer = await hand.http.post("/auth/register", json=account, headers=said)
+            return answer.headers["set-cookie"]
 
     assert "Secure" not in await cookie()
     assert "Secure" in await cookie(proxies=("127.0.0.1",))

@@ -10,6 +10,7 @@ file_lock.py      locks that the kernel releases with their process
 safe_open.py      opening a file without following a planted link
 temporary.py      private temporary folders
 stamps.py         detecting whether a file changed without reading it
+key_file.py       a secret key in a file that only its owner can read
 held_files.py     files that this process must not open twice
 environment.py    the environment of child processes, without credentials
 addresses.py      public and private network addresses
