@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 PLACES = {
-    "browser": ("tests/service/browser",),
+    "browser": ("tests/apps/assistant/browser",),
     "crash": ("tests/crash",),
     "peers": ("tests/peers",),
     "terminal": ("tests/tui/terminal",),

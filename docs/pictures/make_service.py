@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from playwright.sync_api import Browser, expect
-from tests.service.browser.visiting import CHROMIUM, Person, browsing, served
+from tests.apps.assistant.browser.visiting import CHROMIUM, Person, browsing, served
 
 HERE = Path(__file__).resolve().parent
 SAID = (

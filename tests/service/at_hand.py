@@ -15,6 +15,7 @@ import msgspec
 from fastapi import FastAPI
 
 from tests.service.chatting import KEY, ObedientModel, config_of
+from treadle.apps.assistant.application import task_application
 from treadle.journal import open_journal
 from treadle.runtime.runtime import Runtime
 from treadle.service.app import create_app
@@ -65,7 +66,7 @@ async def opened(
         Database.open(database or f"sqlite:///{folder}/service.db"),
         runtime,
         key=key,
-        model=ObedientModel(),
+        application=task_application(ObedientModel()),
         on_loopback=on_loopback,
     )
     app = create_app(service)

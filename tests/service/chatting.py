@@ -25,6 +25,7 @@ import uvicorn
 from sqlmodel import Session
 
 from treadle.agents.agent import Agent
+from treadle.apps.assistant.application import task_application
 from treadle.config import Config, Price, load
 from treadle.journal import open_journal
 from treadle.models.model import (
@@ -229,7 +230,7 @@ def service_in(
         database,
         runtime,
         key=KEY,
-        model=model,
+        application=task_application(model),
         agents=[agent.name for agent in agents],
         journal=str(folder)[-64:],
     )

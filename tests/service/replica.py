@@ -18,6 +18,7 @@ import uvicorn
 
 from tests.service.chatting import KEY, ObedientModel, config_of
 from treadle.agents.agent import Agent
+from treadle.apps.assistant.application import task_application
 from treadle.journal import open_journal
 from treadle.models.model import (
     ArgumentsDelta,
@@ -104,7 +105,7 @@ def replica(journal: str, database: str, *, queue: str | None = None, **limits: 
         Database.open(database),
         runtime,
         key=KEY,
-        model=ObedientModel(),
+        application=task_application(ObedientModel()),
         agents=["walker", "sender"],
         journal=journal[-64:],
     )

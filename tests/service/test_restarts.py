@@ -284,7 +284,7 @@ async def test_a_database_that_is_gone_for_a_while_loses_nothing(
 
 async def test_a_model_that_hangs_is_given_up_and_nothing_is_lost(tmp_path: Path) -> None:
     async with serving(tmp_path) as served, served.person() as ada:
-        runner = served.service.runner
+        runner = served.service.chat.runner
         object.__setattr__(runner, "agent", replace(runner.agent, limits=Limits(seconds=0.3)))
         late = await ada.ask("POST", "/chat", json={"message": "hang"})
         assert late.status_code == 504

@@ -22,6 +22,7 @@ from tests.service.chatting import ObedientModel, Person, Served, said, serving,
 from tests.service.database.postgres import postgres_server, postgres_urls
 from tests.service.test_replicas import Places, at_hand, in_folder, work
 from treadle.agents.agent import Agent
+from treadle.apps.assistant.application import SHARE
 from treadle.config import Price
 from treadle.service import shares, totals
 from treadle.service.conversation_store import ConversationStore
@@ -35,6 +36,8 @@ from treadle.service.shares import look
 from treadle.service.state import Service
 from treadle.tools.approval import Approve
 from treadle.types import Limits, new_id
+
+TASKS = Agent(name="tasks", model=ObedientModel(), limits=Limits(turns=16))
 
 pytestmark = pytest.mark.anyio
 __all__ = ["postgres_server", "postgres_urls"]
@@ -116,7 +119,7 @@ async def test_shares_of_runs_that_begin_at_once_do_not_pass_the_limit_together(
 
     async def run(hand: AtHand, scope: Scope) -> None:
         try:
-            async with hand.service.limits.run(scope, new_id("run"), None) as spending:
+            async with hand.service.limits.run(scope, new_id("run"), TASKS) as spending:
                 begun.append(spending.reserved_for or "")
                 await over.wait()
                 spending.count(1000, 0.01)
@@ -126,7 +129,7 @@ async def test_shares_of_runs_that_begin_at_once_do_not_pass_the_limit_together(
             over.set()
 
     async with AsyncExitStack() as stack:
-        hands = await two(stack, tmp_path, database, tokens_per_day=3 * totals.ASSISTANT.tokens + 1)
+        hands = await two(stack, tmp_path, database, tokens_per_day=3 * SHARE.tokens + 1)
         scopes = [await somebody(hands[0], f"name{number}") for number in range(10)]
         with anyio.fail_after(30):
             async with anyio.create_task_group() as group:
@@ -149,7 +152,7 @@ async def somebody(hand: AtHand, name: str) -> Scope:
 async def test_what_is_reserved_is_told_to_come_back_soon_and_what_is_used_up_tomorrow(
     tmp_path: Path,
 ) -> None:
-    most = totals.ASSISTANT.tokens + 16
+    most = SHARE.tokens + 16
     async with (
         serving(tmp_path, totals={"tokens_per_day": most}) as served,
         served.person() as ada,
@@ -170,7 +173,7 @@ async def test_what_is_reserved_is_told_to_come_back_soon_and_what_is_used_up_to
             )
             assert (
                 await served.service.runtime.journal.load(run_id)
-            ).ledger.limits.tokens == totals.ASSISTANT.tokens
+            ).ledger.limits.tokens == SHARE.tokens
             served.model.go.set()
             assert [event.kind async for event in events][-1] == "reply"
         assert (await bob.chat("hello"))["response"]
@@ -205,17 +208,17 @@ async def test_money_is_limited_likewise(tmp_path: Path) -> None:
     async with opened(tmp_path, limits={"totals": {"cost_usd_per_day": 0.5}}) as hand:
         limits, scope = hand.service.limits, await somebody(hand, "ada")
         async with (
-            limits.run(scope, "run_1", None) as first,
-            limits.run(scope, "run_2", None) as second,
+            limits.run(scope, "run_1", TASKS) as first,
+            limits.run(scope, "run_2", TASKS) as second,
         ):
             with pytest.raises(HttpProblem, match="reserved"):
-                await limits.run(scope, "run_3", None).__aenter__()
+                await limits.run(scope, "run_3", TASKS).__aenter__()
             first.count(1, 0.25)
             second.count(1, 0.2)
-        async with limits.run(scope, "run_3", None) as last:  # alone, with what is left
+        async with limits.run(scope, "run_3", TASKS) as last:  # alone, with what is left
             last.count(1, 0.1)
         with pytest.raises(HttpProblem, match="tomorrow") as caught:
-            await limits.run(scope, "run_4", None).__aenter__()
+            await limits.run(scope, "run_4", TASKS).__aenter__()
         assert caught.value.status_code == 503
         used = await values(hand, "treadle_used_by_all")
         assert used["cost_usd"] == pytest.approx(0.55)
@@ -255,7 +258,7 @@ async def test_a_run_is_limited_to_the_money_that_is_left_where_prices_are_known
         served.person() as ada,
     ):
         found = await limits_of(served, ada)
-        assert (found.tokens, found.cost_usd) == (totals.ASSISTANT.tokens, None)
+        assert (found.tokens, found.cost_usd) == (SHARE.tokens, None)
 
 
 async def limits_of(served: Served, person: Person) -> Limits:
@@ -277,13 +280,11 @@ async def reserved(service: Service) -> list[str]:
 async def test_a_share_of_a_run_that_nobody_knows_is_free_in_time_and_not_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(
-        tmp_path, limits={"totals": {"tokens_per_day": totals.ASSISTANT.tokens}}
-    ) as hand:
+    async with opened(tmp_path, limits={"totals": {"tokens_per_day": SHARE.tokens}}) as hand:
         limits, scope = hand.service.limits, await somebody(hand, "ada")
 
         def reserve(session: Session) -> None:
-            limits.totals.reserve(session, new_id("run"), None)
+            limits.totals.reserve(session, new_id("run"), TASKS)
 
         await hand.service.database.run(scope, reserve)  # its process dies
         monkeypatch.setattr(shares, "UNSEEN_S", -1.0)
@@ -335,7 +336,7 @@ async def test_a_share_lasts_while_its_run_is_queued_and_counts_once_when_a_work
 async def test_what_two_processes_count_for_one_run_counts_once(tmp_path: Path) -> None:
     async with opened(tmp_path) as hand:
         limits, scope, run_id = hand.service.limits, await somebody(hand, "ada"), new_id("run")
-        async with limits.run(scope, run_id, None) as spending:
+        async with limits.run(scope, run_id, TASKS) as spending:
             spending.count(7)
             settled = RunSpending()
             settled.count(7)

@@ -120,6 +120,7 @@ def _serve(
     import anyio  # noqa: PLC0415  --help needs none of it
 
     from treadle._internal.redaction import Redactor  # noqa: PLC0415  likewise
+    from treadle.apps.assistant.application import task_application  # noqa: PLC0415  likewise
     from treadle.cli.agent_option import module_hooks  # noqa: PLC0415  likewise
     from treadle.cli.database_option import database_url  # noqa: PLC0415  likewise
     from treadle.cli.journal_option import journal_url, open_runtime, shown_url  # noqa: PLC0415  likewise
@@ -158,7 +159,7 @@ def _serve(
             Database.open(database),
             runtime,
             key=key,
-            model=model,
+            application=task_application(model),
             agents=agents,
             on_loopback=own,
             journal=_name_of(key, journal),

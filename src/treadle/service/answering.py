@@ -1,7 +1,6 @@
 """A message of a person, driven to its stored reply. Whoever asked may be gone by then.
 
-Not here: routes (chat.py), what the task assistant does (apps/assistant/runner.py). Entry: `ask`,
-`answer`.
+Not here: routes (chat.py), how the application answers (application.py). Entry: `ask`, `answer`.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import asdict
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -17,12 +16,9 @@ import anyio
 from sqlmodel import Session
 
 from treadle._internal.terminal_text import plain
-from treadle.apps.assistant.agent import NAME
-from treadle.apps.assistant.context import AgentContext
-from treadle.apps.assistant.replies import UNCLEAR
-from treadle.apps.assistant.runner import TimedOut
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.events import RunEnd
+from treadle.service.application import ChatTurn, NewMessage
 from treadle.service.conversation_store import ConversationStore, StoredMessage
 from treadle.service.database.scope import Scope
 from treadle.service.limits import RunSpending, measurable
@@ -51,13 +47,15 @@ def ask(
     run_id = new_id("run")
 
     def work(session: Session) -> StoredMessage:
-        service.limits.afford(session, scope, spending, run_id, None)
+        chat = service.chat
+        service.limits.afford(session, scope, spending, run_id, chat.agent)
         asked = ConversationStore(session, scope).ask(
-            conversation_id, message, run_id, NAME, journal=service.journal
+            conversation_id, message, run_id, service.application.name, journal=service.journal
         )
         if asked is None:
             raise not_found()
-        return asked
+        new = NewMessage(asked.conversation_id, message, run_id)
+        return replace(asked, note=chat.on_message(session, scope, new))
 
     return work
 
@@ -121,7 +119,8 @@ async def answer(
             raise
         logger.warning("the message of run %s could not be worked on: %s", asked.run_id, e.message)
         reply = StoredReply(
-            TROUBLE if plain(asked.message).strip() else UNCLEAR, asked.conversation_id
+            TROUBLE if plain(asked.message).strip() else service.chat.unclear,
+            asked.conversation_id,
         )
     await store(service, live.scope, asked, reply, spending)
     live.reply = reply
@@ -131,17 +130,11 @@ async def answer(
 async def _driven(
     service: Service, live: LiveRun, asked: StoredMessage, spending: RunSpending, *, again: bool
 ) -> StoredReply:
-    context, runner = (
-        AgentContext(live.scope.user_id, asked.conversation_id, asked.history),
-        service.runner,
-    )
+    chat, turn = service.chat, _turn(live.scope, asked)
     if again:
-        stream = runner.resume_stream(asked.run_id, context)
+        stream = chat.resume(turn)
     else:
-        limits = await measurable(service.runtime, runner.agent, spending.limits)
-        stream = runner.stream(
-            context, asked.message, run_id=asked.run_id, answered=asked.answered, limits=limits
-        )
+        stream = chat.stream(turn, await measurable(service.runtime, chat.agent, spending.limits))
     async with stream as events:
         live.begun.set()
         async for event in events:
@@ -158,17 +151,20 @@ async def _driven(
             )
         live.tell_ends()
     if stream.outcome is not None:
-        service.metrics.runs.labels(NAME, stream.outcome.value).inc()
+        service.metrics.runs.labels(service.application.name, stream.outcome.value).inc()
     await spending.count_run(service.runtime.journal, asked.run_id, stream.metrics)
-    try:
-        result, late = stream.result, False
-    except TimedOut as e:
-        result, late = e.result, True
-    return StoredReply(
-        result.response,
-        asked.conversation_id,
-        tuple(asdict(record) for record in result.tool_calls),
-        late=late,
+    reply = stream.reply
+    return StoredReply(reply.text, asked.conversation_id, reply.tool_calls, late=reply.late)
+
+
+def _turn(scope: Scope, asked: StoredMessage) -> ChatTurn:
+    return ChatTurn(
+        scope=scope,
+        conversation_id=asked.conversation_id,
+        message=asked.message,
+        run_id=asked.run_id,
+        history=asked.history,
+        note=asked.note,
     )
 
 

@@ -13,11 +13,12 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from treadle import __version__
-from treadle.service import auth, chat, conversations, health, openai_api, page, runs, task_routes
+from treadle.service import auth, chat, conversations, health, openai_api, runs
 from treadle.service.border import Border
 from treadle.service.forgetting import keep_scrubbed
 from treadle.service.mcp_endpoint import McpEndpoint
 from treadle.service.openapi import document_of
+from treadle.service.page import page_router
 from treadle.service.problems import HANDLERS
 from treadle.service.resuming import resume_all, take_up
 from treadle.service.shares import watch
@@ -29,6 +30,7 @@ def create_app(service: Service) -> FastAPI:
 
     `request.app.state.service` is it.
     """
+    application = service.application
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -37,6 +39,8 @@ def create_app(service: Service) -> FastAPI:
             service.live.spawn(partial(take_up, service))
             service.live.spawn(partial(watch, service))
             service.live.spawn(partial(keep_scrubbed, service))
+            for job in application.jobs:
+                service.live.spawn(partial(job, service.host))
             yield
 
     app = FastAPI(
@@ -58,10 +62,11 @@ def create_app(service: Service) -> FastAPI:
         chat.router,
         conversations.router,
         runs.router,
-        task_routes.router,
+        *application.routers,
         openai_api.router,
-        page.router,
+        *([] if application.page is None else [page_router(application.page)]),
     ):
         app.include_router(router)
-    app.router.routes.append(Route("/mcp", McpEndpoint(service)))
+    if application.mcp is not None:
+        app.router.routes.append(Route("/mcp", McpEndpoint(service)))
     return app

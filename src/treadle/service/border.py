@@ -22,7 +22,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treadle.service.bodies import read_body
 from treadle.service.hosts import Hosts
-from treadle.service.page import PATHS
 from treadle.service.problems import OUR_FAULT, HttpProblem, problem_response, unauthorized
 
 if TYPE_CHECKING:
@@ -54,8 +53,8 @@ SIGNED_OUT: Final = b": this login has ended; sign in again\n\n"
 ENDING_S: Final = 1.0
 _NO_STORE = (b"cache-control", b"no-store")
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
-UNCOUNTED = frozenset({"/healthz", "/readyz", *PATHS})
-"""Asked by machines, often; and the page's own files, a dozen at each visit."""
+UNCOUNTED: Final = frozenset({"/healthz", "/readyz"})
+"""Asked by machines, often."""
 
 
 class Border:
@@ -63,7 +62,9 @@ class Border:
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
-        settings = service.settings
+        settings, page = service.settings, service.application.page
+        self._uncounted = UNCOUNTED if page is None else UNCOUNTED | page.paths
+        """With the page's own files, a dozen at each visit."""
         self._hosts = Hosts(settings.hosts, settings.public_url)
         self._proxies: Collection[str] = frozenset(settings.proxies)
         self._is_https = (
@@ -146,7 +147,7 @@ class Border:
         )
         if claims is not None:
             self._service.limits.login(claims.login_id)
-        elif scope["path"] not in UNCOUNTED:
+        elif scope["path"] not in self._uncounted:
             client = scope["client"]
             self._service.limits.stranger(client[0] if client else "")
         scope[STRANGER] = claims is None

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from sqlmodel import Session
 from starlette.responses import Response
 
+from treadle.agents.agent import Agent
 from treadle.errors import AgentError, ErrorKind
 from treadle.service.answering import LATE, ask, busy, start
 from treadle.service.bodies import RequestModel
@@ -33,8 +34,11 @@ from treadle.service.signed_in import SignedIn, TheService
 from treadle.service.sse import MEDIA_TYPE, SseResponse, position_of
 from treadle.service.state import Service
 
-PATIENCE_S: Final = 45.0
-"""More than any run of the task assistant may take."""
+PATIENCE_S: Final = 15.0
+"""How much longer than its run a reply may take."""
+
+RUN_S: Final = 30.0
+"""Of a run whose agent has no limit of its own."""
 
 router = APIRouter(tags=["chat"])
 
@@ -75,7 +79,7 @@ class ChatReply(BaseModel):
 async def chat(
     body: ChatRequest, request: Request, scope: SignedIn, service: TheService
 ) -> Response:
-    """Says something to the task assistant. A client that leaves loses nothing: the reply is in the
+    """Says something to {title}. A client that leaves loses nothing: the reply is in the
     conversation.
 
     As server-sent events `Last-Event-ID` with the same message and its `conversation_id` goes on
@@ -92,7 +96,7 @@ async def chat(
         spending = await held.enter_async_context(service.limits.place(scope))
         asked = await _asked(service, scope, body, spending)
         live = start(service, scope, asked, held.pop_all(), spending)
-    return await replied(live)
+    return await replied(live, _seconds(service.chat.agent) + PATIENCE_S)
 
 
 async def _streamed(service: Service, scope: Scope, body: ChatRequest) -> SseResponse:
@@ -149,13 +153,17 @@ def _newest(
     return run, asked
 
 
-async def replied(live: LiveRun) -> Response:
+def _seconds(agent: Agent[Any, Any]) -> float:
+    return (agent.limits and agent.limits.seconds) or RUN_S
+
+
+async def replied(live: LiveRun, patience_s: float) -> Response:
     """Waits for the reply.
 
     Raises Problem(504) where the run was out of time, and what it ended with where that is no
     reply.
     """
-    with anyio.move_on_after(PATIENCE_S):
+    with anyio.move_on_after(patience_s):
         await live.over.wait()
     if isinstance(live.error, AgentError) and live.error.kind is ErrorKind.CANCELLED:
         raise unavailable(

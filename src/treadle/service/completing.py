@@ -22,22 +22,20 @@ from starlette.types import Receive
 
 from treadle._internal.terminal_text import plain
 from treadle.agents.agent import Agent
-from treadle.apps.assistant.agent import NAME
-from treadle.apps.assistant.context import AgentContext
-from treadle.apps.assistant.runner import ReplyStream
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.events import RunEnd
 from treadle.messages.message import Message
 from treadle.messages.metrics import RunMetrics
 from treadle.runtime.run_stream import RunStream
 from treadle.service.answering import LATE
+from treadle.service.application import ChatTurn, PastMessage, ReplyStream
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Scope
 from treadle.service.fan_out import BEAT, HEARTBEAT_S
 from treadle.service.limits import RunSpending, measurable
 from treadle.service.live import LiveRun
 from treadle.service.problems import HttpProblem, unavailable
-from treadle.service.running import CANNOT_RUN, finish, info_of, served_agent
+from treadle.service.running import CANNOT_RUN, deps_of, finish, info_of, served_agent
 from treadle.service.sse import SseResponse, until_gone
 from treadle.service.state import Service
 from treadle.types import Limits, Outcome, new_id
@@ -150,9 +148,14 @@ class Answering:
             raise unavailable()
         if end.outcome is Outcome.TIMEOUT:
             raise HttpProblem(504, LATE)
-        if end.outcome is Outcome.ERROR and self.asked.agent != NAME:
+        if end.outcome is Outcome.ERROR and not (end.text and self._is_of_chat):
             raise unavailable()
         return end
+
+    @property
+    def _is_of_chat(self) -> bool:
+        """The chat's application may have words for what failed."""
+        return self.asked.agent == self._service.application.name
 
     def used(self) -> dict[str, Any]:
         usage = self._metrics.total.usage
@@ -165,14 +168,14 @@ class Answering:
 
     async def _drive(self, held: AsyncExitStack, spending: RunSpending, live: LiveRun) -> None:
         async with held:
-            agent = _agent(self._service, self.asked) or self._service.runner.agent
+            agent = _agent(self._service, self.asked)
             limits = await measurable(self._service.runtime, agent, spending.limits)
             running = _stream(self._service, live.scope, self.asked, limits)
             try:
                 with self._client:
                     await self._follow(running, live)
                 self._metrics = (
-                    running.metrics if isinstance(running, ReplyStream) else running.result.metrics
+                    running.result.metrics if isinstance(running, RunStream) else running.metrics
                 )
                 await spending.count_run(self._service.runtime.journal, live.run_id, self._metrics)
                 await finish(self._service, live)
@@ -267,16 +270,27 @@ def _reason(end: RunEnd) -> str:
     )
 
 
-def _agent(service: Service, asked: CompletionOptions) -> Agent[Any, Any] | None:
-    """None: the task assistant."""
-    return None if asked.agent == NAME else served_agent(service, asked.agent)
+def _agent(service: Service, asked: CompletionOptions) -> Agent[Any, Any]:
+    """Raises Problem where it is not served any more."""
+    if asked.agent == service.application.name:
+        return service.chat.agent
+    if (agent := served_agent(service, asked.agent)) is None:
+        raise unavailable()
+    return agent
 
 
 def _stream(service: Service, scope: Scope, asked: CompletionOptions, limits: Limits) -> Running:
-    if (agent := _agent(service, asked)) is None:
-        messages = [{"role": role, "content": text} for role, text in asked.earlier]
-        context = AgentContext.from_request(scope.user_id, asked.conversation_id, messages)
-        return service.runner.stream(context, asked.text, run_id=asked.run_id, limits=limits)
+    if asked.agent == service.application.name:
+        turn = ChatTurn(
+            scope=scope,
+            conversation_id=asked.conversation_id,
+            message=asked.text,
+            run_id=asked.run_id,
+            history=tuple(PastMessage(role, text) for role, text in asked.earlier),
+            is_stored=False,
+        )
+        return service.chat.stream(turn, limits)
+    agent = _agent(service, asked)
     said = [
         Message.user(plain(text)) if role == "user" else Message.assistant(plain(text))
         for role, text in asked.earlier
@@ -285,6 +299,7 @@ def _stream(service: Service, scope: Scope, asked: CompletionOptions, limits: Li
     return service.runtime.stream(
         agent,
         asked.text,
+        deps=deps_of(service, agent.name, scope),
         messages=said,
         run_id=asked.run_id,
         user_id=scope.user_id,

@@ -15,14 +15,11 @@ from typing import Any, Final, cast
 from sqlalchemy import Update, bindparam, delete, update
 from sqlmodel import Session, col, select
 
-from treadle.apps.assistant import confirmations
-from treadle.apps.assistant.confirmations import AnsweredConfirmations
-from treadle.apps.assistant.context import MessageHistory
+from treadle.service.application import PastMessage
 from treadle.service.database.guard import insert_row
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import (
     ChatMessage,
-    Confirmation,
     Conversation,
     ServedRun,
     new_row_id,
@@ -91,19 +88,19 @@ class StoredMessage:
     number: int
     """Of the message, in its conversation."""
     run_id: str
-    history: tuple[MessageHistory, ...] = ()
+    history: tuple[PastMessage, ...] = ()
     """What was said before it, oldest first."""
     answer: ChatMessage | None = None
     """Where there is one already."""
-    answered: AnsweredConfirmations | None = None
-    """What the message made of what was pending."""
+    note: Any = None
+    """What the application keeps of it (`Chat.on_message`)."""
 
 
 class ConversationStore:
     """Sees one user's rows; what is somebody else's is not there."""
 
     def __init__(self, session: Session, scope: Scope) -> None:
-        self._session, self._scope, self._user_id = session, scope, scope.user_id
+        self._session, self._user_id = session, scope.user_id
 
     # ------------------------------------------------------------ conversations
 
@@ -128,12 +125,10 @@ class ConversationStore:
         return self._session.exec(wanted.with_for_update() if lock else wanted).first()
 
     def delete(self, conversation_id: str) -> bool:
-        """With all that was said in it, and the questions that were asked there; False where it is
-        not there.
-        """
+        """With all that was said in it; False where it is not there."""
         if (found := self.get(conversation_id, lock=True)) is None:
             return False
-        for table in (ChatMessage, ServedRun, Confirmation):
+        for table in (ChatMessage, ServedRun):
             self._session.exec(
                 delete(table).where(
                     col(table.user_id) == self._user_id,
@@ -187,16 +182,12 @@ class ConversationStore:
         else:
             before = self._last_said(conversation_id)
             self._check_settled(before)
-        answered = confirmations.answered(
-            self._session, self._scope, conversation_id, message, run_id
-        )
         asked = StoredMessage(
             conversation_id,
             message,
             before[0].number + 1 if before else 1,
             run_id,
             _as_history(before),
-            answered=answered,
         )
         self._say(asked, asked.number, "user", message, (), at)
         insert_row(
@@ -230,11 +221,6 @@ class ConversationStore:
         if said is None:
             return None
         before = self._last_said(said.conversation_id, before=said.number)
-        answered = (
-            None
-            if answer is not None
-            else confirmations.granted(self._session, self._scope, run_id)
-        )
         return StoredMessage(
             said.conversation_id,
             said.content,
@@ -242,7 +228,6 @@ class ConversationStore:
             run_id,
             _as_history(before),
             answer,
-            answered,
         )
 
     def answer(self, asked: StoredMessage, text: str, tool_calls: Sequence[dict[str, Any]]) -> None:
@@ -375,9 +360,9 @@ def title_of(message: str) -> str:
     return f"{cut.rpartition(' ')[0] or cut}…"
 
 
-def _as_history(rows: Sequence[Any]) -> tuple[MessageHistory, ...]:
+def _as_history(rows: Sequence[Any]) -> tuple[PastMessage, ...]:
     """Of rows that are newest first."""
     return tuple(
-        MessageHistory("user" if row.role == "user" else "assistant", row.content, row.created_at)
+        PastMessage("user" if row.role == "user" else "assistant", row.content, row.created_at)
         for row in reversed(rows)
     )

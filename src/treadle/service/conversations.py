@@ -99,7 +99,7 @@ async def delete_conversation(
 ) -> Response:
     """Deletes it with all that was said in it, also from the journal.
 
-    A run under way is cancelled first. Tasks stay.
+    A run under way is cancelled first. {keeps}
     """
     await forget(service, scope, conversation_id)
     return Response(status_code=204)

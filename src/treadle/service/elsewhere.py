@@ -13,10 +13,10 @@ Not here: following itself (following.py of the library), who reads (fan_out.py)
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 import msgspec
@@ -24,19 +24,17 @@ from anyio import lowlevel
 from anyio.abc import TaskGroup
 from sqlmodel import Session
 
-from treadle.apps.assistant.agent import NAME
-from treadle.apps.assistant.view import ReplyView
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.events import ChildStart, Event, ToolCallEnd
+from treadle.runtime.runtime import Runtime
+from treadle.service.application import EventView
 from treadle.service.conversation_store import ConversationStore
+from treadle.service.database.database import Database
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
 from treadle.service.fan_out import EncodedEvent, Position
-from treadle.service.live import LiveRun, StoredReply
+from treadle.service.live import LiveRun, LiveRuns, StoredReply
 from treadle.service.sse import frame_of, position_of, said
-
-if TYPE_CHECKING:
-    from treadle.service.state import Service
 
 logger = logging.getLogger("treadle.service")
 
@@ -51,22 +49,29 @@ AT_ONCE: Final = 32
 class RemoteRuns:
     """Of one service, while it is open."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(
+        self,
+        live: LiveRuns,
+        database: Database,
+        runtime: Runtime,
+        view_of: Callable[[Scope, ServedRun], EventView | None],
+    ) -> None:
+        """`view_of`: of what a person may see of a run of the chat; None: of another run, all."""
+        self.live, self.database, self.runtime, self.view_of = live, database, runtime, view_of
         self._watched: dict[str, _Watch] = {}
-        service.live.on_start = self.stop
-        service.live.on_let_go = self._let_go
+        live.on_start = self.stop
+        live.on_let_go = self._let_go
 
     def watch(self, scope: Scope, run: ServedRun, after: Position | None) -> None:
         """Its readers are told what comes behind `after`, until nobody reads it, or it is driven
         here. Where it is watched already, or driven here: nothing.
         """
-        if run.run_id in self._watched or self._service.live.get(run.run_id) is not None:
+        if run.run_id in self._watched or self.live.get(run.run_id) is not None:
             return
-        watch = self._watched[run.run_id] = _Watch(self._service, scope, run, after)
+        watch = self._watched[run.run_id] = _Watch(self, scope, run, after)
         if after is not None:
-            self._service.live.channels.begin(run.run_id, after)
-        self._service.live.spawn(partial(self._told, watch))
+            self.live.channels.begin(run.run_id, after)
+        self.live.spawn(partial(self._told, watch))
 
     def stop(self, run_id: str) -> None:
         """Nothing more is told of it from elsewhere, from now on. Idempotent."""
@@ -75,7 +80,7 @@ class RemoteRuns:
 
     def left(self, run_id: str) -> None:
         """Somebody reads it no more."""
-        if not self._service.live.channels.is_read(run_id):
+        if not self.live.channels.is_read(run_id):
             self.stop(run_id)
 
     def __len__(self) -> int:
@@ -89,25 +94,25 @@ class RemoteRuns:
                 del self._watched[watch.run_id]
 
     def _let_go(self, live: LiveRun) -> None:
-        if self._service.live.channels.is_read(live.run_id):
-            self._service.live.spawn(partial(self._again, live))
+        if self.live.channels.is_read(live.run_id):
+            self.live.spawn(partial(self._again, live))
 
     async def _again(self, live: LiveRun) -> None:
-        run = await self._service.database.read(live.scope, partial(_row, live.scope, live.run_id))
-        if run is not None and self._service.live.channels.is_read(live.run_id):
+        run = await self.database.read(live.scope, partial(_row, live.scope, live.run_id))
+        if run is not None and self.live.channels.is_read(live.run_id):
             self.watch(live.scope, run, live.told)
         elif run is None:
-            self._service.live.channels.end(live.run_id)
+            self.live.channels.end(live.run_id)
 
 
 class _Watch:
     """One run's follower."""
 
     def __init__(
-        self, service: Service, scope: Scope, run: ServedRun, after: Position | None
+        self, remote: RemoteRuns, scope: Scope, run: ServedRun, after: Position | None
     ) -> None:
         self.run_id = run.run_id
-        self._service, self._scope, self._run, self._after = service, scope, run, after
+        self._remote, self._scope, self._run, self._after = remote, scope, run, after
         self._cancel = anyio.CancelScope()
         self._is_over = False
         self._told = 0
@@ -121,23 +126,23 @@ class _Watch:
     async def tell_all(self) -> None:
         """To its end, whatever is wrong with the journal meanwhile."""
         with self._cancel:
-            follow = self._follow_reply if self._run.agent == NAME else self._follow_run
-            while not await self._tried(follow):  # noqa: ASYNC110  the journal is what must answer again
+            while not await self._tried():  # noqa: ASYNC110  the journal is what must answer again
                 await anyio.sleep(AGAIN_S)
             if self._run.conversation_id is not None:
                 await self._tell_reply()
             if not self._is_over:
-                self._service.live.channels.end(self.run_id)
+                self._remote.live.channels.end(self.run_id)
 
-    async def _tried(self, follow: Callable[[], Awaitable[None]]) -> bool:
+    async def _tried(self) -> bool:
         """Whether it came to the run's end."""
+        view = self._remote.view_of(self._scope, self._run)
         try:
-            await follow()
+            await (self._follow_run() if view is None else self._follow_reply(view))
         except AgentError as e:
             if e.kind is not ErrorKind.INVALID:
                 logger.warning("run %s cannot be followed now: %s", self.run_id, e.message)
                 return False
-            run = await self._service.database.read(
+            run = await self._remote.database.read(
                 self._scope, partial(_row, self._scope, self.run_id)
             )
             return run is None or run.finished_at is not None  # it never began, or is gone
@@ -163,7 +168,7 @@ class _Watch:
         own = run_id == self.run_id
         last: Position = (self._after if own else None) or (0, -1)
         after = f"{last[0]}.{last[1]}" if own and self._after is not None else None
-        async with self._service.runtime.follow(run_id, after=after) as events:
+        async with self._remote.runtime.follow(run_id, after=after) as events:
             async for event in events:
                 if depth and isinstance(event, ChildStart):
                     self._begin_child(event.child_run_id, run_id, depth, group)
@@ -202,17 +207,16 @@ class _Watch:
 
     async def _tell_children(self, run_id: str, depth: int, group: TaskGroup) -> None:
         """Those that are over are told before the call that started them is said to have ended."""
-        for info in await self._service.runtime.journal.children(run_id):
+        for info in await self._remote.runtime.journal.children(run_id):
             over = self._begin_child(info.run_id, run_id, depth, group)
             if info.status == "finished":
                 await over.wait()
 
-    # ------------------------------------------------------------ the task assistant's
+    # ------------------------------------------------------------ the chat's
 
-    async def _follow_reply(self) -> None:
+    async def _follow_reply(self, view: EventView) -> None:
         """From its beginning, each time: what is shown depends on all that was before."""
-        view = ReplyView(self._scope.user_id)
-        async with self._service.runtime.follow(self.run_id, deltas=False) as events:
+        async with self._remote.runtime.follow(self.run_id, deltas=False) as events:
             async for event in events:
                 at = position_of(event.id) if isinstance(event.id, str) else None
                 for seen in view.take(event):
@@ -227,14 +231,14 @@ class _Watch:
         """Whoever drives the run stores it when the run is over."""
         while not self._is_over:
             if (
-                reply := await self._service.database.read(
+                reply := await self._remote.database.read(
                     self._scope, partial(reply_of, self._scope, self.run_id)
                 )
             ) is not None:
                 await self._tell(said("reply", reply.shown, last=True))
                 return
             if (
-                await self._service.database.read(
+                await self._remote.database.read(
                     self._scope, partial(_row, self._scope, self.run_id)
                 )
                 is None
@@ -246,7 +250,7 @@ class _Watch:
         if self._is_over:  # somebody drives it here, and tells
             await lowlevel.checkpoint()
             return
-        self._service.live.channels.tell(self.run_id, frame)
+        self._remote.live.channels.tell(self.run_id, frame)
         self._told += 1
         if self._told % AT_ONCE == 0:
             await lowlevel.checkpoint()

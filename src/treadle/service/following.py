@@ -2,7 +2,7 @@
 gap and without a double.
 
 Readers subscribe first, then the journal is read, then what was seen is passed over. Entry:
-`follow`, `subscribe`, `events_so_far`.
+`follow`, `notices`, `events_so_far`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ import anyio
 import msgspec
 from starlette.responses import Response
 
-from treadle.apps.assistant.agent import NAME
-from treadle.apps.assistant.view import ReplyView
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.events import Event, RunEnd, ToolCallStart
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
 from treadle.service.elsewhere import DEPTH_MOST, reply_of
 from treadle.service.fan_out import EncodedEvent, Position, Reader
-from treadle.service.live import StoredReply
+from treadle.service.live import StoredReply, notice, notices_of
 from treadle.service.sse import SseResponse, frame_of, position_of, said
 from treadle.service.state import Service
 
@@ -77,10 +75,18 @@ async def follow(
         raise
 
 
+async def notices(service: Service, scope: Scope, name: str) -> Response:
+    """A stream of what `Host.notify` sends to this person by this name; the first comes at once.
+
+    Raises Problem(429).
+    """
+    reader, held = await subscribe(service, scope, notices_of(scope, name))
+    return SseResponse(reader, [notice(name)], over=held.aclose)
+
+
 async def events_so_far(service: Service, scope: Scope, run: ServedRun) -> list[Event]:
     """As a person may see them; none of a run that never began."""
-    if run.agent == NAME:
-        view = ReplyView(scope.user_id)
+    if (view := service.view_of(scope, run)) is not None:
         return [
             seen for event in await _journaled(service, run.run_id) for seen in view.take(event)
         ]

@@ -17,6 +17,7 @@ from sqlmodel import Session
 
 from treadle.errors import AgentError
 from treadle.service.answering import busy
+from treadle.service.application import Chat
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
@@ -51,7 +52,8 @@ async def forget(service: Service, scope: Scope, conversation_id: str) -> None:
         new = {run.run_id for run in runs} - gone
         await service.runtime.journal.remove(new)
         gone |= new
-        if await service.database.run(scope, partial(_delete, scope, conversation_id, gone)):
+        delete = partial(_delete, service.chat, scope, conversation_id, gone)
+        if await service.database.run(scope, delete):
             await service.database.scrub()
             return
     raise busy()
@@ -78,13 +80,16 @@ def _runs(scope: Scope, conversation_id: str, session: Session) -> list[ServedRu
     return store.runs_of(conversation_id)
 
 
-def _delete(scope: Scope, conversation_id: str, gone: Collection[str], session: Session) -> bool:
+def _delete(
+    chat: Chat, scope: Scope, conversation_id: str, gone: Collection[str], session: Session
+) -> bool:
     """False, and nothing is deleted, where a message has come whose run is not among `gone`."""
     store = ConversationStore(session, scope)
     if store.get(conversation_id, lock=True) is None:
         raise not_found()
     if any(run.run_id not in gone for run in store.runs_of(conversation_id)):
         return False
+    chat.on_delete(session, scope, conversation_id)
     return store.delete(conversation_id)
 
 

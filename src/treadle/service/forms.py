@@ -1,8 +1,8 @@
-"""What the bodies, parameters and answers of the chat, runs and tasks are made of, so that what is
+"""What the bodies, parameters and answers of the chat and of runs are made of, so that what is
 refused stands in the schema.
 
-Not here: what every body must be (bodies.py). Entry: `Words`, `Title`, `Line`, `Id`, `Moment`,
-`Data`, `problems`.
+Not here: what every body must be (bodies.py). Entry: `Words`, `Line`, `Id`, `Moment`, `Data`,
+`problems`.
 """
 
 from __future__ import annotations
@@ -13,53 +13,27 @@ from typing import Annotated, Any, Final
 from fastapi import Path
 from pydantic import AwareDatetime, BeforeValidator, Field, StringConstraints, WithJsonSchema
 
-from treadle.apps.assistant.fields import DESCRIPTION_CHARS, TITLE_CHARS, due_of
-from treadle.errors import AgentError
 from treadle.service.bodies import NO_NUL
 
-_INVISIBLE: Final = (
+INVISIBLE: Final = (
     r"\u0000-\u0020\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f"
     r"\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff"
 )
 """What nobody sees, in one plane: a text of these alone says nothing."""
-_NO_LINE: Final = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
-_NO_TEXT: Final = r"\u0000-\u0008\u000b-\u001f\u007f-\u009f"
+NO_LINE: Final = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
+NO_TEXT: Final = r"\u0000-\u0008\u000b-\u001f\u007f-\u009f"
 
 Words = Annotated[
     str,
     StringConstraints(
-        min_length=1, max_length=10_000, pattern=rf"^[^\u0000]*[^{_INVISIBLE}][^\u0000]*$"
+        min_length=1, max_length=10_000, pattern=rf"^[^\u0000]*[^{INVISIBLE}][^\u0000]*$"
     ),
 ]
 """What a person says: something that can be seen, and no NUL."""
-Title = Annotated[
-    str,
-    StringConstraints(
-        min_length=1,
-        max_length=TITLE_CHARS,
-        pattern=rf"^[^{_NO_LINE}]*[^{_INVISIBLE}][^{_NO_LINE}]*$",
-    ),
-]
-Description = Annotated[
-    str, StringConstraints(max_length=DESCRIPTION_CHARS, pattern=rf"^[^{_NO_TEXT}]*$")
-]
 Line = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\u0000]*$")]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[^\u0000]*$")]
 """Of something that is there, or is not: any text may be asked for."""
 InPath = Annotated[str, Path(max_length=128)]
-
-
-def _date(value: Any) -> Any:
-    if value is not None and not isinstance(value, str):
-        raise ValueError("give a date as YYYY-MM-DD, like 2026-12-01")
-    try:
-        due = due_of(value)
-    except AgentError as e:
-        raise ValueError(e.message) from e
-    return None if due is None else due.isoformat()
-
-
-Day = Annotated[str, BeforeValidator(_date), Field(json_schema_extra={"format": "date"})]
 
 
 _MOMENT: Final = r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-5][0-9])$"  # noqa: E501

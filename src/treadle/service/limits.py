@@ -8,7 +8,7 @@ was tried: it started a thread for nearly every request. Entry: `UserLimits`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -92,11 +92,16 @@ class UserLimits:
     """
 
     def __init__(
-        self, settings: ServiceSettings, database: Database, metrics: ServiceMetrics
+        self,
+        settings: ServiceSettings,
+        database: Database,
+        metrics: ServiceMetrics,
+        shares: Mapping[str, TotalsShare] | None = None,
     ) -> None:
+        """`shares`: what runs of agents reserve, by name, instead of what their limits say."""
         limits = settings.limits
         self._limits, self._database, self._metrics = limits, database, metrics
-        self.totals = Totals(settings.totals, self.refused)
+        self.totals = Totals(settings.totals, self.refused, shares)
         self._requests = SlidingWindow(limits.requests_per_minute, MINUTE_S)
         self._logins = SlidingWindow(limits.requests_per_minute, MINUTE_S)
         self._strangers = SlidingWindow(STRANGERS_PER_MINUTE, MINUTE_S)
@@ -138,9 +143,9 @@ class UserLimits:
 
     @asynccontextmanager
     async def run(
-        self, scope: Scope, run_id: str, agent: Agent[Any, Any] | None
+        self, scope: Scope, run_id: str, agent: Agent[Any, Any]
     ) -> AsyncGenerator[RunSpending]:
-        """A place for one run of somebody who can afford it. `agent`: None for the task assistant."""  # noqa: E501
+        """A place for one run of somebody who can afford it."""
         async with self.place(scope) as spending:
             await self._database.run(
                 scope,
@@ -260,7 +265,7 @@ class UserLimits:
         scope: Scope,
         spending: RunSpending,
         run_id: str,
-        agent: Agent[Any, Any] | None,
+        agent: Agent[Any, Any],
         *,
         queued: bool = False,
     ) -> None:

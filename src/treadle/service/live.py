@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 import anyio
@@ -18,7 +19,7 @@ from anyio.abc import TaskGroup
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.events import ErrorRaised, Event, OutputReady, RunEnd, ToolCallEnd, TurnEnd
 from treadle.service.database.scope import Scope
-from treadle.service.fan_out import Channels, EncodedEvent, Position, Reader
+from treadle.service.fan_out import Channels, EncodedEvent, Position
 from treadle.service.problems import TROUBLE
 from treadle.service.sse import frame_of, said
 from treadle.tools.approval import ApprovalRequest, Approve, Deny, Unanswered
@@ -240,25 +241,23 @@ class LiveRuns:
             run.tell_frame(said("error", {"kind": "unavailable", "message": TROUBLE}))
         self.channels.end(run.run_id)
 
-    # ------------------------------------------------------------ tasks
+    # ------------------------------------------------------------ notices
 
-    def open_tasks(self, scope: Scope) -> Reader:
-        """Told each time this person's tasks have changed, by whomever."""
-        return self.channels.open(tasks_of(scope))
-
-    def leave_tasks(self, scope: Scope, reader: Reader) -> None:
-        self.channels.leave(tasks_of(scope), reader)
-
-    def tasks_changed(self, scope: Scope) -> None:
-        if self.channels.is_read(key := tasks_of(scope)):
-            self.channels.tell(key, TASKS_CHANGED)
+    def notify(self, scope: Scope, name: str) -> None:
+        """Send the notice of this name to each of the person's streams that is open for it."""
+        if self.channels.is_read(key := notices_of(scope, name)):
+            self.channels.tell(key, notice(name))
 
 
-TASKS_CHANGED: Final = replace(said("tasks", {}), lossy=True)
+@cache
+def notice(name: str) -> EncodedEvent:
+    """An event without data: what it is about is to be read anew."""
+    return replace(said(name, {}), lossy=True)
 
 
-def tasks_of(scope: Scope) -> str:
-    return f"tasks of {scope.user_id}"
+def notices_of(scope: Scope, name: str) -> str:
+    """The key of the channel."""
+    return f"{name} of {scope.user_id}"
 
 
 def _nothing(what: object, /) -> None: ...

@@ -1,5 +1,5 @@
-"""`/mcp`: the task tools over streamable HTTP, for whoever brings a token. What they do is
-apps/assistant/over_mcp.py's.
+"""`/mcp`: the tools of the application over streamable HTTP, for whoever brings a token. What they
+do is the application's (`Application.mcp`).
 
 The SDK is imported, and its sessions begin, with the first request that has a token: a service that
 nobody asks over MCP pays nothing for it. Host and Origin were judged before (hosts.py). Entry:
@@ -254,13 +254,12 @@ async def _unheard(message: Message) -> None: ...
 
 
 def _manager(service: Service) -> StreamableHTTPSessionManager:
+    assert service.application.mcp is not None, "the route is there only then"
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # noqa: PLC0415  half a second, for those who ask
     from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415  likewise
 
-    from treadle.apps.assistant.over_mcp import tasks_over_mcp  # noqa: PLC0415  likewise
-
     return StreamableHTTPSessionManager(
-        tasks_over_mcp(service.tools, identity_of).sdk,
+        service.application.mcp(service.host, identity_of),
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         session_idle_timeout=IDLE_S,
         max_sessions=None,  # the endpoint closes some before there are too many

@@ -16,7 +16,6 @@ from fastapi import APIRouter, Request
 from pydantic import AfterValidator, BeforeValidator, Field
 from starlette.responses import Response
 
-from treadle.apps.assistant.agent import NAME
 from treadle.service.bodies import RequestModel
 from treadle.service.completing import CompletionOptions, completed, completed_stream
 from treadle.service.forms import Line, Words, problems
@@ -94,9 +93,7 @@ class CompletionRequest(RequestModel):
     be.
     """
 
-    model: Annotated[
-        str, Field(min_length=1, max_length=64, pattern=r"^[^\u0000]*$", examples=[NAME])
-    ]
+    model: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\u0000]*$")]
     """The name of an agent."""
     messages: Annotated[
         list[ChatMessage],
@@ -195,7 +192,8 @@ async def completions(
 
 
 def _served(service: Service) -> list[str]:
-    return [NAME, *(name for name in service.agents if served_agent(service, name) is not None)]
+    agents = (name for name in service.agents if served_agent(service, name) is not None)
+    return [service.application.name, *agents]
 
 
 def _unknown(name: str, service: Service) -> HttpProblem:

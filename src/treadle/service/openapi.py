@@ -6,12 +6,12 @@ FastAPI's own, with every answer that the border and the handlers can give, as p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from treadle.service.application import Application, Link
 from treadle.service.forms import DATA
 from treadle.service.problems import MEDIA_TYPE
 
@@ -48,15 +48,15 @@ EVERYWHERE: Final = {
     500: "Something went wrong on our side.",
     503: "Not just now: see Retry-After.",
 }
-CONVERSATION, RUN, TASK = "/conversations/{conversation_id}", "/runs/{run_id}", "/tasks/{task_id}"
+CONVERSATION, RUN = "/conversations/{conversation_id}", "/runs/{run_id}"
 LINKS: Final = (
-    (
+    Link(
         "post /chat 200",
         "conversation_id",
         "conversation_id",
         (f"get {CONVERSATION}", f"delete {CONVERSATION}"),
     ),
-    (
+    Link(
         "post /runs 201",
         "run_id",
         "run_id",
@@ -67,8 +67,7 @@ LINKS: Final = (
             f"post {RUN}/approvals/{{call_id}}",
         ),
     ),
-    ("post /tasks 201", "task_id", "id", (f"get {TASK}", f"patch {TASK}", f"delete {TASK}")),
-    ("get /v1/models 200", "name", "data/0/id", ("get /v1/models/{name}",)),
+    Link("get /v1/models 200", "name", "data/0/id", ("get /v1/models/{name}",)),
 )
 """Which answer names, and where in it, the parameter of which other routes."""
 SIGNED_IN: Final = "Not signed in, or not any more."
@@ -83,27 +82,51 @@ def document_of(app: FastAPI) -> dict[str, Any]:
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["Problem"], schemas["Data"] = PROBLEM, DATA
+    application: Application = app.state.service.application
     for path in document["paths"].values():
         for operation in cast("dict[str, Any]", path).values():
             _complete(operation)
-    for link in LINKS:
-        _link(document["paths"], *link)
+            _name(operation, application)
+    for link in (*LINKS, *application.links):
+        _link(document["paths"], link)
+    _describe_chat(schemas, application.name)
     if app.state.service.is_open:
         document["paths"]["/metrics"]["get"]["security"].append({})  # with or without
     return document
 
 
-def _link(
-    paths: dict[str, Any], answer: str, parameter: str, pointer: str, others: Sequence[str]
-) -> None:
-    method, path, status = answer.split()
+def _name(operation: dict[str, Any], application: Application) -> None:
+    """Fill in what the descriptions of our routes call the application."""
+    said = operation.get("description", "")
+    words = {
+        "{title}": application.title,
+        "{agent}": application.name,
+        "{keeps}": application.keeps,
+    }
+    for placeholder, name in words.items():
+        if placeholder in said:
+            operation["description"] = said.replace(placeholder, name).strip()
+
+
+def _describe_chat(schemas: dict[str, Any], name: str) -> None:
+    """The agent of the chat takes no inputs; what another agent takes is its own to say."""
+    schemas["RunRequest"]["not"] = {
+        "required": ["agent", "inputs"],
+        "properties": {"agent": {"const": name}, "inputs": {"minProperties": 1}},
+    }
+    schemas["RunRequest"]["properties"]["agent"]["examples"] = [name]
+    schemas["CompletionRequest"]["properties"]["model"]["examples"] = [name]
+
+
+def _link(paths: dict[str, Any], link: Link) -> None:
+    method, path, status = link.answer.split()
     links: dict[str, Any] = paths[path][method]["responses"][status].setdefault("links", {})
-    for other in others:
+    for other in link.operations:
         its_method, its_path = other.split()
         operation_id = paths[its_path][its_method]["operationId"]
         links[operation_id] = {
             "operationId": operation_id,
-            "parameters": {parameter: f"$response.body#/{pointer}"},
+            "parameters": {link.parameter: f"$response.body#/{link.pointer}"},
         }
 
 

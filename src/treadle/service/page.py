@@ -1,7 +1,7 @@
-"""The web page: a few files that stand in `page/`, read once, served as they are. No template, no
-build, nothing of a user in them.
+"""The web page of an application: a few files of its package, read once, served as they are. No
+template, no build, nothing of a user in them.
 
-What the page does stands in page/app.js. Entry: `router`.
+Entry: `Page`, `page_router`.
 """
 
 from __future__ import annotations
@@ -32,26 +32,21 @@ _TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-ASSETS = (
-    "account.js",
-    "app.js",
-    "chat.js",
-    "conversations.js",
-    "document.js",
-    "events.js",
-    "icon.svg",
-    "notices.js",
-    "reply.js",
-    "session.js",
-    "style.css",
-    "task_row.js",
-    "tasks.js",
-    "words.js",
-)
-"""All that is served under `/assets/`; any other name is not found."""
-PATHS = frozenset({"/", *(f"/assets/{name}" for name in ASSETS)})
 
-router = APIRouter(include_in_schema=False)
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`index.html`, served as `/`, and the files beside it, served under `/assets/`."""
+
+    package: str
+    """In which the files stand."""
+    folder: str
+    assets: tuple[str, ...]
+    """All that is served under `/assets/`; any other name is not found."""
+
+    @property
+    def paths(self) -> frozenset[str]:
+        return frozenset({"/", *(f"/assets/{name}" for name in self.assets)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +56,9 @@ class PageFile:
 
 
 @cache
-def page_file(name: str) -> PageFile:
-    """One of `ASSETS`, or `index.html`."""
-    content = files("treadle.service").joinpath("page", name).read_bytes()
+def page_file(page: Page, name: str) -> PageFile:
+    """One of its assets, or `index.html`."""
+    content = files(page.package).joinpath(page.folder, name).read_bytes()
     headers = {
         "Content-Type": _TYPES[name.rpartition(".")[2]],
         "Cache-Control": "no-cache",  # kept, and asked for each time: an update is whole at once
@@ -90,13 +85,18 @@ def _answer(request: Request, file: PageFile) -> Response:
     return Response(file.content, headers=dict(file.headers))
 
 
-@router.api_route("/", methods=["GET", "HEAD"])
-async def page(request: Request) -> Response:
-    return _answer(request, page_file("index.html"))
+def page_router(page: Page) -> APIRouter:
+    router = APIRouter(include_in_schema=False)
 
+    @router.api_route("/", methods=["GET", "HEAD"])
+    async def index(request: Request) -> Response:
+        return _answer(request, page_file(page, "index.html"))
 
-@router.api_route("/assets/{name}", methods=["GET", "HEAD"])
-async def asset(request: Request, name: str) -> Response:
-    if name not in ASSETS:
-        raise HTTPException(404)
-    return _answer(request, page_file(name))
+    @router.api_route("/assets/{name}", methods=["GET", "HEAD"])
+    async def asset(request: Request, name: str) -> Response:
+        if name not in page.assets:
+            raise HTTPException(404)
+        return _answer(request, page_file(page, name))
+
+    del index, asset  # the router has them
+    return router

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlmodel import Session
 
 from treadle.agents.agent import Agent
-from treadle.apps.assistant.agent import NAME
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.journal import RunInfo
 from treadle.service.conversation_store import ConversationStore
@@ -81,7 +80,7 @@ def _admit(
     """Raises Problem(429)."""
     service.limits.afford(session, scope, spending, run_id, agent, queued=True)
     store = ConversationStore(session, scope)
-    under_way = sum(run.agent != NAME for run in store.unfinished())
+    under_way = sum(run.agent != service.application.name for run in store.unfinished())
     if under_way >= service.settings.limits.runs:
         raise too_many(
             (
@@ -98,7 +97,7 @@ async def account(service: Service, scope: Scope) -> None:
     """What this person's runs that ended elsewhere have taken counts from now on; each once,
     whoever looks. One that never began is over.
     """
-    runs = await service.database.read(scope, partial(_open, scope))
+    runs = await service.database.read(scope, partial(_open, service, scope))
     for run in runs:
         if (
             service.live.get(run.run_id) is None
@@ -134,8 +133,10 @@ def _ended(
         service.limits.count(session, scope, spending, run_id)
 
 
-def _open(scope: Scope, session: Session) -> list[ServedRun]:
-    return [run for run in ConversationStore(session, scope).unfinished() if run.agent != NAME]
+def _open(service: Service, scope: Scope, session: Session) -> list[ServedRun]:
+    """The runs of a chat are counted with their reply."""
+    unfinished = ConversationStore(session, scope).unfinished()
+    return [run for run in unfinished if run.agent != service.application.name]
 
 
 async def reserve_again(service: Service, scope: Scope, run_id: str) -> None:

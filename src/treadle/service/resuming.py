@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import anyio
 from sqlmodel import Session, col, select
 
-from treadle.apps.assistant.agent import NAME
 from treadle.errors import AgentError, ErrorKind
 from treadle.runtime.children import close_orphans
 from treadle.service.answering import start, store
@@ -84,7 +84,7 @@ async def _take_up(
         run = (
             None
             if scope is None
-            else (await service.database.read(scope, partial(_served, scope, run_id)))[0]
+            else (await service.database.read(scope, partial(_served, service, scope, run_id)))[0]
         )
         if scope is not None and run is not None and run.finished_at is None:
             await places.acquire_on_behalf_of(run_id)
@@ -141,7 +141,7 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
     """Makes a run go on that nobody drives; None where there is nothing to wait for here: it is
     over now, or waits for its person, or may yet begin.
     """
-    run, asked = await service.database.read(scope, partial(_served, scope, run_id))
+    run, asked = await service.database.read(scope, partial(_served, service, scope, run_id))
     info = await info_of(service, run_id)
     if (live := service.live.get(run_id)) is not None or run is None or run.finished_at is not None:
         return live
@@ -165,7 +165,7 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
     if asked is not None:
         return start(service, scope, asked, AsyncExitStack(), RunSpending(), again=True)
     # its client has gone with the process: nobody would get the answer
-    if run.agent == NAME and info.status != "finished":
+    if run.agent == service.application.name and info.status != "finished":
         info = await service.runtime.kill(run_id)
     if info.status == "finished":
         await settled(service, scope, run_id)
@@ -217,7 +217,10 @@ def _unfinished(scope: Scope, session: Session) -> list[ServedRun]:
 
 
 def _served(
-    scope: Scope, run_id: str, session: Session
+    service: Service, scope: Scope, run_id: str, session: Session
 ) -> tuple[ServedRun | None, StoredMessage | None]:
     rows = ConversationStore(session, scope)
-    return rows.run(run_id), rows.asked(run_id)
+    asked = rows.asked(run_id)
+    if asked is not None and asked.answer is None:
+        asked = replace(asked, note=service.chat.note_of(session, scope, run_id))
+    return rows.run(run_id), asked

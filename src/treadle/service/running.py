@@ -1,4 +1,4 @@
-"""Runs of agents that are served beside the task assistant: how each begins, goes on, and what a
+"""Runs of agents that are served beside the chat: how each begins, goes on, and what a
 person says to its calls.
 
 Not here: routes (runs.py), messages of a conversation (answering.py). Entry: `start_run`, `go_on`,
@@ -42,6 +42,14 @@ CANNOT_RUN: Final = (
 
 def served_agent(service: Service, name: str) -> Agent[Any, Any] | None:
     return service.runtime.agents.get(name) if name in service.agents else None
+
+
+def deps_of(service: Service, name: str, scope: Scope) -> Any:
+    """What the tools of a served agent are given for this person."""
+    for served in service.application.agents:
+        if served.agent.name == name and served.deps is not None:
+            return served.deps(scope)
+    return None
 
 
 async def info_of(service: Service, run_id: str) -> RunInfo | None:
@@ -97,6 +105,7 @@ def _begin(
     return service.runtime.stream(
         agent,
         prompt,
+        deps=deps_of(service, agent.name, live.scope),
         run_id=live.run_id,
         user_id=live.scope.user_id,
         inputs=inputs,
@@ -154,6 +163,7 @@ def _resume(
     return service.runtime.resume_stream(
         live.run_id,
         agent,
+        deps=deps_of(service, agent.name, live.scope),
         limits=limits,
         on_approval=live.approvals.ask,
         approve=[call_id for call_id, said in decisions.items() if said == Approve()],

@@ -1,8 +1,7 @@
 """`/runs`: any agent that is served here, started, followed, stopped, and allowed what it asks for.
 Only one's own are there.
 
-Not here: how a run is driven (running.py), the task assistant's messages (chat.py). Entry:
-`router`.
+Not here: how a run is driven (running.py), messages of the chat (chat.py). Entry: `router`.
 """
 
 from __future__ import annotations
@@ -13,12 +12,11 @@ from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Header, Query
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 from sqlmodel import Session
 from starlette.responses import Response
 
-from treadle.apps.assistant.agent import NAME
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.events import RunEnd
 from treadle.messages.metrics import RunTotals
@@ -45,16 +43,8 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 
 
 class RunRequest(RequestModel):
-    model_config = ConfigDict(
-        # the task assistant takes no inputs; what another agent takes is its own to say
-        json_schema_extra={
-            "not": {
-                "required": ["agent", "inputs"],
-                "properties": {"agent": {"const": NAME}, "inputs": {"minProperties": 1}},
-            }
-        }
-    )
-    agent: Annotated[Id, Field(examples=[NAME])]
+    # openapi.py adds that the agent of the chat takes no inputs
+    agent: Id
     prompt: Words
     inputs: Data = Field(default_factory=dict)
 
@@ -129,11 +119,11 @@ class DecisionOnCall(RequestModel):
 async def create_run(body: RunRequest, scope: SignedIn, service: TheService) -> RunStartedOut:
     """Starts a run of an agent that is served here.
 
-    One of `tasks` begins a conversation, as `POST /chat` does.
+    One of `{agent}` begins a conversation, as `POST /chat` does.
     """
     if service.stopping.is_set():
         raise unavailable()
-    if body.agent == NAME:
+    if body.agent == service.application.name:
         return RunStartedOut(run_id=await _say(service, scope, body))
     if (agent := served_agent(service, body.agent)) is None:
         raise HttpProblem(404, "There is no agent of this name here.")
@@ -153,7 +143,7 @@ async def create_run(body: RunRequest, scope: SignedIn, service: TheService) -> 
 
 async def _say(service: Service, scope: Scope, body: RunRequest) -> str:
     if body.inputs:
-        raise HttpProblem(422, "The agent tasks takes no inputs.")
+        raise HttpProblem(422, f"The agent {body.agent} takes no inputs.")
     async with AsyncExitStack() as held:
         spending = await held.enter_async_context(service.limits.place(scope))
         asked = await service.database.run(scope, ask(service, None, body.prompt, scope, spending))

@@ -5,31 +5,38 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import anyio
 
 from treadle.config import Config
+from treadle.errors import AgentError
 from treadle.events.telemetry.workers import QueueDepths
-from treadle.models.model import Model
 from treadle.runtime.runtime import Runtime
 from treadle.service.accounts import Accounts
+from treadle.service.application import Application, EventView, Host
 from treadle.service.attempts import Attempts
 from treadle.service.database.database import Database
+from treadle.service.database.scope import Scope
+from treadle.service.database.tables import ServedRun
 from treadle.service.elsewhere import RemoteRuns
 from treadle.service.limits import UserLimits
 from treadle.service.live import LiveRuns
 from treadle.service.metrics import ServiceMetrics
 from treadle.service.open_streams import OpenStreams
-from treadle.service.readiness import Readiness
 from treadle.service.tokens import Tokens
 from treadle.types import now
 
-if TYPE_CHECKING:
-    from treadle.apps.assistant.runner import AgentRunner
-    from treadle.apps.assistant.server import MCPToolServer
+logger = logging.getLogger("treadle.service")
+
+LOOK_S = 2.0
+"""How long the database and the journal may take to answer."""
+FRESH_S = 1.0
+"""So long one look counts."""
 
 
 class Service:
@@ -42,27 +49,29 @@ class Service:
         runtime: Runtime,
         *,
         key: bytes,
-        model: Model | str | None = None,
+        application: Application,
         agents: Sequence[str] = (),
         on_loopback: bool = True,
         journal: str = "",
     ) -> None:
-        """`database` and `runtime` are entered and closed here. `key`: signs tokens. `model`: of
-        the task assistant; None: the embedded one.
+        """`database` and `runtime` are entered and closed here. `key`: signs tokens.
+        `application`: what is mounted.
 
-        `agents`: names of the runtime's agents that are served beside `tasks`. `on_loopback`: only
-        this machine reaches its address. `journal`: a name of the runtime's journal that no other
-        has: what was asked of it before and never began is begun when the service opens.
+        `agents`: names of the runtime's agents that are served beside the application's.
+        `on_loopback`: only this machine reaches its address. `journal`: a name of the runtime's
+        journal that no other has: what was asked of it before and never began is begun when the
+        service opens.
         """
         self.config = config
         self.settings = config.service
         self.database = database
         self.runtime = runtime
-        self.model = model
-        self.agents = tuple(agents)
+        self.application = application
+        self.agents = _registered(application, runtime, agents)
         self.tokens = Tokens(key)
         self.metrics = ServiceMetrics(QueueDepths(runtime.journal.queue))
-        self.limits = UserLimits(self.settings, database, self.metrics)
+        shares = {} if application.share is None else {application.name: application.share}
+        self.limits = UserLimits(self.settings, database, self.metrics, shares)
         self.open_streams = OpenStreams(database)
         self.attempts = Attempts(
             self.limits.refused, accounts_per_hour=self.settings.totals.accounts_per_hour
@@ -70,7 +79,6 @@ class Service:
         self.accounts = Accounts(database, self.tokens, self.limits.totals)
         self.journal = journal
         self.opened_at = now()
-        self.readiness = Readiness(self)
         reached = not on_loopback or bool(self.settings.hosts or self.settings.public_url)
         self.is_open = (
             self.settings.open_docs if self.settings.open_docs is not None else not reached
@@ -81,23 +89,18 @@ class Service:
         again; no run begins.
         """
         self.live = LiveRuns(self.stopping, grace_s=self.settings.grace_s, let_go=runtime.let_go)
-        self.elsewhere = RemoteRuns(self)
+        self.readiness = Readiness(database, runtime, self.stopping)
+        self.elsewhere = RemoteRuns(self.live, database, runtime, self.view_of)
+        self.host = Host(database, runtime, self.live.notify, self.stopping)
+        self.chat = application.chat(self.host)
         self.metrics.running.set_function(lambda: len(self.live))
-        self.tools: MCPToolServer
-        self.runner: AgentRunner
-        """Both set once it is open."""
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         """Raises AgentError where the database or the journal cannot be used."""
-        from treadle.apps.assistant.runner import AgentRunner  # noqa: PLC0415  with the tools, what an application needs last
-        from treadle.apps.assistant.server import MCPToolServer  # noqa: PLC0415  likewise
-
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.database)
             await stack.enter_async_context(self.runtime)
-            self.tools = MCPToolServer(self.database, changed=self.live.tasks_changed)
-            self.runner = AgentRunner(self.database, self.tools, self.model, runtime=self.runtime)
             await stack.enter_async_context(self.live.opened())
             self.live.spawn(self.open_streams.watch)
             self._stack = stack.pop_all()
@@ -106,3 +109,52 @@ class Service:
     async def __aexit__(self, *exc: object) -> None:
         self.stopping.set()
         await self._stack.aclose()
+
+    def view_of(self, scope: Scope, run: ServedRun) -> EventView | None:
+        """What a person may see of a run of the chat; None: of another run, all."""
+        return self.chat.view(scope.user_id) if run.agent == self.application.name else None
+
+
+def _registered(
+    application: Application, runtime: Runtime, names: Sequence[str]
+) -> tuple[str, ...]:
+    """The names of all agents that are served beside the chat's."""
+    for one in application.agents:
+        if one.agent.name not in runtime.agents:
+            runtime.agents.register(one.agent)
+    return tuple(dict.fromkeys((*names, *(one.agent.name for one in application.agents))))
+
+
+class Readiness:
+    """Whether the service can work: its database and its journal answer, and it is not about to
+    end. Looks now and then.
+    """
+
+    def __init__(self, database: Database, runtime: Runtime, stopping: anyio.Event) -> None:
+        self._database, self._runtime, self._stopping = database, runtime, stopping
+        self._looked_at = float("-inf")
+        self._found = False
+        self._looking = anyio.Lock()
+        """One look at a time: many who ask get the same."""
+
+    async def is_ready(self) -> bool:
+        if self._stopping.is_set():
+            return False
+        async with self._looking:
+            if time.monotonic() - self._looked_at > FRESH_S:
+                self._found = await self._look()
+                self._looked_at = time.monotonic()
+        return self._found
+
+    async def _look(self) -> bool:
+        with anyio.move_on_after(LOOK_S):
+            try:
+                await self._database.ping()
+                await self._runtime.journal.runs(limit=1)
+            except (AgentError, OSError):
+                return False
+            except Exception:  # the edge of a look: a database without our tables, say
+                logger.exception("it cannot be seen whether the service can work")
+                return False
+            return True
+        return False

@@ -8,7 +8,7 @@ run is settled (shares.py). So runs that begin at the same time cannot pass a li
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, NamedTuple, cast
 
@@ -81,11 +81,8 @@ class TotalsShare(NamedTuple):
     cost_usd: float
 
 
-ASSISTANT: Final = TotalsShare(150_000, 0.25)
-"""More than a run of the task assistant takes: its turns and the length of its answers are limited.
-"""
 AGENT: Final = TotalsShare(1_000_000, 1.0)
-"""For a run of another agent that has no such limits of its own."""
+"""For a run of an agent that has no such limits of its own."""
 
 
 class Used(NamedTuple):
@@ -106,9 +103,16 @@ class Totals:
     Raises Problem(503) with an honest Retry-After where a limit is reached.
     """
 
-    def __init__(self, totals: ServiceTotals, refused: Callable[[str], None]) -> None:
-        """`refused` counts a refusal for the metrics."""
-        self.totals, self._refused = totals, refused
+    def __init__(
+        self,
+        totals: ServiceTotals,
+        refused: Callable[[str], None],
+        shares: Mapping[str, TotalsShare] | None = None,
+    ) -> None:
+        """`refused` counts a refusal for the metrics. `shares`: of agents, by name, instead of what
+        their limits say.
+        """
+        self.totals, self._refused, self._shares = totals, refused, shares or {}
 
     # ------------------------------------------------------------ accounts
 
@@ -132,7 +136,7 @@ class Totals:
     # ------------------------------------------------------------ tokens and money
 
     def reserve(
-        self, session: Session, run_id: str, agent: Agent[Any, Any] | None, *, queued: bool = False
+        self, session: Session, run_id: str, agent: Agent[Any, Any], *, queued: bool = False
     ) -> Limits:
         """Reserve a share for a run, in a transaction that writes. Returns limits to put over those
         of its agent.
@@ -141,10 +145,10 @@ class Totals:
         run is under way. Only where the day's limit as a whole is below `LEAST_TOKENS` are the last
         run's tokens not limited: it would never begin otherwise.
         """
-        wanted = share_of(agent)
+        wanted = self._shares.get(agent.name) or share_of(agent)
         share = self._reserve(session, run_id, wanted, queued=queued)
         # these take the place of the default
-        turns = DEFAULT_LIMITS.turns if agent is not None and agent.limits is None else None
+        turns = DEFAULT_LIMITS.turns if agent.limits is None else None
         tokens = share.tokens if share.tokens >= min(LEAST_TOKENS, wanted.tokens) else None
         return Limits(tokens=tokens, cost_usd=share.cost_usd, turns=turns)
 
@@ -266,10 +270,8 @@ def _reserved(session: Session) -> tuple[int, float, int]:
     return int(tokens), float(cost_usd), runs
 
 
-def share_of(agent: Agent[Any, Any] | None) -> TotalsShare:
-    """What a run of this agent reserves, if it can; None: the task assistant."""
-    if agent is None:
-        return ASSISTANT
+def share_of(agent: Agent[Any, Any]) -> TotalsShare:
+    """What a run of this agent reserves, if it can."""
     own = agent.limits or Limits()
     return TotalsShare(own.tokens or AGENT.tokens, own.cost_usd or AGENT.cost_usd)
 

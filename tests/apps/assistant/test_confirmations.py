@@ -15,7 +15,8 @@ from sqlmodel import Session, create_engine, select
 from tests.apps.assistant.people import People, Person, code, message, phrase
 from treadle.apps.assistant.caller import Grant, ToolResponse
 from treadle.apps.assistant.confirmations import AnsweredConfirmations
-from treadle.service.database.tables import METADATA, Confirmation
+from treadle.apps.assistant.tables import Confirmation
+from treadle.service.database.tables import METADATA
 
 BULK = "That's a big action. Confirm with '{}'."
 

@@ -11,8 +11,8 @@ from sqlmodel import select
 from tests.apps.assistant.people import People, Person, code, message
 from treadle.apps.assistant.fields import description_of, due_of, priority_of, title_of
 from treadle.apps.assistant.store import OPEN_MOST, TASKS_MOST
+from treadle.apps.assistant.tables import Change, Confirmation, Task
 from treadle.errors import AgentError
-from treadle.service.database.tables import Change, Confirmation, Task
 
 NOTHING = {"description": None, "completed": False, "priority": "Medium", "due": None}
 

@@ -56,7 +56,7 @@ async def main(folder: Path) -> None:
 
     async def prepare() -> None:
         user_id, token = await signed_in(service, "ada")
-        await fill(service.tools, Scope(Identity(user_id, "token")))
+        await fill(MCPToolServer(service.database), Scope(Identity(user_id, "token")))
         said.append(b"Bearer " + token.encode())
         print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
 

@@ -21,12 +21,13 @@ from sqlmodel import Session, col, func, select
 
 from tests.service.database.people import ADA, AT, BOB, row_of
 from tests.service.database.postgres import PostgresServer
+from treadle.apps.assistant.tables import Task
 from treadle.errors import AgentError
 from treadle.service.database import failures
 from treadle.service.database.database import Database
 from treadle.service.database.guard import connection_of
 from treadle.service.database.scope import Identity, Scope
-from treadle.service.database.tables import METADATA, Account, Spent, Task
+from treadle.service.database.tables import METADATA, Account, Spent
 
 
 def count(session: Session) -> int:

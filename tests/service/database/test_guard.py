@@ -33,6 +33,7 @@ from sqlalchemy.orm import Session as PlainSession
 from sqlmodel import Session
 
 from tests.service.database.people import ADA, BOB, TABLES, furnished, key_of, row_of
+from treadle.apps.assistant.tables import Task
 from treadle.service.database.database import Database
 from treadle.service.database.guard import GuardedSession, scoped
 from treadle.service.database.statements import OutOfScope
@@ -42,7 +43,6 @@ from treadle.service.database.tables import (
     ChatMessage,
     Conversation,
     Owned,
-    Task,
 )
 
 T: Any = Task.__table__  # type: ignore[attr-defined]

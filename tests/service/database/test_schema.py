@@ -13,11 +13,12 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
 from tests.service.database.people import ADA
+from treadle.apps.assistant.tables import Task
 from treadle.errors import AgentError
 from treadle.service.database.database import Database
 from treadle.service.database.engines import connected
 from treadle.service.database.migrating import MIGRATIONS, VERSION_TABLE, VERSIONS
-from treadle.service.database.tables import METADATA, Task
+from treadle.service.database.tables import METADATA
 
 OPENS = """
 import sys, anyio

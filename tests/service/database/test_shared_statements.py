@@ -11,11 +11,12 @@ from sqlalchemy import bindparam, select, update
 from sqlmodel import Session
 
 from tests.service.database.people import ADA, BOB, furnished
+from treadle.apps.assistant.tables import Task
 from treadle.service.database.database import Database
 from treadle.service.database.guard import insert_row
 from treadle.service.database.scope import Scope
 from treadle.service.database.statements import OutOfScope
-from treadle.service.database.tables import Spent, Task
+from treadle.service.database.tables import Spent
 from treadle.types import now
 
 TITLED = select(Task.user_id).where(Task.title != bindparam("not_this"))

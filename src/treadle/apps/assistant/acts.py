@@ -18,8 +18,8 @@ from treadle.apps.assistant.confirmations import HeldTaskCall, Verb, asked, rede
 from treadle.apps.assistant.fields import as_data
 from treadle.apps.assistant.replies import quoted
 from treadle.apps.assistant.store import TaskFields, TaskMatch, TaskStore, checked
+from treadle.apps.assistant.tables import Task
 from treadle.apps.assistant.unsupported import unsupported_in
-from treadle.service.database.tables import Task
 
 RUN_MOST: Final = 5
 """Distinct tasks that a run may complete or update unasked."""

@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 from sqlalchemy import func
 from sqlmodel import Session, col, delete, select
 
+from treadle.apps.assistant.tables import Change, Confirmation, Task
 from treadle.service.database.scope import Scope
-from treadle.service.database.tables import Change, Confirmation, Task
 
 KEPT: Final = timedelta(days=30)
 """How long a change can be undone, and what is deleted is kept."""

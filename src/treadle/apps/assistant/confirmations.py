@@ -21,8 +21,8 @@ from sqlmodel import Session, col, delete, select
 
 from treadle.apps.assistant.caller import Grant
 from treadle.apps.assistant.replies import joined, quoted
+from treadle.apps.assistant.tables import Confirmation, Task
 from treadle.service.database.scope import Scope
-from treadle.service.database.tables import Confirmation, Task
 from treadle.types import now
 
 Clock: TypeAlias = Callable[[], datetime]

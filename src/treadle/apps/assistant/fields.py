@@ -13,8 +13,8 @@ from datetime import date
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from treadle._internal.terminal_text import plain
+from treadle.apps.assistant.tables import Task
 from treadle.errors import AgentError
-from treadle.service.database.tables import Task
 
 Priority: TypeAlias = Literal["Low", "Medium", "High"]
 PRIORITIES: Final[tuple[str, ...]] = get_args(Priority)

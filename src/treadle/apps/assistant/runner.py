@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date, datetime
 from functools import partial
 from types import TracebackType
@@ -36,6 +36,7 @@ from treadle.messages.metrics import RunMetrics
 from treadle.models.model import Model
 from treadle.runtime.run_stream import RunStream
 from treadle.runtime.runtime import Runtime
+from treadle.service.application import Reply
 from treadle.service.database.database import Database
 from treadle.service.database.scope import Identity, Proof, Scope
 from treadle.types import Limits, Outcome, new_id, now
@@ -96,6 +97,16 @@ class ReplyStream:
         if self._view.outcome is Outcome.TIMEOUT:
             raise TimedOut(self._view.result)
         return self._view.result
+
+    @property
+    def reply(self) -> Reply:
+        """The same for the service, also where the run took too long."""
+        try:
+            result, late = self.result, False
+        except TimedOut as e:
+            result, late = e.result, True
+        calls = tuple(asdict(record) for record in result.tool_calls)
+        return Reply(result.response, calls, late=late)
 
     @property
     def outcome(self) -> Outcome | None:

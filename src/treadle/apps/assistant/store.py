@@ -20,9 +20,9 @@ from sqlmodel.sql.expression import SelectOfScalar
 from treadle.apps.assistant.changes import UNDO, ChangeLog, kept, new, restore
 from treadle.apps.assistant.fields import WORDS_CHARS, description_of, due_of, priority_of, title_of
 from treadle.apps.assistant.matching import folded, holding, meant
+from treadle.apps.assistant.tables import Change, Task
 from treadle.errors import AgentError
 from treadle.service.database.scope import Scope
-from treadle.service.database.tables import Change, Task
 from treadle.types import now
 
 OPEN_MOST: Final = 1000

@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Route, expect
 
-from tests.service.browser.visiting import Person
+from tests.apps.assistant.browser.visiting import Person
 
 
 def test_a_reload_keeps_who_is_signed_in_what_was_said_and_what_was_typed(person: Person) -> None:

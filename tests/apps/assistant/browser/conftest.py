@@ -11,7 +11,7 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 from playwright.sync_api import Browser
 
-from tests.service.browser.visiting import CHROMIUM, Person, browsing, served
+from tests.apps.assistant.browser.visiting import CHROMIUM, Person, browsing, served
 
 
 @pytest.fixture(scope="module")

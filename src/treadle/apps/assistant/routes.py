@@ -7,27 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from treadle.apps.assistant.fields import Priority, as_data
+from treadle.apps.assistant.forms import Day, Description, Title
 from treadle.apps.assistant.store import TaskFields, TaskStore
+from treadle.apps.assistant.tables import Task
 from treadle.errors import AgentError, ErrorKind
 from treadle.service.bodies import RequestModel
 from treadle.service.database.scope import Scope
-from treadle.service.database.tables import Task
-from treadle.service.following import subscribe
-from treadle.service.forms import Day, Description, InPath, Line, Title, problems
-from treadle.service.live import TASKS_CHANGED, tasks_of
+from treadle.service.following import notices
+from treadle.service.forms import InPath, Line, problems
 from treadle.service.problems import HttpProblem, not_found
 from treadle.service.signed_in import SignedIn, TheService
-from treadle.service.sse import MEDIA_TYPE, SseResponse
+from treadle.service.sse import MEDIA_TYPE
 from treadle.service.state import Service
 
 T = TypeVar("T")
+
+NOTICE: Final = "tasks"
+"""Sent to the person's open pages when their tasks have changed."""
 
 router = APIRouter(prefix="/tasks", tags=["tasks"])
 
@@ -126,8 +129,7 @@ async def task_events(scope: SignedIn, service: TheService) -> Response:
     """Server-sent events: each says that this person's tasks are to be read anew; the first comes
     at once.
     """
-    reader, held = await subscribe(service, scope, tasks_of(scope))
-    return SseResponse(reader, [TASKS_CHANGED], over=held.aclose)
+    return await notices(service, scope, NOTICE)
 
 
 @router.post("/undo", responses=problems(404))
@@ -181,7 +183,7 @@ async def _changed(service: Service, scope: Scope, work: Callable[[TaskStore], T
     done = await _fitting(
         service.database.run(scope, lambda session: work(TaskStore(session, scope, by_person=True)))
     )
-    service.live.tasks_changed(scope)
+    service.live.notify(scope, NOTICE)
     return done
 
 

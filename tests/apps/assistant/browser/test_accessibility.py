@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.service.browser.visiting import Person
+from tests.apps.assistant.browser.visiting import Person
 
 Visit = Callable[..., Person]
 

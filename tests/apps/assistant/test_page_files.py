@@ -10,14 +10,15 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from treadle.service.page import ASSETS, CONTENT_POLICY, router
+from treadle.apps.assistant.application import PAGE
+from treadle.service.page import CONTENT_POLICY, page_router
 
-FOLDER = files("treadle.service").joinpath("page")
+FOLDER = files(PAGE.package).joinpath(PAGE.folder)
 
 
 def get(path: str, method: str = "GET", **headers: str) -> httpx2.Response:
     app = FastAPI()
-    app.include_router(router)
+    app.include_router(page_router(PAGE))
 
     async def ask() -> httpx2.Response:
         async with httpx2.AsyncClient(
@@ -33,7 +34,7 @@ def get(path: str, method: str = "GET", **headers: str) -> httpx2.Response:
 
 
 def test_every_file_of_the_folder_is_served_and_no_other() -> None:
-    assert {file.name for file in FOLDER.iterdir()} == {"index.html", *ASSETS}
+    assert {file.name for file in FOLDER.iterdir()} == {"index.html", *PAGE.assets}
     for name in ("index.html", "page.py", "%2e%2e%2fpage.py", "..%2fpage.py", ""):
         assert get(f"/assets/{name}").status_code == 404, name
 
@@ -76,7 +77,7 @@ def test_nothing_inline_stands_in_the_page_and_nothing_of_others_is_named() -> N
 def test_no_code_of_the_page_reads_html() -> None:
     code = {
         name: FOLDER.joinpath(name).read_text(encoding="utf-8")
-        for name in ASSETS
+        for name in PAGE.assets
         if name.endswith(".js")
     }
     assert [
@@ -96,7 +97,7 @@ def test_no_code_of_the_page_reads_html() -> None:
 def test_the_files_of_the_page_are_as_small_as_any() -> None:
     assert [
         name
-        for name in ASSETS
+        for name in PAGE.assets
         if name.endswith(".js")
         and len(FOLDER.joinpath(name).read_text(encoding="utf-8").splitlines()) > 360
     ] == []

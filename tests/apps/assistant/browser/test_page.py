@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Route, expect
 
-from tests.service.browser.visiting import PASSWORD, Person
+from tests.apps.assistant.browser.visiting import PASSWORD, Person
 
 Visit = Callable[..., Person]
 

@@ -9,7 +9,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.service.browser.visiting import Person
+from tests.apps.assistant.browser.visiting import Person
 
 
 def test_tasks_are_checked_off_and_back(person: Person) -> None:

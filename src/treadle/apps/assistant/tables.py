@@ -1,0 +1,81 @@
+"""The tables of tasks. Columns are what CONTRACT 4 and 5 name.
+
+The service's migrations make them (service/database/migrations): their first version had them.
+Entry: `Task`, `Change`, `Confirmation`.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Any
+
+from sqlalchemy import JSON, Index, UniqueConstraint
+from sqlmodel import Field
+
+from treadle.service.database.tables import Owned, UtcTime, new_row_id
+from treadle.types import now
+
+
+class Task(Owned, table=True):
+    __table_args__ = (Index("task_of_user", "user_id", "deleted_at", "created_at"),)
+
+    id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
+    title: str = Field(max_length=200)
+    description: str | None = Field(default=None, max_length=2000)
+    completed: bool = False
+    priority: str = Field(default="Medium", max_length=6)
+    due: date | None = None
+    created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    updated_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    deleted_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    """Soft: `undo` brings it back for 30 days."""
+
+
+class Change(Owned, table=True):
+    """One change of tasks, so that it can be undone, and is not made twice."""
+
+    __table_args__ = (
+        UniqueConstraint("user_id", "key"),
+        Index("change_of_user", "user_id", "at"),
+        Index("change_of_run", "user_id", "run_id"),
+    )
+
+    id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
+    at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    tool: str = Field(max_length=32)
+    key: str | None = Field(default=None, max_length=200)
+    """The call's idempotency key; None: nobody will repeat it."""
+    run_id: str | None = Field(default=None, max_length=64)
+    by_person: bool = False
+    """The person's own act over HTTP: it does not count towards what needs a confirmation."""
+    before: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
+    """The tasks as they were; of a new one only its id, and that it is new."""
+    result: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+    """What the call gave."""
+    undone_at: datetime | None = Field(default=None, sa_type=UtcTime)
+
+
+class Confirmation(Owned, table=True):
+    """What a person is asked before something big or final happens."""
+
+    __table_args__ = (Index("confirmation_of_user", "user_id", "conversation_id", "created_at"),)
+
+    id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
+    conversation_id: str | None = Field(default=None, max_length=64)
+    """None: asked of a plain MCP client, which answers by a code."""
+    run_id: str | None = Field(default=None, max_length=64)
+    """The run whose calls it gathers."""
+    tool: str = Field(max_length=32)
+    verb: str = Field(max_length=16)
+    items: list[str] = Field(default_factory=list, sa_type=JSON)
+    """Ids of tasks."""
+    arguments: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
+    """Of the calls that were held back, in their order."""
+    phrase: str = Field(max_length=64)
+    code_hash: str | None = Field(default=None, max_length=64, index=True)
+    created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
+    expires_at: datetime = Field(sa_type=UtcTime)
+    closed_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    """Answered, cancelled or replaced: it counts once."""
+    granted_run_id: str | None = Field(default=None, max_length=64, index=True)
+    """The run that may do it, once the person said yes."""
