@@ -22,8 +22,10 @@ import pytest
 from sqlmodel import Session
 
 from tests.service.chatting import Person, service_in, serving, signed_in
+from treadle.service.answering import ask
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Identity, Scope
+from treadle.service.limits import RunSpending
 from treadle.types import Limits, new_id
 
 pytestmark = pytest.mark.anyio
@@ -162,17 +164,8 @@ async def test_a_yes_whose_process_died_before_its_run_began_is_still_a_yes(tmp_
     async with serving(tmp_path) as served, served.person() as ada:
         await ada.chat("add Buy milk")
         conversation = (await ada.chat("delete Buy milk"))["conversation_id"]
-        scope, headers, journal = (
-            Scope(Identity(ada.user_id, "caller")),
-            ada.headers,
-            served.service.journal,
-        )
-
-        def say(session: Session) -> None:
-            ConversationStore(session, scope).ask(
-                conversation, "yes delete", new_id("run"), "tasks", journal=journal
-            )
-
+        scope, headers = Scope(Identity(ada.user_id, "caller")), ada.headers
+        say = ask(served.service, conversation, "yes delete", scope, RunSpending())
         await served.service.database.run(scope, say)
     async with serving(tmp_path) as served, served.person("bob") as person:
         person.headers = headers

@@ -1,5 +1,5 @@
 """What is mounted on the service: the agent that answers people in the chat, and what belongs to
-it. Entry: `Application`; `AgentChat` (agent_chat.py) makes one of any agent.
+it. Entry: `Application`.
 
 The service has the accounts, conversations, runs, streams and limits. It knows an application by
 the values and protocols below and imports none.
@@ -168,7 +168,7 @@ class Host:
     database: Database
     runtime: Runtime
     notify: Callable[[Scope, str], None]
-    """Sends an event of this name to the person's open streams of it (`following.notices`)."""
+    """Sends an event of this name to the person's open streams of it (following.py: `notices`)."""
     stopping: anyio.Event
     """Set when the service is about to end: background jobs return."""
 
@@ -198,8 +198,8 @@ class Link:
 class Application:
     """All that one application brings. Only `name` and `chat` are needed.
 
-    Its tables are the classes derived from `Owned`: they are created, and kept apart by person,
-    when the database is opened (database/tables.py).
+    Its tables derive from `Owned`. The service makes those of its own migrations only, which are
+    the task assistant's.
     """
 
     name: str

@@ -98,10 +98,12 @@ def _tools(host: Host) -> MCPToolServer:
 class TaskChat:
     """A message becomes a run of the task assistant (runner.py)."""
 
-    unclear: Final = UNCLEAR
-
     def __init__(self, model: Model | str | None, host: Host) -> None:
         self.runner: Final = AgentRunner(host.database, _tools(host), model, runtime=host.runtime)
+
+    @property
+    def unclear(self) -> str:
+        return UNCLEAR
 
     @property
     def agent(self) -> Agent[Any, Any]:
