@@ -10,13 +10,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.service.at_hand import opened, problem
-from tests.service.chatting import signed_in
+from tests.service.chatting import ObedientModel, signed_in
+from treadle.agents.agent import Agent
 from treadle.service import limits, windows
 from treadle.service.database.scope import Identity, Scope
 from treadle.service.limits import RunSpending, UserLimits
 from treadle.service.problems import HttpProblem
 from treadle.service.windows import SlidingWindow, network_of
-from treadle.types import new_id
+from treadle.types import Limits, new_id
+
+TASKS = Agent(name="tasks", model=ObedientModel(), limits=Limits(turns=16))
 
 
 def test_a_window_moves_and_says_how_long_to_wait() -> None:
@@ -157,7 +160,7 @@ async def test_refusals_are_counted_by_limit(tmp_path: Path) -> None:
 
 
 def running(limits: UserLimits, scope: Scope) -> AbstractAsyncContextManager[RunSpending]:
-    return limits.run(scope, new_id("run"), None)
+    return limits.run(scope, new_id("run"), TASKS)
 
 
 async def somebody(service: object, name: str) -> Scope:

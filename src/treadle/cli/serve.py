@@ -132,13 +132,12 @@ def _serve(
     from treadle.service.state import Service  # noqa: PLC0415  likewise
     from treadle.service.tokens import signing_key  # noqa: PLC0415  likewise
 
-    redactor = Redactor(config.secrets())
+    redactor, (host, port) = Redactor(config.secrets()), address
     requests = logging.WARNING if config.telemetry.logs == "off" else logging.INFO
     log_to_stderr(
         redactor,
         {"treadle": logging.WARNING, "treadle.service": requests, "uvicorn.error": logging.ERROR},
     )
-    host, port = address
     key, own = signing_key(os.environ, home(os.environ)), is_loopback(host)
     journal, database = journal_url(config, places[0]), database_url(places[1])
     for warning in config.warnings:

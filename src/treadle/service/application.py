@@ -225,3 +225,8 @@ class Application:
     """What the document says stays when a conversation is deleted: a sentence."""
     share: TotalsShare | None = None
     """What one run of the chat reserves of the day's totals; None: what its agent's limits say."""
+
+    @property
+    def shares(self) -> dict[str, TotalsShare]:
+        """By name of the agent."""
+        return {} if self.share is None else {self.name: self.share}

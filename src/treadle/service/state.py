@@ -70,8 +70,7 @@ class Service:
         self.agents = _registered(application, runtime, agents)
         self.tokens = Tokens(key)
         self.metrics = ServiceMetrics(QueueDepths(runtime.journal.queue))
-        shares = {} if application.share is None else {application.name: application.share}
-        self.limits = UserLimits(self.settings, database, self.metrics, shares)
+        self.limits = UserLimits(self.settings, database, self.metrics, application.shares)
         self.open_streams = OpenStreams(database)
         self.attempts = Attempts(
             self.limits.refused, accounts_per_hour=self.settings.totals.accounts_per_hour

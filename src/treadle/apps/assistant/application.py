@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlmodel import Session, col, delete
+from sqlmodel import Session
 
 from treadle.agents.agent import Agent
 from treadle.apps.assistant import confirmations
@@ -18,7 +18,6 @@ from treadle.apps.assistant.replies import UNCLEAR
 from treadle.apps.assistant.routes import NOTICE, router
 from treadle.apps.assistant.runner import LOOK, AgentRunner, ReplyStream
 from treadle.apps.assistant.server import MCPToolServer
-from treadle.apps.assistant.tables import Confirmation
 from treadle.apps.assistant.view import ReplyView
 from treadle.models.model import Model
 from treadle.service.application import (
@@ -137,12 +136,7 @@ class TaskChat:
 
     def on_delete(self, session: Session, scope: Scope, conversation_id: str) -> None:
         """The questions that were asked there; tasks stay."""
-        session.exec(
-            delete(Confirmation).where(
-                col(Confirmation.user_id) == scope.user_id,
-                col(Confirmation.conversation_id) == conversation_id,
-            )
-        )
+        confirmations.forget(session, scope, conversation_id)
 
 
 def _context(turn: ChatTurn) -> AgentContext:

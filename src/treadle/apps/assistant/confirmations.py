@@ -179,6 +179,16 @@ def granted(session: Session, scope: Scope, run_id: str) -> AnsweredConfirmation
     return None if record is None else _granted(record)
 
 
+def forget(session: Session, scope: Scope, conversation_id: str) -> None:
+    """Delete what was asked in a conversation."""
+    session.exec(
+        delete(Confirmation).where(
+            col(Confirmation.user_id) == scope.user_id,
+            col(Confirmation.conversation_id) == conversation_id,
+        )
+    )
+
+
 def redeemed(
     session: Session, scope: Scope, code: str, held: HeldTaskCall, *, clock: Clock = now
 ) -> bool:
