@@ -194,7 +194,7 @@ class _Watch:
         too, and whose run that is, nothing else would ask.
         """
         try:
-            if (await self._service.runtime.journal.info(child)).parent_run_id != parent:
+            if (await self._remote.runtime.journal.info(child)).parent_run_id != parent:
                 logger.warning("run %s was named as a child of run %s, and is none", child, parent)
                 return
             await self._follow_tree(child, parent, depth - 1, group)
