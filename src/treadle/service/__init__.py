@@ -1,5 +1,6 @@
-"""The chat service: accounts, chat, runs and tasks over HTTP, for many people at once.
+"""The service: accounts, chat and runs over HTTP, for many people at once.
 
+    application.py what is mounted: the agent that answers in the chat, its routes, its page
     state.py       everything that requests share: `Service`
     app.py         routes, errors and checks in one application: `create_app`
     serving.py     the application in a server, from start to a shutdown that leaves no run half
@@ -22,7 +23,7 @@
     live.py        runs that are under way; fan_out.py, sse.py, following.py: whoever follows them;
                    resuming.py: those of a process that died
     elsewhere.py   runs that other processes drive; queueing.py: those that are left to workers
-    openapi.py     what all this is, as a document (forms.py); health.py, readiness.py, metrics.py:
+    openapi.py     what all this is, as a document (forms.py); health.py, metrics.py:
                    for machines
 
 The libraries are imported by the modules below, never by this one. Entry: `require_service`, then

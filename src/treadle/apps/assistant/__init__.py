@@ -11,19 +11,23 @@
 Importing this does no work: each name is loaded when it is first used.
 
     acts.py           what each of the eight tools does with arguments that fit, inside
+    application.py    all this as an application of the service
     agent.py          the definition of the task assistant, as any model runs
     caller.py         on whose behalf a task tool is called, and what it answers
     changes.py        what was changed
     confirmations.py  what a person is asked before something big or final happens, and their answer
     context.py        what a runner is given for one message, and what it gives back
     fields.py         what a task may hold, and a task as the data that tools and HTTP give
+    forms.py          what the bodies of the task routes are made of
     held_calls.py     A model that says nothing but the calls which a person has confirmed
     lookalikes.py     A text as a person reads it, so that letters which only look alike, or are not
     matching.py       which titles a person means by some words
     over_mcp.py       the eight task tools for any client of the Model Context Protocol
     redacted.py       what of a call may be recorded and shown
+    routes.py         `/tasks`, for the page
     schemas.py        the eight tools as a model reads them, and arguments as they may come
     stems.py          what all forms of an English word have in common, so that "paid the rent"
+    tables.py         the tables of tasks
     terminal_user.py  the one who sits at the terminal
     unfit.py          which sentences of a model no person should read
     unsupported.py    wishes that a task list cannot honour, recognised in a title or a message
