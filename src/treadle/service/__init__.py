@@ -17,7 +17,7 @@
                    with the login that opened them
     forgetting.py  deleting a conversation, also from the journal
     chat.py        what a person says, and the reply (answering.py); conversations.py
-                   (conversation_store.py), runs.py (running.py), task_routes.py
+                   (conversation_store.py), runs.py (running.py)
     openai_api.py  clients of OpenAI's (completing.py); mcp_endpoint.py: clients of the Model
                    Context Protocol; page.py: people
     live.py        runs that are under way; fan_out.py, sse.py, following.py: whoever follows them;
