@@ -1,5 +1,5 @@
-"""What a front may see of a run, in the order in which it may see it. CONTRACT 2 lists the same for
-`stream-json`.
+"""The events of a run, in the order in which subscribers receive them. docs/command-line.md lists
+those of `stream-json`.
 
 Durable events are projections of journal entries (journal.py) and carry `id`; deltas are lossy and
 do not. Nothing here says how events reach anybody (hub.py). Entry: `Event`.

@@ -302,7 +302,7 @@ class BoundedConnection(HttpToolsProtocol):
     @override
     def send_400_response(self, msg: str) -> None:
         if self._at != "refused" and not self.transport.is_closing():
-            self._refuse(400, "This is no HTTP request.")
+            self._refuse(400, "This is not an HTTP request.")
 
     def _rest(self) -> None:
         self._at, self._has_begun, self._since = "rest", False, self.loop.time()

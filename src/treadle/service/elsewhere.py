@@ -195,7 +195,11 @@ class _Watch:
         """
         try:
             if (await self._remote.runtime.journal.info(child)).parent_run_id != parent:
-                logger.warning("run %s was named as a child of run %s, and is none", child, parent)
+                logger.warning(
+                    "a notification named run %s as a child of run %s, but the journal does not: ignored",
+                    child,
+                    parent,
+                )
                 return
             await self._follow_tree(child, parent, depth - 1, group)
         except AgentError as e:

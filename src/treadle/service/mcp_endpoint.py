@@ -122,7 +122,7 @@ class McpEndpoint:
             if wait_s := window.wait_s(key):
                 raise too_many(
                     f"That is more than {most} sessions{whose} in {IDLE_S / 60:.0f} minutes: "
-                    "go on in one that you have.",
+                    "reuse one of them, or wait.",
                     wait_s,
                 )
         self._begun.take(user_id)

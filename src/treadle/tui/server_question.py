@@ -30,7 +30,7 @@ async def answered(chat: Chat, request: ApprovalRequest, server: str) -> Approve
     page = said.get("url")
     about = "asks you to open a page" if page else "asks you a question"
     lines = [
-        f"MCP server {name!r} {about}, in words that nobody has checked:",
+        f"MCP server {name!r} {about}, in its own words, which are not checked:",
         *words,
         *([f"  | {revealed_line(str(page))}"] if page else []),
         "Your answer goes to the server. It allows no call, and no command.",

@@ -117,4 +117,4 @@ def test_a_schema_whose_values_hide_something_is_refused(part: dict[str, object]
     fine = mcp_types.Tool(name="u", description="d", input_schema={"type": "object"})
     listing = listing_of(EVIL, ServerListing([tool, fine]))
     assert [*listing.tools] == ["u"]
-    assert "characters that nobody sees" in listing.notes[0]
+    assert "invisible characters" in listing.notes[0]

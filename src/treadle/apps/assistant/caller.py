@@ -45,7 +45,7 @@ class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """What every task tool returns (CONTRACT 5)."""
+    """The result of every task tool."""
 
     success: bool
     data: dict[str, Any] | None = None

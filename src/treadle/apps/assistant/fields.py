@@ -86,7 +86,7 @@ def due_of(text: str | date | None) -> date | None:
 
 
 def as_data(task: Task) -> dict[str, Any]:
-    """CONTRACT 5. A fresh dict of plain JSON values."""
+    """Return the task as a new dict of plain JSON values, as every tool and route returns it."""
     return {
         "id": task.id,
         "title": task.title,

@@ -1,5 +1,5 @@
-"""What a person is told, composed from what the tools really returned: the sentences of SPEC J3 and
-J4, and a few of the same tone.
+"""Replies to a person, composed from what the tools really returned. docs/tasks.md lists the fixed
+sentences.
 
 The model's own words are words.py's; which of the two is said is view.py's. Pure functions. Entry:
 `compose`, `reply_of`.

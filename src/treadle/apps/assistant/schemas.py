@@ -1,4 +1,4 @@
-"""The eight tools as a model reads them, and arguments as they may come (CONTRACT 5).
+"""The eight tools as a model reads them, and arguments as they may come.
 
 What they do is acts.py's. Entry: `TOOLS`, `ToolSchema`.
 """

@@ -1,5 +1,5 @@
 """Which sentences of a model no person should read: those with ids or technical words, and those
-that claim what no tool did (SPEC J5).
+that claim what no tool did.
 
 Data and patterns; what is done with such a sentence is words.py's. Entry: `is_technical`, `claims`.
 """

@@ -256,5 +256,5 @@ def _head(event: Event) -> dict[str, Any]:
 
 
 def _whole(result: dict[str, Any]) -> dict[str, Any]:
-    """With all three members that CONTRACT 5 names."""
+    """Return the result with all three of its members."""
     return {"success": result["success"], "data": result.get("data"), "error": result.get("error")}

@@ -1,5 +1,5 @@
-"""A model's own words on their way out: SPEC J5, sentence by sentence, the same whether they come
-at once or in pieces.
+"""Filter a model's own words sentence by sentence, with the same result whether they arrive at once
+or in pieces.
 
 A sentence that holds an id or a technical word, or claims an effect, is dropped: effects are told
 by replies.py. Titles that the tools gave are the person's own and exempt. What is said where

@@ -2,7 +2,7 @@
 the body, whoever's they are.
 
 Providers, gateways and local servers mix each other's forms, so one reader takes them all. Broken
-connections are told by the connection, retries are retry.py's. Entry: `Refusals`. Source: SPEC B5;
+connections are told by the connection, retries are retry.py's. Entry: `Refusals`. Source:
 the error pages of the providers' documentation, and what vLLM, llama.cpp, Ollama and OpenRouter
 send (2026-11).
 """

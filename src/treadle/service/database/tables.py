@@ -1,8 +1,7 @@
 """The tables. Those of users inherit from `Owned`; who somebody is stands in `Account` and `Login`,
 which belong to nobody.
 
-Columns are what CONTRACT 4 and 5 name. How they come to be: migrations/. Entry: `Owned` and the
-tables.
+migrations/ creates them. Entry: `Owned` and the tables.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _parsed(data: bytes) -> _Notebook:
     try:
         return msgspec.json.decode(data, type=_Notebook)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as e:
-        raise NotAsCells(f"it is no notebook of format 4 ({type(e).__name__})") from e
+        raise NotAsCells(f"it is not a notebook of format 4 ({type(e).__name__})") from e
 
 
 def _lines(cell: _Cell, number: int, pictures: list[MediaPart], images_left: int) -> Iterator[str]:

@@ -183,7 +183,7 @@ _VALUES = frozenset({"const", "enum", "default", "examples"})
 
 def _plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """With its prose as plain text, which a model reads. What a check depends on, such as a name
-    or a value, is not changed: raises AgentError(invalid) where it has characters that nobody sees.
+    or a value, is not changed: raises AgentError(invalid) where it has invisible characters.
     """
     found: dict[str, Any] = {}
     for key, value in schema.items():
@@ -210,7 +210,7 @@ def _plain_part(part: object) -> object:
 
 def _refuse_unseen(text: str) -> None:
     if plain(text, len(text)) != text:
-        raise AgentError("invalid", "a name or a value in it has characters that nobody sees")
+        raise AgentError("invalid", "a name or a value in it contains invisible characters")
 
 
 def _definition(tool: mcp_types.Tool) -> str:

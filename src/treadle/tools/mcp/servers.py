@@ -216,7 +216,7 @@ class McpServers:
         if beyond:
             warn(
                 f"the MCP server {server.name!r} has had {TOOLS_MAX:,} tools of other names: "
-                f"{count(len(beyond), 'new one')} of it cannot be remembered and so are not offered"
+                f"{count(len(beyond), 'new one')} cannot be remembered and are not offered"
             )
         for tool in offered:
             if tool.theirs in changed and tool.theirs not in beyond:

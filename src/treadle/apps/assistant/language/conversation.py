@@ -1,7 +1,7 @@
 """What a conversation has named so far, read from its text: the list that was shown, the task that
 was last spoken of, the question that stands open.
 
-The replies are those of SPEC J3. Nothing else of a conversation is remembered. Entry: `Dialogue`.
+docs/tasks.md lists the fixed replies. Nothing else of a conversation is remembered. Entry: `Dialogue`.
 """
 
 from __future__ import annotations

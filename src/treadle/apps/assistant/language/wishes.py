@@ -119,7 +119,7 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 def unclear(what: str) -> Say:
-    """SPEC J3's question."""
+    """Ask for more details about `what`."""
     return Say("unclear", f"Could you provide more details about {what}?")
 
 
