@@ -19,6 +19,7 @@ from treadle.apps.assistant.application import task_application
 from treadle.journal import open_journal
 from treadle.runtime.runtime import Runtime
 from treadle.service.app import create_app
+from treadle.service.application import Application
 from treadle.service.database.database import Database
 from treadle.service.state import Service
 
@@ -53,6 +54,7 @@ async def opened(
     limits: dict[str, Any] | None = None,
     key: bytes = KEY,
     database: str | None = None,
+    application: Application | None = None,
     **settings: Any,
 ) -> AsyncGenerator[AtHand]:
     """`settings`: of `service:`. `database`: its URL, where it is not one of SQLite in the folder."""
@@ -66,7 +68,7 @@ async def opened(
         Database.open(database or f"sqlite:///{folder}/service.db"),
         runtime,
         key=key,
-        application=task_application(ObedientModel()),
+        application=application or task_application(ObedientModel()),
         on_loopback=on_loopback,
     )
     app = create_app(service)

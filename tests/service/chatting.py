@@ -40,6 +40,7 @@ from treadle.models.model import (
 from treadle.runtime.runtime import Runtime
 from treadle.service import resuming
 from treadle.service.app import create_app
+from treadle.service.application import Application
 from treadle.service.database.database import Database
 from treadle.service.database.tables import Account, Login
 from treadle.service.state import Service
@@ -218,7 +219,11 @@ def config_of(
 
 
 def service_in(
-    folder: Path, model: Any, agents: Sequence[Agent[Any, Any]] = (), **limits: Any
+    folder: Path,
+    model: Any,
+    agents: Sequence[Agent[Any, Any]] = (),
+    application: Application | None = None,
+    **limits: Any,
 ) -> Service:
     config = config_of(**limits)
     runtime = Runtime(config=config, journal=open_journal(f"sqlite:///{folder}/journal.db"))
@@ -230,7 +235,7 @@ def service_in(
         database,
         runtime,
         key=KEY,
-        application=task_application(model),
+        application=application or task_application(model),
         agents=[agent.name for agent in agents],
         journal=str(folder)[-64:],
     )
@@ -242,11 +247,12 @@ async def serving(
     *,
     agents: Sequence[Agent[Any, Any]] = (),
     changed: Callable[[Service], None] | None = None,
+    application: Application | None = None,
     **limits: Any,
 ) -> AsyncGenerator[Served]:
     """On a port of the loopback, in this process."""
     model = ObedientModel()
-    service = service_in(folder, model, agents, **limits)
+    service = service_in(folder, model, agents, application=application, **limits)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(
             uvicorn.Config(
