@@ -22,7 +22,7 @@ from tests.models.providers.speech import Speech
 
 from treadle import Runtime, Settings
 from treadle.config import Config
-from treadle.messages.model_profile import Abilities
+from treadle.config.model_profile import Abilities
 from treadle.runtime.session import Session
 
 PROMPTS = ("Sort the parcels.", "Once more.", "And again.")

@@ -18,7 +18,7 @@ from tests.cli.conftest import KEY, Answer, Cli
 from tests.models.providers import loopback
 from tests.models.providers.loopback import document, serving, stream
 from treadle.config import load
-from treadle.messages.model_profile import Abilities
+from treadle.config.model_profile import Abilities
 from treadle.runtime import model_catalog
 from treadle.runtime.runtime import Runtime
 

@@ -37,13 +37,13 @@ from tests.models.providers.speeches.openai_chat import chunk
 from treadle import Agent, Runtime, tool
 from treadle.config import Config
 from treadle.config.endpoint import Provider
+from treadle.config.model_profile import Abilities
 from treadle.config.values import Models
 from treadle.events.hooks import Hook, HookedRun, Stop
 from treadle.journal.entries import Compaction, ModelRequested, Record
 from treadle.journal.receipts import Cleared, Summary, read_receipt
 from treadle.messages import events
 from treadle.messages.message import Message
-from treadle.messages.model_profile import Abilities
 from treadle.testing import ScriptedModel
 from treadle.tools.builtin.coding import default_tools
 from treadle.types import Limits, Outcome, Settings

@@ -18,7 +18,7 @@ from tests.doubles import (
     wishes,
 )
 from treadle import Settings
-from treadle.messages.model_profile import Abilities
+from treadle.config.model_profile import Abilities
 from treadle.models.model import ReasoningDelta
 from treadle.testing import ScriptedModel
 from treadle.types import StopReason, Usage

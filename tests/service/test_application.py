@@ -11,7 +11,7 @@ from tests.service.at_hand import opened
 from tests.service.chatting import ObedientModel, serving
 from treadle import Agent, ToolContext, tool
 from treadle.apps.assistant.application import task_application
-from treadle.service.application import Application, Host, ServedAgent
+from treadle.service.application import Application, MountedAgent, ServiceHost
 from treadle.service.signed_in import SignedIn
 from treadle.testing import ScriptedModel
 
@@ -34,14 +34,14 @@ def mounted(seen: list[str]) -> Application:
     script = [{"tool_calls": [{"name": "whoami", "arguments": {}}]}, {"text": "Done."}]
     guide = Agent(name="guide", model=ScriptedModel(script), tools=[whoami])
 
-    async def job(host: Host) -> None:
+    async def job(host: ServiceHost) -> None:
         seen.append("begun")
         await host.stopping.wait()
         seen.append("over")
 
     return replace(
         task_application(ObedientModel()),
-        agents=(ServedAgent(guide, deps=lambda scope: scope.user_id),),
+        agents=(MountedAgent(guide, deps=lambda scope: scope.user_id),),
         routers=(router,),
         links=(),
         jobs=(job,),

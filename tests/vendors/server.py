@@ -23,7 +23,7 @@ from tests.models.providers.speeches import openai_responses as responses_words
 from tests.vendors import claude, gpt
 from tests.vendors import gemini as google
 from tests.vendors.rules import Asked, Json, Rules
-from treadle.messages.model_profile import Abilities
+from treadle.config.model_profile import Abilities
 from treadle.models.model import Model
 from treadle.models.providers.anthropic.model import AnthropicModel
 from treadle.models.providers.connection import Connection

@@ -14,7 +14,7 @@ import pytest
 from tests.doubles import agent, open_runtime
 from tests.models.providers.loopback import Answer, stream
 from tests.vendors.server import Vendor, call
-from treadle.messages.model_profile import Abilities
+from treadle.config.model_profile import Abilities
 from treadle.models.model import ModelRequest
 from treadle.models.providers.known_models import known
 from treadle.models.providers.openai_responses.request import RequestEncoder

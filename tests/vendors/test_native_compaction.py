@@ -16,11 +16,11 @@ from tests.vendors.rules import Json, every
 from tests.vendors.server import SPEECHES, Reply, Vendor, call, think, vendor
 from treadle import Agent, Limits, Outcome, Runtime, Settings, tool
 from treadle.config import Config, Price
+from treadle.config.model_profile import Abilities
 from treadle.config.values import Models
 from treadle.journal.entries import Compaction
 from treadle.journal.receipts import Cleared, Receipt, Summary, read_receipt
 from treadle.messages.events import Compacted, Warned
-from treadle.messages.model_profile import Abilities
 from treadle.models.providers.known_models import known
 
 CLAUDE, GPT = ("anthropic", "claude-opus-5-5"), ("openai", "gpt-6-astra")

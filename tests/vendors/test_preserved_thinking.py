@@ -12,8 +12,8 @@ from tests.models.providers.speech import Text
 from tests.vendors.rules import every
 from tests.vendors.server import Reply, Vendor, call, think, vendor
 from treadle import Agent, Limits, Outcome, Runtime, Settings, tool
+from treadle.config.model_profile import Abilities
 from treadle.messages.events import Warned
-from treadle.messages.model_profile import Abilities
 from treadle.models.providers.known_models import known
 
 BINDS = known("anthropic", None, "claude-opus-5-5")

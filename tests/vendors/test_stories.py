@@ -16,8 +16,8 @@ from tests.models.providers.speech import Call
 from tests.vendors.rules import Json
 from tests.vendors.server import Reply, Vendor, call, think, vendor
 from treadle import Agent, Limits, Outcome, Runtime, Settings, tool
+from treadle.config.model_profile import Abilities
 from treadle.messages.message import MediaPart, TextPart
-from treadle.messages.model_profile import Abilities
 from treadle.models.providers.known_models import known
 from treadle.models.providers.structured import ANSWER_TOOL
 from treadle.types import Effort

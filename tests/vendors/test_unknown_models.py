@@ -8,8 +8,8 @@ import pytest
 
 from tests.vendors.server import call, vendor
 from treadle import Agent, Outcome, Runtime, Settings, tool
+from treadle.config.model_profile import UNKNOWN
 from treadle.messages.events import Warned
-from treadle.messages.model_profile import UNKNOWN
 
 
 @tool(effect="pure")

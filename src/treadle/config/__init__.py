@@ -7,6 +7,8 @@ wins (layers.py), and a program's own (given.py). Nothing here prints or connect
     hosts.py      hosts that commands may reach
     rules.py      what a user allows, wants to be asked about, and denies
     workspace.py  what a workspace's file may say of a key
+
+    model_profile.py  what one model takes and can do, as far as anybody knows
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from typing_extensions import override
 
 from treadle._internal.redaction import Redactor, Secret
 from treadle.config.keys import VENDORS
+from treadle.config.model_profile import Abilities
 from treadle.config.readers import Wrong, base_url, credential
 from treadle.errors import AgentError
-from treadle.messages.model_profile import Abilities
 
 CredentialField: TypeAlias = Literal["api_key", "auth_token"]
 

@@ -6,7 +6,6 @@ history.py           a conversation and its encoded bytes
 result.py            `RunResult`: the outcome of a run
 metrics.py           figures of one run and of the tree of runs below it
 response_details.py  what a provider reports about a response beside its content
-model_profile.py     what a model accepts and can do
 validate.py          checking and repairing a history from elsewhere
 attachments.py       a user's file as a message part
 images.py            image limits of vendors, and smaller copies

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.config import Config, Endpoint
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import Model
 
 if TYPE_CHECKING:

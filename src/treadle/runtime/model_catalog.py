@@ -16,9 +16,9 @@ import anyio
 from treadle.budget.price_list import Prices
 from treadle.config import Config, Endpoint
 from treadle.config.keys import STAND_INS, VENDORS
+from treadle.config.model_profile import Abilities
 from treadle.config.readers import ALIASES
 from treadle.errors import AgentError
-from treadle.messages.model_profile import Abilities
 from treadle.models.providers.known_models import known_ids
 from treadle.models.providers.listing import Listed
 from treadle.models.providers.told_models import remember, told

@@ -16,13 +16,13 @@ from treadle.budget.price_list import Prices
 from treadle.budget.prices import Pricing, needed
 from treadle.config import Config
 from treadle.config.keys import STAND_INS
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.config.values import Models as Sizes
 from treadle.context.native_compaction import CompactingModel
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.entries import Fork
 from treadle.journal.journal import Journal
 from treadle.journal.run_state import RunState
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import Model
 from treadle.models.providers.fallback import FallbackModel
 from treadle.models.registry import Models

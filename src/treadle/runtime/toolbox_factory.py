@@ -22,12 +22,12 @@ from treadle._internal.environment import child_environment
 from treadle._internal.redaction import Redactor
 from treadle.agents.agent import Agent, Deps
 from treadle.config import Config, home
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.events.feed import Feed
 from treadle.events.tracing import NO_TRACER, UNTRACED, Traced, TracedRun, Tracer
 from treadle.loop.calls import Ready, idempotency_key
 from treadle.loop.plan import Plan
 from treadle.loop.toolbox import Toolbox
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.policy.guarded_paths import is_secret
 from treadle.policy.policy import Permissions, permissions_of, withholds
 from treadle.runtime.sandboxing import Confining

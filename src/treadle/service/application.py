@@ -23,7 +23,7 @@ from treadle.messages.metrics import RunMetrics
 from treadle.runtime.runtime import Runtime
 from treadle.service.database.database import Database
 from treadle.service.database.scope import Identity, Scope
-from treadle.service.page import Page
+from treadle.service.page import PageFiles
 from treadle.service.totals import TotalsShare
 from treadle.types import Limits, Outcome
 
@@ -60,9 +60,9 @@ class ChatTurn:
     history: tuple[PastMessage, ...] = ()
     """Oldest first."""
     note: Any = None
-    """What `Chat.on_message` returned."""
+    """What `ChatBackend.on_message` returned."""
     is_stored: bool = True
-    """False for a message of `/v1`: `Chat.on_message` was not called."""
+    """False for a message of `/v1`: `ChatBackend.on_message` was not called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class EventView(Protocol):
         ...
 
 
-class Chat(Protocol):
+class ChatBackend(Protocol):
     """How an application answers messages. Usable from any task; holds nothing of any person."""
 
     @property
@@ -162,7 +162,7 @@ class NewMessage(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class ServiceHost:
     """What the service gives to its application, open as long as the service is."""
 
     database: Database
@@ -174,7 +174,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class ServedAgent(Generic[D]):
+class MountedAgent(Generic[D]):
     """An agent for `POST /runs` and `/v1`, and what its tools are given for a person."""
 
     agent: Agent[D, Any]
@@ -204,21 +204,21 @@ class Application:
 
     name: str
     """Of the agent that answers in the chat: the name of its runs, and of its model in `/v1`."""
-    chat: Callable[[Host], Chat]
+    chat: Callable[[ServiceHost], ChatBackend]
     """Called once, when the service opens."""
-    agents: Sequence[ServedAgent[Any]] = ()
+    agents: Sequence[MountedAgent[Any]] = ()
     """Further agents, for `POST /runs` and `/v1`."""
     routers: Sequence[APIRouter] = ()
     """Whose routes take `SignedIn` and `TheService` (signed_in.py). They raise `HttpProblem`; an
     AgentError becomes one by its kind (problems.py).
     """
     links: Sequence[Link] = ()
-    page: Page | None = None
+    page: PageFiles | None = None
     """None: `/` is not found."""
-    mcp: Callable[[Host, IdentityOf], Server[Any]] | None = None
+    mcp: Callable[[ServiceHost, IdentityOf], Server[Any]] | None = None
     """Makes the server behind `/mcp`, with the first request; None: `/mcp` is not found."""
-    jobs: Sequence[Callable[[Host], Awaitable[None]]] = ()
-    """Run beside the requests, until `Host.stopping` is set or they return."""
+    jobs: Sequence[Callable[[ServiceHost], Awaitable[None]]] = ()
+    """Run beside the requests, until `ServiceHost.stopping` is set or they return."""
     title: str = "the agent"
     """What the OpenAPI document calls whoever answers in the chat."""
     keeps: str = ""

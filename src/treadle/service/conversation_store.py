@@ -93,7 +93,7 @@ class StoredMessage:
     answer: ChatMessage | None = None
     """Where there is one already."""
     note: Any = None
-    """What the application keeps of it (`Chat.on_message`)."""
+    """What the application keeps of it (`ChatBackend.on_message`)."""
 
 
 class ConversationStore:

@@ -196,7 +196,7 @@ class _Watch:
         try:
             if (await self._remote.runtime.journal.info(child)).parent_run_id != parent:
                 logger.warning(
-                    "a notification named run %s as a child of run %s, but the journal does not: ignored",
+                    "ignored a notification: the journal has run %s not as a child of run %s",
                     child,
                     parent,
                 )

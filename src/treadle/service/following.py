@@ -76,7 +76,7 @@ async def follow(
 
 
 async def notices(service: Service, scope: Scope, name: str) -> Response:
-    """A stream of what `Host.notify` sends to this person by this name; the first comes at once.
+    """Stream what `ServiceHost.notify` sends to this person by this name; the first comes at once.
 
     Raises Problem(429).
     """

@@ -17,7 +17,7 @@ from sqlmodel import Session
 
 from treadle.errors import AgentError
 from treadle.service.answering import busy
-from treadle.service.application import Chat
+from treadle.service.application import ChatBackend
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
@@ -81,7 +81,7 @@ def _runs(scope: Scope, conversation_id: str, session: Session) -> list[ServedRu
 
 
 def _delete(
-    chat: Chat, scope: Scope, conversation_id: str, gone: Collection[str], session: Session
+    chat: ChatBackend, scope: Scope, conversation_id: str, gone: Collection[str], session: Session
 ) -> bool:
     """False, and nothing is deleted, where a message has come whose run is not among `gone`."""
     store = ConversationStore(session, scope)

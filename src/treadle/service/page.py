@@ -1,7 +1,7 @@
 """The web page of an application: a few files of its package, read once, served as they are. No
 template, no build, nothing of a user in them.
 
-Entry: `Page`, `page_router`.
+Entry: `PageFiles`, `page_router`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageFiles:
     """`index.html`, served as `/`, and the files beside it, served under `/assets/`."""
 
     package: str
@@ -56,7 +56,7 @@ class PageFile:
 
 
 @cache
-def page_file(page: Page, name: str) -> PageFile:
+def page_file(page: PageFiles, name: str) -> PageFile:
     """One of its assets, or `index.html`."""
     content = files(page.package).joinpath(page.folder, name).read_bytes()
     headers = {
@@ -85,7 +85,7 @@ def _answer(request: Request, file: PageFile) -> Response:
     return Response(file.content, headers=dict(file.headers))
 
 
-def page_router(page: Page) -> APIRouter:
+def page_router(page: PageFiles) -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     @router.api_route("/", methods=["GET", "HEAD"])

@@ -18,7 +18,7 @@ from treadle.errors import AgentError
 from treadle.events.telemetry.workers import QueueDepths
 from treadle.runtime.runtime import Runtime
 from treadle.service.accounts import Accounts
-from treadle.service.application import Application, EventView, Host
+from treadle.service.application import Application, EventView, ServiceHost
 from treadle.service.attempts import Attempts
 from treadle.service.database.database import Database
 from treadle.service.database.scope import Scope
@@ -90,7 +90,7 @@ class Service:
         self.live = LiveRuns(self.stopping, grace_s=self.settings.grace_s, let_go=runtime.let_go)
         self.readiness = Readiness(database, runtime, self.stopping)
         self.elsewhere = RemoteRuns(self.live, database, runtime, self.view_of)
-        self.host = Host(database, runtime, self.live.notify, self.stopping)
+        self.host = ServiceHost(database, runtime, self.live.notify, self.stopping)
         self.chat = application.chat(self.host)
         self.metrics.running.set_function(lambda: len(self.live))
         self._stack = AsyncExitStack()

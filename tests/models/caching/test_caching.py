@@ -23,7 +23,7 @@ from tests.models.caching.pricing import Bill, PricingServer, pricing
 from tests.models.providers.conftest import SPEECHES
 from tests.models.providers.loopback import Answer, document
 from tests.models.providers.speech import Speech, call, reasoning, stream, text
-from treadle.messages.model_profile import Abilities
+from treadle.config.model_profile import Abilities
 from treadle.messages.result import RunResult
 from treadle.models.model import Delta, Model, ModelRequest
 from treadle.models.providers.fallback import FallbackModel

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from treadle.config.model_profile import UNKNOWN
 from treadle.errors import AgentError
 from treadle.messages.history import History
 from treadle.messages.images import size_of
 from treadle.messages.message import MediaPart, Message, ToolResult
-from treadle.messages.model_profile import UNKNOWN
 from treadle.models.model import ModelRequest
 from treadle.models.providers.anthropic.request import TOO_MANY_IMAGES, RequestEncoder
 from treadle.types import Settings

@@ -12,7 +12,7 @@ from typing import Any, cast
 from tests.models.providers.claude import START, STOP, STOP_0, ending  # pyright: ignore[reportUnknownVariableType]  JSON
 from tests.models.providers.loopback import Answer, Server, serving, stream
 from treadle import Agent, Limits, Outcome, Runtime, Settings, ToolContext, tool
-from treadle.messages.model_profile import Abilities
+from treadle.config.model_profile import Abilities
 from treadle.messages.result import RunResult
 from treadle.models.providers.anthropic.model import AnthropicModel, connect
 

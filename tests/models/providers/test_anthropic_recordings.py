@@ -22,9 +22,9 @@ from tests.models.providers.recordings import (
     request_of,
     same,
 )
+from treadle.config.model_profile import Abilities
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import Message
-from treadle.messages.model_profile import Abilities
 from treadle.models.model import Fold, ModelRequest, ModelResponse, fold_stream
 from treadle.models.providers.anthropic.stream import MessagesDecoder
 from treadle.models.providers.refusals import Refusals

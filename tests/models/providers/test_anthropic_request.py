@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.history import History
 from treadle.messages.message import (
@@ -24,7 +25,6 @@ from treadle.messages.message import (
     ToolResult,
     UnknownPart,
 )
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.models.providers.anthropic.messages import MessageEncoder
 from treadle.models.providers.anthropic.request import RequestEncoder

@@ -30,6 +30,7 @@ from tests.models.providers.speech import (
 )
 from treadle._internal.redaction import Secret
 from treadle.config import Endpoint
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.history import History
 from treadle.messages.message import (
@@ -43,7 +44,6 @@ from treadle.messages.message import (
     ToolResult,
     UnknownPart,
 )
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import (
     Fold,
     Model,

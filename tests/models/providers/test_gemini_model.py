@@ -16,9 +16,9 @@ from tests.models.providers.loopback import Answer, Step, document, serving
 from tests.models.providers.speech import HELLO, KEY
 from treadle._internal.redaction import Secret
 from treadle.config.endpoint import Endpoint
+from treadle.config.model_profile import Abilities
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import Message, TextPart
-from treadle.messages.model_profile import Abilities
 from treadle.models.model import ModelRequest, TextDelta, ToolDefinition, fold_stream
 from treadle.models.providers.gemini import GeminiModel, connect, model_over
 from treadle.models.providers.gemini.model import RESPONSE_TOKENS_MAX

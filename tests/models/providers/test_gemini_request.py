@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import with_images_only
+from treadle.config.model_profile import Abilities
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.history import History
 from treadle.messages.message import (
@@ -23,7 +24,6 @@ from treadle.messages.message import (
     ToolResult,
     UnknownPart,
 )
-from treadle.messages.model_profile import Abilities
 from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.models.providers.gemini.naming import generation_of, resource_of
 from treadle.models.providers.gemini.request import RequestEncoder

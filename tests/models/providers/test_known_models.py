@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from treadle.config import Config
-from treadle.messages.model_profile import EFFORTS, UNKNOWN, Abilities
+from treadle.config.model_profile import EFFORTS, UNKNOWN, Abilities
 from treadle.models.providers import known_models as module
 from treadle.models.providers.known_models import known, known_ids, known_models
 

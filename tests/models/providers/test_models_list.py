@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from tests.models.providers.loopback import Answer, Server, Step, document, serving
 from treadle._internal.redaction import Secret
 from treadle.config.endpoint import Endpoint
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.providers import anthropic, gemini
 from treadle.models.providers.compatible_list import compatible
 from treadle.models.providers.connection import Connection

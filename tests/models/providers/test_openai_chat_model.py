@@ -16,9 +16,9 @@ from tests.models.providers.speech import HELLO, KEY
 from tests.models.providers.speeches.openai_chat import ChatSpeech, chunk
 from treadle import Runtime
 from treadle.config import load
+from treadle.config.model_profile import Abilities
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import Message
-from treadle.messages.model_profile import Abilities
 from treadle.models.model import ModelRequest, ToolDefinition, fold_stream
 from treadle.models.providers.openai_chat import ChatModel, connect
 from treadle.models.providers.openai_chat.servers import OTHER, SERVERS

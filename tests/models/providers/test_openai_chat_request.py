@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import nasty_text, values_of, with_images_only
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.history import History
 from treadle.messages.message import (
@@ -25,7 +26,6 @@ from treadle.messages.message import (
     ToolResult,
     UnknownPart,
 )
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.messages.validate import repair_history
 from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.models.providers.known_models import known

@@ -11,9 +11,9 @@ from tests.models.providers.speech import HELLO, KEY, call, stream, text
 from tests.models.providers.speeches.openai_responses import OpenAIResponsesSpeech
 from treadle._internal.redaction import Secret
 from treadle.config.endpoint import Endpoint
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import Message, TextPart
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import ModelRequest, ToolDefinition, fold_stream
 from treadle.models.providers.openai_responses import OpenAIResponsesModel, connect, model_over
 from treadle.models.providers.wires import connect_to

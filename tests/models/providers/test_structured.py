@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tests.models.providers.conftest import Wire
 from tests.models.providers.loopback import serving
 from tests.models.providers.speech import call, stream, text
+from treadle.config.model_profile import Abilities, StructuredOutput
 from treadle.errors import AgentError
 from treadle.messages.message import Message, TextPart
-from treadle.messages.model_profile import Abilities, StructuredOutput
 from treadle.models.model import (
     ArgumentsDelta,
     Delta,

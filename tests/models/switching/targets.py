@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.models.switching.overheard import Listening
 from tests.models.switching.rules import anthropic, gemini, openai_chat, openai_responses
-from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.models.model import Model
 from treadle.models.providers.anthropic import AnthropicModel
 from treadle.models.providers.gemini import GeminiModel

@@ -18,8 +18,8 @@ from tests.models.providers.conftest import SPEECHES
 from tests.models.providers.loopback import Answer, Server, document, serving
 from tests.models.providers.speech import Speech, call, reasoning, stream, text
 from tests.models.switching.targets import TARGETS
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.messages.message import MediaPart, TextPart
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import Model
 from treadle.models.providers.fallback import FallbackModel
 from treadle.types import Outcome, StopReason

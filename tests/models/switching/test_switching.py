@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.models.switching.overheard import body_for
 from tests.models.switching.sayings import MAKES, Talk, conversations, history_of
 from tests.models.switching.targets import TARGETS, Target
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.messages.history import History
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.types import Settings, SystemBlock
 

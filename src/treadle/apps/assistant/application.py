@@ -22,15 +22,15 @@ from treadle.apps.assistant.view import ReplyView
 from treadle.models.model import Model
 from treadle.service.application import (
     Application,
-    Chat,
+    ChatBackend,
     ChatTurn,
-    Host,
     IdentityOf,
     Link,
     NewMessage,
+    ServiceHost,
 )
 from treadle.service.database.scope import Scope
-from treadle.service.page import Page
+from treadle.service.page import PageFiles
 from treadle.service.totals import TotalsShare
 from treadle.types import Limits, now
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 SHARE: Final = TotalsShare(150_000, 0.25)
 """More than a run takes: its turns and the length of its answers are limited."""
-PAGE: Final = Page(
+PAGE: Final = PageFiles(
     "treadle.apps.assistant",
     "page",
     (
@@ -84,20 +84,20 @@ def task_application(model: Model | str | None = None) -> Application:
     )
 
 
-def _over_mcp(host: Host, identity_of: IdentityOf) -> Server[Any]:
+def _over_mcp(host: ServiceHost, identity_of: IdentityOf) -> Server[Any]:
     from treadle.apps.assistant import over_mcp  # noqa: PLC0415  the SDK takes half a second
 
     return over_mcp.tasks_over_mcp(_tools(host), identity_of).sdk
 
 
-def _tools(host: Host) -> MCPToolServer:
+def _tools(host: ServiceHost) -> MCPToolServer:
     return MCPToolServer(host.database, changed=lambda scope: host.notify(scope, NOTICE))
 
 
 class TaskChat:
     """A message becomes a run of the task assistant (runner.py)."""
 
-    def __init__(self, model: Model | str | None, host: Host) -> None:
+    def __init__(self, model: Model | str | None, host: ServiceHost) -> None:
         self.runner: Final = AgentRunner(host.database, _tools(host), model, runtime=host.runtime)
 
     @property
@@ -145,4 +145,4 @@ def _context(turn: ChatTurn) -> AgentContext:
 
 
 if TYPE_CHECKING:
-    _: type[Chat] = TaskChat
+    _: type[ChatBackend] = TaskChat

@@ -9,8 +9,8 @@ Moonshot, vLLM, llama.cpp and LM Studio (2026-11).
 from __future__ import annotations
 
 from treadle.config.endpoint import Endpoint
+from treadle.config.model_profile import Abilities, StructuredOutput
 from treadle.errors import AgentError
-from treadle.messages.model_profile import Abilities, StructuredOutput
 from treadle.models.providers.connection import Connection
 from treadle.models.providers.listing import (
     Fields,

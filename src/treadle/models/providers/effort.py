@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from treadle.messages.model_profile import Abilities
+from treadle.config.model_profile import Abilities
 from treadle.models.providers.encoding import effort_for
 from treadle.types import Settings
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
+from treadle.config.model_profile import Abilities
 from treadle.errors import AgentError
 from treadle.messages.history import History
 from treadle.messages.message import (
@@ -27,7 +28,6 @@ from treadle.messages.message import (
     ToolCall,
     ToolResult,
 )
-from treadle.messages.model_profile import Abilities
 from treadle.models.providers.surrogates import mended, mended_json
 from treadle.types import Effort
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from treadle._internal.json_text import decode_json
-from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.types import Effort
 
 _OWN_VENDORS = {

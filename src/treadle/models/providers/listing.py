@@ -13,8 +13,8 @@ from typing import TypeAlias, TypeVar, cast
 
 import msgspec
 
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.errors import AgentError
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.providers.connection import Connection, read_whole
 from treadle.models.providers.exchange import is_refused, refused
 from treadle.models.providers.refusals import Refusals

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from treadle.messages.model_profile import Abilities, StructuredOutput
+from treadle.config.model_profile import Abilities, StructuredOutput
 from treadle.models.model import (
     ArgumentsDelta,
     Delta,

@@ -16,7 +16,7 @@ import msgspec
 from treadle._internal.json_text import decode_json
 from treadle.config.endpoint import Endpoint
 from treadle.config.file import SIZE_MAX_BYTES, Broken, read_text, write_text
-from treadle.messages.model_profile import Abilities
+from treadle.config.model_profile import Abilities
 
 FILE = "models.json"
 AGE_MAX = timedelta(days=30)

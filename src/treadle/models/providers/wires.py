@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 import anyio
 
 from treadle.config.endpoint import Endpoint
+from treadle.config.model_profile import Abilities
 from treadle.errors import AgentError
-from treadle.messages.model_profile import Abilities
 from treadle.models.model import Model
 
 if TYPE_CHECKING:

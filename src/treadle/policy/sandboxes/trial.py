@@ -56,30 +56,30 @@ echo 'to the end'
 """  # noqa: E501
 
 
-class Cage(Protocol):
+class TrialCage(Protocol):
     """One confined command, ready to run."""
 
     def run_blocking(self, timeout_s: float) -> tuple[int, str]: ...
 
 
-class Confinement(Protocol):
+class TrialSandbox(Protocol):
     """The part of a bubblewrap sandbox that a trial uses."""
 
     program: str
 
-    def twin(self, *, home: Path, own: Path) -> Confinement:
+    def twin(self, *, home: Path, own: Path) -> TrialSandbox:
         """Return the same sandbox for another home."""
         ...
 
     def make_cage(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom
-    ) -> Cage: ...
+    ) -> TrialCage: ...
 
 
 class Trial:
     """Of one bubblewrap, in a thread of its own."""
 
-    def __init__(self, sandbox: Confinement, own: Path | None) -> None:
+    def __init__(self, sandbox: TrialSandbox, own: Path | None) -> None:
         self._sandbox = sandbox
         self._remembered = own / REMEMBERED if own is not None else None
         self._thread = TrialThread("bubblewrap", self._found_out)

@@ -12,7 +12,7 @@ import anyio
 
 from treadle._internal.units import money, tokens
 from treadle.config import Config
-from treadle.messages.model_profile import Abilities
+from treadle.config.model_profile import Abilities
 from treadle.runtime.model_catalog import CatalogModel as Known
 from treadle.runtime.model_catalog import ProviderAnswer, look_up, providers
 from treadle.tui.picker import Picker, PickerRow

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from treadle.config.model_profile import Abilities
 from treadle.errors import AgentError
 from treadle.messages.images import SIDE_MAX, size_of
 from treadle.messages.message import MediaPart, Message, Part, TextPart, ToolResult
-from treadle.messages.model_profile import Abilities
 
 MANY = 20
 """Above so many images in a request, none may have a side above `MANY_SIDE_MAX`."""

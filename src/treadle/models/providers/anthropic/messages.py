@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.messages.message import (
     MediaPart,
     Message,
@@ -23,7 +24,6 @@ from treadle.messages.message import (
     ToolCall,
     ToolResult,
 )
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.providers.anthropic.blocks import PREFIX, PROVIDER, program_of
 from treadle.models.providers.anthropic.compaction import CompactedBlock, block_in
 from treadle.models.providers.anthropic.images import ImageLimits, Images

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from treadle.config.endpoint import Endpoint
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import Delta, ModelNotice, ModelRequest
 from treadle.models.providers.anthropic.compaction import summarised
 from treadle.models.providers.anthropic.request import AS_TEXT, SINCE, Encoded, RequestEncoder

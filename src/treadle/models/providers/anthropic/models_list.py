@@ -11,7 +11,7 @@ from typing import get_args
 from urllib.parse import quote
 
 from treadle.config.endpoint import Endpoint
-from treadle.messages.model_profile import EFFORTS, Abilities, StructuredOutput, ThinkingType
+from treadle.config.model_profile import EFFORTS, Abilities, StructuredOutput, ThinkingType
 from treadle.models.providers.compatible_list import compatible_list
 from treadle.models.providers.connection import Connection
 from treadle.models.providers.listing import (

@@ -12,10 +12,10 @@ from typing import NamedTuple, cast
 
 import msgspec
 
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.errors import AgentError
 from treadle.messages.history import History
 from treadle.messages.message import MediaPart, Message
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import ModelRequest
 from treadle.models.providers.anthropic.compaction import (
     BETA,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from treadle.messages.model_profile import EFFORTS, Abilities
+from treadle.config.model_profile import EFFORTS, Abilities
 from treadle.models.providers.encoding import effort_for
 from treadle.types import Effort, Settings, Thinking
 

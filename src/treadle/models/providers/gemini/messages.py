@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.messages.message import (
     MediaPart,
     Message,
@@ -22,7 +23,6 @@ from treadle.messages.message import (
     ToolCall,
     ToolResult,
 )
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.providers.encoding import (
     Fields,
     Json,

@@ -13,7 +13,7 @@ from contextlib import aclosing
 import msgspec
 
 from treadle.config.endpoint import Endpoint
-from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.models.model import Delta, ModelRequest, ResponseEnd
 from treadle.models.providers.connection import Connection
 from treadle.models.providers.encoding import dumped

@@ -9,7 +9,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from treadle.config.endpoint import Endpoint
-from treadle.messages.model_profile import Abilities
+from treadle.config.model_profile import Abilities
 from treadle.models.providers.connection import Connection
 from treadle.models.providers.listing import (
     PAGES_MAX,

@@ -10,9 +10,9 @@ from typing import cast
 
 import msgspec
 
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.errors import AgentError
 from treadle.messages.history import History
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.models.providers.encoding import (
     Json,

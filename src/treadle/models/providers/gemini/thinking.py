@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from treadle.messages.model_profile import Abilities
+from treadle.config.model_profile import Abilities
 from treadle.models.providers.encoding import Json
 from treadle.models.providers.gemini.naming import GENERATION_OF_LEVELS, is_older
 from treadle.types import Effort, Settings

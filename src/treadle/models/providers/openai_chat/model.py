@@ -15,8 +15,8 @@ from typing import TypeVar
 import msgspec
 
 from treadle.config.endpoint import Endpoint
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.errors import AgentError
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import Delta, ModelRequest
 from treadle.models.providers.connection import Connection
 from treadle.models.providers.encoding import dumped

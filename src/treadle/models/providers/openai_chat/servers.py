@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from treadle.messages.model_profile import UNKNOWN, Abilities
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.models.providers.encoding import Json
 from treadle.types import ServiceTier
 

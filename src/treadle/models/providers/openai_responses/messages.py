@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.messages.message import (
     MediaPart,
     Message,
@@ -25,7 +26,6 @@ from treadle.messages.message import (
     ToolCall,
     ToolResult,
 )
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.providers.decoding import text_of
 from treadle.models.providers.encoding import (
     Fields,

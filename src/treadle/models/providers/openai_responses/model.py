@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from treadle.config.endpoint import Endpoint
+from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
-from treadle.messages.model_profile import UNKNOWN, Abilities
 from treadle.models.model import Delta, ModelNotice, ModelRequest, ResponseEnd
 from treadle.models.providers.connection import Connection
 from treadle.models.providers.encoding import dumped
