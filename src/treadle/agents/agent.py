@@ -145,8 +145,7 @@ class Agent(Generic[Deps, Out]):
                 "invalid",
                 (
                     f"{given!r} is no name for an agent: use up to 64 letters, digits, '_', '-' "
-                    "and "
-                    "'.'"
+                    "and '.'"
                 ),
             )
         self._check_kinds()
@@ -165,8 +164,7 @@ class Agent(Generic[Deps, Out]):
                 "invalid",
                 (
                     f"agent {self.name!r}: completion=True brings a tool named {COMPLETE!r}, and "
-                    "it "
-                    "has one already: rename that"
+                    "it has one already: rename that"
                 ),
             )
         ToolRegistry(tools)
@@ -295,8 +293,7 @@ class Agent(Generic[Deps, Out]):
                 "invalid",
                 (
                     f"agent {self.name!r}: {_shown(one)} among its tools is a server of tools: "
-                    "pass "
-                    "it as mcp_servers=[…]"
+                    "pass it as mcp_servers=[…]"
                 ),
             )
         # asked for its definition, it would make its schema, and load pydantic for it
@@ -307,8 +304,7 @@ class Agent(Generic[Deps, Out]):
                 "invalid",
                 (
                     f"agent {self.name!r}: {name} is no tool: put @tool above the function, or "
-                    "make "
-                    "a FunctionTool"
+                    "make a FunctionTool"
                 ),
             )
         if missing := sorted(
@@ -341,8 +337,7 @@ class Agent(Generic[Deps, Out]):
                 "invalid",
                 (
                     f"agent {self.name!r}: inputs= is a {type(given).__name__}: give values by "
-                    "name, "
-                    "like inputs={'who': 'Ada'}"
+                    "name, like inputs={'who': 'Ada'}"
                 ),
             )
         values = {**given}
@@ -405,8 +400,7 @@ class Agent(Generic[Deps, Out]):
                 "invalid",
                 (
                     f"agent {self.name!r}: the input {name!r} must be {article} {declared.type}, "
-                    "not "
-                    f"{value!r}"
+                    f"not {value!r}"
                 ),
             )
 

@@ -296,8 +296,7 @@ async def _check(stage: Stage, run_id: str) -> None:
         raise CommandFailed(
             (
                 f"the demo did not go as it should: the ledger has {stage.ledger!r}; "
-                f"{len(charges)} "
-                f"starts, {len(results)} unknown"
+                f"{len(charges)} starts, {len(results)} unknown"
             ),
             1,
         )

@@ -107,8 +107,7 @@ def _server(config: Config, url: str) -> Iterator[tuple[str, State, str]]:
         why = (
             (
                 ": runs wait for one at each step, so put the server nearer, or its log on a "
-                "faster "
-                "disk"
+                "faster disk"
             )
             if slow
             else ""
@@ -118,8 +117,7 @@ def _server(config: Config, url: str) -> Iterator[tuple[str, State, str]]:
             "note" if slow else "ok",
             (
                 f"takes {found.commit_ms:.1f} ms, of which {found.round_trip_ms:.1f} ms are the "
-                "way "
-                f"there and back{why}"
+                f"way there and back{why}"
             ),
         )
     if found.is_pooled:
@@ -128,8 +126,7 @@ def _server(config: Config, url: str) -> Iterator[tuple[str, State, str]]:
             "note",
             (
                 "through a pooler, which drops it: processes look for news by themselves. Give "
-                "them "
-                "the server's own address to hear it at once"
+                "them the server's own address to hear it at once"
             ),
         )
     else:
@@ -223,8 +220,7 @@ def _place(file: Path) -> tuple[State, str]:
             "bad",
             (
                 f"{file} would lie on a network file system ({kind}), where locks cannot be "
-                "trusted: "
-                "set TREADLE_JOURNAL"
+                "trusted: set TREADLE_JOURNAL"
             ),
         )
     return "ok", f"{file}: not there yet, the first run makes it"

@@ -79,9 +79,8 @@ async def _network(config: Config, sandbox: Sandbox) -> tuple[State, str]:
         return (
             "note",
             (
-                f"commands of mode full reach the hosts of permissions.network ({hosts}), and "
-                "all of "
-                "this machine; that is unproven"
+                f"commands of mode full reach the hosts of permissions.network ({hosts}), and all "
+                "of this machine; that is unproven"
             ),
         )
     network = egress_to(listed)

@@ -42,8 +42,7 @@ def server_findings(
             "note",
             (
                 f"{', '.join(config.mcp_servers)}: not asked; --full starts them and asks for "
-                "their "
-                "tools"
+                "their tools"
             ),
         )
         return

@@ -281,9 +281,8 @@ def _view(entry: Compaction) -> str:
             return f"{cleared}{_tokens(receipt)}{failed}"
         case Summary():
             return (
-                f"{_messages(receipt.dropped)} "
-                f"{'compacted' if receipt.native else 'summed up'} by {receipt.spent.model}"
-                f"{_tokens(receipt)}"
+                f"{_messages(receipt.dropped)} {'compacted' if receipt.native else 'summed up'} "
+                f"by {receipt.spent.model}{_tokens(receipt)}"
             )
         case _:
             return f"{_messages(receipt.dropped)} left the model's view"

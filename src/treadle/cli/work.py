@@ -206,8 +206,7 @@ def work(ctx: click.Context, **options: Any) -> None:
             echo(
                 (
                     f"{count(runs, 'run')} queued; {resume_command(batch, options['journal'])} "
-                    "waits "
-                    "for them, runs the gates and reports"
+                    "waits for them, runs the gates and reports"
                 ),
                 err=True,
             )

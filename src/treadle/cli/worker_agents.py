@@ -113,8 +113,7 @@ class Agents:
                     "invalid",
                     (
                         f"{where} has rules that this worker does not know ({name}: "
-                        f"{missing[0]!r}): "
-                        f"start one in {str(cwd)!r} for its runs"
+                        f"{missing[0]!r}): start one in {str(cwd)!r} for its runs"
                     ),
                 )
         if narrower(self._config.permissions.network, there.permissions.network, ()) is not None:
@@ -123,7 +122,6 @@ class Agents:
                 "invalid",
                 (
                     f"{where} allows less of the network than this worker: start one in "
-                    f"{str(cwd)!r} "
-                    "for its runs"
+                    f"{str(cwd)!r} for its runs"
                 ),
             )

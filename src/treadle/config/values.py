@@ -379,8 +379,7 @@ class Config(Guarded, frozen=True, kw_only=True):
                 "invalid",
                 (
                     f"the provider {name!r} needs either api_key= or auth_token=: give one of "
-                    "them, "
-                    "and not an empty text"
+                    "them, and not an empty text"
                 ),
             )
         reached = self.endpoint(name, api_key=api_key, auth_token=auth_token)

@@ -137,8 +137,7 @@ class Follow:
                     "invalid",
                     (
                         f"run {run_id} has {info.entries} entries, and nothing after "
-                        f"{after.entry}: "
-                        "follow it from an id that it gave"
+                        f"{after.entry}: follow it from an id that it gave"
                     ),
                 )
             projection, heard = Projection(run_id, info.session_id, self._redactor), Heard()

@@ -32,8 +32,7 @@ def fork_of(
             "invalid",
             (
                 f"turn {turn} of run {run_id} was its answer: say in a text how it should go on, "
-                "or "
-                "fork it after an earlier turn"
+                "or fork it after an earlier turn"
             ),
         )
     seq = (

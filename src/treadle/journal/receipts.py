@@ -29,8 +29,7 @@ LINES = (
     "[Cleared to make room: what {name} gave here, {size}. Make the call again if it is needed.]",
     (
         "[Cleared to make room: the rest of what {name} gave here, {size} in all. The call has "
-        "run: "
-        "make it again only if it should happen again.]"
+        "run: make it again only if it should happen again.]"
     ),
     (
         "[Cut to make room: {name} gave {size} here, which is more than there is room for. Ask for "

@@ -269,8 +269,7 @@ class Toolbox:
                 "tool",
                 (
                     f"{call.name} (call {call.id}) had started, and now does not take its "
-                    "arguments: "
-                    f"{words_of(e)}"
+                    f"arguments: {words_of(e)}"
                 ),
             ) from e
         ready = Ready(call=call, tool=tool, arguments=arguments, attempt=attempt, started=True)

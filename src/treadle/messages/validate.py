@@ -145,8 +145,7 @@ def _problems(messages: Sequence[Message], pairs: _Pairs) -> Iterator[tuple[int,
                 answer.message,
                 (
                     f"the result of the tool call {call.id!r} belongs in a tool message right "
-                    "after "
-                    f"message {i}"
+                    f"after message {i}"
                 ),
             )
     asked = {result: call for call, result in pairs.answers.items()}

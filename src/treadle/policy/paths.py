@@ -188,8 +188,7 @@ class Reach:
                 FindingKind.NEEDS_A_PERSON,
                 (
                     f"{_shown(path)} instructs agents, or runs on this machine later: a person "
-                    "looks "
-                    "at each change first"
+                    "looks at each change first"
                 ),
             )
         if guard is PathGuard.REVIEWED:

@@ -317,8 +317,7 @@ async def divided(journal: Journal, state: RunState, answers: Answers) -> tuple[
                 "invalid",
                 (
                     f"the call {call_id!r} waits in {len(runs)} runs below this one: answer in "
-                    "each "
-                    f"of them first: {', '.join(runs)}"
+                    f"each of them first: {', '.join(runs)}"
                 ),
             )
     mine = answers.only(answers.calls - below)

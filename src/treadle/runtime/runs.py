@@ -360,9 +360,8 @@ class Runs:
                     raise AgentError(
                         "busy",
                         (
-                            f"run {run_id} has moved on just now, driven by another process: "
-                            "look at "
-                            "it, then try again"
+                            f"run {run_id} has moved on just now, driven by another process: look "
+                            "at it, then try again"
                         ),
                     )
             except BaseException:
@@ -387,8 +386,7 @@ class Runs:
                 "invalid",
                 (
                     f"the agent {name!r} of run {run_id} is not known here: pass agent=, or "
-                    "register "
-                    "it with Runtime.agents"
+                    "register it with Runtime.agents"
                 ),
             )
         return found
@@ -554,9 +552,8 @@ class Runs:
                 raise AgentError(
                     "busy",
                     (
-                        f"session {session_id!r} is running already: wait for its end, cancel "
-                        "it, or "
-                        "steer it"
+                        f"session {session_id!r} is running already: wait for its end, cancel it, "
+                        "or steer it"
                     ),
                 )
             self._active[session_id] = _Active(None, inside)

@@ -454,9 +454,8 @@ class Runtime:
                 raise AgentError(
                     "busy",
                     (
-                        f"the process that drives run {run_id} does not answer: end that "
-                        "process, or "
-                        f"take the run away from it {by_force}"
+                        f"the process that drives run {run_id} does not answer: end that process, "
+                        f"or take the run away from it {by_force}"
                     ),
                 )
             if found.status == "finished":

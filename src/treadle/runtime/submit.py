@@ -63,8 +63,7 @@ def check_queue(known: Collection[str], queue: str) -> None:
             "invalid",
             (
                 f"there is no queue {queue!r}: known are {', '.join(known)}; others are named in "
-                "the "
-                "configuration, under queues:"
+                "the configuration, under queues:"
             ),
         )
 

@@ -116,8 +116,7 @@ async def undone(
             "invalid",
             (
                 f"run {info.run_id} has {info.turns} turn{'' if info.turns == 1 else 's'}: there "
-                "is "
-                f"no turn {turn}"
+                f"is no turn {turn}"
             ),
         )
     told = await _told(journal, info, turn)

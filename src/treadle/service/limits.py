@@ -168,8 +168,7 @@ class UserLimits:
             raise too_many(
                 (
                     f"{_several(self._limits.runs, 'run')} of yours are under way, and more may "
-                    "not "
-                    "be: wait for the end of one."
+                    "not be: wait for the end of one."
                 ),
                 1,
             )
@@ -204,8 +203,7 @@ class UserLimits:
             raise too_many(
                 (
                     f"{_several(self._limits.streams, 'stream')} of yours are open, and more may "
-                    "not "
-                    "be: close one."
+                    "not be: close one."
                 ),
                 1,
             )

@@ -85,8 +85,7 @@ def _admit(
         raise too_many(
             (
                 f"{under_way} of your runs are under way or wait, and more may not be: wait for "
-                "the "
-                "end of one, or cancel one."
+                "the end of one, or cancel one."
             ),
             5,
         )

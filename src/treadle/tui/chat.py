@@ -201,8 +201,7 @@ class Chat:
         self.tell(
             (
                 f"This is a mistake in Treadle: {type(error).__name__}: "
-                f"{one_line(str(error), 400)}. "
-                "What was said is kept: you can go on."
+                f"{one_line(str(error), 400)}. What was said is kept: you can go on."
             ),
             "error",
         )
@@ -286,8 +285,7 @@ class Chat:
             self.tell(
                 (
                     f"/{command.name} has to wait for the end of the run: press Escape to "
-                    "interrupt "
-                    "it."
+                    "interrupt it."
                 ),
                 "warning",
             )

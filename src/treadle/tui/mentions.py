@@ -127,8 +127,7 @@ def _attached(mention: Mention) -> Part:
             "invalid",
             (
                 f"{named} has {size(there_are)}: it is only named, not attached. Name some lines "
-                "of "
-                f"it, like {named}:1-200"
+                f"of it, like {named}:1-200"
             ),
         )
     data = content(path, named, in_place=True)
@@ -159,8 +158,7 @@ def _some(mention: Mention, text: str) -> Part:
             "invalid",
             (
                 f"lines {first} to {last} of @{mention.said} have more than "
-                f"{size(TEXT_BYTES_MAX)}: "
-                "they are not attached. Name fewer"
+                f"{size(TEXT_BYTES_MAX)}: they are not attached. Name fewer"
             ),
         )
     return as_text(mention.said, chosen, lines=f"{first}-{min(last, len(lines))}")

@@ -60,8 +60,7 @@ class Reopening:
             messages,
             (
                 f"{one_line(chat.runtime.redact(info.title))}, changed "
-                f"{ago(info.updated_at, now())} "
-                "ago"
+                f"{ago(info.updated_at, now())} ago"
             ),
         )
         if left is not None:

@@ -184,9 +184,8 @@ class _Reading:
                 self._wrong(
                     node.line,
                     (
-                        "tools must be a list of names, like [read, grep]; "
-                        f"{shown(node.plain())} is "
-                        "none"
+                        f"tools must be a list of names, like [read, grep]; {shown(node.plain())} "
+                        "is none"
                     ),
                 )
             elif node.value in named:

@@ -229,8 +229,7 @@ class MemoryJournal:
                 "invalid",
                 (
                     f"run {started.run_id} was forked from {started.fork.run_id}, which is not "
-                    "here: "
-                    "import that one first"
+                    "here: import that one first"
                 ),
             )
         standing = standing_of(read)

@@ -52,10 +52,9 @@ _DEFAULTS: Final = {
     "tcp_user_timeout": "25000",  # milliseconds: what was sent and is not taken
 }
 _BEGIN: Final[LiteralString] = (
-    "begin isolation level read committed; set local search_path = treadle, pg_catalog; set "
-    "local idle_in_transaction_session_timeout = '5s'; "
-    "select set_config('synchronous_commit', 'on', true) where "
-    "current_setting('synchronous_commit') = 'off'"
+    "begin isolation level read committed; set local search_path = treadle, pg_catalog; set local "
+    "idle_in_transaction_session_timeout = '5s'; select set_config('synchronous_commit', 'on', "
+    "true) where current_setting('synchronous_commit') = 'off'"
 )
 """What a process locked that was stopped in the midst of it, or whose machine is gone, is free
 again before it costs others their leases; should it go on, it finds its connection lost, and does

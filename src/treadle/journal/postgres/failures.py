@@ -42,8 +42,7 @@ def place_of(url: str) -> str:
             "invalid",
             (
                 "the URL of the journal is none of PostgreSQL: in its password, `/` is written "
-                "%2F, "
-                "`@` %40, `?` %3F and `#` %23"
+                "%2F, `@` %40, `?` %3F and `#` %23"
             ),
         )
     host = parts.get("host") or parts.get("hostaddr") or ""

@@ -96,8 +96,7 @@ def prepare(path: Path) -> None:
             "invalid",
             (
                 f"the directory {str(folder)!r} of the journal cannot be written: make it "
-                "writable, "
-                "or choose another one"
+                "writable, or choose another one"
             ),
         )
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):

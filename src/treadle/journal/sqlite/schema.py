@@ -216,8 +216,7 @@ def _version(db: Cursor, path: Path) -> int:
             "invalid",
             (
                 f"the journal {str(path)!r} was written by a newer Treadle (version {version}; "
-                "this "
-                f"one reads {VERSION}): upgrade to read it"
+                f"this one reads {VERSION}): upgrade to read it"
             ),
         )
     return version

@@ -360,9 +360,8 @@ class TableQueue:
     async def parked(self, *, limit: int = 100) -> list[Parked]:
         def read(db: Cursor) -> list[Parked]:
             rows = db.execute(
-                "select id, queue, parked, ready_at_us from runs where finished is null and "
-                "queue is not null and parked is not null "
-                "order by ready_at_us desc, num desc limit ?",
+                "select id, queue, parked, ready_at_us from runs where finished is null and queue "
+                "is not null and parked is not null order by ready_at_us desc, num desc limit ?",
                 (max(limit, 0),),
             ).fetchall()
             return [

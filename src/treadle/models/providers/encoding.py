@@ -267,8 +267,7 @@ def checked(
                         "invalid",
                         (
                             f"{what} cannot be sent to the model {model_id!r}: leave it out, "
-                            "convert "
-                            "it, or choose another model"
+                            "convert it, or choose another model"
                         ),
                     )
         return encode(message, settled)

@@ -52,8 +52,7 @@ class FallbackModel:
                 "invalid",
                 (
                     "FallbackModel needs at least two models: the one to ask, and one to ask in "
-                    "its "
-                    "place"
+                    "its place"
                 ),
             )
         known = {*(kind.value for kind in ErrorKind), REFUSAL}
@@ -62,8 +61,7 @@ class FallbackModel:
                 "invalid",
                 (
                     f"FallbackModel(on=...) does not know {unknown[0]!r}: use {REFUSAL!r}, or a "
-                    "kind "
-                    f"of error ({', '.join(sorted(known))})"
+                    f"kind of error ({', '.join(sorted(known))})"
                 ),
             )
         self.models: tuple[Model | str, ...] = models
@@ -124,8 +122,7 @@ class FallbackModel:
                 "invalid",
                 (
                     f"FallbackModel({model!r}, ...): a name means something in a runtime only; "
-                    "give "
-                    "a Model object to use it by itself"
+                    "give a Model object to use it by itself"
                 ),
             )
         return model

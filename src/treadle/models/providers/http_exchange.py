@@ -277,8 +277,7 @@ class Exchange:
                     "invalid",
                     (
                         f"the certificate of {host} is not trusted: {why}. For a private "
-                        "authority, "
-                        "set SSL_CERT_FILE to its certificate"
+                        "authority, set SSL_CERT_FILE to its certificate"
                     ),
                 )
             case aiohttp.ClientHttpProxyError():
@@ -286,8 +285,7 @@ class Exchange:
                     "network" if error.status >= 500 else "invalid",
                     (
                         f"the proxy of the environment refused to connect to {host}: "
-                        f"{error.status} "
-                        f"{error.message}: {CHECK_PROXY}"
+                        f"{error.status} {error.message}: {CHECK_PROXY}"
                     ),
                     sent=False,
                 )

@@ -142,9 +142,8 @@ class Refusals:
         if 300 <= status < 400:
             target = _printable(header("location") or "nowhere")
             text = (
-                f"the server answered {status} and points to {target!r}; no redirect is "
-                "followed, since the key would go there too: "
-                "set base_url to the right place"
+                f"the server answered {status} and points to {target!r}; no redirect is followed, "
+                "since the key would go there too: set base_url to the right place"
             )
             return AgentError("invalid", text, status=status, request_id=request_id)
         said = read_error(body)

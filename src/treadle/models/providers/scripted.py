@@ -156,8 +156,7 @@ class ScriptedModel:
                 "agent",
                 (
                     f"{self._name} is used up: it has {entries}, and the model was asked once "
-                    "more. "
-                    "Add an entry to it"
+                    "more. Add an entry to it"
                 ),
             )
         self.place += 1

@@ -141,8 +141,7 @@ class Bubblewrap:
                 "tool",
                 (
                     "the working directory is '/', which nothing can be kept out of: work in "
-                    "another "
-                    "one"
+                    "another one"
                 ),
             )
         view = self._view(room)

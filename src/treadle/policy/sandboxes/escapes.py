@@ -271,8 +271,7 @@ ATTEMPTS = (
         "make a device",
         (
             "mknod disk b 254 0 && echo ESCAPED; for d in /dev/*; do [ -b $d ] && echo ESCAPED: "
-            "$d; "
-            "done"
+            "$d; done"
         ),
     ),
     EscapeAttempt("leave the root by chroot", "chroot / true && echo ESCAPED"),
@@ -345,8 +344,7 @@ ATTEMPTS = (
         "write in the workspace while only looking",
         (
             "echo x > own.txt; rm -f own.txt; mv own.txt o; echo x > made; mkdir dir; touch "
-            "own.txt; "
-            "chmod 777 own.txt && echo ESCAPED"
+            "own.txt; chmod 777 own.txt && echo ESCAPED"
         ),
         _changed("work/own.txt"),
         only_looks=True,
@@ -425,9 +423,8 @@ ATTEMPTS = (
     EscapeAttempt(
         "keep a capability",
         (
-            "grep -E '^Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status | grep -qv "
-            "'0000000000000000$' && "
-            "echo ESCAPED"
+            "grep -E '^Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status | grep -qv '0000000000000000$' "
+            "&& echo ESCAPED"
         ),
     ),
     EscapeAttempt(
@@ -437,8 +434,7 @@ ATTEMPTS = (
         "write settings of the kernel",
         (
             "for f in /proc/sys/kernel/core_pattern /proc/sys/vm/overcommit_memory; do (exec "
-            "3>>$f) "
-            "2>/dev/null && echo ESCAPED: $f; done"
+            "3>>$f) 2>/dev/null && echo ESCAPED: $f; done"
         ),
         as_root=True,
     ),
@@ -446,8 +442,7 @@ ATTEMPTS = (
         "write to the kernel's other files",
         (
             "for f in /proc/sysrq-trigger /proc/irq/default_smp_affinity /proc/mtrr; do (exec "
-            "3>>$f) "
-            "2>/dev/null && echo ESCAPED: $f; done"
+            "3>>$f) 2>/dev/null && echo ESCAPED: $f; done"
         ),
         as_root=True,
     ),
@@ -458,9 +453,8 @@ ATTEMPTS = (
         EscapeAttempt(
             f"share the {name} namespace of this machine",
             (
-                f"[ $(readlink /proc/self/ns/{name}) = '{os.readlink(f'/proc/self/ns/{name}')}' "
-                "] && "
-                "echo ESCAPED"
+                f"[ $(readlink /proc/self/ns/{name}) = '{os.readlink(f'/proc/self/ns/{name}')}' ] "
+                "&& echo ESCAPED"
             ),
         )
         for name in ("user", "pid", "ipc", "uts", "cgroup", "net", "mnt")

@@ -154,9 +154,8 @@ class _Compared(NamedTuple):
                 listed = ", ".join(repr(os.fsdecode(name)) for name in names[:3])
                 yield (
                     f"{path!r} now hides changes from git status and git diff ({len(names)} in "
-                    f"all): {listed}. "
-                    "`git ls-files -v` marks such files with h or S, `git replace -l` lists such "
-                    "objects"
+                    f"all): {listed}. `git ls-files -v` marks such files with h or S, `git "
+                    "replace -l` lists such objects"
                 )
 
     def gitfiles(self, moved: list[str]) -> Iterator[_Leftover]:

@@ -166,8 +166,7 @@ class Seatbelt:
                 "tool",
                 (
                     "the working directory is '/', which nothing can be kept out of: work in "
-                    "another "
-                    "one"
+                    "another one"
                 ),
             )
         room = await through_gate(room, on_loopback)

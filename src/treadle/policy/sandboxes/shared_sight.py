@@ -162,7 +162,6 @@ class SharedSight:
             "tool",
             (
                 f"{str(self._folder)!r} cannot be written ({e.strerror or e}), which must hold "
-                "what "
-                "a command found: mend that first"
+                "what a command found: mend that first"
             ),
         )

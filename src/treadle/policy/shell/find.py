@@ -12,15 +12,13 @@ from treadle.policy.shell.options import names
 
 _ALONE = names(
     "-depth -d -xdev -mount -daystart -noleaf -ignore_readdir_race -noignore_readdir_race -warn "
-    "-nowarn -empty -executable "
-    "-readable -writable -nouser -nogroup "
-    "-true -false -print -print0 -ls -prune -quit -not -and -or -a -o ! ( ) ,"
+    "-nowarn -empty -executable -readable -writable -nouser -nogroup -true -false -print -print0 "
+    "-ls -prune -quit -not -and -or -a -o ! ( ) ,"
 )
 _WITH_VALUE = names(
     "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -lname -ilname "
-    "-type -xtype -maxdepth "
-    "-mindepth -size -mtime -ctime -atime "
-    "-mmin -cmin -amin -used -perm -user -group -uid -gid -links -inum -fstype -printf"
+    "-type -xtype -maxdepth -mindepth -size -mtime -ctime -atime -mmin -cmin -amin -used -perm "
+    "-user -group -uid -gid -links -inum -fstype -printf"
 )
 _WITH_PATH = names("-newer -anewer -cnewer -samefile")
 _RUNS = names("-exec -execdir -ok -okdir")

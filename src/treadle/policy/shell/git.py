@@ -16,24 +16,22 @@ from treadle.policy.shell.options import Options, names, read_options
 
 _DIFF = (
     "patch no-patch unified raw patch-with-raw indent-heuristic minimal patience histogram stat "
-    "compact-summary numstat shortstat dirstat summary "
-    "name-only name-status color no-color color-words word-diff word-diff-regex= "
-    "ignore-space-at-eol ignore-space-change ignore-all-space ignore-blank-lines "
-    "ignore-cr-at-eol inter-hunk-context= function-context exit-code quiet find-renames "
-    "find-copies no-renames relative no-relative text check full-index "
-    "binary abbrev diff-filter= no-ext-diff no-textconv cached staged merge-base color-moved "
-    "src-prefix= dst-prefix= no-prefix submodule ignore-submodules "
+    "compact-summary numstat shortstat dirstat summary name-only name-status color no-color "
+    "color-words word-diff word-diff-regex= ignore-space-at-eol ignore-space-change "
+    "ignore-all-space ignore-blank-lines ignore-cr-at-eol inter-hunk-context= function-context "
+    "exit-code quiet find-renames find-copies no-renames relative no-relative text check "
+    "full-index binary abbrev diff-filter= no-ext-diff no-textconv cached staged merge-base "
+    "color-moved src-prefix= dst-prefix= no-prefix submodule ignore-submodules "
     "output-indicator-new= output-indicator-old= pickaxe-all pickaxe-regex"
 )
 _LOG = (
     f"{_DIFF} oneline decorate no-decorate graph all branches tags remotes max-count= skip= "
-    "since= after= until= before= author= committer= grep= all-match "
-    "invert-grep regexp-ignore-case extended-regexp fixed-strings perl-regexp merges no-merges "
-    "first-parent reverse date= format pretty no-abbrev-commit "
-    "abbrev-commit follow full-diff cherry left-right topo-order date-order author-date-order "
-    "walk-reflogs source no-walk not simplify-merges ancestry-path "
-    "simplify-by-decoration show-notes no-notes cherry-pick cherry-mark boundary full-history "
-    "dense sparse parents children relative-date reflog"
+    "since= after= until= before= author= committer= grep= all-match invert-grep "
+    "regexp-ignore-case extended-regexp fixed-strings perl-regexp merges no-merges first-parent "
+    "reverse date= format pretty no-abbrev-commit abbrev-commit follow full-diff cherry "
+    "left-right topo-order date-order author-date-order walk-reflogs source no-walk not "
+    "simplify-merges ancestry-path simplify-by-decoration show-notes no-notes cherry-pick "
+    "cherry-mark boundary full-history dense sparse parents children relative-date reflog"
 )
 
 
@@ -47,9 +45,8 @@ LOOKS: dict[str, Options] = {
     "status": _o(
         "sbvzu",
         "",
-        "short branch show-stash porcelain long verbose untracked-files ignored "
-        "ignore-submodules column no-column ahead-behind "
-        "no-ahead-behind renames no-renames find-renames",
+        "short branch show-stash porcelain long verbose untracked-files ignored ignore-submodules "
+        "column no-column ahead-behind no-ahead-behind renames no-renames find-renames",
         glued="u",
     ),
     "diff": _o("psRabwWzqt", "SG", _DIFF, glued="UMCDBl", numbers=True),
@@ -73,8 +70,7 @@ LOOKS: dict[str, Options] = {
         "",
         (
             "list all remotes verbose show-current contains no-contains merged no-merged "
-            "points-at= "
-            "sort= format= color no-color column no-column"
+            "points-at= sort= format= color no-color column no-column"
         ),
     ),
     "tag": _o(
@@ -83,19 +79,16 @@ LOOKS: dict[str, Options] = {
     "rev-parse": _o(
         "q",
         "",
-        "abbrev-ref short verify quiet show-toplevel show-prefix show-cdup git-dir "
-        "git-common-dir is-inside-work-tree "
-        "is-bare-repository all branches tags remotes symbolic symbolic-full-name "
-        "absolute-git-dir show-superproject-working-tree "
-        "default=",
+        "abbrev-ref short verify quiet show-toplevel show-prefix show-cdup git-dir git-common-dir "
+        "is-inside-work-tree is-bare-repository all branches tags remotes symbolic "
+        "symbolic-full-name absolute-git-dir show-superproject-working-tree default=",
     ),
     "rev-list": _o("n", "n", f"{_LOG} count objects", numbers=True),
     "ls-files": _o(
         "cdmosiktuvfz",
         "x",
         "cached deleted modified others ignored stage unmerged killed directory "
-        "no-empty-directory exclude= exclude-standard "
-        "error-unmatch full-name abbrev debug eol",
+        "no-empty-directory exclude= exclude-standard error-unmatch full-name abbrev debug eol",
     ),
     "ls-tree": _o(
         "drtlz", "", "long name-only name-status object-only full-name full-tree abbrev format="
@@ -113,13 +106,11 @@ LOOKS: dict[str, Options] = {
         "EFGPivwIarRhHnlLcoqpWz",
         "eABCm",
         "cached untracked no-exclude-standard exclude-standard text ignore-case word-regexp "
-        "invert-match full-name "
-        "extended-regexp basic-regexp perl-regexp fixed-strings line-number column "
-        "files-with-matches name-only "
-        "files-without-match null only-matching count color no-color break heading show-function "
-        "context= after-context= "
-        "before-context= function-context max-count= threads= and or not all-match quiet "
-        "max-depth= recursive no-recursive",
+        "invert-match full-name extended-regexp basic-regexp perl-regexp fixed-strings "
+        "line-number column files-with-matches name-only files-without-match null only-matching "
+        "count color no-color break heading show-function context= after-context= before-context= "
+        "function-context max-count= threads= and or not all-match quiet max-depth= recursive "
+        "no-recursive",
         numbers=True,
     ),
     "merge-base": _o("a", "", "all octopus independent is-ancestor fork-point"),
@@ -144,8 +135,7 @@ ACTS: dict[str, Options] = {
         "m",
         (
             "all message= quiet verbose amend no-edit signoff allow-empty allow-empty-message "
-            "date= "
-            "author= only include dry-run"
+            "date= author= only include dry-run"
         ),
     ),
     "switch": _o("qm", "cC", "create= force-create= quiet detach"),
@@ -186,12 +176,11 @@ _OWN = (
     | (NETWORK - {"svn", "p4", "lfs"})
     | names(
         "am apply bisect bundle clean commit-graph commit-tree config fast-export fast-import "
-        "filter-branch format-patch fsck gc hash-object help init "
-        "interpret-trailers maintenance mailinfo mktag mktree multi-pack-index mergetool "
-        "difftool notes pack-objects pack-refs patch-id prune range-diff "
-        "read-tree repack replace rerere reset show-branch sparse-checkout stripspace "
-        "symbolic-ref unpack-objects update-index update-ref var verify-commit "
-        "verify-pack verify-tag worktree write-tree"
+        "filter-branch format-patch fsck gc hash-object help init interpret-trailers maintenance "
+        "mailinfo mktag mktree multi-pack-index mergetool difftool notes pack-objects pack-refs "
+        "patch-id prune range-diff read-tree repack replace rerere reset show-branch "
+        "sparse-checkout stripspace symbolic-ref unpack-objects update-index update-ref var "
+        "verify-commit verify-pack verify-tag worktree write-tree"
     )
 )
 """Commands of git itself, which no alias can replace."""

@@ -156,13 +156,11 @@ _GREP = _o(
     "emABCdD",
     "f",
     "extended-regexp fixed-strings basic-regexp perl-regexp regexp= ignore-case no-ignore-case "
-    "invert-match word-regexp line-regexp count color colour "
-    "files-without-match files-with-matches max-count= only-matching quiet silent no-messages "
-    "byte-offset with-filename no-filename label= line-number "
-    "initial-tab null after-context= before-context= context= text binary-files= exclude= "
-    "exclude-dir= include= recursive "
-    "dereference-recursive line-buffered null-data "
-    "directories= devices= exclude-from: file:",
+    "invert-match word-regexp line-regexp count color colour files-without-match "
+    "files-with-matches max-count= only-matching quiet silent no-messages byte-offset "
+    "with-filename no-filename label= line-number initial-tab null after-context= before-context= "
+    "context= text binary-files= exclude= exclude-dir= include= recursive dereference-recursive "
+    "line-buffered null-data directories= devices= exclude-from: file:",
 )
 
 PROGRAMS: dict[str, Program] = {
@@ -468,18 +466,16 @@ PROGRAMS: dict[str, Program] = {
             "eABCgmtTjMEdr",
             "f",
             "fixed-strings ignore-case smart-case case-sensitive invert-match word-regexp "
-            "line-regexp count count-matches "
-            "files-with-matches files-without-match "
-            "only-matching line-number no-line-number with-filename no-filename quiet "
-            "no-messages multiline multiline-dotall pcre2 text pretty regexp= "
-            "after-context= before-context= context= glob= iglob= max-count= type= type-not= "
-            "threads= max-columns= max-columns-preview encoding= max-depth= "
-            "maxdepth= replace= files sort= sortr= stats trim null null-data json heading "
-            "no-heading color= colors= column no-column hidden no-ignore "
+            "line-regexp count count-matches files-with-matches files-without-match only-matching "
+            "line-number no-line-number with-filename no-filename quiet no-messages multiline "
+            "multiline-dotall pcre2 text pretty regexp= after-context= before-context= context= "
+            "glob= iglob= max-count= type= type-not= threads= max-columns= max-columns-preview "
+            "encoding= max-depth= maxdepth= replace= files sort= sortr= stats trim null null-data "
+            "json heading no-heading color= colors= column no-column hidden no-ignore "
             "no-ignore-vcs no-ignore-parent unrestricted type-list byte-offset vimgrep passthru "
-            "crlf block-buffered line-buffered no-config no-mmap mmap "
-            "one-file-system no-unicode debug max-filesize= glob-case-insensitive "
-            "context-separator= field-match-separator= file: ignore-file:",
+            "crlf block-buffered line-buffered no-config no-mmap mmap one-file-system no-unicode "
+            "debug max-filesize= glob-case-insensitive context-separator= field-match-separator= "
+            "file: ignore-file:",
         ),
         always_recursive=True,
         check=_rg,

@@ -15,23 +15,19 @@ from treadle.policy.shell.options import Options, names, read_options
 
 NETWORK = names(
     "curl wget fetch http https xh ssh scp sftp rsync ftp lftp tftp telnet nc ncat netcat socat "
-    "ping ping6 traceroute "
-    "tracepath mtr dig host nslookup drill "
-    "whois getent resolvectl arp nmap openssl s_client gh glab hub aws gcloud az kubectl helm "
-    "docker podman mail sendmail mutt rclone restic aria2c yt-dlp "
-    "websocat grpcurl ngrok cloudflared curlie httpie xdg-open open ip ifconfig route iptables "
-    "nft tc"
+    "ping ping6 traceroute tracepath mtr dig host nslookup drill whois getent resolvectl arp nmap "
+    "openssl s_client gh glab hub aws gcloud az kubectl helm docker podman mail sendmail mutt "
+    "rclone restic aria2c yt-dlp websocat grpcurl ngrok cloudflared curlie httpie xdg-open open "
+    "ip ifconfig route iptables nft tc"
 )
 """What carries data elsewhere: no rule for a command makes that go unasked."""
 
 INTERPRETERS = names(
     "sh bash dash zsh ksh fish python python2 python3 pypy pypy3 node nodejs deno bun ruby perl "
-    "php lua luajit tclsh wish "
-    "Rscript R julia guile racket ghc "
-    "runghc scala groovy java jshell irb pry ipython osascript pwsh powershell awk gawk mawk "
-    "nawk sed ed ex vi vim nvim emacs nano less more man gdb lldb "
-    "sqlite3 psql mysql mongo mongosh redis-cli m4 dc bc expect gnuplot octave make-it tar "
-    "bsdtar cpio unzip zip 7z ar find xargs parallel env sudo doas"
+    "php lua luajit tclsh wish Rscript R julia guile racket ghc runghc scala groovy java jshell "
+    "irb pry ipython osascript pwsh powershell awk gawk mawk nawk sed ed ex vi vim nvim emacs "
+    "nano less more man gdb lldb sqlite3 psql mysql mongo mongosh redis-cli m4 dc bc expect "
+    "gnuplot octave make-it tar bsdtar cpio unzip zip 7z ar find xargs parallel env sudo doas"
 )
 """What runs its arguments, or files that they name: a rule for one is for exactly what it says."""
 
@@ -108,9 +104,8 @@ _PYTEST = RunnerProgram(
         "qvxslh",
         "kmnr",
         "quiet verbose exitfirst maxfail= tb= lf last-failed ff failed-first nf sw stepwise "
-        "durations= durations-min= "
-        "collect-only co no-header no-summary showlocals "
-        "color= capture= cov cov-report= no-cov strict-markers numprocesses= dist= timeout= "
+        "durations= durations-min= collect-only co no-header no-summary showlocals color= "
+        "capture= cov cov-report= no-cov strict-markers numprocesses= dist= timeout= "
         "hypothesis-seed= count= reruns=",
     )
 )

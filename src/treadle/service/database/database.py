@@ -235,8 +235,7 @@ def _commit(transaction: Any) -> None:
                 "network",
                 (
                     "the database was lost while it kept a change, which may or may not stand: "
-                    "look, "
-                    "then try again"
+                    "look, then try again"
                 ),
             ) from e
         raise

@@ -117,8 +117,7 @@ def _make_file(path: Path) -> None:
                 "network",
                 (
                     "the database's file cannot be made: its folder is not ours to write in: see "
-                    "to "
-                    "it, or give another --database"
+                    "to it, or give another --database"
                 ),
             ) from None
     except OSError as e:

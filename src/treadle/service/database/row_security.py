@@ -43,9 +43,8 @@ _GRANTED = text(
 )
 _BYPASSES = text("SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
 _POWERS = text(
-    "SELECT rolsuper OR rolbypassrls OR rolcanlogin OR rolcreaterole OR EXISTS"
-    " (SELECT FROM pg_auth_members AS m WHERE m.member = r.oid)"
-    " FROM pg_roles AS r WHERE r.rolname = :role"
+    "SELECT rolsuper OR rolbypassrls OR rolcanlogin OR rolcreaterole OR EXISTS (SELECT FROM "
+    "pg_auth_members AS m WHERE m.member = r.oid) FROM pg_roles AS r WHERE r.rolname = :role"
 )
 """True for a role that is more than rights on our tables: it was made before by somebody else."""
 _UNLOCKED = text(
@@ -124,8 +123,7 @@ def look(connection: Connection) -> bool:
             "invalid",
             (
                 "row-level security is switched off in the database: put its policies back, or "
-                "start "
-                "with an empty database"
+                "start with an empty database"
             ),
         )
     return bool(connection.execute(_BYPASSES).scalar_one())

@@ -194,8 +194,7 @@ def pipe() -> tuple[int, int]:
         raise ToolFailed(
             (
                 f"Not run: there is no pipe for its output ({e.strerror or e}). Make the call "
-                "again "
-                "later."
+                "again later."
             ),
             happened=False,
         ) from e

@@ -81,9 +81,8 @@ def _ls(ctx: ToolContext[Any], path: str, max_chars: int) -> str:
             *(
                 [
                     (
-                        f"({left:,} more of {counter.total:,} entries are left out: use glob "
-                        "with a "
-                        "pattern)"
+                        f"({left:,} more of {counter.total:,} entries are left out: use glob with "
+                        "a pattern)"
                     )
                 ]
                 if left

@@ -462,9 +462,8 @@ def _from_function(
         raise AgentError(
             "invalid",
             (
-                f"{label}: isolate='process' takes a sync function; an async one can be "
-                "cancelled as "
-                "it is"
+                f"{label}: isolate='process' takes a sync function; an async one can be cancelled "
+                "as it is"
             ),
         )
     return FunctionTool[Any, ..., Any].of(

@@ -32,8 +32,7 @@ from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed, ToolOu
 
 _START: Final = (
     "import sys, json; request = json.loads(sys.stdin.buffer.readline()); sys.path[:] = "
-    "request['path'];"
-    "from treadle.tools.function.isolated import main; main(request)"
+    "request['path'];from treadle.tools.function.isolated import main; main(request)"
 )
 _EXIT_GRACE_S: Final = 0.5
 """How long a process that has answered, or closed its pipe, may take to leave."""

@@ -91,8 +91,7 @@ def _from_bytes(data: bytes) -> ToolOutput:
         raise ToolFailed(
             (
                 f"The tool ran, but it returned {len(data)} bytes that are neither text nor an "
-                "image "
-                "or PDF."
+                "image or PDF."
             ),
             happened=True,
         )

@@ -187,8 +187,7 @@ def _refuse_unnamed(parameter: inspect.Parameter, label: str) -> None:
             "invalid",
             (
                 f"{label}: the parameter {stars + parameter.name!r} cannot be described to a "
-                "model: "
-                "name each parameter"
+                "model: name each parameter"
             ),
         )
     if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:

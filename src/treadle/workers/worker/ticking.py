@@ -76,9 +76,8 @@ class Ticking:
             raise AgentError(
                 "invalid",
                 (
-                    f"there is no agent {schedule.agent!r} here: register it with "
-                    "Runtime.agents, or "
-                    "correct the schedule"
+                    f"there is no agent {schedule.agent!r} here: register it with Runtime.agents, "
+                    "or correct the schedule"
                 ),
             )
         queue = schedule.queue or DEFAULT_QUEUE

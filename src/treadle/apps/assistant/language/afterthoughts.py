@@ -107,8 +107,7 @@ _MEANT = Phrases.plain(
         "no|sorry|oops? i meant|mean to? say|write|type|add|put?",
         (
             "no|sorry|oops|actually? it|that|this should|must|was be|say|read|have? been|meant? "
-            "to? "
-            "be? called|named|titled|say?"
+            "to? be? called|named|titled|say?"
         ),
         "it|that|this should|must say|read|be",
         "should say|read|be called?",

@@ -11,9 +11,8 @@ from treadle.apps.assistant.language.wishes import Say
 HELP = Say(
     "help",
     'I keep your task list. You can say: "add buy milk tomorrow", "show my open tasks", "what\'s '
-    'due this week", "find milk", "mark buy milk as done", '
-    '"rename buy milk to buy bread", "set buy milk to high priority", "move buy milk to friday", '
-    '"delete buy milk", "complete all", '
+    'due this week", "find milk", "mark buy milk as done", "rename buy milk to buy bread", "set '
+    'buy milk to high priority", "move buy milk to friday", "delete buy milk", "complete all", '
     '"clear completed" or "undo". I can\'t repeat tasks or send reminders.',
 )
 GREETING = Say("talk", "Hello! What would you like to do with your tasks?")

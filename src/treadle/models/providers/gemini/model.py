@@ -144,9 +144,8 @@ class GeminiModel:
         hosted = (
             (
                 (
-                    "hosted tools are left out of requests with other tools: models before "
-                    "Gemini 3 "
-                    "take one or the other"
+                    "hosted tools are left out of requests with other tools: models before Gemini "
+                    "3 take one or the other"
                 ),
             )
             if alone

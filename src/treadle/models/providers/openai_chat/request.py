@@ -160,8 +160,7 @@ class RequestEncoder:
                 *notes,
                 (
                     "over Chat Completions it calls tools only without thinking: where it has "
-                    "tools, "
-                    "effort is 'none'"
+                    "tools, effort is 'none'"
                 ),
             )
         return notes

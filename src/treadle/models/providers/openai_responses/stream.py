@@ -80,8 +80,7 @@ class ResponsesDecoder(Decoder):
                 "invalid",
                 (
                     "the answer is only being made: leave `background` out of settings.extra, "
-                    "since "
-                    "nobody comes back for it"
+                    "since nobody comes back for it"
                 ),
             )
         else:

@@ -58,8 +58,7 @@ def launch(database: Database, worker: str, queues: Collection[str], handover: H
             "busy",
             (
                 "this process delivers with DBOS already, which it can do for one worker only: "
-                "start "
-                "another process"
+                "start another process"
             ),
         )
     dbos = DBOS(

@@ -126,8 +126,7 @@ class Store:
                 logger.warning(
                     (
                         "queue %r: DBOS gives each of its workers up to %d runs at once from now "
-                        "on, "
-                        "and gave %s: those that live count by this one's number too"
+                        "on, and gave %s: those that live count by this one's number too"
                     ),
                     name,
                     each,
