@@ -8,6 +8,7 @@ words are each front's own. Entry: `undone`, `undone_since`, `changed_files`.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -23,9 +24,44 @@ from treadle.journal.entries import ModelResponded, Record, ToolFinished, ToolSt
 from treadle.journal.journal import Journal, RunInfo
 from treadle.journal.projection import shown_arguments
 from treadle.tools.builtin.restore import ChangedFile, Restored, compare, restore
-from treadle.tools.builtin.traces import changed_at
+from treadle.tools.builtin.walk import walk
 from treadle.tools.file_history import UNDO_FOLDER, FileChange, Undo
 from treadle.types import Time, Value
+
+MAX_FILES = 1_000
+MAX_SECONDS = 5.0
+_SLACK_S = 0.05
+"""File systems take the time of the last tick."""
+
+
+class Traces(NamedTuple):
+    paths: list[str]
+    """Absolute."""
+    all: bool
+    """False: there may be more."""
+
+
+def changed_at(top: Path, times: Sequence[tuple[float, float]]) -> Traces:
+    """Files that were last changed between the two of any of `times`, in seconds of the epoch;
+    without what .gitignore excludes. Blocks.
+    """
+    found: list[str] = []
+    deadline = time.monotonic() + MAX_SECONDS
+    try:
+        for file in walk(str(top)):
+            if len(found) == MAX_FILES or time.monotonic() > deadline:
+                return Traces(found, all=False)
+            changed = _changed(file.folder.stat(file.name).st_ctime, times)
+            if changed:
+                found.append(str(top / file.path))
+    except OSError:  # the directory is gone, or a file went while it was looked at
+        return Traces(found, all=False)
+    return Traces(found, all=True)
+
+
+def _changed(at: float, times: Sequence[tuple[float, float]]) -> bool:
+    return any(begun - _SLACK_S <= at <= ended + _SLACK_S for begun, ended in times)
+
 
 KEPT = ("write", "edit", "apply_patch")
 """Tools whose changes are kept."""

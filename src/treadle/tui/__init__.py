@@ -31,7 +31,6 @@ else.
     matching.py      which rows of a list a person means by some words
     mention_approval.py which mentions of a prompt are attached
     mentions.py      files that a prompt names, like `@src/app.py:10-20`
-    notices.py       what the library logs while the screen is held goes into the scrollback
     pages.py         blocks as rows of a full-screen view
     pasted.py        mentions that came into the input without being typed
     picker.py        one of many, chosen by a person
@@ -39,7 +38,6 @@ else.
     region.py        the live region around the input
     reopening.py     what stands on the screen when a conversation is opened
     rows.py          lines as a part of prompt_toolkit's layout, drawn as they
-    server_question.py A question that an MCP server asks the person in the middle of a call
     slot.py          the one place at the bottom of the screen in which the person types
     start.py         from the command to the first frame, and from there to the open chat
     status.py        the last line of the screen

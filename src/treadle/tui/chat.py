@@ -7,9 +7,11 @@ Entry: `Chat`.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +21,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 from rich.console import RenderableType
+from typing_extensions import override
 
 from treadle._internal.terminal_text import one_line
 from treadle.config import Config
@@ -34,13 +37,37 @@ from treadle.tui.conversation import ChatConversation, RunSetting
 from treadle.tui.input import InputLine
 from treadle.tui.mention_approval import approved_mentions
 from treadle.tui.mentions import parts_of
-from treadle.tui.notices import told
 from treadle.tui.reopening import Reopening
 from treadle.tui.screen import Screen
 from treadle.tui.status import Status
 from treadle.tui.theme import Theme
 from treadle.tui.transcript import Transcript
 from treadle.types import Mode, Outcome
+
+
+class _Teller(logging.Handler):
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._tell, self._loop = tell, asyncio.get_running_loop()
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._tell, one_line(record.getMessage(), 400))
+
+
+@contextmanager
+def told(tell: Callable[[str], None]) -> Generator[None]:
+    """Within, warnings of any library are told, one line each, without their tracebacks; from
+    whatever thread.
+    """
+    handler, root = _Teller(tell), logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
 
 KEPT_BLOCKS: Final = 1_000
 """That the viewer shows."""

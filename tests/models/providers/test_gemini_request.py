@@ -26,8 +26,7 @@ from treadle.messages.message import (
 )
 from treadle.models.model import ModelRequest, ToolDefinition
 from treadle.models.providers.gemini.naming import generation_of, resource_of
-from treadle.models.providers.gemini.request import RequestEncoder
-from treadle.models.providers.gemini.schemas import fitted
+from treadle.models.providers.gemini.request import RequestEncoder, fitted
 from treadle.types import Settings, SystemBlock
 
 NEW, OLD = "gemini-3.8-flash", "gemini-2.5-flash"

@@ -17,8 +17,8 @@ from tests.tools.mcp.conftest import Use, bad, ours
 from treadle.errors import AgentError
 from treadle.tools.builtin.processes import seen
 from treadle.tools.mcp import McpServer, McpServers
-from treadle.tools.mcp.backoff import FIRST_S, LONGEST_S, MOST, Backoff
 from treadle.tools.mcp.listing import TOOLS_MOST
+from treadle.tools.mcp.upkeep import FIRST_S, LONGEST_S, MOST, Backoff
 from treadle.tools.tool import ToolFailed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]

@@ -18,12 +18,10 @@ Importing this does no work: each name is loaded when it is first used.
     confirmations.py  what a person is asked before something big or final happens, and their answer
     context.py        what a runner is given for one message, and what it gives back
     fields.py         what a task may hold, and a task as the data that tools and HTTP give
-    forms.py          what the bodies of the task routes are made of
     held_calls.py     A model that says nothing but the calls which a person has confirmed
     lookalikes.py     A text as a person reads it, so that letters which only look alike, or are not
     matching.py       which titles a person means by some words
     over_mcp.py       the eight task tools for any client of the Model Context Protocol
-    redacted.py       what of a call may be recorded and shown
     routes.py         `/tasks`, for the page
     schemas.py        the eight tools as a model reads them, and arguments as they may come
     stems.py          what all forms of an English word have in common, so that "paid the rent"

@@ -10,22 +10,47 @@ from datetime import datetime
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
 from starlette.responses import Response
 
-from treadle.apps.assistant.fields import Priority, as_data
-from treadle.apps.assistant.forms import Day, Description, Title
+from treadle.apps.assistant.fields import DESCRIPTION_CHARS, TITLE_CHARS, Priority, as_data, due_of
 from treadle.apps.assistant.store import TaskFields, TaskStore
 from treadle.apps.assistant.tables import Task
 from treadle.errors import AgentError, ErrorKind
 from treadle.service.bodies import RequestModel
 from treadle.service.database.scope import Scope
 from treadle.service.following import notices
-from treadle.service.forms import InPath, Line, problems
+from treadle.service.forms import INVISIBLE, NO_LINE, NO_TEXT, InPath, Line, problems
 from treadle.service.problems import HttpProblem, not_found
 from treadle.service.signed_in import SignedIn, TheService
 from treadle.service.sse import MEDIA_TYPE
 from treadle.service.state import Service
+
+Title = Annotated[
+    str,
+    StringConstraints(
+        min_length=1,
+        max_length=TITLE_CHARS,
+        pattern=rf"^[^{NO_LINE}]*[^{INVISIBLE}][^{NO_LINE}]*$",
+    ),
+]
+Description = Annotated[
+    str, StringConstraints(max_length=DESCRIPTION_CHARS, pattern=rf"^[^{NO_TEXT}]*$")
+]
+
+
+def _date(value: Any) -> Any:
+    if value is not None and not isinstance(value, str):
+        raise ValueError("give a date as YYYY-MM-DD, like 2026-12-01")
+    try:
+        due = due_of(value)
+    except AgentError as e:
+        raise ValueError(e.message) from e
+    return None if due is None else due.isoformat()
+
+
+Day = Annotated[str, BeforeValidator(_date), Field(json_schema_extra={"format": "date"})]
+
 
 T = TypeVar("T")
 

@@ -1,5 +1,5 @@
 """Under which names a model may try to say whose tasks it wants: refused in arguments (schemas.py),
-left out of records (redacted.py). Entry: `names_user`.
+left out of records (view.py). Entry: `names_user`.
 """
 
 from __future__ import annotations

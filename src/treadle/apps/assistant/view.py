@@ -9,14 +9,14 @@ and technical texts never pass. Entry: `ReplyView`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from treadle._internal.json_text import encode_json
+from treadle._internal.redaction import MASK, SECRET_MIN_CHARS, without_secrets
 from treadle.apps.assistant.context import AgentResult, ToolCallRecord
-from treadle.apps.assistant.redacted import Redacted
 from treadle.apps.assistant.replies import (
     FAILURE,
     NO_MORE,
@@ -26,12 +26,54 @@ from treadle.apps.assistant.replies import (
     compose,
     response_of,
 )
+from treadle.apps.assistant.user_names import may_name_user, names_user
 from treadle.apps.assistant.words import ReplyFilter
 from treadle.messages import events
 from treadle.messages.events import Event
 from treadle.messages.message import Message
 from treadle.messages.metrics import RunTotals
 from treadle.types import Outcome, Usage
+
+
+class Redacted:
+    """For the records of one user."""
+
+    def __init__(self, user_id: str = "") -> None:
+        """An id shorter than a secret is left alone: it is a word like any other."""
+        self._user_id = (
+            user_id if len(user_id) >= SECRET_MIN_CHARS and any(map(str.isdigit, user_id)) else None
+        )
+
+    def arguments(self, given: Mapping[str, object] | str) -> Mapping[str, Any]:
+        """Of what a model sent; none where that was no object."""
+        return {} if isinstance(given, str) else self.value(given)
+
+    def value(self, value: Any) -> Any:
+        """The same JSON value without members that name a user and without secrets in its texts;
+        where there is nothing of these, itself.
+        """
+        text = encode_json(value).decode()
+        suspect = may_name_user(text) or (self._user_id is not None and self._user_id in text)
+        # all texts at once: a list may hold a thousand
+        return self._inside(value) if suspect or without_secrets(text) != text else value
+
+    def _inside(self, value: Any) -> Any:
+        match value:
+            case str():
+                text = without_secrets(value)
+                return text if self._user_id is None else text.replace(self._user_id, MASK)
+            case Mapping():
+                members = cast("Mapping[str, Any]", value)
+                return {
+                    self._inside(name): self._inside(item)
+                    for name, item in members.items()
+                    if not names_user(name)
+                }
+            case list() | tuple():
+                return [self._inside(item) for item in cast("list[Any] | tuple[Any, ...]", value)]
+            case _:
+                return value
+
 
 LEAST_LISTED: Final = 250
 """Characters that a list has beside the model's own words."""

@@ -26,7 +26,6 @@ text.py          file contents as text: encoding and line endings
 matching.py      locating the text of an edit in a file
 difference.py    a short diff of two texts
 restore.py       undoing changes of `write` and `edit`
-traces.py        files that a command changed, by their times
 patterns.py      file name patterns
 walk.py          files below a directory, without ignored ones
 search.py        searching without ripgrep

@@ -7,7 +7,7 @@ Not here: serving agents over MCP (mcp_server/). Entry: `McpServer` says what a 
     server.py      what a server is before anybody connects: place, secrets, identity
     servers.py     those of a runtime, and the tools that a run gets of them
     tool.py        one tool as the loop sees it
-    upkeep.py      one server over a runtime's life; backoff.py: when it is started again
+    upkeep.py      one server over a runtime's life, and when it is started again
     connection.py  one connection, its calls, their failures; failures.py: what our own side says in
                    place of an answer
     stdio.py       a server that is a program; lines.py: what it writes, bounded

@@ -9,7 +9,7 @@
     changing.py        what is changed; stating.py, telling.py, afterthoughts.py: the same, said
                        without a command
     questions.py       what is to be seen; listing.py, periods.py: of which tasks
-    targets.py         which task is meant; fitting.py: by what a look has shown; conversation.py:
+    targets.py         which task is meant; acting.py: by what a look has shown; conversation.py:
                        by what was said before; answers.py: by an answer
     acting.py          wishes as calls of the tools; talk.py: what is answered in words alone
 

@@ -1,7 +1,7 @@
 """What a person tells has been done: "I paid the rent", "bought milk", "the dog has been walked",
 "laundry ✓".
 
-Only a task that is there is meant, whatever words it has for it (fitting.py). What asks for
+Only a task that is there is meant, whatever words it has for it (acting.py). What asks for
 something stands elsewhere. Entry: `told`.
 """
 

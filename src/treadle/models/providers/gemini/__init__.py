@@ -1,6 +1,6 @@
 """Gemini over Google's API (model.py).
 
-What a model's id tells stands in naming.py, what a request's bytes are in request.py, schemas.py,
+What a model's id tells stands in naming.py, what a request's bytes are in request.py,
 thinking.py and messages.py, what the pieces of an answer mean in chunks.py, partial.py and
 stream.py, and its list of models in models_list.py. Entry: `GeminiModel`, `connect`.
 """
