@@ -124,12 +124,20 @@ def test_a_token_names_what_it_was_made_for() -> None:
         tokens.access("a", "l"),
         tokens.refresh("a", "l", "n", expires_at=now() + timedelta(days=1)),
     )
-    assert tokens.verified(access, "access") == ("a", "l", "")
+    named = tokens.verified(access, "access")
+    assert named is not None
+    assert named[:2] == ("a", "l")
     assert tokens.verified(refresh, "refresh") == ("a", "l", "n")
     assert tokens.verified(access, "refresh") is tokens.verified(refresh, "access") is None
     assert (
         tokens.verified(tokens.access("a", "l", at=now() - timedelta(minutes=16)), "access") is None
     )
+
+
+def test_access_tokens_of_one_login_and_one_moment_differ() -> None:
+    tokens, at = Tokens(KEY), now()
+    first, second = (tokens.access("account_1", "login_1", at=at) for _ in range(2))
+    assert first != second, "a client that compares tokens sees that its token was renewed"
 
 
 def test_the_key_is_made_once_for_its_owner_only_and_kept(tmp_path: Path) -> None:

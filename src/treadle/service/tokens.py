@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any, Literal, NamedTuple
 
 import jwt
@@ -32,7 +33,7 @@ class Claims(NamedTuple):
     account_id: str
     login_id: str
     nonce: str
-    """Of a refresh token: which one of its login."""
+    """Identifies the token; a login's current refresh token is recognised by it."""
 
 
 class Tokens:
@@ -46,9 +47,8 @@ class Tokens:
         self._key = key
 
     def access(self, account_id: str, login_id: str, *, at: datetime | None = None) -> str:
-        return self._signed(
-            "access", account_id, login_id, (at or now()), timedelta(seconds=ACCESS_S)
-        )
+        at, lasts = at or now(), timedelta(seconds=ACCESS_S)
+        return self._signed("access", account_id, login_id, at, lasts, jti=token_urlsafe(12))
 
     def refresh(self, account_id: str, login_id: str, nonce: str, *, expires_at: datetime) -> str:
         at = now()
