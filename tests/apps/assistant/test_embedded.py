@@ -183,6 +183,26 @@ async def test_what_a_task_list_cannot_do_is_said(
     assert [one for one, _, _ in tasks] in ([title], [])
 
 
+@pytest.mark.parametrize(
+    "message",
+    ["set a reminder for friday", "remind me on friday", "set an alarm for friday"],
+)
+async def test_a_reminder_without_a_title_is_declined_and_keeps_its_day(
+    people: People, message: str
+):
+    replies, tasks = await _said(people, message, "call bob")
+    assert replies[0] == (
+        "Could you provide more details about what you would like to add? "
+        "I can't send reminders, only keep tasks with a day."
+    )
+    assert tasks == [("call bob", "2026-11-27", False)]
+
+
+async def test_the_answer_to_what_to_add_may_name_another_day(people: People):
+    _, tasks = await _said(people, "add an urgent task for friday", "call bob tomorrow")
+    assert tasks == [("call bob", "2026-11-21", False)]
+
+
 async def test_nothing_due_names_the_days_that_were_looked_at(people: People):
     replies, _ = await _said(
         people,

@@ -1,7 +1,7 @@
 """Wishes that a task list cannot honour, recognised in a title or a message: repetition, reminders
 and times of day.
 
-Entry: `unsupported_in`, `wants_repetition`, `leading_occasion`.
+Entry: `unsupported_in`, `wants_repetition`, `wants_reminder`, `leading_occasion`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ _REPEATED: Final = re.compile(
     re.IGNORECASE,
 )
 _REPEATING: Final = re.compile(r"(?:to\s+)?(?:repeat|recur)(?:s|ing)?\b", re.IGNORECASE)
+_REMINDER: Final = re.compile(
+    r"\b(?:remind me|reminders?|alarms?|alerts?|notifications?)\b", re.IGNORECASE
+)
 _OCCASION: Final = re.compile(
     rf"(?:(?:{_REPETITION}|daily|weekly|monthly|yearly|{_TIME})\b[\s,]*)+(?=to\s)", re.IGNORECASE
 )
@@ -43,6 +46,11 @@ def unsupported_in(title: str) -> list[str]:
 def wants_repetition(message: str) -> bool:
     """True for a message that asks for repetition anywhere, such as "make that weekly"."""
     return _REPEATED.search(message) is not None
+
+
+def wants_reminder(message: str) -> bool:
+    """True for a message that asks for a reminder or an alarm."""
+    return _REMINDER.search(message) is not None
 
 
 def is_repetition(title: str) -> bool:

@@ -21,7 +21,7 @@ from treadle.apps.assistant.unsupported import leading_occasion
 _LEVEL = (
     "high|medium|low|urgent|important|quick|simple|small|top|normal|critical|new|another|extra|big"
 )
-_TASK = "tsk|task|tasks|todo|todos|to-do|to-dos|item|items|entry|entries|reminder|reminders|taks|tsak|tasl|thing|things"
+_TASK = "tsk|task|tasks|todo|todos|to-do|to-dos|item|items|entry|entries|reminder|reminders|alarm|alert|notification|taks|tsak|tasl|thing|things"
 _COUNT = "two|three|four|five|six|seven|a|few|some|several|couple|2|3|4|5|6"
 _NOUN = Phrases.plain(
     [
@@ -156,19 +156,26 @@ def _titled(
     text: str, asides: Asides, today: date, whole: Words, *, listed: bool
 ) -> list[AddTask] | Missing:
     words = asides.words
-    if not words or (len(words) <= 2 and all(not w.quoted and w.key in _EMPTY for w in words)):
-        return TITLE
     shared = AddTask(
         title="",
         description=asides.description,
         priority=asides.priority,
         due=None if asides.due is None else asides.due.isoformat(),
     )
+    if not words or (len(words) <= 2 and all(not w.quoted and w.key in _EMPTY for w in words)):
+        return _without_title(shared)
     pieces = several(text, whole, today, listed=listed) if asides.description is None else []
     if len(pieces) < 2:
         title = _title(text, words)
-        return [msgspec.structs.replace(shared, title=title)] if title else TITLE
+        return [msgspec.structs.replace(shared, title=title)] if title else _without_title(shared)
     return _separate(text, pieces, shared, today) or TITLE
+
+
+def _without_title(task: AddTask) -> Missing:
+    """The question for the title; its answer keeps the day, priority and description."""
+    given = (("due", task.due), ("priority", task.priority), ("description", task.description))
+    fields = tuple((name, value) for name, value in given if value is not None)
+    return msgspec.structs.replace(TITLE, fields=fields)
 
 
 def _title(text: str, words: Words) -> str:

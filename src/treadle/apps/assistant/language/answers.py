@@ -19,6 +19,7 @@ from treadle.apps.assistant.language.targets import target_of
 from treadle.apps.assistant.language.values import level_of
 from treadle.apps.assistant.language.verbs import closed, head_at, opened
 from treadle.apps.assistant.language.wishes import (
+    AddTask,
     Every,
     Filter,
     Missing,
@@ -253,7 +254,13 @@ def _title(
     ):
         return (msgspec.structs.replace(change, otherwise=result[0]),)
     is_whole = bool(anew) and not any(isinstance(wish, Missing) for wish in anew)
-    return None if is_change and is_sure and is_whole else tuple(result)
+    return None if is_change and is_sure and is_whole else tuple(_with(gap, one) for one in result)
+
+
+def _with(gap: Missing, task: AddTask) -> AddTask:
+    """The task with the fields that came before its title, where the answer names no others."""
+    earlier = {name: value for name, value in gap.fields if getattr(task, name) is None}
+    return msgspec.structs.replace(task, **earlier) if earlier else task
 
 
 def _value(text: str, words: Words, today: date, gap: Missing) -> tuple[Wish | Missing, ...] | None:

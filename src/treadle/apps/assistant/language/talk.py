@@ -34,6 +34,7 @@ NO_REPEATING = Say(
         'to be done, and a day like "friday" or "tomorrow".'
     ),
 )
+NO_REMINDERS = "I can't send reminders, only keep tasks with a day."
 _NO_SORTING = Say(
     "talk",
     (

@@ -12,7 +12,7 @@ from datetime import date
 
 import msgspec
 
-from treadle.apps.assistant.language.adding import acts_at_once, added
+from treadle.apps.assistant.language.adding import TITLE, acts_at_once, added
 from treadle.apps.assistant.language.afterthoughts import (
     afterthought,
     labelled,
@@ -43,6 +43,7 @@ from treadle.apps.assistant.language.questions import asked_for, looked_for
 from treadle.apps.assistant.language.stating import described, fielded, put_off, stated
 from treadle.apps.assistant.language.talk import (
     HELP,
+    NO_REMINDERS,
     NO_REOPENING,
     NO_REPEATING,
     NOTHING_CHANGED,
@@ -64,7 +65,7 @@ from treadle.apps.assistant.language.wishes import (
     unclear,
 )
 from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase, words_of
-from treadle.apps.assistant.unsupported import is_repetition, wants_repetition
+from treadle.apps.assistant.unsupported import is_repetition, wants_reminder, wants_repetition
 
 CHARS_MOST = 10_000
 CALLS_MOST = 10
@@ -107,7 +108,7 @@ def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Unders
     return (
         Understood((NO_REPEATING,))
         if wants_repetition(text) and any(map(_needs_repetition, found))
-        else _asking(found)
+        else _asking(found, wants_reminder=wants_reminder(text))
     )
 
 
@@ -137,10 +138,12 @@ def _again(talk: Dialogue, today: date) -> tuple[Wish | Missing, ...]:
     return tuple(_wishes(talk.before, words, today, earlier))
 
 
-def _asking(found: list[Wish | Missing]) -> Understood:
+def _asking(found: list[Wish | Missing], *, wants_reminder: bool = False) -> Understood:
     missing = tuple(wish for wish in found if isinstance(wish, Missing))
     if missing:
         question = NO_REOPENING if missing[0] is REOPEN else unclear(missing[0].what)
+        if wants_reminder and missing[0].what == TITLE.what:
+            question = msgspec.structs.replace(question, text=f"{question.text} {NO_REMINDERS}")
         return Understood((question,), missing, tuple(found))
     wishes = [
         wish for wish in found if isinstance(wish, (AddTask, Show, TaskChange, PlainCall, Say))
@@ -407,6 +410,9 @@ def _noun_words(words: Words, head: VerbPhrase) -> list[Token]:
                 "todo",
                 "to-do",
                 "reminder",
+                "alarm",
+                "alert",
+                "notification",
                 "item",
                 "me",
                 "one",

@@ -29,6 +29,7 @@ SURE: dict[str, Kind] = {
         "high|low|medium|urgent|important priority? task|todo|reminder|item"
     ): "add",
     "set up a|an? new? task|todo|to-do|reminder": "add",
+    "set|make|create|schedule an alarm|alert|notification": "add",
     "note|jot|write down": "add",
     "make a note to|of|that": "remind",
     "make|be sure i|we": "remind",
