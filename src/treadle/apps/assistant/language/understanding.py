@@ -72,6 +72,7 @@ CALLS_MOST = 10
 ASKED_CHARS = 1000
 """Of a message that a question was asked about; what was longer is said anew."""
 _NOTHING_MEANT = Missing("what you would like to do", "any")
+_NOUNS = known("a an another new task todo to-do reminder alarm alert notification item me one")
 _REOPENING = known("uncheck untick reopen uncomplete unmark unfinish")
 _NEGATIONS = known("dont not never didnt havent hasnt wont cannot cant shouldnt")
 _PLANNED = Phrases.plain(
@@ -397,27 +398,7 @@ def _add(
 def _noun_words(words: Words, head: VerbPhrase) -> list[Token]:
     """The words "a new task" of the command itself, which adding.py reads."""
     first = next(
-        (
-            i
-            for i in range(1, head.words)
-            if words[i].key
-            in (
-                "a",
-                "an",
-                "another",
-                "new",
-                "task",
-                "todo",
-                "to-do",
-                "reminder",
-                "alarm",
-                "alert",
-                "notification",
-                "item",
-                "me",
-                "one",
-            )
-        ),
+        (i for i in range(1, head.words) if words[i].key in _NOUNS),
         head.words,
     )
     return list(words[first : head.words]) if head.first != "task" and head.first != "todo" else []
