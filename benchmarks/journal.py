@@ -258,7 +258,7 @@ async def loading(folder: Path) -> float:
     await journal.take_over("run_1")
     state = await journal.load("run_1")
     took = time.perf_counter() - begun
-    assert len(state.history) == 2001
+    assert len(state.context.history) == 2001
     await journal.aclose()
     return took * 1000
 

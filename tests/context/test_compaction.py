@@ -131,18 +131,20 @@ class Bench:
                 self.state.apply(entry)
         finally:
             self.compactor.give_back()
-        check_history(self.state.history)
+        check_history(self.state.context.history)
         if made.overflow is not None:
             raise made.overflow
         return made
 
     @property
     def tokens(self) -> int:
-        return 100 + size_of(self.state.history).tokens
+        return 100 + size_of(self.state.context.history).tokens
 
     @property
     def results(self) -> list[str]:
-        return [result.text for message in self.state.history for result in message.tool_results]
+        return [
+            result.text for message in self.state.context.history for result in message.tool_results
+        ]
 
 
 def kinds(made: Made) -> list[str]:
@@ -203,7 +205,7 @@ class Watched(History):
 
 async def test_a_message_is_looked_at_once() -> None:
     bench = Bench(window=10**9)
-    history = bench.state.history = Watched(bench.state.history)
+    history = bench.state.context.history = Watched(bench.state.context.history)
     for _ in range(50):
         bench.turn("x")
         assert await bench.compactor.make_room(1000, bench.who) == Made()
@@ -236,7 +238,7 @@ async def test_where_that_is_not_enough_the_small_model_sums_up() -> None:
     receipt = only(made)
     assert isinstance(receipt, Summary)
     assert receipt.tokens_after <= WINDOW // 2
-    history = bench.state.history
+    history = bench.state.context.history
     assert history[0].text == "Book a table. PIN 4711."
     assert "They asked for a table." in history[1].text
     assert history[2].role == "assistant"
@@ -259,10 +261,10 @@ async def test_the_prompt_of_the_run_stays_word_for_word_and_so_do_the_first_wor
     for _ in range(30):
         bench.turn(said="word " * 150)
     await bench.room()
-    history = bench.state.history
+    history = bench.state.context.history
     assert [history[0], history[1].text] == [past[0], "Book a table. PIN 4711."]
     assert history[2].is_summary
-    assert (bench.state.past, bench.state.prompt_at, history.settled) == (1, 1, 1)
+    assert (bench.state.context.past, bench.state.context.prompt_at, history.settled) == (1, 1, 1)
 
 
 async def test_the_to_do_list_stays_word_for_word() -> None:
@@ -272,8 +274,8 @@ async def test_the_to_do_list_stays_word_for_word() -> None:
     for _ in range(40):
         bench.turn(said="word " * 150)
     await bench.room()
-    assert standing(bench.state.history) == (Todo(content="Ring ümlaut", status="pending"),)
-    assert "Ring ümlaut" in bench.state.history[1].text
+    assert standing(bench.state.context.history) == (Todo(content="Ring ümlaut", status="pending"),)
+    assert "Ring ümlaut" in bench.state.context.history[1].text
 
 
 async def test_a_second_summary_takes_over_the_first() -> None:
@@ -282,9 +284,9 @@ async def test_a_second_summary_takes_over_the_first() -> None:
         for _ in range(40):
             bench.turn(said="word " * 150)
         await bench.room()
-        assert [text in message.text for message in bench.state.history if message.is_summary] == [
-            True
-        ]
+        assert [
+            text in message.text for message in bench.state.context.history if message.is_summary
+        ] == [True]
     assert '"role":"record of what came before"' in bench.small.requests[1].messages[0].text
     assert "One." in bench.small.requests[1].messages[0].text
 
@@ -341,7 +343,7 @@ async def test_without_a_summary_more_is_cleared(answers: list[dict[str, Any]], 
     assert isinstance(first, Cleared)
     assert why in first.failed
     assert (first.spent is not None) == (why == "gave no summary"), "what was paid for is counted"
-    assert len(bench.state.history) == 25
+    assert len(bench.state.context.history) == 25
 
 
 async def test_a_summary_that_was_paid_and_is_of_no_use_counts_also_where_nothing_is_cleared() -> (
@@ -384,8 +386,11 @@ async def test_a_run_without_a_prompt_of_its_own_keeps_the_last_words_of_a_perso
     for _ in range(40):
         bench.turn(said="word " * 150)
     assert kinds(await bench.room()) == ["summary"]
-    assert [message.text for message in bench.state.history[:2]] == ["Book a table.", "For nine."]
-    assert "They talked." in bench.state.history[2].text
+    assert [message.text for message in bench.state.context.history[:2]] == [
+        "Book a table.",
+        "For nine.",
+    ]
+    assert "They talked." in bench.state.context.history[2].text
 
 
 async def test_a_conversation_that_begins_with_a_summary_has_one_summary_afterwards() -> None:
@@ -396,7 +401,7 @@ async def test_a_conversation_that_begins_with_a_summary_has_one_summary_afterwa
     while not (made := await bench.room()).entries:
         bench.turn(said="word " * 150)
     assert kinds(made) == ["summary"]
-    assert [message.text for message in bench.state.history if message.is_summary] == [
+    assert [message.text for message in bench.state.context.history if message.is_summary] == [
         summary_of("All of it.").text
     ]
 
@@ -410,8 +415,8 @@ async def test_a_summary_that_is_huge_is_cut() -> None:
     for _ in range(40):
         bench.turn(said="word " * 150)
     await bench.room()
-    assert CUT_HERE in bench.state.history[1].text
-    assert len(bench.state.history[1].text) - len(summary_of("").text) < 5_100, (
+    assert CUT_HERE in bench.state.context.history[1].text
+    assert len(bench.state.context.history[1].text) - len(summary_of("").text) < 5_100, (
         "a quarter of what is aimed at, at four characters a token"
     )
     assert bench.tokens < WINDOW * 0.6
@@ -477,11 +482,11 @@ async def test_cancelling_leaves_nothing_behind() -> None:
     bench.small = Hanging([], name="script:small")
     for _ in range(40):
         bench.turn(said="word " * 150)
-    before = bench.state.history[:]
+    before = bench.state.context.history[:]
     with anyio.move_on_after(0.01) as scope:
         await bench.room()
     assert scope.cancelled_caught
-    assert bench.state.history[:] == before
+    assert bench.state.context.history[:] == before
     bench.small = ScriptedModel([says("Now.")], name="script:small")
     assert kinds(await bench.room()) == ["summary"]
 
@@ -687,10 +692,16 @@ def test_whatever_a_run_says_its_view_is_valid_and_fits(
             assert not bench.compactor.is_needed(1000)
             if made.entries:
                 assert (
-                    bench.state.measured[1] <= WINDOW // 2
-                    or size_of(bench.state.history[last_turn(bench.state.history) :]).tokens > 1000
+                    bench.state.context.measured[1] <= WINDOW // 2
+                    or size_of(
+                        bench.state.context.history[last_turn(bench.state.context.history) :]
+                    ).tokens
+                    > 1000
                 )
-            assert bench.state.history[0].text == "Book a table. PIN 4711."
-            assert bench.state.history[bench.state.prompt_at].text == "Book a table. PIN 4711."
+            assert bench.state.context.history[0].text == "Book a table. PIN 4711."
+            assert (
+                bench.state.context.history[bench.state.context.prompt_at].text
+                == "Book a table. PIN 4711."
+            )
 
     anyio.run(holds)

@@ -470,7 +470,7 @@ async def test_without_a_key_for_the_small_model_the_runs_own_sums_up() -> None:
         state = await rt.journal.load(result.run_id)
     assert result.text == "done"
     assert "A record of it." in result.messages[1].text
-    assert state.used_up == {model.name: 7}, "so that a script goes on at its place"
+    assert state.spending.used_up == {model.name: 7}, "so that a script goes on at its place"
 
 
 @pytest.mark.parametrize(
@@ -721,7 +721,9 @@ async def test_a_kill_at_any_boundary_leaves_a_run_that_ends_the_same(
     async with Runtime.open(url) as rt:
         info = (await rt.journal.runs())[0]
         cut = await rt.journal.load(info.run_id)
-        check_history(cut.history[: len(cut.history) - bool(cut.open_calls)])
+        check_history(
+            cut.context.history[: len(cut.context.history) - bool(cut.current.open_calls)]
+        )
     if info.status == "finished":  # the kill came before the beginning, after the end, or never
         assert at == 1 or at > 10
         return
@@ -733,10 +735,13 @@ async def test_a_kill_at_any_boundary_leaves_a_run_that_ends_the_same(
     assert paid in (["9"], []), "nothing happens twice"
     async with Runtime.open(url) as rt:
         state = await rt.journal.load(info.run_id)
-        assert [state.history[0].text, state.history[2].text] == ["question 0", "go"]
-        assert "They rambled." in state.history[1].text
-        assert state.used_up[f"script:{tmp_path}/small.json"] == 1
-        assert await rt.messages("s") == state.history[:]
+        assert [state.context.history[0].text, state.context.history[2].text] == [
+            "question 0",
+            "go",
+        ]
+        assert "They rambled." in state.context.history[1].text
+        assert state.spending.used_up[f"script:{tmp_path}/small.json"] == 1
+        assert await rt.messages("s") == state.context.history[:]
 
 
 async def _play(folder: Path, at: int, *run_id: str) -> Any:

@@ -67,10 +67,10 @@ def _requests(journal: Journal, records: Mapping[str, Sequence[Record]], run_id:
     for record in others:
         state.apply(record.entry)
         if isinstance(record.entry, ModelRequested):
-            for message in state.history:
+            for message in state.context.history:
                 if id(message) not in digests:
                     digests[id(message)] = message, digest(message)
-            shown.append(chain(digests[id(message)][1] for message in state.history))
+            shown.append(chain(digests[id(message)][1] for message in state.context.history))
     return shown
 
 

@@ -340,9 +340,9 @@ def honest(world: World, state: RunState) -> dict[str, Any]:
     living process may still be busy with.
     """
     answers: dict[str, Any] = {"approve": [], "results": {}}
-    for call in state.open_calls:
+    for call in state.current.open_calls:
         if (
-            call.id not in state.asked
+            call.id not in state.approvals.asked
             or (mark := json.loads(call.arguments_json).get("mark")) is None
         ):
             continue

@@ -121,7 +121,9 @@ async def test_a_call_that_waits_for_approval_runs_once_it_is_given(
 ) -> None:
     state = await runtime.journal.load(run_of("waiting"))
     result = await runtime.resume(
-        run_of("waiting"), agent_of("waiting"), approve=[call.id for call in state.open_calls]
+        run_of("waiting"),
+        agent_of("waiting"),
+        approve=[call.id for call in state.current.open_calls],
     )
     assert (result.outcome, result.text) == (Outcome.COMPLETED, "It was allowed.")
     assert result.messages[2].tool_results[0].text == "tea: done"
@@ -131,8 +133,8 @@ async def test_a_call_that_nobody_knows_about_waits_for_what_a_person_found_out(
     runtime: Runtime, run_of: Callable[[str], str]
 ) -> None:
     state = await runtime.journal.load(run_of("unknown"))
-    (call,) = state.open_calls
-    assert call.id in state.asked
+    (call,) = state.current.open_calls
+    assert call.id in state.approvals.asked
     result = await runtime.resume(
         run_of("unknown"), agent_of("unknown"), results={call.id: "It did."}
     )

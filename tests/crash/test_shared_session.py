@@ -61,6 +61,6 @@ async def test_runs_of_several_processes_in_one_session_go_on_from_what_is_there
 
 
 async def _replay(journal: Journal, run_id: str) -> list[str]:
-    history = (await journal.load(run_id)).history[:]
+    history = (await journal.load(run_id)).context.history[:]
     check_history(history)
     return [message.id for message in history]

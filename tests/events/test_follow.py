@@ -191,7 +191,7 @@ async def test_a_follower_waits_with_a_run_that_waits_for_a_person(url: str) -> 
 
         group.start_soon(follow)
         await asked.wait()
-        (call_id,) = (await runtime.journal.load(RUN)).asked
+        (call_id,) = (await runtime.journal.load(RUN)).approvals.asked
         await runtime.resume(RUN, rocket, approve=[call_id])
     async with Runtime.open(url) as runtime:
         if url != "memory:":

@@ -513,8 +513,8 @@ async def test_a_run_is_loaded_as_the_fold_of_its_entries(journal: Journal) -> N
     await writer.append(asks(1, "c", "d"))
     await writer.append([gives("c")])
     state = await journal.load("run_1")
-    assert [said.role for said in state.history] == ["user", "assistant"]
-    assert [call.id for call in state.open_calls] == ["d"]
+    assert [said.role for said in state.context.history] == ["user", "assistant"]
+    assert [call.id for call in state.current.open_calls] == ["d"]
     assert (state.seq, state.turn) == (6, 1)
 
 
@@ -524,10 +524,10 @@ async def test_a_fork_goes_on_from_inside_another_run(journal: Journal) -> None:
     await writer.append([gives("c"), *asks(2, "d", minute=1)])
     fork = Fork(run_id="run_1", turn=1, seq=5)
     fresh = await journal.load_fork(fork)
-    assert [said.role for said in fresh.history] == ["user", "assistant", "tool"]
+    assert [said.role for said in fresh.context.history] == ["user", "assistant", "tool"]
     await journal.begin(started("run_2", "and now?", fork=fork))
     state = await journal.load("run_2")
-    assert [said.text for said in state.history] == ["hello", "turn 1", "", "and now?"]
+    assert [said.text for said in state.context.history] == ["hello", "turn 1", "", "and now?"]
     assert [record.seq for record in await journal.read("run_2")] == [1]
 
 
@@ -849,7 +849,7 @@ async def test_a_fork_is_taken_in_after_the_run_that_it_came_from(
             await other.add_run(await journal.read_bytes("run_2"))
         await other.add_run(await journal.read_bytes("run_1"))
         assert (await other.add_run(await journal.read_bytes("run_2"))).forked_from == "run_1"
-        assert [said.text for said in (await other.load("run_2")).history] == [
+        assert [said.text for said in (await other.load("run_2")).context.history] == [
             "hello",
             "hello",
             "and now?",
@@ -869,8 +869,11 @@ async def test_runs_that_are_taken_in_found_what_their_session_had_said_before(
     try:
         for run_id in ("run_1", "run_2"):
             await other.add_run(await journal.read_bytes(run_id))
-        assert [said.text for said in (await other.load("run_1")).history] == ["hello", "hi"]
-        assert [said.text for said in (await other.load("run_2")).history] == [
+        assert [said.text for said in (await other.load("run_1")).context.history] == [
+            "hello",
+            "hi",
+        ]
+        assert [said.text for said in (await other.load("run_2")).context.history] == [
             "hello",
             "hi",
             "and now?",
@@ -1007,7 +1010,7 @@ async def test_what_runs_that_stay_were_forked_from_stays(journal: Journal) -> N
     await says(journal, "leaf", "and?", "so", minute=5, fork=Fork(run_id="branch", turn=1, seq=2))
     freed = await journal.prune(at(3), apply=True)
     assert (freed.runs, set(freed.kept)) == (("other",), {"root", "branch"})
-    assert [said.text for said in (await journal.load("leaf")).history] == [
+    assert [said.text for said in (await journal.load("leaf")).context.history] == [
         "hello",
         "hello",
         "and?",

@@ -23,7 +23,7 @@ async def _waits(journal: Journal, run_id: str, *, minute: float) -> None:
 
 
 async def _texts(journal: Journal, run_id: str) -> list[str]:
-    return [message.text for message in (await journal.load(run_id)).history]
+    return [message.text for message in (await journal.load(run_id)).context.history]
 
 
 async def test_a_run_that_waits_for_weeks_keeps_its_whole_past(journal: Journal) -> None:

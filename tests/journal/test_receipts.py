@@ -127,11 +127,11 @@ class Talk:
                 add(Compaction(at=AT, receipt=encode_json(self._receipt(state)).decode()))
         add(finished())
         self.runs.append(entries)
-        self.view = state.history[:]
+        self.view = state.context.history[:]
         return state
 
     def _receipt(self, state: RunState) -> Receipt:
-        messages = state.history[:]
+        messages = state.context.history[:]
         if self._draw(st.booleans()):
             ids = [one.call_id for message in messages for one in message.tool_results]
             chosen: list[str] = (
@@ -150,7 +150,7 @@ class Talk:
         start: int = self._draw(st.sampled_from(starts))
         stay = {
             one.id
-            for one in (first_words(messages), messages[state.prompt_at])
+            for one in (first_words(messages), messages[state.context.prompt_at])
             if one is not None and not one.tool_calls and one.role == "user"
         }
         pinned = tuple(message.id for message in messages[:start] if message.id in stay)
@@ -168,36 +168,41 @@ def check_state_of(state: RunState, entries: Sequence[Entry], past: Sequence[Mes
     """Whatever was cut, wherever a kill comes. `past`: what the run found."""
     if not any(isinstance(entry, Compaction) and '"summary"' in entry.receipt for entry in entries):
         check_state(state, entries)  # what a summary spent is no turn
-    closed = state.history[: len(state.history) - bool(state.open_calls)]
+    closed = state.context.history[: len(state.context.history) - bool(state.current.open_calls)]
     check_history(closed)
     again = RunState(past)
     for entry in entries:
         again.apply(entry)
-    assert again.history[:] == state.history[:] == folded(past, state.said)
-    assert (again.past, again.prompt_at, again.history.settled, again.measured) == (
-        state.past,
-        state.prompt_at,
-        state.history.settled,
-        state.measured,
+    assert again.context.history[:] == state.context.history[:] == folded(past, state.context.said)
+    assert (
+        again.context.past,
+        again.context.prompt_at,
+        again.context.history.settled,
+        again.context.measured,
+    ) == (
+        state.context.past,
+        state.context.prompt_at,
+        state.context.history.settled,
+        state.context.measured,
     )
     found = {message.id for message in past}
     before = [
         message
-        for message in state.history[: state.history.settled]
+        for message in state.context.history[: state.context.history.settled]
         if not message.id.startswith("summary_")
     ]
     after = [
         message
-        for message in state.history[state.history.settled :]
+        for message in state.context.history[state.context.history.settled :]
         if not message.id.startswith("summary_")
     ]
     assert all(message.id in found for message in before), (
         "reasoning of this run goes back to its provider"
     )
     assert not any(message.id in found for message in after), "reasoning of ended runs does not"
-    assert state.past == state.history.settled
+    assert state.context.past == state.context.history.settled
     assert (
-        state.history[state.prompt_at].id == f"msg_{state.started.run_id}"
+        state.context.history[state.context.prompt_at].id == f"msg_{state.started.run_id}"
         if state.started
         else True
     )
@@ -223,14 +228,16 @@ def test_any_conversation_is_the_same_in_every_store_whatever_was_cut_in_it(
                         first = entries[0]
                         assert isinstance(first, RunStarted)
                         await (await journal.begin(first)).append(entries[1:])
-                        journal.sessions.remember("s", state.said)
-                        assert [*journal.sessions.get_messages("s")] == state.history[:]
+                        journal.sessions.remember("s", state.context.said)
+                        assert [*journal.sessions.get_messages("s")] == state.context.history[:]
                         (info,) = journal.sessions.list()
-                        assert info.message_count == len(state.history)
+                        assert info.message_count == len(state.context.history)
                 for state in states:
                     run_id = state.started.run_id if state.started else ""
                     for journal in (disk, memory):
-                        assert (await journal.load(run_id)).history[:] == state.history[:]
+                        assert (await journal.load(run_id)).context.history[
+                            :
+                        ] == state.context.history[:]
                 assert {hit.excerpt for hit in disk.sessions.search("turn", limit=99)} == {
                     hit.excerpt for hit in memory.sessions.search("turn", limit=99)
                 }
@@ -438,7 +445,7 @@ async def test_what_a_summary_took_is_in_the_runs_sums_also_where_it_was_of_no_u
         ("2026-11-20", "m"): None,
         ("2026-11-20", "small"): 0.5,
     }
-    assert state.used_up["small"] == 1
+    assert state.spending.used_up["small"] == 1
 
 
 def test_a_person_reads_what_became_of_the_conversation() -> None:

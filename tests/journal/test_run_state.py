@@ -122,7 +122,7 @@ def check_state(state: RunState, entries: Sequence[Entry]) -> None:
         for entry in entries
         if isinstance(entry, ModelResponded) and entry.stop_reason is not None
     ]
-    still_open = {call.id for call in state.open_calls}
+    still_open = {call.id for call in state.current.open_calls}
     assert state.seq == len(entries)
     receipts = [read_receipt(entry.receipt) for entry in entries if isinstance(entry, Compaction)]
     summed_up = [
@@ -137,15 +137,15 @@ def check_state(state: RunState, entries: Sequence[Entry]) -> None:
     assert state.ledger.tool_calls == len(
         {entry.call_id for entry in entries if isinstance(entry, ToolStarted)}
     )
-    closed = state.history[: len(state.history) - bool(still_open)]
+    closed = state.context.history[: len(state.context.history) - bool(still_open)]
     check_history(closed)
     if still_open:
-        assert still_open <= {call.id for call in state.history[-1].tool_calls}
-        assert still_open.isdisjoint(state.results)
+        assert still_open <= {call.id for call in state.context.history[-1].tool_calls}
+        assert still_open.isdisjoint(state.current.results)
     assert len(state.closed) == len(whole) - bool(still_open)
     assert state.closed == sorted(set(state.closed))
     assert (state.finished is not None) == any(isinstance(entry, RunFinished) for entry in entries)
-    assert state.finished is None or (state.attempt == 0 and not still_open)
+    assert state.finished is None or (state.current.attempt == 0 and not still_open)
 
 
 # ---------------------------------------------------------------- any run
@@ -215,7 +215,7 @@ def cut_after(
 ) -> list[Message]:
     """Of a run that said this: what stood there after so many closed turns, said without its fold."""
     if turn == 0:
-        return said[: state.prompt_at]
+        return said[: state.context.prompt_at]
     last = [
         entry
         for entry in entries
@@ -235,7 +235,7 @@ def cut_after(
         place = (
             max(
                 (i for i, message in enumerate(said) if message.id in known),
-                default=state.prompt_at,
+                default=state.context.prompt_at,
             )
             + 1
         )
@@ -280,8 +280,8 @@ def finished(call_id: str, text: str = "ok", **more: Any) -> ToolFinished:
 
 def test_results_stand_in_the_order_of_the_calls_whichever_came_first() -> None:
     state = folded([*BEGUN, finished("b", "second"), finished("a", "first")])
-    assert [result.text for result in state.history[-1].tool_results] == ["first", "second"]
-    assert (state.history[-1].id, state.closed) == ("msg_r_results", [5])
+    assert [result.text for result in state.context.history[-1].tool_results] == ["first", "second"]
+    assert (state.context.history[-1].id, state.closed) == ("msg_r_results", [5])
 
 
 def test_what_came_late_never_stands_between_a_call_and_its_result() -> None:
@@ -290,17 +290,17 @@ def test_what_came_late_never_stands_between_a_call_and_its_result() -> None:
         ToolLate(at=AT, call_id="y", text="and this"),
     )
     state = folded([*BEGUN, early, finished("a"), late, finished("b")])
-    assert [message.role for message in state.history[:]] == [
+    assert [message.role for message in state.context.history[:]] == [
         "user",
         "assistant",
         "tool",
         "user",
         "user",
     ]
-    assert "sent after all" in state.history[-2].text
+    assert "sent after all" in state.context.history[-2].text
     state.apply(ToolLate(at=AT, call_id="z", text="at once"))
-    assert "at once" in state.history[-1].text
-    check_history(state.history)
+    assert "at once" in state.context.history[-1].text
+    check_history(state.context.history)
 
 
 def test_time_counts_only_while_somebody_drives_and_never_backwards() -> None:
@@ -342,7 +342,13 @@ def test_an_attempt_that_was_lost_counts_as_no_retry_and_no_answer_of_the_model(
     state = folded(
         [STARTED, ModelRequested(at=AT, turn=1), ModelRequested(at=AT, turn=1, attempt=2)]
     )
-    assert (state.attempt, state.turn, state.retries, state.used_up, state.invocations) == (
+    assert (
+        state.current.attempt,
+        state.turn,
+        state.spending.retries,
+        state.spending.used_up,
+        state.spending.invocations,
+    ) == (
         2,
         1,
         0,
@@ -357,7 +363,12 @@ def test_an_attempt_that_was_lost_counts_as_no_retry_and_no_answer_of_the_model(
             failed=ErrorInfo(kind="rate_limit", message="later", status=429),
         )
     )
-    assert (state.attempt, state.retries, sum(state.used_up.values()), state.invocations) == (
+    assert (
+        state.current.attempt,
+        state.spending.retries,
+        sum(state.spending.used_up.values()),
+        state.spending.invocations,
+    ) == (
         3,
         1,
         1,
@@ -368,7 +379,12 @@ def test_an_attempt_that_was_lost_counts_as_no_retry_and_no_answer_of_the_model(
             at=AT, turn=1, attempt=4, failed=ErrorInfo(kind="network", message="no line")
         )
     )
-    assert (state.attempt, state.retries, sum(state.used_up.values()), state.invocations) == (
+    assert (
+        state.current.attempt,
+        state.spending.retries,
+        sum(state.spending.used_up.values()),
+        state.spending.invocations,
+    ) == (
         4,
         2,
         2,
@@ -387,12 +403,12 @@ def test_an_end_counts_as_an_answer_of_the_model_only_where_its_attempt_failed()
         duration_s=0,
         error=failed,
     )
-    assert folded([STARTED, asked, end]).used_up == {"m": 1}
-    assert folded([STARTED, end]).used_up == {}
+    assert folded([STARTED, asked, end]).spending.used_up == {"m": 1}
+    assert folded([STARTED, end]).spending.used_up == {}
     assert (
         folded(
             [STARTED, asked, msgspec.structs.replace(end, outcome=Outcome.CANCELLED, error=None)]
-        ).used_up
+        ).spending.used_up
         == {}
     )
 
@@ -400,9 +416,9 @@ def test_an_end_counts_as_an_answer_of_the_model_only_where_its_attempt_failed()
 def test_the_limit_that_refused_a_call_and_a_question_that_was_answered_are_known() -> None:
     question = ApprovalAsked(at=AT, call_id="a", name="send", arguments_json="{}", reason="because")
     state = folded([*BEGUN, question, finished("b", status="error", cut_by=Outcome.CALL_LIMIT)])
-    assert (state.cut_by, [*state.asked]) == (Outcome.CALL_LIMIT, ["a"])
+    assert (state.cut_by, [*state.approvals.asked]) == (Outcome.CALL_LIMIT, ["a"])
     state.apply(finished("a"))
-    assert (state.cut_by, state.asked) == (Outcome.CALL_LIMIT, {})
+    assert (state.cut_by, state.approvals.asked) == (Outcome.CALL_LIMIT, {})
 
 
 def test_before_its_first_entry_a_run_is_nothing_yet() -> None:
@@ -411,11 +427,11 @@ def test_before_its_first_entry_a_run_is_nothing_yet() -> None:
         state.started,
         state.finished,
         state.seq,
-        state.past,
-        state.prompt_at,
+        state.context.past,
+        state.context.prompt_at,
         state.ready_at,
     ) == (None, None, 0, 0, 0, 0)
-    assert (state.agent_hash, state.model, state.asked_model, state.cwd, state.mode) == (
+    assert (state.agent_hash, state.model, state.models.asked, state.cwd, state.mode) == (
         "",
         "",
         "",
@@ -423,31 +439,45 @@ def test_before_its_first_entry_a_run_is_nothing_yet() -> None:
         "full",
     )
     assert (
-        state.retries,
-        state.invocations,
+        state.spending.retries,
+        state.spending.invocations,
         state.resumed,
-        state.attempt,
+        state.current.attempt,
         state.turn,
         state.driven_s,
     ) == (0, 0, 0, 0, 0, 0)
     assert (
-        state.last,
-        state.clamped,
+        state.current.last,
+        state.current.clamped,
         state.cut_by,
-        state.response,
-        state.calls,
-        state.open_calls,
+        state.current.response,
+        state.current.calls,
+        state.current.open_calls,
     ) == (None, None, None, None, (), [])
-    assert (state.empty_responses, state.unapproved, state.repeated, state.text) == (
+    assert (
+        state.models.empty_responses,
+        state.approvals.unapproved,
+        state.current.repeated,
+        state.text,
+    ) == (
         0,
         False,
         None,
         "",
     )
     assert not any(
-        [state.results, state.starts, state.asked, state.allowed, state.closed, state.carried]
+        [
+            state.current.results,
+            state.current.starts,
+            state.approvals.asked,
+            state.approvals.allowed,
+            state.closed,
+            state.models.carried,
+        ]
     )
-    assert not any([state.unknown_calls, state.used_up, state.spending, state.call_ids])
+    assert not any(
+        [state.unknown_calls, state.spending.used_up, state.spending, state.context.call_ids]
+    )
 
 
 def test_a_question_about_a_call_that_had_started_leaves_it_unknown() -> None:
@@ -469,7 +499,7 @@ def test_the_limit_that_leaves_a_turn_fewer_tokens_is_known() -> None:
         (None, None, None),
     ]:
         state.apply(ModelRequested(at=AT, turn=1, max_tokens=tokens, clamped_by=clamped_by))
-        assert state.clamped is clamped
+        assert state.current.clamped is clamped
 
 
 def test_the_limit_that_makes_a_turn_the_last_one_is_what_the_journal_says_or_else_what_the_counts_say() -> (
@@ -492,11 +522,11 @@ def test_the_limit_that_makes_a_turn_the_last_one_is_what_the_journal_says_or_el
                 ),
             ]
         )
-        assert state.last is None
+        assert state.current.last is None
         state.apply(ModelRequested(at=AT, turn=2, last=said))
-        assert state.last is last
+        assert state.current.last is last
     state = folded([STARTED, ModelRequested(at=AT, turn=1, last=Outcome.COST_LIMIT)])
-    assert state.last is Outcome.COST_LIMIT
+    assert state.current.last is Outcome.COST_LIMIT
 
 
 def test_responses_that_say_nothing_are_counted_in_a_row_where_they_were_meant_to_be_the_answer() -> (
@@ -532,12 +562,12 @@ def test_responses_that_say_nothing_are_counted_in_a_row_where_they_were_meant_t
                 stop_reason=StopReason(stop),
             )
         )
-        counts.append(state.empty_responses)
+        counts.append(state.models.empty_responses)
     assert counts == [1, 2, 0, 1, 0, 0, 1]
     assert [(one.responses, one.unpriced, one.usage) for one in state.spending.values()] == [
         (7, 7, Usage(output_tokens=7))
     ]
-    assert (state.invocations, state.used_up) == (7, {"m": 7})
+    assert (state.spending.invocations, state.spending.used_up) == (7, {"m": 7})
 
 
 def test_whoever_takes_a_run_up_asks_the_model_that_it_had_come_to_or_its_own() -> None:
@@ -552,7 +582,7 @@ def test_whoever_takes_a_run_up_asks_the_model_that_it_had_come_to_or_its_own() 
             mode="full",
             cwd="/",
         )
-        return folded([STARTED, ModelSwitched(at=AT, model="second"), again]).asked_model
+        return folded([STARTED, ModelSwitched(at=AT, model="second"), again]).models.asked
 
     assert (asked("m"), asked("other"), asked("m", "third"), asked("other", "third")) == (
         "second",
@@ -566,7 +596,7 @@ def test_a_response_that_was_cut_is_said_and_is_no_turn() -> None:
     words = Message(id="msg_c", role="assistant", parts=(TextPart(text="Half an"),), created_at=AT)
     cut = ModelResponded(at=AT, turn=1, attempt=1, message=words, usage=Usage(), stop_reason=None)
     state = folded([STARTED, ModelRequested(at=AT, turn=1), cut])
-    assert (state.ledger.turns, state.turn, state.response, state.text, state.closed) == (
+    assert (state.ledger.turns, state.turn, state.current.response, state.text, state.closed) == (
         0,
         1,
         None,
@@ -583,7 +613,7 @@ def test_what_the_provider_wants_back_is_carried_on() -> None:
             RESPONDED, message=Message.assistant("done"), provider_data='{"x":2}'
         )
     )
-    assert state.carried == {"container": "c1", "x": 2}
+    assert state.models.carried == {"container": "c1", "x": 2}
 
 
 def test_what_one_provider_wants_back_is_not_sent_to_another() -> None:
@@ -593,9 +623,9 @@ def test_what_one_provider_wants_back_is_not_sent_to_another() -> None:
     )
     state = folded([started, ModelRequested(at=AT, turn=1), answered])
     state.apply(ModelSwitched(at=AT, model="a:2"))
-    assert state.carried == {"container": "c1"}
+    assert state.models.carried == {"container": "c1"}
     state.apply(ModelSwitched(at=AT, model="b:1"))
-    assert state.carried == {}
+    assert state.models.carried == {}
 
 
 def test_a_compaction_leaves_what_it_kept_and_all_that_is_the_runs_own() -> None:
@@ -610,8 +640,8 @@ def test_a_compaction_leaves_what_it_kept_and_all_that_is_the_runs_own() -> None
     ]
     receipt = WindowReceipt(pinned="m0", kept_from="m4", dropped=3).to_json().decode()
     state = folded([STARTED, Compaction(at=AT, receipt=receipt)], past)
-    assert [message.id for message in state.history[:]] == ["m0", "m4", "m5", "msg_p"]
-    assert (state.past, state.prompt_at, state.history.settled) == (3, 3, 3)
+    assert [message.id for message in state.context.history[:]] == ["m0", "m4", "m5", "msg_p"]
+    assert (state.context.past, state.context.prompt_at, state.context.history.settled) == (3, 3, 3)
     assert state.text == ""
     check_state(state, [STARTED, Compaction(at=AT, receipt=receipt)])
 
@@ -622,13 +652,13 @@ def test_only_the_words_of_the_run_itself_are_its_text() -> None:
         STARTED, messages=(Message.user("1+1?"), Message.assistant("2"))
     )
     state = folded([first], past)
-    assert (state.prompt_at, state.text) == (4, "")
+    assert (state.context.prompt_at, state.text) == (4, "")
 
 
 def test_input_is_counted_where_tokens_are_limited() -> None:
     limited = msgspec.structs.replace(STARTED, limits=Limits(tokens=1000))
     state = folded([limited])
-    assert state.ledger.output_left(10_000, state.new_bytes()).tokens == 1000 - -(
+    assert state.ledger.output_left(10_000, state.context.new_bytes()).tokens == 1000 - -(
         -len(encode_json(PROMPT)) // 3
     )
     assert folded([STARTED]).ledger.output_left(10_000).tokens == 10_000

@@ -62,7 +62,7 @@ async def test_a_run_planned_on_a_view_that_changed_does_not_begin(
         await journal.info("run_1")
     again = await journal.view("s")
     await journal.begin(started(session="s"), found=again.mark)
-    assert (await journal.load("run_1")).history[:-1] == [*again.messages]
+    assert (await journal.load("run_1")).context.history[:-1] == [*again.messages]
 
 
 async def test_a_session_that_somebody_else_made_meanwhile_is_read_again(journal: Journal) -> None:
@@ -79,7 +79,9 @@ async def test_a_session_that_nobody_changed_is_begun_in(journal: Journal) -> No
         writer = await journal.begin(started(f"run_{n}", session="s"), found=view.mark)
         await writer.append([*answers(f"run_{n}", "hi"), finished(turns=1)])
         await writer.release()
-    assert len((await journal.load("run_2")).history) == (6 if await _keeps_its_own(journal) else 2)
+    assert len((await journal.load("run_2")).context.history) == (
+        6 if await _keeps_its_own(journal) else 2
+    )
 
 
 async def _keeps_its_own(journal: Journal) -> bool:
@@ -126,16 +128,16 @@ async def test_a_late_result_stamped_by_a_slow_clock_is_not_in_the_past_of_a_run
     begun = await journal.begin(
         _on(started("run_1", session="s", minute=20), first.late), found=first.mark
     )
-    found = (await journal.load("run_1")).history[:]
+    found = (await journal.load("run_1")).context.history[:]
     await writer.append([late("c")])
-    assert (await journal.load("run_1")).history[:] == found
+    assert (await journal.load("run_1")).context.history[:] == found
     await begun.append([*answers("run_1", "hi", minute=20), finished(turns=1, minute=20)])
     view = await journal.view("s")
     assert view.late == {"run_0": 7}
     begun = await journal.begin(
         _on(started("run_2", session="s", minute=minute), view.late), found=view.mark
     )
-    assert (await journal.load("run_2")).history[:-1] == [*view.messages]
+    assert (await journal.load("run_2")).context.history[:-1] == [*view.messages]
 
 
 def _on(run: RunStarted, seen: Mapping[str, int]) -> RunStarted:
@@ -178,7 +180,7 @@ def _before_it_begins(runtime: Runtime, change: Callable[[], Awaitable[Any]]) ->
 async def _judge(runtime: Runtime, result: Any) -> None:
     check_history(result.messages)
     state = await runtime.journal.load(result.run_id)
-    assert state.history[:] == result.messages
+    assert state.context.history[:] == result.messages
     info = runtime.sessions.get("s")
     view = await runtime.messages("s")
     assert info is not None
@@ -236,7 +238,7 @@ async def test_a_submitted_run_is_planned_again(two: tuple[Runtime, Runtime]) ->
     queue.add = late  # type: ignore[method-assign]
     run_id = await mine.submit(agent([says("mine")]), "go", session="s")
     assert len(attempts) == 2
-    assert [m.text for m in (await mine.journal.load(run_id)).history] == [
+    assert [m.text for m in (await mine.journal.load(run_id)).context.history] == [
         "meanwhile",
         "theirs",
         "go",

@@ -90,7 +90,7 @@ async def test_a_run_of_which_something_has_no_price_says_so_once_and_tells_the_
     async with priced(DOLLAR_A_TOKEN, "script:inline") as rt:
         waits = agent([asks(call("look"), usage=used(1, 1))], gives("look", needs_approval=True))
         first = await rt.run(waits, "go", on_ask="wait", session="s")
-        (open_call,) = (await rt.journal.load(first.run_id)).open_calls
+        (open_call,) = (await rt.journal.load(first.run_id)).current.open_calls
         told: list[events.Event] = []
         other = PlayedModel([TextDelta("hi"), end()])
         last = await rt.resume(
@@ -238,7 +238,7 @@ async def test_a_run_that_goes_on_keeps_what_it_has_spent_and_its_limit() -> Non
         first = await rt.run(waits, "go", on_ask="wait", session="s")
         assert first.outcome == "approval_needed"
         state = await rt.journal.load(first.run_id)
-        (open_call,) = state.open_calls
+        (open_call,) = state.current.open_calls
         last = await rt.resume(first.run_id, waits, approve={open_call.id})
         assert (last.outcome, last.metrics.cost_usd) == ("completed", 70.0)
         assert (await rt.journal.load(first.run_id)).ledger.limits.cost_usd == 300
@@ -258,7 +258,7 @@ async def test_a_run_that_had_switched_and_goes_on_with_the_first_model_alone_pa
     ) as rt:
         both = FallbackModel(named("a:1", fails("rate_limit")), named("b:2", ask))
         held = await rt.run(agent(both, look), "go", on_ask="wait")
-        (open_call,) = (await rt.journal.load(held.run_id)).open_calls
+        (open_call,) = (await rt.journal.load(held.run_id)).current.open_calls
         alone = agent(named("a:1", says("lost"), says("done", usage=used(7, 0))), look)
         done = await rt.resume(held.run_id, alone, approve={open_call.id})
         spending = (await rt.journal.info(held.run_id)).spending

@@ -133,7 +133,9 @@ async def resumed(
         async with rt.resume_stream(run_id, one, **options) as stream:
             async for event in stream:
                 seen.append(event)
-    check_events(seen, turns=max(state.turn - 1, 0), asked={call.id for call in state.calls})
+    check_events(
+        seen, turns=max(state.turn - 1, 0), asked={call.id for call in state.current.calls}
+    )
     result = stream.result
     check_history(result.messages)
     records = await rt.journal.read(run_id)
@@ -144,7 +146,7 @@ async def resumed(
     finished = [entry.result.call_id for entry in entries if isinstance(entry, ToolFinished)]
     assert len(finished) == len(set(finished)), "one result for each call"
     assert sum(isinstance(entry, RunFinished) for entry in entries) == (
-        not (await rt.journal.load(run_id)).open_calls
+        not (await rt.journal.load(run_id)).current.open_calls
     )
     return result, seen
 
@@ -907,7 +909,9 @@ async def test_a_waiting_run_that_is_killed_says_that_its_calls_did_not_run() ->
     )
     check_history(result.messages)
     assert await rt.kill(run_id) == info
-    assert (await rt.journal.load(run_id)).asked == {}, "nobody waits for an answer any more"
+    assert (await rt.journal.load(run_id)).approvals.asked == {}, (
+        "nobody waits for an answer any more"
+    )
 
 
 async def test_a_waiting_run_holds_its_session_until_it_is_over() -> None:

@@ -95,7 +95,7 @@ async def test_where_all_fail_the_retries_go_round_and_the_run_says_how_it_ended
     assert result.outcome is Outcome.ERROR
     assert result.error is not None
     assert result.error.kind == "rate_limit"
-    assert state.used_up == {"a:1": 4, "b:2": 4}
+    assert state.spending.used_up == {"a:1": 4, "b:2": 4}
 
 
 async def test_a_refused_answer_is_paid_for() -> None:

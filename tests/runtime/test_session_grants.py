@@ -165,7 +165,7 @@ async def test_what_a_run_starts_later_has_the_mode_that_holds_then() -> None:
         state = await runtime.journal.load(runs[0])
     assert (
         "mode plan"
-        in [result for message in state.history for result in message.tool_results][-1].text
+        in [result for message in state.context.history for result in message.tool_results][-1].text
     )
 
 

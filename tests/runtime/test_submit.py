@@ -388,7 +388,7 @@ async def test_what_nobody_answered_goes_on_waiting(here: Runtime, there: Runtim
     result = await there.resume(run_id, agent([ASKS, says("Done.")], asking(done)))
     assert result.waiting
     assert [call_id for call_id, _, _ in done.calls] == ["call_1"]
-    assert list((await here.journal.load(run_id)).asked) == ["call_2"]
+    assert list((await here.journal.load(run_id)).approvals.asked) == ["call_2"]
     assert (
         await here.wake(run_id, deny={"call_2": "no"}, at=now() + timedelta(hours=1))
     ).status == "queued"
@@ -594,7 +594,7 @@ async def test_an_answer_to_a_run_that_moved_on_meanwhile_is_refused() -> None:
         with refused("moved on just now", "busy"):
             await runtime.wake(run_id, approve=["call_1"])
         assert (await journal.info(run_id)).status == "waiting"
-        assert list((await journal.load(run_id)).asked) == ["call_1", "call_2"]
+        assert list((await journal.load(run_id)).approvals.asked) == ["call_1", "call_2"]
 
 
 async def test_a_run_that_is_let_go_waits_for_the_next_worker(alone: Runtime) -> None:

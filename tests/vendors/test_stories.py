@@ -155,7 +155,7 @@ async def test_a_run_that_waits_is_resumed_with_a_changed_agent(story: Story) ->
         waiting = await runtime.run(story.agent(tools=[look, burn]), "go", on_ask="wait")
         assert waiting.outcome is Outcome.APPROVAL_NEEDED
         changed = story.agent(tools=[look, burn, feel], instructions="Be quick.")
-        (open_call,) = (await runtime.journal.load(waiting.run_id)).open_calls
+        (open_call,) = (await runtime.journal.load(waiting.run_id)).current.open_calls
         result = await runtime.resume(waiting.run_id, changed, approve=[open_call.id])
     assert (result.outcome, result.error) == (Outcome.COMPLETED, None)
 

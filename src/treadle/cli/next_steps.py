@@ -31,7 +31,7 @@ class _Waiting(NamedTuple):
 
     @property
     def begun(self) -> bool:
-        return self.asked.call_id in self.state.starts
+        return self.asked.call_id in self.state.current.starts
 
     @property
     def shown(self) -> CallLines:
@@ -78,20 +78,24 @@ def follow_command(run_id: str, journal: str | None) -> str:
 
 async def _waiting(runs: Journal, state: RunState) -> list[_Waiting]:
     """A call that waits only for the run that it started is left out: that one's calls are there."""  # noqa: E501
-    if not state.asked:
+    if not state.approvals.asked:
         return []
     from treadle.runtime.children import open_below  # noqa: PLC0415  it brings the loop, and `runs show` seldom needs it
 
     below = (
         await open_below(runs, state)
-        if any(asked.deferred for asked in state.asked.values())
+        if any(asked.deferred for asked in state.approvals.asked.values())
         else []
     )
-    parents = {one.started.parent_call_id for one in below if one.started is not None and one.asked}
+    parents = {
+        one.started.parent_call_id
+        for one in below
+        if one.started is not None and one.approvals.asked
+    }
     return [
         _Waiting(asked, one)
         for one in (state, *below)
-        for asked in one.asked.values()
+        for asked in one.approvals.asked.values()
         if asked.call_id not in parents
     ]
 

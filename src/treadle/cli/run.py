@@ -211,7 +211,7 @@ async def _tell_next_steps(runtime: Runtime, wish: RunRequest, run_id: str) -> N
         state = await runtime.journal.load(run_id)
     except AgentError:  # the run's end has told what is wrong with its journal
         return
-    if wish.quiet and not state.asked:
+    if wish.quiet and not state.approvals.asked:
         return
     for line in await next_steps(runtime.journal, state, journal=wish.journal_option):
         echo(plain(runtime.redact(line)), err=True)

@@ -340,7 +340,7 @@ async def _tell_next_steps(runtime: Runtime, report: Report, journal: str | None
             continue
         with suppress(AgentError):
             state = await runtime.journal.load(row.run_id)
-            if state.asked:
+            if state.approvals.asked:
                 for line in await next_steps(runtime.journal, state, journal=journal):
                     echo(plain(runtime.redact(line)), err=True)
     if report.pending:

@@ -76,12 +76,12 @@ class Load:
 
     def tokens(self) -> int:
         state = self._state
-        if self._base != state.measured:
-            self._base = (self._seen, self._tokens) = state.measured
+        if self._base != state.context.measured:
+            self._base = (self._seen, self._tokens) = state.context.measured
             self._tokens += 0 if self._seen else self._fixed()
-        if self._seen < len(state.history):
-            self._tokens += size_of(state.history[self._seen :]).tokens
-            self._seen = len(state.history)
+        if self._seen < len(state.context.history):
+            self._tokens += size_of(state.context.history[self._seen :]).tokens
+            self._seen = len(state.context.history)
         return self._tokens
 
 
@@ -132,7 +132,7 @@ class Compactor:
 
         `forced`: whether it seems so or not.
         """
-        window = self._context(self._state.asked_model)
+        window = self._context(self._state.models.asked)
         if forced or not window:
             return forced
         limit = TokenRoom.of(window, max_tokens, self._threshold(window)).limit
@@ -147,10 +147,10 @@ class Compactor:
 
         So most turns need no more.
         """
-        seen, tokens = self._state.measured
+        seen, tokens = self._state.context.measured
         if not seen or 2 * tokens > limit:
             return False
-        new = self._state.history[seen:]
+        new = self._state.context.history[seen:]
         texts = [
             part.content for message in new for part in message.parts if type(part) is ToolResult
         ]
@@ -180,7 +180,7 @@ class Compactor:
         """
         if not self.is_needed(max_tokens, forced=forced):
             return Made()
-        window, load = self._context(self._state.asked_model), self._load.tokens()
+        window, load = self._context(self._state.models.asked), self._load.tokens()
         at = None if forced else self._threshold(window)
         taken = min(window or load, load) if forced else window or load
         work = CompactionWork(
@@ -197,7 +197,7 @@ class Compactor:
         if is_early and not work.is_small:
             self._put_off = work.load + work.load // 4
         made = Made(work.entries(), work.load < load, warning=warning)
-        if not window or work.load <= window or not self._state.measured[0]:
+        if not window or work.load <= window or not self._state.context.measured[0]:
             return made
         text = (
             f"the conversation has about {work.load:,} tokens, the model's window {window:,}, "

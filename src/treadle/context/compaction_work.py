@@ -65,7 +65,7 @@ class CompactionWork:
     ) -> None:
         self._state, self._fixed = state, fixed
         self.window = window
-        self._before = self._messages = state.history[:]
+        self._before = self._messages = state.context.history[:]
         estimated = max(fixed + size_of(self._before).tokens, 1)
         self._per_token = max(load, 1) / estimated
         """True tokens in an estimated one."""
@@ -193,7 +193,10 @@ class CompactionWork:
         """What stays before the summary: the first words of the conversation, and the prompt of the
         run; and where the newest turns begin.
         """
-        first, prompt = first_words(self._before), _prompt(self._before, self._state.prompt_at)
+        first, prompt = (
+            first_words(self._before),
+            _prompt(self._before, self._state.context.prompt_at),
+        )
         pinned = [
             message for message in (first, prompt) if message is not None and not message.is_summary
         ]

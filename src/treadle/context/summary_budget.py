@@ -95,7 +95,7 @@ class SummaryBudget:
 
     async def broke_off(self, attempt: ModelAttempt, error: AgentError) -> None:
         """Append that the attempt under way failed and none follows."""
-        if self._state.summary is not None:
+        if self._state.spending.summary is not None:
             await self._note(ended=_ended(attempt, error))
 
     async def note_failure(self, why: str, spent: SummaryCost | None) -> None:

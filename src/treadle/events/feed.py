@@ -212,8 +212,8 @@ class Feed:
         """
         if state.turn:
             self.say(events.TurnStart, {"turn": state.turn})
-        for call in state.open_calls:
-            if (started := state.starts.get(call.id)) is not None and call.id not in anew:
+        for call in state.current.open_calls:
+            if (started := state.current.starts.get(call.id)) is not None and call.id not in anew:
                 self._running_calls.add(call.id)
                 self.say(
                     events.ToolCallStart,

@@ -47,7 +47,7 @@ class RunDiff(Value, frozen=True, kw_only=True):
 
 def compare(a: RunState, b: RunState) -> RunDiff:
     """By what messages say: ids, times and opaque data of providers may differ."""
-    ours, theirs = list(a.history), list(b.history)
+    ours, theirs = list(a.context.history), list(b.context.history)
     pairs = zip(ours, theirs, strict=False)
     same = next(
         (i for i, (x, y) in enumerate(pairs) if _said(x) != _said(y)), min(len(ours), len(theirs))
@@ -79,5 +79,5 @@ def _side(state: RunState, same: int) -> Side:
         total=(finished and finished.total) or state.ledger.total,
         duration_s=round(state.driven_s, 3),
         text=state.text,
-        messages=tuple(state.history[same:]),
+        messages=tuple(state.context.history[same:]),
     )

@@ -27,7 +27,12 @@ def fork_of(
                 f"to {turns}, not after {turn}"
             ),
         )
-    if turn == turns and not asks and state.response is not None and not state.calls:
+    if (
+        turn == turns
+        and not asks
+        and state.current.response is not None
+        and not state.current.calls
+    ):
         raise AgentError(
             "invalid",
             (

@@ -62,7 +62,9 @@ def as_data(entries: Sequence[Entry], importer: Importer) -> list[Entry]:
     state = RunState()
     for entry in entries:
         state.apply(entry)
-    still_open = {} if state.finished is not None else {call.id: call for call in state.open_calls}
+    still_open = (
+        {} if state.finished is not None else {call.id: call for call in state.current.open_calls}
+    )
     kept = [
         changed
         for entry in entries
@@ -70,7 +72,7 @@ def as_data(entries: Sequence[Entry], importer: Importer) -> list[Entry]:
     ]
     at = now()
     for call in still_open.values():
-        reason = BEGUN if call.id in state.starts else NOT_BEGUN
+        reason = BEGUN if call.id in state.current.starts else NOT_BEGUN
         kept.append(
             ApprovalAsked(
                 at=at,
@@ -162,7 +164,7 @@ def standing_of(entries: Sequence[Entry]) -> Standing:
         state.apply(entry)
         if isinstance(entry, RunResumed):
             fence = max(fence, entry.fence)
-    asked = any(call.id in state.asked for call in state.open_calls)
+    asked = any(call.id in state.approvals.asked for call in state.current.open_calls)
     return Standing(
         min(fence, FENCE_MOST), asked and state.finished is None, updated_at=entries[-1].at
     )

@@ -370,9 +370,9 @@ def _check_place(entry: Entry, state: RunState) -> None:
 
 def _check_call(call_id: str, state: RunState) -> None:
     """Raises AgentError(invalid)."""
-    if call_id not in {call.id for call in state.calls}:
+    if call_id not in {call.id for call in state.current.calls}:
         raise AgentError("invalid", f"no call {call_id!r} was asked for before it")
-    if call_id in state.results:
+    if call_id in state.current.results:
         raise AgentError("invalid", f"the call {call_id!r} has its result already")
 
 
@@ -401,7 +401,7 @@ def info_of(entries: Sequence[Entry], status: RunStatus) -> RunInfo:
         tool_calls=state.ledger.tool_calls,
         usage=state.ledger.usage,
         cost_usd=state.ledger.cost_usd,
-        spending=tuple(state.spending.values()),
+        spending=tuple(state.spending.by_day.values()),
         total=UNCOUNTED if finished is None or finished.total is None else finished.total,
         user_id=started.user_id,
         entries=len(entries),

@@ -50,23 +50,27 @@ def _fold(
 def forked(fork: Fork, read: Callable[[str], Sequence[Record]], sessions: Sessions) -> RunState:
     """A fresh state that goes on from inside another run, whose calls all have a result by then."""
     parent = _fold(_changed(read(fork.run_id)[: fork.seq], fork.results), read, sessions)
-    messages = parent.history[: parent.prompt_at] if fork.turn == 0 else parent.history[:]
-    if parent.open_calls and parent.response is not None and fork.turn:
+    messages = (
+        parent.context.history[: parent.context.prompt_at]
+        if fork.turn == 0
+        else parent.context.history[:]
+    )
+    if parent.current.open_calls and parent.current.response is not None and fork.turn:
         by_id = {
             result.call_id: result
             for result in (
-                *parent.ordered_results(),
-                *(_instead(call, fork.results) for call in parent.open_calls),
+                *parent.current.ordered_results(),
+                *(_instead(call, fork.results) for call in parent.current.open_calls),
             )
         }
         messages.append(
             tool_message(
-                parent.response.message,
-                [by_id[call.id] for call in parent.calls],
-                parent.response.at,
+                parent.current.response.message,
+                [by_id[call.id] for call in parent.current.calls],
+                parent.current.response.at,
             )
         )
-    return RunState(messages, settled=min(parent.history.settled, len(messages)))
+    return RunState(messages, settled=min(parent.context.history.settled, len(messages)))
 
 
 def _instead(call: ToolCall, results: Mapping[str, str]) -> ToolResult:

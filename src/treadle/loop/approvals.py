@@ -34,7 +34,7 @@ async def ask_people(plan: Plan, state: RunState, feed: Feed, offers: Offers) ->
     if plan.approver is None:
         return None
     approve, deny, arguments = set[str](), dict[str, str](), dict[str, str]()
-    waiting = [asked for asked in state.asked.values() if not asked.deferred]
+    waiting = [asked for asked in state.approvals.asked.values() if not asked.deferred]
     for number, asked in enumerate(waiting, 1):
         match await _answer(
             plan.approver,

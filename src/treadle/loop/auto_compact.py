@@ -68,7 +68,7 @@ class RunRoom:
         stay. Only where every call has its result. Raises AgentError(context_overflow) where there
         is known to be none.
         """
-        if self._state.results_only:
+        if self._state.current.results_only:
             return False
         plan, forced, self.wanted = self._plan, forced or self.wanted, False
         if not self._compactor.is_needed(plan.max_tokens, forced=forced):
@@ -101,9 +101,9 @@ class RunRoom:
     async def overcome(self) -> bool:
         """Whether a run whose last response found no room goes on, once, with less of its past."""
         state = self._state
-        if self.was_short or state.last is not None or state.ledger.turns_spent:
+        if self.was_short or state.current.last is not None or state.ledger.turns_spent:
             return False
-        self.was_short = state.made_room or await self.make(forced=True)
+        self.was_short = state.context.made_room or await self.make(forced=True)
         return self.was_short
 
     def withdraw(self) -> list[Compaction]:
@@ -111,9 +111,13 @@ class RunRoom:
         follows it.
         """
         state = self._state
-        if self._plan.session_id is None or state.response is None or not state.response.withdraws:
+        if (
+            self._plan.session_id is None
+            or state.current.response is None
+            or not state.current.response.withdraws
+        ):
             return []
-        if (receipt := withdrawn(state.history, state.response.message.id)) is None:
+        if (receipt := withdrawn(state.context.history, state.current.response.message.id)) is None:
             return []
         self.warn(
             f"the provider would refuse whatever follows its refusal, so {receipt.dropped} "
@@ -130,9 +134,9 @@ class RunRoom:
         to.
         """
         plan, state = self._plan, self._state
-        model = plan.compacting(state.asked_model)
+        model = plan.compacting(state.models.asked)
         tokens = max(plan.max_tokens, NATIVE_TOKENS)
-        settings = without(plan.turn_settings(tokens, without_tools=False), state.without)
+        settings = without(plan.turn_settings(tokens, without_tools=False), state.models.without)
         if (
             model is None
             or plan.settings.native_compaction is False
@@ -145,7 +149,7 @@ class RunRoom:
                 messages=messages, tools=self.tools, system=plan.system, settings=settings
             )
 
-        return NativeCompaction(model, state.asked_model, plan.prices, request)
+        return NativeCompaction(model, state.models.asked, plan.prices, request)
 
     def _fixed(self) -> int:
         """Tokens of every request besides the history."""

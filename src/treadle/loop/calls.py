@@ -269,10 +269,10 @@ class OpenCalls:
 
     def cut(self, why: str) -> list[ToolFinished]:
         """Closes every call that has no result yet: `unknown` where it may have happened."""
-        return [self._stopped(call, why) for call in self._state.open_calls]
+        return [self._stopped(call, why) for call in self._state.current.open_calls]
 
     def _stopped(self, call: ToolCall, why: str) -> ToolFinished:
-        started = self._state.starts.get(call.id)
+        started = self._state.current.starts.get(call.id)
         text, unknown = f"Not run: {why}.", False
         if started is not None and self._here.get(call.id, True):
             unknown = started.effect == "once"
@@ -281,7 +281,7 @@ class OpenCalls:
                 if unknown
                 else f"{why} before this call was done; it may be repeated."
             )
-            if call.id in self._state.asked:
+            if call.id in self._state.approvals.asked:
                 text = why_unknown(call, self._state)
         result = failure(call.id, call.name, text, unknown=unknown)
         return ToolFinished(
@@ -296,7 +296,7 @@ def why_unknown(call: ToolCall, state: RunState) -> str:
     """In words for the model; what cut it while it ran stands in the question, where a person was
     asked.
     """
-    asked = state.asked.get(call.id)
+    asked = state.approvals.asked.get(call.id)
     if asked is not None and asked.deferred:
         why = (
             f"Its result was to come later ({asked.reason}), and is not waited for any more. "
@@ -304,7 +304,11 @@ def why_unknown(call: ToolCall, state: RunState) -> str:
         )
     else:
         why = STOPPED if asked is None or asked.reason == ASK else asked.reason
-    return changed_by(PERSON, state.edited[call.id], why) if call.id in state.edited else why
+    return (
+        changed_by(PERSON, state.approvals.edited[call.id], why)
+        if call.id in state.approvals.edited
+        else why
+    )
 
 
 def changed(prepared: Ready | RefusedCall | HeldCall, whom: str) -> Ready | RefusedCall | HeldCall:

@@ -41,7 +41,7 @@ class LateResults:
         if self._next is not None:
             self._next.hear(call_id, text)
         elif call_id in state.unknown_calls or (
-            call_id in state.starts and call_id not in state.results
+            call_id in state.current.starts and call_id not in state.current.results
         ):
             self._entries = (*self._entries, ToolLate(at=now(), call_id=call_id, text=text))
 
@@ -140,21 +140,23 @@ class Inbox:
         """
         state, ours = self._state, ""
         # the driver before had said it; or nothing may be said
-        if state.attempt or state.results_only:
+        if state.current.attempt or state.current.results_only:
             return []
         if last is not None:
             ours = (LAST_CALL if self._plan.completion else LAST_TURN).format(
                 f"limit of {LIMIT_NAMES[last]}"
             )
-        elif state.repeated is not None:
-            ours = REPEATED.format(count=state.repeated.times, name=state.repeated.name)
+        elif state.current.repeated is not None:
+            ours = REPEATED.format(
+                count=state.current.repeated.times, name=state.current.repeated.name
+            )
         elif mend or after_words:
             pass
-        elif state.empty_responses:
+        elif state.models.empty_responses:
             ours = EMPTY_RESPONSE
-        elif state.cut_short and not state.calls:
+        elif state.current.cut_short and not state.current.calls:
             ours = CUT_THINKING
-        elif was_short and not state.calls:
+        elif was_short and not state.current.calls:
             ours = CUT_RESPONSE
         if not mend and not ours:
             return []

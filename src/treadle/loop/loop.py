@@ -190,7 +190,9 @@ class Run:
             except BaseException:
                 await self.pen.writer.release()
                 raise
-            self._feed.go_on(self.state, plan.resumption.answers.approve | self.state.allowed)
+            self._feed.go_on(
+                self.state, plan.resumption.answers.approve | self.state.approvals.allowed
+            )
         for text in plan.warnings:
             self._feed.warn(text)
 
@@ -250,9 +252,9 @@ class Run:
     async def _closed(self, answers: Answers, *, driven: bool = False) -> Outcome | None:
         """Goes on with the open calls of the last response, as somebody said of them."""
         state = self.state
-        if state.open_calls:
+        if state.current.open_calls:
             await self._toolbox.get_ready(
-                [as_run(call, state, answers) for call in state.open_calls],
+                [as_run(call, state, answers) for call in state.current.open_calls],
                 settled=settled(state, answers),
             )
             if driven:  # what begins anew has ended before, for those who listen
@@ -268,7 +270,7 @@ class Run:
             await self._execute(self._within_limits(prepared), *entries)
         return (
             self._verdict.after(self.inbox)
-            if state.response is not None and not state.attempt
+            if state.current.response is not None and not state.current.attempt
             else None
         )
 
@@ -296,7 +298,7 @@ class Run:
         if said := self.inbox.take():
             self.pen.keep(*said)
         await self.room.make()
-        last = ledger.last_turn(state.new_bytes() if ledger.estimates else 0, plan.dearest)
+        last = ledger.last_turn(state.context.new_bytes() if ledger.estimates else 0, plan.dearest)
         mend, was_short = self._verdict.take_mend(), self.room.was_short
         if ours := self.inbox.ours(last, mend=mend, was_short=was_short, after_words=bool(said)):
             self.pen.keep(*ours)
@@ -360,7 +362,11 @@ class Run:
             )
         prepared = [self._toolbox.prepare(call) for call in calls]
         if stop is StopReason.MAX_TOKENS and prepared:
-            more = self.plan.may_raise and not self.state.cuts and self.state.clamped is None
+            more = (
+                self.plan.may_raise
+                and not self.state.models.cuts
+                and self.state.current.clamped is None
+            )
             prepared[-1] = refused(calls[-1], f"{CUT_CALL} {LONGER if more else SHORTER}")
         return self._within_limits(prepared)
 
@@ -387,7 +393,7 @@ class Run:
         """And keeps a place for it; one that is refused, or has started before, needs none."""
         return (
             isinstance(p, RefusedCall)
-            or p.call.id in self.state.starts
+            or p.call.id in self.state.current.starts
             or self._ledger.admit_call(completes=self._toolbox.completes(p.call))
         )
 
@@ -401,7 +407,7 @@ class Run:
             self.is_left = True
             return
         state, open_turn = self.state, self.state.turn or None
-        waiting = outcome is Outcome.APPROVAL_NEEDED and bool(state.open_calls)
+        waiting = outcome is Outcome.APPROVAL_NEEDED and bool(state.current.open_calls)
         closing = (
             []
             if waiting
@@ -410,7 +416,7 @@ class Run:
             )
         )
         lost, stored = None, False
-        empty = [NO_ANSWER] if outcome is Outcome.COMPLETED and state.empty_responses else []
+        empty = [NO_ANSWER] if outcome is Outcome.COMPLETED and state.models.empty_responses else []
         for text in (
             *(f"the run ended before its model could read: {text}" for text in self.inbox.waiting),
             *self._ledger.left_out,
@@ -487,7 +493,7 @@ class Run:
     ) -> Ending:
         metrics, spending = (
             metrics_of(self.state, duration_s=duration_s, invocations=self._model.reached),
-            tuple(self.state.spending.values()),
+            tuple(self.state.spending.by_day.values()),
         )
         output, output_json = self._verdict.output_of(outcome)
         return Ending(

@@ -88,7 +88,7 @@ class ModelTurn:
             clock,
             retries,
         )
-        self.reached = self._state.invocations
+        self.reached = self._state.spending.invocations
         """Attempts of the run that reached the provider."""
         self._message_id = ""
         self._asked: ModelRequested
@@ -113,7 +113,7 @@ class ModelTurn:
         left = ReservedResponse(self._plan.output_tokens, None)
         if self._ledger.estimates:
             left = self._ledger.output_left(
-                left.tokens, self._state.new_bytes(), self._plan.dearest
+                left.tokens, self._state.context.new_bytes(), self._plan.dearest
             )
         if left.tokens <= 0:
             assert left.limit is not None, "only a limit leaves nothing"
@@ -151,16 +151,16 @@ class ModelTurn:
 
     def _request(self, max_tokens: int, last: Outcome | None) -> ModelRequest:
         plan, state = self._plan, self._state
-        without_tools = last is not None and bool(self._tools) and not state.results_only
+        without_tools = last is not None and bool(self._tools) and not state.current.results_only
         settings = without(
-            plan.turn_settings(max_tokens, without_tools=without_tools), state.without
+            plan.turn_settings(max_tokens, without_tools=without_tools), state.models.without
         )
         return ModelRequest(
-            messages=state.history,
+            messages=state.context.history,
             tools=self._tools,
             system=plan.system,
             settings=settings,
-            model=state.asked_model,
+            model=state.models.asked,
         )
 
     async def _hooked(self, last: Outcome | None) -> BeforeModelSaid:
@@ -172,7 +172,7 @@ class ModelTurn:
             self._plan.hooked, self._request(self._plan.output_tokens, last)
         )
         # the driver before had added it
-        if said.add and not (state.attempt and state.history[-1].text == said.add):
+        if said.add and not (state.current.attempt and state.context.history[-1].text == said.add):
             await self._append(
                 InputAdded(at=now(), message=Message.user(said.add), by="hook"), hold=True
             )
@@ -188,7 +188,7 @@ class ModelTurn:
         self._feed.cut()
         self._feed.say(Retry, {"attempt": attempt.number, "wait_s": 0.0, "kind": "hook"})
         attempt.number += 1
-        attempt.fold = Fold(self._state.call_ids)
+        attempt.fold = Fold(self._state.context.call_ids)
         return self._heard(response, attempt)
 
     def _heard(self, response: ModelResponse, attempt: ModelAttempt) -> ModelResponse:
@@ -204,7 +204,9 @@ class ModelTurn:
         told = 0.0 if last is None else self._ledger.left(last)
         self._ledger.ask(left)
         self._message_id = new_id("msg")
-        self._attempt = attempt = ModelAttempt(self._state.call_ids, number=self._state.attempt + 1)
+        self._attempt = attempt = ModelAttempt(
+            self._state.context.call_ids, number=self._state.current.attempt + 1
+        )
         asked = ModelRequested(
             at=now(),
             turn=self._ledger.turns + 1,
@@ -252,7 +254,7 @@ class ModelTurn:
         """
         if name := offending(error, request.settings):
             return await self._without(name, error, request)
-        unseen = with_images(self._state.history) if names_image(error) else ()
+        unseen = with_images(self._state.context.history) if names_image(error) else ()
         if not unseen:
             return None
         self._feed.warn(
@@ -264,7 +266,7 @@ class ModelTurn:
         )
         await self._failed(error, 0.0, None)
         return msgspec.structs.replace(
-            request, messages=self._state.history, model=self._state.asked_model
+            request, messages=self._state.context.history, model=self._state.models.asked
         )
 
     async def _without(self, name: str, error: AgentError, request: ModelRequest) -> ModelRequest:
@@ -280,7 +282,7 @@ class ModelTurn:
         await self._failed(error, 0.0, None)
         self._asked = msgspec.structs.replace(self._asked, without=None)
         return msgspec.structs.replace(
-            request, settings=without(request.settings, {name}), model=self._state.asked_model
+            request, settings=without(request.settings, {name}), model=self._state.models.asked
         )
 
     async def _whole(
@@ -318,7 +320,7 @@ class ModelTurn:
             shortened, request = (
                 True,
                 msgspec.structs.replace(
-                    request, messages=self._state.history, model=self._state.asked_model
+                    request, messages=self._state.context.history, model=self._state.models.asked
                 ),
             )
 
@@ -353,7 +355,7 @@ class ModelTurn:
 
     @property
     def _pricing(self) -> Pricing:
-        return self._plan.prices(self._state.asked_model)
+        return self._plan.prices(self._state.models.asked)
 
     def _entry(
         self,

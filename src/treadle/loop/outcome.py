@@ -30,7 +30,7 @@ class Verdict:
         """What is wrong with the answer that was just given, for the model; told once, and not
         while only results may follow.
         """
-        if self._state.results_only:
+        if self._state.current.results_only:
             return ""
         mend, self._mend = self._mend, ""
         return mend
@@ -49,34 +49,34 @@ class Verdict:
 
         Raises AgentError(tool) where a call ends the run.
         """
-        state, response = self._state, self._state.response
+        state, response = self._state, self._state.current.response
         assert response is not None, "a turn is a response"
-        if state.open_calls:
+        if state.current.open_calls:
             return Outcome.APPROVAL_NEEDED
-        spent = state.last or (Outcome.TURN_LIMIT if state.ledger.turns_spent else None)
+        spent = state.current.last or (Outcome.TURN_LIMIT if state.ledger.turns_spent else None)
         if response.stop_reason is StopReason.REFUSAL:
             return Outcome.REFUSED
         if response.stop_reason is StopReason.CONTEXT_OVERFLOW:
             return Outcome.CONTEXT_OVERFLOW
-        if state.calls:
+        if state.current.calls:
             return self._after_calls(spent)
-        if state.cut_short and state.cuts == 1 and self._plan.may_raise:
+        if state.current.cut_short and state.models.cuts == 1 and self._plan.may_raise:
             return spent
         if response.stop_reason is StopReason.MAX_TOKENS:
-            return state.clamped or Outcome.TRUNCATED
-        if response.stop_reason is StopReason.PAUSE or state.empty_responses == 1:
+            return state.current.clamped or Outcome.TRUNCATED
+        if response.stop_reason is StopReason.PAUSE or state.models.empty_responses == 1:
             return spent  # a pause is sent back as it is, an empty response is asked for once more
-        if (words or state.unread) and spent is None:
+        if (words or state.current.unread) and spent is None:
             return None  # a person's words still reach the model
         return state.cut_by or (
             Outcome.APPROVAL_NEEDED
-            if state.unapproved
+            if state.approvals.unapproved
             else self._answered(response.message.text, spent, said=True)
         )
 
     def _after_calls(self, spent: Outcome | None) -> Outcome | None:
         state = self._state
-        if self._plan.on_unknown == "fail" and (unknown := state.unknown) is not None:
+        if self._plan.on_unknown == "fail" and (unknown := state.current.unknown) is not None:
             raise AgentError(
                 "tool",
                 (
@@ -84,18 +84,20 @@ class Verdict:
                     f"knows: {unknown.text}"
                 ),
             )
-        if (last_word := state.ended_by) is not None:
+        if (last_word := state.current.ended_by) is not None:
             raise AgentError("tool", f"{last_word.name} ended the run: {last_word.text}")
-        if (done := state.completion) is not None:
+        if (done := state.current.completion) is not None:
             return self._answered(self._completed_with(done), spent)
         # whoever asks for the same again and again because nobody approves it needs an approval
-        if state.repeated is not None and state.repeated.ends:
-            return spent or (Outcome.APPROVAL_NEEDED if state.unapproved else Outcome.LOOPING)
+        if state.current.repeated is not None and state.current.repeated.ends:
+            return spent or (
+                Outcome.APPROVAL_NEEDED if state.approvals.unapproved else Outcome.LOOPING
+            )
         return spent
 
     def _completed_with(self, call: ToolCall) -> str:
         """What `complete` was run with: a typed output as JSON, else the text itself."""
-        output = members(self._state.starts[call.id].arguments_json)["output"]
+        output = members(self._state.current.starts[call.id].arguments_json)["output"]
         return (
             output
             if self._plan.answer is not None
@@ -106,7 +108,7 @@ class Verdict:
         """The answer as what was asked for; else what is wrong with it is told to the model, as
         often as the plan says. `said`: in its words.
         """
-        plan, again = self._plan, spent is None and self._state.mended < self._plan.mends
+        plan, again = self._plan, spent is None and self._state.models.mended < self._plan.mends
         try:
             if said and plan.completion:
                 raise Unfit(NOT_COMPLETE)

@@ -158,7 +158,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             mode=self.mode,
             cwd=str(self.cwd),
             input=self.prompt,
-            messages=self.changed if self.state.past else self.messages,
+            messages=self.changed if self.state.context.past else self.messages,
             settings=self.settings,
             limits=self.limits,
             inputs=self.inputs_json,
@@ -179,7 +179,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def resumed(self, fence: int) -> RunResumed:
         """The first entry of a further driver."""
         limits = None if self.limits == self.state.limits else self.limits
-        asked = None if self.state.asked_model in self.models else self.model_name
+        asked = None if self.state.models.asked in self.models else self.model_name
         return RunResumed(
             at=now(),
             fence=fence,
@@ -205,7 +205,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def output_tokens(self) -> int:
         """Output tokens of the next response."""
-        return self.outputs[1] if self.state.cuts and self.may_raise else self.max_tokens
+        return self.outputs[1] if self.state.models.cuts and self.may_raise else self.max_tokens
 
     def dearest(self, input_tokens: int) -> Dearest:
         """Of all that may be asked.
@@ -229,8 +229,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             changes["max_tokens"] = max_tokens
         if without_tools and not self.completion:
             changes["tool_choice"] = "none"
-        if self.state.carried:
-            changes["extra"] = _joined(self.state.carried, self.settings.extra or {})
+        if self.state.models.carried:
+            changes["extra"] = _joined(self.state.models.carried, self.settings.extra or {})
         return msgspec.structs.replace(self.settings, **changes) if changes else self.settings
 
     def compacted(self) -> list[Compaction]:
@@ -328,7 +328,7 @@ def unfinished(
     metrics = metrics_of(
         state, duration_s=state.driven_s if driven_s is None else driven_s, total=total
     )
-    if outcome is None and state.asked:
+    if outcome is None and state.approvals.asked:
         return Ending(
             outcome=Outcome.APPROVAL_NEEDED,
             text=state.text,
@@ -359,9 +359,9 @@ def metrics_of(
     ledger = state.ledger
     return RunMetrics(
         turns=ledger.turns,
-        invocations=state.invocations if invocations is None else invocations,
+        invocations=state.spending.invocations if invocations is None else invocations,
         tool_calls=ledger.tool_calls,
-        retries=state.retries,
+        retries=state.spending.retries,
         usage=ledger.usage,
         cost_usd=ledger.cost_usd,
         duration_s=round(duration_s, 6),

@@ -62,7 +62,7 @@ class Answers:
 
         `below`: calls that are, in runs that this one started.
         """
-        still_open = [*(call.id for call in state.open_calls), *below]
+        still_open = [*(call.id for call in state.current.open_calls), *below]
         if strange := [
             call_id
             for call_id in (*self.approve, *self.deny, *self.results)
@@ -103,13 +103,13 @@ async def recover(
     """
     entries: list[Entry] = []
     still_open: list[Ready | RefusedCall | HeldCall] = []
-    for call in state.open_calls:
-        started = state.starts.get(call.id)
+    for call in state.current.open_calls:
+        started = state.current.starts.get(call.id)
         said = _answer(call, started, answers, _why(call, state, answers))
         entries.extend(said)
         if any(isinstance(entry, ToolFinished) for entry in said):
             continue
-        allowed = bool(said) or call.id in state.allowed
+        allowed = bool(said) or call.id in state.approvals.allowed
         if driven and not allowed and started is not None:
             still_open.append(
                 HeldCall(
@@ -127,7 +127,7 @@ async def recover(
         if isinstance(found, ToolFinished):
             entries.append(found)
         else:
-            edited = call.id in answers.arguments or call.id in state.edited
+            edited = call.id in answers.arguments or call.id in state.approvals.edited
             still_open.append(
                 changed(found, PERSON if edited else HOOK)
                 if edited or call.arguments_json != said_by_model
@@ -143,8 +143,10 @@ def answered(state: RunState, answers: Answers) -> list[Entry]:
     """
     return [
         entry
-        for call in state.open_calls
-        for entry in _answer(call, state.starts.get(call.id), answers, _why(call, state, answers))
+        for call in state.current.open_calls
+        for entry in _answer(
+            call, state.current.starts.get(call.id), answers, _why(call, state, answers)
+        )
     ]
 
 
@@ -152,15 +154,27 @@ def as_run(call: ToolCall, state: RunState, answers: Answers) -> ToolCall:
     """With the arguments that it has started with, or that a person gave it or was shown; the
     message that asked for it stays.
     """
-    if call.id not in answers.arguments and (started := state.starts.get(call.id)) is not None:
+    if (
+        call.id not in answers.arguments
+        and (started := state.current.starts.get(call.id)) is not None
+    ):
         return replace_arguments(call, started.arguments_json)
-    given = answers.arguments.get(call.id) or state.edited.get(call.id) or state.shown.get(call.id)
+    given = (
+        answers.arguments.get(call.id)
+        or state.approvals.edited.get(call.id)
+        or state.approvals.shown.get(call.id)
+    )
     return replace_arguments(call, given or call.arguments_json)
 
 
 def settled(state: RunState, answers: Answers) -> set[str]:
     """Ids of calls whose arguments stand: no hook changes them any more."""
-    return {*answers.arguments, *state.starts, *state.edited, *state.shown}
+    return {
+        *answers.arguments,
+        *state.current.starts,
+        *state.approvals.edited,
+        *state.approvals.shown,
+    }
 
 
 def _answer(
@@ -201,7 +215,7 @@ def _why(call: ToolCall, state: RunState, answers: Answers) -> str:
     """
     why, asked, reason = (
         why_unknown(call, state),
-        state.asked.get(call.id),
+        state.approvals.asked.get(call.id),
         answers.deny.get(call.id),
     )
     return (
@@ -213,7 +227,7 @@ def _held_still(
     prepared: Ready | RefusedCall | HeldCall, state: RunState
 ) -> Ready | RefusedCall | HeldCall:
     """A question that stands in the journal is not asked again."""
-    if isinstance(prepared, HeldCall) and prepared.call.id in state.asked:
+    if isinstance(prepared, HeldCall) and prepared.call.id in state.approvals.asked:
         return HeldCall(
             call=prepared.call, reason=prepared.reason, parallel=prepared.parallel, asked=True
         )
@@ -234,7 +248,7 @@ async def _go_on(
     again = toolbox.repeat(call, started.attempt + max(state.resumed, 1))
     if allowed or started.effect != "once":
         return _run_again(again, state, toolbox, allowed=allowed)
-    asked = state.asked.get(call.id)
+    asked = state.approvals.asked.get(call.id)
     on_unknown = answers.on_unknown or ("wait" if asked else default)
     # after a timeout the call may still run where nobody sees it: what a probe does not find yet
     # may come about all the same
@@ -320,4 +334,4 @@ def replace_arguments(call: ToolCall, arguments_json: JsonText) -> ToolCall:
 
 def missing_tool(state: RunState, tools: Mapping[str, Any]) -> str | None:
     """The tool of an open call that is not there any more."""
-    return next((call.name for call in state.open_calls if call.name not in tools), None)
+    return next((call.name for call in state.current.open_calls if call.name not in tools), None)

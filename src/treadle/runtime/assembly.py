@@ -160,7 +160,7 @@ class Assembly:
         await self.toolboxes.confining.check(agent)
         limits = _over(options.get("limits"), state.ledger.limits)
         more = await self._more_tools(
-            agent, limits, awaited={call.name for call in state.open_calls}
+            agent, limits, awaited={call.name for call in state.current.open_calls}
         )
         if (
             gone := missing_tool(
@@ -193,7 +193,7 @@ class Assembly:
         settings, dropped = _settings(
             NOTHING_SET, started.settings.over(_typed(agent)), chosen.model
         )
-        if state.call_ids:  # only calls start runs
+        if state.context.call_ids:  # only calls start runs
             await self._count_children(started.run_id, state)
         return Plan(
             run_id=started.run_id,

@@ -227,7 +227,7 @@ class Children:
                 {
                     call.id
                     for each in (state, *await open_below(self._journal, state))
-                    for call in each.open_calls
+                    for call in each.current.open_calls
                 }
             )
             options |= {"approve": theirs.approve, "deny": theirs.deny, "results": theirs.results}
@@ -242,7 +242,7 @@ class Children:
         run_id = state.started.run_id
         self._earlier.pop(run_id, None)
         # drivers before this one may have left some, of calls
-        if waiting or (run_id not in self._left and not (state.resumed and state.call_ids)):
+        if waiting or (run_id not in self._left and not (state.resumed and state.context.call_ids)):
             return
         self._left.discard(run_id)
         with anyio.move_on_after(CLOSE_GRACE_S, shield=True):
@@ -280,8 +280,8 @@ async def open_below(journal: Journal, state: RunState) -> list[RunState]:
     assert state.started is not None, "a run begins with run.started"
     again = {
         call.id
-        for call in state.open_calls
-        if (start := state.starts.get(call.id)) is not None and start.effect != "once"
+        for call in state.current.open_calls
+        if (start := state.current.starts.get(call.id)) is not None and start.effect != "once"
     }
     found: list[RunState] = []
     for info in await journal.children(state.started.run_id) if again else ():
@@ -302,13 +302,13 @@ async def divided(journal: Journal, state: RunState, answers: Answers) -> tuple[
         return answers, Answers()
     own = {
         call.id
-        for call in state.open_calls
-        if (asked := state.asked.get(call.id)) is None or not asked.deferred
+        for call in state.current.open_calls
+        if (asked := state.approvals.asked.get(call.id)) is None or not asked.deferred
     }
     where: dict[str, list[str]] = {}
     for each in await open_below(journal, state):
         assert each.started is not None, "a run begins with run.started"
-        for call in each.open_calls:
+        for call in each.current.open_calls:
             where.setdefault(call.id, []).append(each.started.run_id)
     below = answers.calls & (where.keys() - own)
     for call_id in sorted(below):

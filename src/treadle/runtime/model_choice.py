@@ -231,7 +231,7 @@ def _outputs(model: Model | str) -> tuple[int, int]:
 def _place(model: Model, state: RunState | None) -> None:
     """A script that was made anew goes on where the run left it."""
     if state is not None and isinstance(place := getattr(model, "place", None), int):
-        model.place = max(place, state.used_up.get(model.name, 0))  # pyright: ignore[reportAttributeAccessIssue]  it has one
+        model.place = max(place, state.spending.used_up.get(model.name, 0))  # pyright: ignore[reportAttributeAccessIssue]  it has one
 
 
 async def _used_up(
@@ -246,7 +246,7 @@ async def _used_up(
     used = 0 if fork is None else await _used_at(journal, name, fork)
     for run in before:
         state = await journal.load(run)
-        used += state.used_up.get(name, 0)
+        used += state.spending.used_up.get(name, 0)
         if state.started is not None and state.started.fork is not None:
             used += await _used_at(journal, name, state.started.fork)
     return used
@@ -258,7 +258,7 @@ async def _used_at(journal: Journal, name: str, fork: Fork) -> int:
         state.apply(record.entry)
     started = state.started
     assert started is not None, "a run begins with run.started"
-    used = state.used_up.get(name, 0)
+    used = state.spending.used_up.get(name, 0)
     if started.fork is not None:
         return used + await _used_at(journal, name, started.fork)
     if started.session_id is None:
@@ -269,7 +269,7 @@ async def _used_at(journal: Journal, name: str, fork: Fork) -> int:
         if info.started_at < started.at
     ]
     states = [await journal.load(run_id) for run_id in older]
-    return used + sum(before.used_up.get(name, 0) for before in states)
+    return used + sum(before.spending.used_up.get(name, 0) for before in states)
 
 
 def missed_small(config: Config, own: str, error: AgentError) -> str:

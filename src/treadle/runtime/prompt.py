@@ -145,7 +145,7 @@ async def as_begun(
     texts = tuple([block.text for block in system if block.passing])
     begun = (
         await _begun_with(journal, agent, origin)
-        if texts and state.past and origin is not None
+        if texts and state.context.past and origin is not None
         else ()
     )
     if len(begun) != len(texts) or not texts:
@@ -154,7 +154,7 @@ async def as_begun(
     told = next(
         (
             message.text
-            for message in reversed(state.history)
+            for message in reversed(state.context.history)
             if message.id.startswith(f"{CHANGED}_")
         ),
         None,

@@ -483,7 +483,7 @@ class Runs:
     async def drop(self, job: RunHandle[Any]) -> None:
         """Lets go of one that is not driven after all."""
         if (resumption := job.run.plan.resumption) is not None:
-            await resumption.writer.release(waiting=bool(job.run.state.asked))
+            await resumption.writer.release(waiting=bool(job.run.state.approvals.asked))
         self._release(job)
 
     async def _drive(self, job: RunHandle[Out]) -> None:
@@ -540,7 +540,7 @@ class Runs:
             if job.run.ending is not None and not job.run.ending.waiting:
                 state = job.run.state
                 self._sessions.remember(
-                    plan.session_id, state.history[:] if plan.fork else state.said
+                    plan.session_id, state.context.history[:] if plan.fork else state.context.said
                 )
         finally:
             self._let_go(plan.session_id)
@@ -601,7 +601,7 @@ def result_of(state: RunState, ending: Ending) -> RunResult[Any]:
     started = state.started
     assert started is not None, "a run begins with run.started"
     # a request cannot end with a call that waits
-    closed = len(state.history) - bool(state.open_calls)
+    closed = len(state.context.history) - bool(state.current.open_calls)
     return RunResult(
         run_id=started.run_id,
         session_id=started.session_id,
@@ -612,7 +612,7 @@ def result_of(state: RunState, ending: Ending) -> RunResult[Any]:
         waiting=ending.waiting,
         text=ending.text,
         error=ending.error,
-        messages=state.history[:closed],
-        new_messages=state.history[state.prompt_at : closed],
+        messages=state.context.history[:closed],
+        new_messages=state.context.history[state.context.prompt_at : closed],
         metrics=ending.metrics,
     )

@@ -122,7 +122,7 @@ async def wake(
     mine, below = await divided(journal, state, answers)
     if below:
         for child in await open_below(journal, state):
-            if theirs := below.only({call.id for call in child.open_calls}):
+            if theirs := below.only({call.id for call in child.current.open_calls}):
                 await _keep(journal, child, theirs)
     if mine:
         await _keep(journal, state, mine, place)
@@ -140,7 +140,7 @@ async def _keep(
     started = state.started
     assert started is not None, "a run begins with run.started"
     run_id = started.run_id
-    writer, waits = await journal.take_over(run_id), bool(state.asked)
+    writer, waits = await journal.take_over(run_id), bool(state.approvals.asked)
     try:
         if await journal.read(run_id, after=state.seq):
             raise AgentError(
@@ -160,7 +160,7 @@ async def _keep(
             cwd=state.cwd,
         )
         await writer.append([last, *answered(state, answers)], put_back=place)
-        waits = bool(state.asked.keys() - answers.calls)
+        waits = bool(state.approvals.asked.keys() - answers.calls)
     finally:
         with anyio.CancelScope(shield=True):
             await writer.release(waiting=waits)

@@ -69,7 +69,7 @@ class Reopening:
     async def _of(self, run: RunInfo) -> Sequence[Message]:
         """What was said in a run that has no end."""
         state = await self._chat.runtime.journal.load(run.run_id)
-        return state.history[state.prompt_at :]
+        return state.context.history[state.context.prompt_at :]
 
     def _draw(self, messages: Sequence[Message], title: str) -> None:
         chat = self._chat

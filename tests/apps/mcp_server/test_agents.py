@@ -254,7 +254,7 @@ async def test_a_cancelled_request_closes_its_run_with_a_valid_history(era: str)
     assert info.outcome is Outcome.CANCELLED
     assert [
         part.call_id
-        for message in state.history
+        for message in state.context.history
         for part in message.parts
         if isinstance(part, ToolResult)
     ] == ["call_1"]
@@ -292,7 +292,7 @@ async def results_of(runtime: Runtime) -> list[str]:
     assert state.finished is not None
     return [
         str(part.content)
-        for message in state.history
+        for message in state.context.history
         for part in message.parts
         if isinstance(part, ToolResult)
     ]

@@ -341,10 +341,13 @@ class Execution:
 
     async def _check_results(self, run_id: str) -> None:
         state = await self.store.journals[0].load(run_id)
-        if wrong := treadle.check_history(state.history[:]):
+        if wrong := treadle.check_history(state.context.history[:]):
             raise Violated(f"{run_id} has no valid history: {wrong}")
         results = [
-            part for one in state.history[:] for part in one.parts if type(part) is ToolResult
+            part
+            for one in state.context.history[:]
+            for part in one.parts
+            if type(part) is ToolResult
         ]
         for result in results:
             if result.call_id.rpartition("-")[0] != self.prefix:

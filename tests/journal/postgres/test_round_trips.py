@@ -236,7 +236,9 @@ async def test_a_journal_of_sqlite_comes_over_byte_for_byte(
     for run_id, entries in runs.items():
         assert await journal.read_bytes(run_id) == entries
         assert await journal.info(run_id) == await beside.info(run_id)
-        assert (await journal.load(run_id)).history[:] == (await beside.load(run_id)).history[:]
+        assert (await journal.load(run_id)).context.history[:] == (
+            await beside.load(run_id)
+        ).context.history[:]
     assert [(await journal.view(one)).messages for one in ("ada", "eve")] == [
         (await beside.view(one)).messages for one in ("ada", "eve")
     ]

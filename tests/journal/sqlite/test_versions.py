@@ -76,7 +76,7 @@ async def test_what_was_said_is_there(old: SqliteJournal) -> None:
 
 async def test_its_runs_go_on(old: SqliteJournal) -> None:
     state = await old.load("run_once")
-    assert [call.id for call in state.open_calls] == ["call_open"]
+    assert [call.id for call in state.current.open_calls] == ["call_open"]
     writer = await old.take_over("run_once")
     assert await writer.append([resumed(writer.fence), gives("call_open", "unknown")]) == 7
     await writer.append(
@@ -84,7 +84,7 @@ async def test_its_runs_go_on(old: SqliteJournal) -> None:
     )
     assert (await old.info("run_once")).outcome is Outcome.COMPLETED
     waiting = await old.load("run_waiting")
-    assert list(waiting.asked) == ["call_ask"]
+    assert list(waiting.approvals.asked) == ["call_ask"]
     assert (await old.take_over("run_waiting")).fence == 2
     assert (await old.take_over("run_resumed")).fence == 3
     await says(old, "run_new", "And?", "So.", session="ada", minute=21)

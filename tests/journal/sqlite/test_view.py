@@ -64,7 +64,7 @@ async def test_all_that_a_run_says_is_in_view_once_it_is_finished(journal: Sqlit
     await writer.append([late("d", "it did")])
     assert len(texts(journal)) == 7
     assert "it did" in texts(journal)[-1]
-    history = (await journal.load("run_1")).history
+    history = (await journal.load("run_1")).context.history
     assert [*history] == journal.sessions.get_messages("ada")
 
 
@@ -79,7 +79,10 @@ async def test_what_is_added_and_cleared_by_hand_has_its_place(journal: SqliteJo
     await says(journal, "run_3", "again", "so", session="ada")
     assert texts(journal) == ["again", "so"]
     assert texts(journal, before="run_2") == ["hello", "hi", "a note", "an answer"]
-    assert [said.text for said in (await journal.load("run_2")).history][:2] == ["hello", "hi"]
+    assert [said.text for said in (await journal.load("run_2")).context.history][:2] == [
+        "hello",
+        "hi",
+    ]
     assert journal.sessions.list()[0].message_count == 2
 
 
@@ -177,7 +180,7 @@ async def test_a_window_leaves_what_it_kept_in_view(journal: SqliteJournal) -> N
     )
     assert texts(journal) == ["ask 0", "ask 3", "answer 3", "ask 4", "answer 4"]
     assert len(texts(journal, before="run_4")) == 8
-    assert [*(await journal.load("run_4")).history] == journal.sessions.get_messages("ada")
+    assert [*(await journal.load("run_4")).context.history] == journal.sessions.get_messages("ada")
     assert journal.sessions.list()[0].message_count == 5
 
 
@@ -256,7 +259,7 @@ def _fold(events: Sequence[Any]) -> list[Message]:
                 state = RunState(seen if past is None else past)
                 for entry in entries:
                     state.apply(entry)
-                seen = [*state.history]
+                seen = [*state.context.history]
     return seen
 
 
@@ -292,7 +295,7 @@ async def _check_any_session(folder: Path, steps: list[str]) -> None:
                     other := next((run for run in await journal.runs() if run.outcome), None)
                 ):
                     fork = Fork(run_id=other.run_id, turn=other.turns, seq=other.entries)
-                    past = [*(await journal.load_fork(fork)).history]
+                    past = [*(await journal.load_fork(fork)).context.history]
                     begun = started(name, f"ask {n}", session="ada", minute=n, fork=fork)
                 entries = await _drive(journal, begun, step, now, n)
                 events.append((past, [begun, *entries]))
@@ -424,7 +427,7 @@ async def test_a_window_that_was_made_for_another_beginning_pins_nothing(
     await writer.append(
         [keeps("nobody", "msg_run_3", 6), *answers("run_4", "answer 4"), finished(turns=1)]
     )
-    assert [*(await journal.load("run_4")).history] == journal.sessions.get_messages("ada")
+    assert [*(await journal.load("run_4")).context.history] == journal.sessions.get_messages("ada")
     assert texts(journal)[-4:] == ["ask 3", "answer 3", "ask 4", "answer 4"]
 
 
@@ -485,8 +488,12 @@ async def test_a_fork_knows_how_much_of_its_past_belongs_to_runs_that_have_ended
         await journal.load_fork(Fork(run_id="run_2", turn=1, seq=2)),
         await journal.load_fork(Fork(run_id="run_2", turn=0, seq=1)),
     )
-    assert [said.text for said in inside.history] == ["hello", "hi", "and now?", "now"]
-    assert (len(anew.history), anew.history.settled, inside.history.settled) == (2, 2, 2)
+    assert [said.text for said in inside.context.history] == ["hello", "hi", "and now?", "now"]
+    assert (
+        len(anew.context.history),
+        anew.context.history.settled,
+        inside.context.history.settled,
+    ) == (2, 2, 2)
 
 
 async def test_parts_of_what_a_fork_needs_of_a_deleted_session_go_with_it(

@@ -36,7 +36,7 @@ async def driven(rt: Runtime, wire: str, url: str, run_id: str = "") -> RunResul
     try:
         if not run_id:
             return await rt.run(agent, "Sort the parcels.", on_ask="wait", settings=EXTRAS)
-        open_call = (await rt.journal.load(run_id)).open_calls[0]
+        open_call = (await rt.journal.load(run_id)).current.open_calls[0]
         return await rt.resume(run_id, agent, approve=[open_call.id])
     finally:
         await connection.aclose()

@@ -138,7 +138,7 @@ async def test_another_goes_on_with_a_run_that_waits_and_with_a_fork_of_it(
         one.will(one.asks("look", 1), one.asks("burn", 2))
         waits = await rt.run(who, "Look.", on_ask="wait")
         assert waits.outcome is Outcome.APPROVAL_NEEDED
-        open_call = (await rt.journal.load(waits.run_id)).open_calls[0]
+        open_call = (await rt.journal.load(waits.run_id)).current.open_calls[0]
         other.will(other.says("It burnt."), other.says("It did not."))
         resumed = await rt.resume(waits.run_id, who, model=other.model(), approve=[open_call.id])
         assert resumed.text == "It burnt."

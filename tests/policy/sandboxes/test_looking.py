@@ -99,7 +99,7 @@ async def approved(work: Path, command: str, mode: Mode, given: Config) -> ToolR
     async with Runtime(config=given) as runtime:
         held = await runtime.run(agent, "go", cwd=work, mode=mode, on_ask="wait")
         state = await runtime.journal.load(held.run_id)
-        result = await runtime.resume(held.run_id, approve=[state.open_calls[0].id])
+        result = await runtime.resume(held.run_id, approve=[state.current.open_calls[0].id])
     (told,) = result.messages[-2].tool_results
     return told
 

@@ -202,7 +202,7 @@ async def held(runtime: Runtime, agent: Agent[Any, Any], cwd: Path) -> tuple[str
     """A run that waits for a person, and the call that it waits with."""
     result = await runtime.run(agent, "go", cwd=cwd, mode="ask", on_ask="wait")
     state = await runtime.journal.load(result.run_id)
-    return result.run_id, state.open_calls[0].id
+    return result.run_id, state.current.open_calls[0].id
 
 
 @needs_bubblewrap

@@ -180,7 +180,7 @@ class ServedAgent:
 
     async def _waits(self, run_id: str) -> bool:
         state = await self._runtime.journal.load(run_id)
-        return state.finished is None and bool(state.asked)
+        return state.finished is None and bool(state.approvals.asked)
 
     async def _questions(self, run_id: str) -> list[ClientQuestion]:
         return questions_of(await self._runtime.journal.load(run_id), self._clean)

@@ -98,8 +98,8 @@ def questions_of(state: RunState, redact: Callable[[str], str]) -> list[ClientQu
     if state.finished is not None or state.started is None:
         return []
     texts = {
-        call_id: _text(state.started.agent, asked, begun=call_id in state.starts)
-        for call_id, asked in state.asked.items()
+        call_id: _text(state.started.agent, asked, begun=call_id in state.current.starts)
+        for call_id, asked in state.approvals.asked.items()
         if len(asked.arguments_json) <= MAX_ARGUMENTS_CHARS
     }
     return [

@@ -195,7 +195,7 @@ class OpenedRun:
             state = await self.runtime.journal.load(run_id)
         except AgentError:  # the run's end has told what is wrong with its journal
             return
-        if not self.drive.quiet or state.asked:
+        if not self.drive.quiet or state.approvals.asked:
             for line in await next_steps(self.runtime.journal, state, journal=self.drive.journal):
                 echo(plain(self.runtime.redact(line)), err=True)
 

@@ -46,7 +46,7 @@ def fork(turn: int, text: str | None, result: tuple[str, ...], **rest: Any) -> N
         options = drive.options()
         if result:
             options["results"] = texts(
-                result, (await opened.runtime.journal.load(opened.info.run_id)).call_ids
+                result, (await opened.runtime.journal.load(opened.info.run_id)).context.call_ids
             )
         if drive.timeout is not None:
             started = (await opened.runtime.journal.load(opened.info.run_id)).started

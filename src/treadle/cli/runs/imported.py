@@ -30,7 +30,7 @@ def answers_for(state: RunState, clean: Callable[[str], str]) -> dict[str, Any] 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     approve, deny = list[str](), dict[str, str]()
-    for asked in state.asked.values():
+    for asked in state.approvals.asked.values():
         if call_lines(asked, clean).whole and click.confirm(
             f"Run {revealed(clean(asked.name))} ({revealed(asked.call_id)}) here?",
             default=False,
@@ -50,7 +50,7 @@ def tell(state: RunState, clean: Callable[[str], str]) -> None:
 
 def _lines(state: RunState, clean: Callable[[str], str]) -> Iterator[str]:
     assert state.started is not None, "a run begins with run.started"
-    waiting = list(state.asked.values())
+    waiting = list(state.approvals.asked.values())
     yield (
         f"Run {state.started.run_id} was imported. These calls would run, in mode {state.mode}, "
         f"in {revealed_line(clean(state.cwd))} ({count(len(waiting), 'call')}):"

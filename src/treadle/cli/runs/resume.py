@@ -93,7 +93,7 @@ def resume(
                 opened, info=await until_idle(opened.runtime.journal, opened.info.run_id)
             )
         if approve or deny or result:
-            calls = (await opened.runtime.journal.load(opened.info.run_id)).call_ids
+            calls = (await opened.runtime.journal.load(opened.info.run_id)).context.call_ids
             options.update(answers(calls, approve=approve, deny=deny, result=result))
         elif opened.info.imported is not None and opened.info.status not in ("finished", "running"):
             if (said := await _asked(opened)) is None:
@@ -117,7 +117,7 @@ async def _asked(opened: OpenedRun) -> dict[str, Any] | None:
     for.
     """
     state = await opened.runtime.journal.load(opened.info.run_id)
-    return answers_for(state, opened.runtime.redact) if state.asked else {}
+    return answers_for(state, opened.runtime.redact) if state.approvals.asked else {}
 
 
 async def _finished(opened: OpenedRun) -> int:

@@ -93,11 +93,11 @@ async def _asked(runtime: Runtime, info: RunInfo) -> dict[str, Any]:
     if (
         info.imported is None
         or info.status == "finished"
-        or not (state := await runtime.journal.load(info.run_id)).asked
+        or not (state := await runtime.journal.load(info.run_id)).approvals.asked
     ):
         return {}
     if (said := answers_for(state, runtime.redact)) is None:
-        call = next(iter(state.asked))
+        call = next(iter(state.approvals.asked))
         raise CommandFailed(
             (
                 f"run {info.run_id} was imported, and nobody is here to be asked about its calls: "
@@ -118,7 +118,7 @@ async def _woken(
     async with open_runtime(config, url) as runtime:
         info = await find_run(runtime.journal, run)
         options = (
-            answers((await runtime.journal.load(info.run_id)).call_ids, **said)
+            answers((await runtime.journal.load(info.run_id)).context.call_ids, **said)
             if any(said.values())
             else await _asked(runtime, info)
         )

@@ -251,7 +251,9 @@ class MemoryJournal:
                 run.late[started.run_id] = len(read)
             if finished:
                 state = load(started.run_id, self._records, self.sessions)
-                self.sessions.remember(session_id, state.history[:] if started.fork else state.said)
+                self.sessions.remember(
+                    session_id, state.context.history[:] if started.fork else state.context.said
+                )
         if finished:
             run.pack()
         return await self.info(started.run_id)
