@@ -441,7 +441,7 @@ async def test_what_a_summary_took_is_in_the_runs_sums_also_where_it_was_of_no_u
         0.5,
         1,
     )
-    assert {(day, model): one.cost_usd for (day, model), one in state.spending.items()} == {
+    assert {(day, model): one.cost_usd for (day, model), one in state.spending.by_day.items()} == {
         ("2026-11-20", "m"): None,
         ("2026-11-20", "small"): 0.5,
     }

@@ -476,7 +476,7 @@ def test_before_its_first_entry_a_run_is_nothing_yet() -> None:
         ]
     )
     assert not any(
-        [state.unknown_calls, state.spending.used_up, state.spending, state.context.call_ids]
+        [state.unknown_calls, state.spending.used_up, state.spending.by_day, state.context.call_ids]
     )
 
 
@@ -564,7 +564,7 @@ def test_responses_that_say_nothing_are_counted_in_a_row_where_they_were_meant_t
         )
         counts.append(state.models.empty_responses)
     assert counts == [1, 2, 0, 1, 0, 0, 1]
-    assert [(one.responses, one.unpriced, one.usage) for one in state.spending.values()] == [
+    assert [(one.responses, one.unpriced, one.usage) for one in state.spending.by_day.values()] == [
         (7, 7, Usage(output_tokens=7))
     ]
     assert (state.spending.invocations, state.spending.used_up) == (7, {"m": 7})

@@ -115,7 +115,7 @@ async def test_what_a_failed_attempt_is_known_to_have_used_counts_too() -> None:
     assert state.ledger.cost_usd == 114.0
     assert state.ledger.usage == Usage(input_tokens=103, output_tokens=11)
     assert state.ledger.turns == 1
-    assert state.spending["2030-11-21", "script:inline"] == Spending(
+    assert state.spending.by_day["2030-11-21", "script:inline"] == Spending(
         model="script:inline",
         day="2030-11-21",
         responses=0,

@@ -108,7 +108,7 @@ async def test_a_refused_answer_is_paid_for() -> None:
     assert result.text == "gladly"
     assert result.metrics.usage == Usage(input_tokens=7, output_tokens=11)
     assert result.metrics.cost_usd == 5
-    assert {model: spent.cost_usd for (_, model), spent in state.spending.items()} == {
+    assert {model: spent.cost_usd for (_, model), spent in state.spending.by_day.items()} == {
         "a:1": 3,
         "b:2": 2,
     }

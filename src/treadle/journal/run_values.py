@@ -1,0 +1,245 @@
+"""Values that make up a `RunState`, one for each concern: the current turn, approvals, spending,
+context, the model in use and time.
+
+They hold what the fold of run_state.py puts into them, and answer questions about it. Only the fold
+changes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from treadle._internal.json_text import JsonText, encode_json
+from treadle.journal.entries import ApprovalAsked, ModelResponded, ToolFinished, ToolStarted
+from treadle.journal.receipts import Said
+from treadle.journal.repetition import PACED_MS, FinishedCall, Repeated
+from treadle.messages.history import History
+from treadle.messages.message import Message, ToolCall, ToolResult
+from treadle.types import Outcome, Reserved, Spending, Time, Usage, usd
+
+
+@dataclass(slots=True)
+class TurnState:
+    """The current turn, or the last one: its attempt, response, tool calls and results."""
+
+    attempt: int = 0
+    """Number of the attempt in progress; 0 if there is none."""
+    last: Outcome | None = None
+    """Limit that makes this turn the last one."""
+    clamped: Outcome | None = None
+    """Limit that left the turn fewer tokens than its settings ask for."""
+    response: ModelResponded | None = None
+    """Last complete response."""
+    calls: tuple[ToolCall, ...] = ()
+    """Tool calls of that response."""
+    results: dict[str, ToolFinished] = field(default_factory=dict[str, ToolFinished])
+    starts: dict[str, ToolStarted] = field(default_factory=dict[str, ToolStarted])
+    results_only: bool = False
+    """True if only results may follow the response, because a program at the provider waits for
+    them or the provider has paused.
+    """
+    unread: bool = False
+    """True if delayed messages follow the response."""
+    cut_short: bool = False
+    """True if max_tokens cut the response inside its thinking or a call."""
+    repeated: Repeated | None = None
+    """Call of the response that gave the same result too often."""
+    completing: str = ""
+    """Id of the call with which the model completed the run."""
+    cut_bytes: int = 0
+    """Bytes that the attempt in progress had streamed when it was cut."""
+
+    def begin(self, last: Outcome | None) -> None:
+        """Start the next turn, without a response."""
+        self.last, self.response, self.calls = last, None, ()
+        self.results, self.starts = {}, {}
+        self.completing, self.repeated, self.unread = "", None, False
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """Calls without a result, in their order."""
+        calls, results = self.calls, self.results
+        if len(results) == len(calls):
+            return []
+        return [call for call in calls if call.id not in results]
+
+    @property
+    def ended_by(self) -> ToolResult | None:
+        """First result with which a tool ends the run."""
+        for finished in self.results.values():
+            if finished.ends_run:
+                return finished.result
+        return None
+
+    @property
+    def unknown(self) -> ToolResult | None:
+        """First result whose effect is unknown."""
+        return next((f.result for f in self.results.values() if f.status == "unknown"), None)
+
+    @property
+    def completion(self) -> ToolCall | None:
+        """Call with which the model completed the run."""
+        if not self.completing:
+            return None
+        return next((call for call in self.calls if call.id == self.completing), None)
+
+    def ordered_results(self) -> list[ToolResult]:
+        """Results in the order of the calls."""
+        return [self.results[call.id].result for call in self.calls if call.id in self.results]
+
+    def finished_calls(self) -> list[FinishedCall]:
+        """Calls with their results, for the check on repetition. Every call has a result."""
+        return [self._finished(call) for call in self.calls]
+
+    def _finished(self, call: ToolCall) -> FinishedCall:
+        finished, started = self.results[call.id], self.starts.get(call.id)
+        changed = (
+            started is not None
+            and started.effect != "pure"
+            and finished.status in ("ok", "unknown")
+        )
+        waited = finished.duration_ms >= PACED_MS or (started is not None and started.polls)
+        return FinishedCall(call, finished.result, changed, waited)
+
+
+@dataclass(slots=True)
+class ApprovalState:
+    """Questions about tool calls and the answers to them, by call id."""
+
+    asked: dict[str, ApprovalAsked] = field(default_factory=dict[str, ApprovalAsked])
+    """Open questions."""
+    allowed: frozenset[str] = frozenset()
+    """Calls that a person approved and that have not started since."""
+    edited: dict[str, JsonText] = field(default_factory=dict[str, JsonText])
+    """Arguments that a person put in place of the model's."""
+    shown: dict[str, JsonText] = field(default_factory=dict[str, JsonText])
+    """Arguments that the question showed."""
+    unapproved: bool = False
+    """True if a question was answered without a person."""
+
+
+@dataclass(slots=True)
+class SpendingState:
+    """Requests and costs of the run, beyond the totals of its ledger."""
+
+    by_day: dict[tuple[str, str], Spending] = field(default_factory=dict[tuple[str, str], Spending])
+    """Spending by day (ISO 8601) and model."""
+    used_up: dict[str, int] = field(default_factory=dict[str, int])
+    """Responses and errors that each model returned, by its name."""
+    retries: int = 0
+    invocations: int = 0
+    """Requests that a provider answered."""
+    reserved: Reserved | None = None
+    """Reservation of the attempt in progress."""
+    summary: Reserved | None = None
+    """Reservation of the attempt at a summary that is in progress."""
+
+    def use_up(self, model: str) -> None:
+        """Count a response or an error of the model."""
+        self.used_up[model] = self.used_up.get(model, 0) + 1
+
+    def spend(
+        self, at: Time, usage: Usage, cost_usd: float | None, model: str, *, responses: int = 0
+    ) -> None:
+        """Add to the day of `at`."""
+        key = at.date().isoformat(), model
+        before = self.by_day.get(key) or Spending(day=key[0], model=key[1])
+        self.by_day[key] = Spending(
+            day=before.day,
+            model=before.model,
+            responses=before.responses + responses,
+            unpriced=before.unpriced + (cost_usd is None),
+            usage=before.usage + usage,
+            cost_usd=usd(before.cost_usd, cost_usd),
+        )
+
+
+@dataclass(slots=True)
+class ContextState:
+    """Messages that the model sees, and what the run adds to its session."""
+
+    history: History
+    past: int
+    """Number of messages at the beginning of the history that are older than the run."""
+    prompt_at: int
+    """Index in the history of the run's prompt."""
+    call_ids: set[str]
+    """Ids of all calls in the history."""
+    said: list[Said] = field(default_factory=list[Said])
+    """Messages and receipts of compactions that the run adds to its session."""
+    measured: tuple[int, int] = (0, 0)
+    """Number of messages at the beginning of the history that a response or a compaction has
+    counted, and their tokens.
+    """
+    made_room: bool = False
+    """True if a compaction has removed something since the last response."""
+    later: tuple[Message, ...] = ()
+    """Messages that may not follow the last response, or its results, yet."""
+
+    @classmethod
+    def after(cls, past: Sequence[Message], *, settled: int | None = None) -> ContextState:
+        """Context of a run that follows `past`, of which `settled` messages (default: all) belong
+        to ended runs.
+        """
+        return cls(
+            history=History(past, settled=len(past) if settled is None else settled),
+            past=len(past),
+            prompt_at=len(past),
+            call_ids={call.id for message in past for call in message.tool_calls},
+        )
+
+    def add(self, message: Message) -> None:
+        self.history.append(message)
+        self.said.append(message)
+
+    def new_bytes(self) -> int:
+        """Size of the messages that no response has counted yet."""
+        return sum(len(encode_json(message)) for message in self.history[self.measured[0] :])
+
+
+@dataclass(slots=True)
+class ModelState:
+    """The model that the run asks, and what is known of it."""
+
+    asked: str = ""
+    """Model of the next request: the run's own, or the one it has switched to."""
+    answering: str = ""
+    """Model of the attempt in progress."""
+    without: frozenset[str] = frozenset()
+    """Settings that the model is known to refuse."""
+    carried: dict[str, object] = field(default_factory=dict[str, object])
+    """Provider data to return with the next request."""
+    empty_responses: int = 0
+    """Consecutive empty responses."""
+    cuts: int = 0
+    """Responses that max_tokens cut inside their thinking or a call."""
+    mended: int = 0
+    """Times that an answer went back to the model with its errors."""
+
+    def ask(self, model: str) -> None:
+        self.asked, self.without = model, frozenset()
+
+
+@dataclass(slots=True)
+class RunClock:
+    """Seconds in which a process drove the run."""
+
+    driven_before_s: float = 0.0
+    """Seconds before the last resume."""
+    idle_s: float = 0.0
+    segment_at: Time | None = None
+    """Time of the start or the last resume."""
+    at: Time | None = None
+    """Time of the last entry that a driver wrote."""
+
+    @property
+    def driven_s(self) -> float:
+        """Seconds up to the last entry, without idle time. Never negative, even if the system's
+        clock was set back.
+        """
+        if self.segment_at is None or self.at is None:
+            segment = 0.0
+        else:
+            segment = max((self.at - self.segment_at).total_seconds(), 0.0)
+        return max(self.driven_before_s + segment - self.idle_s, 0.0)
