@@ -190,9 +190,8 @@ class Run:
             except BaseException:
                 await self.pen.writer.release()
                 raise
-            self._feed.go_on(
-                self.state, plan.resumption.answers.approve | self.state.approvals.allowed
-            )
+            approved = plan.resumption.answers.approve | self.state.approvals.allowed
+            self._feed.go_on(self.state, approved)
         for text in plan.warnings:
             self._feed.warn(text)
 
@@ -252,11 +251,10 @@ class Run:
     async def _closed(self, answers: Answers, *, driven: bool = False) -> Outcome | None:
         """Goes on with the open calls of the last response, as somebody said of them."""
         state = self.state
-        if state.current.open_calls:
-            await self._toolbox.get_ready(
-                [as_run(call, state, answers) for call in state.current.open_calls],
-                settled=settled(state, answers),
-            )
+        current = state.current
+        if calls := current.open_calls:
+            ready = [as_run(call, state, answers) for call in calls]
+            await self._toolbox.get_ready(ready, settled=settled(state, answers))
             if driven:  # what begins anew has ended before, for those who listen
                 begun = [
                     one
@@ -268,11 +266,8 @@ class Run:
                 state, self._toolbox, answers, self.plan.on_unknown, driven=driven
             )
             await self._execute(self._within_limits(prepared), *entries)
-        return (
-            self._verdict.after(self.inbox)
-            if state.current.response is not None and not state.current.attempt
-            else None
-        )
+        ended = current.response is not None and not current.attempt
+        return self._verdict.after(self.inbox) if ended else None
 
     def _count_fixed(self) -> None:
         if self._ledger.estimates:
@@ -362,11 +357,8 @@ class Run:
             )
         prepared = [self._toolbox.prepare(call) for call in calls]
         if stop is StopReason.MAX_TOKENS and prepared:
-            more = (
-                self.plan.may_raise
-                and not self.state.models.cuts
-                and self.state.current.clamped is None
-            )
+            models, current = self.state.models, self.state.current
+            more = self.plan.may_raise and not models.cuts and current.clamped is None
             prepared[-1] = refused(calls[-1], f"{CUT_CALL} {LONGER if more else SHORTER}")
         return self._within_limits(prepared)
 
