@@ -34,8 +34,8 @@ LONG_FILES = {
     "journal/run_state.py": 516,  # one fold; its other half is how a fork begins one
     "journal/sessions.py": 446,
     "journal/tables/queue.py": 509,
-    "loop/loop.py": 503,
-    "loop/model_turn.py": 427,
+    "loop/loop.py": 501,
+    "loop/model_turn.py": 429,
     "loop/toolbox.py": 533,  # one call, from its arguments to its result
     "models/model.py": 404,
     "models/providers/anthropic/messages.py": 439,
