@@ -23,6 +23,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+
 from tests.crash.drive import Task, drive, task_of, text_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,6 +79,10 @@ class Nursery:
 
     def drive(self, task: Task, *, crash_at: int = 0) -> Ended:
         return self._ask({"task": text_of(task), "crash_at": crash_at})
+
+    def compacted(self, given: bytes, *, crash_at: int = 0) -> Ended:
+        """A run that its provider compacts; `given`: compacted.py's arguments as JSON."""
+        return self._ask({"given": given.decode(), "crash_at": crash_at})
 
     def treadle(
         self, *arguments: str, cwd: Path, env: Mapping[str, str], crash_at: int = 0
@@ -137,6 +143,11 @@ def _work(what: dict[str, Any]) -> int:
     if "task" in what:
         drive(task_of(what["task"]))
         return 0
+    if "given" in what:
+        from tests.crash import compacted
+
+        compacted.drive(msgspec.json.decode(what["given"], type=compacted.Given))
+        return 0
     from treadle.cli import main
 
     os.chdir(what["cwd"])
@@ -166,6 +177,7 @@ if __name__ == "__main__":
     _load(
         [
             "asyncio",
+            "tests.crash.compacted",
             "anyio._backends._asyncio",
             "jsonschema_rs",
             "treadle.cli.app",

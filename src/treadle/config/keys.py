@@ -122,16 +122,11 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,127}")
 
 ABILITIES: dict[str, Schema] = {
-    "context_tokens": KeySpec(whole),
-    "output_tokens": KeySpec(whole),
-    "images": KeySpec(yes_or_no),
-    "tools": KeySpec(yes_or_no),
-    "apply_patch": KeySpec(yes_or_no),
-    "forced_tools": KeySpec(yes_or_no),
-    "temperature": KeySpec(yes_or_no),
-    "reasoning": KeySpec(yes_or_no),
+    **dict.fromkeys(("context_tokens", "output_tokens"), KeySpec(whole)),
+    **dict.fromkeys(("images", "tools", "apply_patch"), KeySpec(yes_or_no)),
+    **dict.fromkeys(("forced_tools", "temperature", "reasoning"), KeySpec(yes_or_no)),
     "efforts": KeySpec(efforts),
-    "system_messages": KeySpec(yes_or_no),
+    **dict.fromkeys(("compaction", "system_messages"), KeySpec(yes_or_no)),
     "structured_output": KeySpec(one_of("native", "tool", "prompt")),
     "structured_with_tools": KeySpec(yes_or_no),
 }

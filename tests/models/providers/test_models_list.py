@@ -76,6 +76,7 @@ OPUS = {
     "max_tokens": 128_000,
     "capabilities": {
         "image_input": YES,
+        "context_management": {**YES, "compact_20260112": YES, "clear_tool_uses_20250919": NO},
         "structured_outputs": YES,
         "thinking": {**YES, "types": {"adaptive": YES, "enabled": NO}},
         "effort": {**YES, "low": YES, "medium": YES, "high": YES, "xhigh": None, "max": YES},
@@ -87,6 +88,7 @@ OF_OPUS = Abilities(
     images=True,
     reasoning=True,
     efforts=("low", "medium", "high", "max"),
+    compaction=True,
     structured_output="native",
 )
 HAIKU = {

@@ -68,7 +68,7 @@ def _abilities(entry: Fields) -> Abilities:
         reasoning=_supported(can, "thinking"),
         thinking_types=_thinking_types(mapping(can, "thinking")),
         efforts=_efforts(can),
-        compaction=_supported(can, "compaction"),
+        compaction=_supported(mapping(can, "context_management"), "compact_20260112"),
         structured_output=_structured(_supported(can, "structured_outputs")),
     )
 
