@@ -1,10 +1,10 @@
-"""The pictures of the chat: the real one in tmux, with a model that says what this script says, in
-a project with two bugs.
+"""Pictures of `treadle chat` and `treadle demo`, from the real programs in tmux.
 
-    python docs/pictures/make.py            # writes chat-*.svg beside itself; needs tmux
+    python docs/pictures/make.py            # writes chat-*.svg and demo.svg here; needs tmux
     python docs/pictures/make.py --into DIR
 
-A picture is what tmux had on its screen, to the cell and the colour. Entry: `main`.
+The chat works in a project with two bugs, and a script takes the place of the model. A picture
+shows tmux's screen, cell by cell. Entry point: `main`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import argparse
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Self
@@ -98,11 +100,15 @@ def script() -> list[dict[str, Any]]:
     ]
 
 
-class Chat:
-    """A context manager: `treadle chat` in a tmux of its own, with a fresh home."""
+CHAT = ("chat", "--model", "script:demo")
 
-    def __init__(self, theme: str, columns: int, rows: int) -> None:
+
+class Terminal:
+    """Context manager that runs a treadle command in its own tmux server, with a fresh home."""
+
+    def __init__(self, theme: str, columns: int, rows: int, command: Sequence[str] = CHAT) -> None:
         self._theme, self._columns, self._rows = theme, columns, rows
+        self._arguments = command
         self._folder = Path(tempfile.mkdtemp(prefix="treadle-"))
 
     def __enter__(self) -> Self:
@@ -123,7 +129,7 @@ class Chat:
             "TERM": "tmux-256color",
             "COLORTERM": "truecolor",
         }
-        command = [sys.executable, "-m", "treadle", "chat", "--model", "script:demo"]
+        command = [sys.executable, "-m", "treadle", *self._arguments]
         size = ["-x", str(self._columns), "-y", str(self._rows)]
         self._tmux(
             "new-session",
@@ -135,6 +141,7 @@ class Chat:
             "-i",
             *[f"{name}={value}" for name, value in env.items()],
             *command,
+            *(";", "set-option", "-g", "remain-on-exit", "on"),
         )
         return self
 
@@ -173,6 +180,10 @@ class Chat:
         time.sleep(0.3)  # the frame after the last word
         return self._tmux("capture-pane", "-e", "-p")
 
+    def lines(self) -> list[str]:
+        """Everything that the command has printed, scrolled off the screen or not."""
+        return self._tmux("capture-pane", "-e", "-p", "-S", "-2000").split("\n")
+
 
 def _theme(background: str, foreground: str, *colours: str) -> TerminalTheme:
     def parts(colour: str) -> tuple[int, int, int]:
@@ -198,8 +209,8 @@ LIGHT = _theme(
 )  # fmt: skip
 
 
-def drawn(screen: str, theme: TerminalTheme, columns: int) -> str:
-    """As SVG, with whatever fonts are there: nothing is fetched."""
+def drawn(screen: str, theme: TerminalTheme, columns: int, title: str = "treadle chat") -> str:
+    """Draw a screen as SVG, in the reader's own monospace font."""
     console = Console(
         record=True,
         width=columns,
@@ -219,11 +230,22 @@ def drawn(screen: str, theme: TerminalTheme, columns: int) -> str:
         "Fira Code, monospace", "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
     )
     return console.export_svg(
-        title="treadle chat",
+        title=title,
         theme=theme,
         code_format=style.replace("arial", "system-ui, sans-serif"),
         unique_id="chat",
     )
+
+
+def demo() -> str:
+    """The run that `treadle demo` kills and resumes, as `runs show` prints it."""
+    with Terminal("dark", 100, 40, ["demo", "--fast"]) as terminal:
+        terminal.wait("treadle run --mode full 'The tests")
+        lines = terminal.lines()
+    plain = ["".join(re.split(r"\x1b\[[0-9;]*m", line)) for line in lines]
+    first = max(n for n, line in enumerate(plain) if line.startswith("$ treadle runs show"))
+    last = next(n for n in range(first, len(plain)) if plain[n].startswith("? 1 call"))
+    return drawn("\n".join(lines[first : last + 1]), DARK, 100, "kill -9 and resume")
 
 
 def main() -> None:
@@ -231,13 +253,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     asked.add_argument("--into", type=Path, default=HERE)
-    asked.add_argument("--only", help="one of dark (with approval), light, 80")
+    asked.add_argument("--only", help="one of dark (with approval), light, 80, demo")
     said = asked.parse_args()
     said.into.mkdir(parents=True, exist_ok=True)
 
     def keep(name: str, screen: str, theme: TerminalTheme, columns: int) -> None:
         (said.into / f"chat-{name}.svg").write_text(drawn(screen, theme, columns), encoding="utf-8")
 
+    if said.only in (None, "demo"):
+        (said.into / "demo.svg").write_text(demo(), encoding="utf-8")
     for name, setting, theme, columns, rows in (
         ("dark", "dark", DARK, 100, 54),
         ("light", "light", LIGHT, 100, 54),
@@ -245,7 +269,7 @@ def main() -> None:
     ):
         if said.only not in (None, name):
             continue
-        with Chat(setting, columns, rows) as chat:
+        with Terminal(setting, columns, rows) as chat:
             chat.wait("Ask, or say")
             chat.type(PROMPT)
             chat.wait("fix it.")

@@ -4,6 +4,7 @@ in memory/, sqlite/ and postgres/; tables/ holds what the two databases share.
     journal.py     `Journal`, `RunWriter`: the contract
     entries.py     the entries of a run, and their bytes
     run_state.py   `RunState`: the fold of a run's entries
+    run_values.py  values that make up a `RunState`: turn, approvals, spending, context
     projection.py  `events_of`: the events of an entry
     receipts.py    compaction receipts, and the history after them
     window.py      which messages of a session its next run sees

@@ -41,7 +41,7 @@ from treadle.journal.run_values import (
     TurnState,
 )
 from treadle.messages.history import History
-from treadle.messages.message import Message, TextPart
+from treadle.messages.message import Message, TextPart, ToolCall
 from treadle.types import NO_LIMITS, Mode, Outcome, Reserved, StopReason, Time
 
 
@@ -89,6 +89,21 @@ class RunState:
     def stand_on(self, past: Sequence[Message], *, settled: int | None = None) -> None:
         """Replace the messages before the run. Only before the first entry."""
         self.context = ContextState.after(past, settled=settled)
+
+    @property
+    def history(self) -> History:
+        """Messages that the model sees."""
+        return self.context.history
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """Tool calls of the last response that have no result, in their order."""
+        return self.current.open_calls
+
+    @property
+    def asked(self) -> Mapping[str, ApprovalAsked]:
+        """Open questions for approval, by call id."""
+        return self.approvals.asked
 
     @property
     def turn(self) -> int:
