@@ -1,5 +1,7 @@
-"""Agents. Definitions in files and modules are in definitions/, the coding assistant is in coding/.
+"""Agent definitions, their registry, file-based definitions and the coding assistant.
 
-agent.py     `Agent`, `Input`: a validated definition
-registry.py  `AgentRegistry`: agents by name
+    agent.py     `Agent`, `Input`: a validated definition
+    registry.py  `AgentRegistry`: agents by name
+
+Subpackages: definitions/ loads agents from files and modules, coding/ defines the coding assistant.
 """

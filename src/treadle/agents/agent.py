@@ -1,7 +1,6 @@
-"""What an agent is: a frozen definition, validated when it is made, with its templates and declared
-inputs.
+"""Frozen agent definitions, validated on construction, with their templates and declared inputs.
 
-Running one is the runtime's business; agents in files are definitions/. Entry: `Agent`.
+The runtime runs them; definitions/ loads them from files. Entry points: `Agent`.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ Deps = TypeVar("Deps", contravariant=True, default=object)
 
 COMPLETE = "complete"
 _ANSWERS: WeakKeyDictionary[type, AnswerType[Any]] = WeakKeyDictionary()
-"""Of types: a class inside a function is understood where its agent is first made, and not where
-that is changed later.
+"""Answer types by output type, so that a class defined inside a function is resolved where its
+agent is first made.
 """
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _TOOL_MEMBERS = get_protocol_members(Tool)
@@ -79,48 +78,50 @@ class AgentFields(TypedDict, Generic[Deps], total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Agent(Generic[Deps, Out]):
-    """A definition: what to say to which model, with which tools, within which limits.
+    """An agent definition: instructions, model, tools and limits.
 
-    Raises AgentError(invalid) where it is made wrong.
+    Raises AgentError(invalid) if a field is invalid.
     """
 
     name: str
     description: str = ""
     instructions: str = ""
-    """The system prompt. `${variable}` is filled from the run's inputs, once; `$$` is a dollar."""
+    """System prompt. `${variable}` is replaced once with the run's input; `$$` is a literal dollar.
+    """
     context: Sequence[SystemBlock] = ()
-    """More blocks of the system prompt, behind the instructions: templates too.
+    """Further blocks of the system prompt, appended to the instructions. These are templates too.
 
-    What changes most often goes last, so that providers' caches keep the rest.
+    Put the most volatile block last, so that provider caches keep the rest.
     """
     model: str | Model | None = None
     """`provider:id`, a Model object, or None for the configuration's large model."""
     tools: Sequence[Tool[Deps] | Agent[Any, Any]] = field(default_factory=tuple[Tool[Any], ...])
-    """Another agent among them is a tool that takes a prompt (`Subagent`)."""
+    """Tools of the agent. An `Agent` in the list becomes a tool that takes a prompt (`Subagent`).
+    """
     output: TypeForm[Out] | Mapping[str, object] | None = None
-    """What a run gives: a pydantic model, dataclass, TypedDict, msgspec Struct, another type that
-    JSON can describe, or a JSON Schema; None: text.
+    """Output type of a run: a pydantic model, dataclass, TypedDict, msgspec Struct, any other type
+    that JSON can describe, or a JSON Schema. None: text.
     """
     completion: bool = False
-    """The run is done when the model calls the tool `complete` with its output, and not before."""
+    """If true, a run completes only when the model calls the tool `complete` with its output."""
     hooks: Sequence[Hook] = ()
-    """Asked after those of the runtime."""
+    """Hooks of this agent. They run after the hooks of the runtime."""
     mcp_servers: Sequence[ToolProvider] = ()
-    """Whose tools its runs have too (`McpServer`)."""
+    """Providers of further tools for the agent's runs (`McpServer`)."""
     limits: Limits | None = None
     settings: Settings = field(default_factory=Settings)
     messages: Sequence[Message] = ()
-    """Said before the first prompt of a conversation; their text is a template too."""
+    """Messages that precede the first prompt of a conversation. Their text is a template too."""
     answer: AnswerType[Any] | None = field(init=False, repr=False, compare=False, default=None)
-    """What `output` comes to."""
+    """Resolved form of `output`."""
     inputs: Mapping[str, Input] = field(default_factory=dict[str, Input])
     """Declared inputs.
 
-    Where there are any, an undeclared `${variable}` is refused here; else a missing one when a run
-    starts.
+    With declared inputs, an undeclared `${variable}` is rejected here. Without any, a missing
+    variable is reported when a run starts.
     """
 
-    # a dataclass has one signature, and a schema says nothing of the type of its values
+    # a dataclass has a single signature, and a JSON Schema carries no static type for its values
     if TYPE_CHECKING:
 
         @overload
@@ -215,7 +216,7 @@ class Agent(Generic[Deps, Out]):
 
     @property
     def needs(self) -> list[str]:
-        """Inputs that a run has to be given."""
+        """Names of the inputs that a run must provide."""
         given = {
             name
             for name, declared in self.inputs.items()
@@ -224,8 +225,9 @@ class Agent(Generic[Deps, Out]):
         return sorted((self._holes | set(self.inputs)) - given)
 
     def _check_kinds(self) -> None:
-        """The commonest mix-ups of whoever has no type checker; each would fail much later, and say
-        something else.
+        """Reject common mix-ups in code that no type checker has seen.
+
+        Each would otherwise fail much later, with a misleading error.
         """
         fields: Mapping[str, object] = self.__dict__
         if not isinstance(fields["instructions"], str):
@@ -265,9 +267,7 @@ class Agent(Generic[Deps, Out]):
         )
 
     def _keep(self, **own: object) -> None:
-        """Copies in the place of what was handed in: the caller's lists may change, a definition
-        does not.
-        """
+        """Store copies of the arguments: the caller's lists may change, a definition may not."""
         for name, value in own.items():
             object.__setattr__(self, name, value)
 
@@ -296,7 +296,7 @@ class Agent(Generic[Deps, Out]):
                     "pass it as mcp_servers=[…]"
                 ),
             )
-        # asked for its definition, it would make its schema, and load pydantic for it
+        # reading its definition would build the schema, which imports pydantic
         has = dir(one)
         if "execute" not in has and not hasattr(one, "execute"):
             name = getattr(one, "__name__", None) or repr(one)
@@ -328,9 +328,9 @@ class Agent(Generic[Deps, Out]):
         return frozenset(name for text in texts for name in _HOLE.findall(text) if name)
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs of a run, defaults filled in.
+        """Return the inputs of a run with defaults filled in.
 
-        Raises AgentError(invalid) for one that is missing, unknown or of the wrong type.
+        Raises AgentError(invalid) if an input is missing, unknown or of the wrong type.
         """
         if not isinstance(cast("object", given), Mapping):
             raise AgentError(
@@ -370,14 +370,15 @@ class Agent(Generic[Deps, Out]):
         return values
 
     def values_again(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs of a run that goes on: as they were, and the defaults of those that are new.
+        """Return the inputs of a resumed run: the stored values, plus defaults of inputs added
+        since.
 
-        Raises as `values` does.
+        Raises the errors of `values`.
         """
         return self.values(self.used_inputs(stored))
 
     def used_inputs(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """The stored inputs that this definition, which may have changed since, still uses."""
+        """Return the stored inputs that this definition, possibly changed since, still uses."""
         return {
             name: value
             for name, value in stored.items()
@@ -385,7 +386,7 @@ class Agent(Generic[Deps, Out]):
         }
 
     def system(self, values: Mapping[str, Any]) -> tuple[SystemBlock, ...]:
-        """The system prompt of a run with these inputs; what comes out empty is left out."""
+        """Return the system prompt for these inputs, without empty blocks."""
         blocks = [SystemBlock(text=self.instructions), *self.context]
         filled = [
             msgspec.structs.replace(block, text=expand(block.text, values)) for block in blocks
@@ -406,14 +407,15 @@ class Agent(Generic[Deps, Out]):
 
     @property
     def own_tools(self) -> tuple[Tool[Deps], ...]:
-        """Its tools, agents among them as what they are there."""
+        """Tools of the agent, with agents wrapped as `Subagent`s."""
         return cast("tuple[Tool[Deps], ...]", self.tools)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of what the model is told: resuming under another one is reported.
+        """Hash of everything the definition sends to the model. Resuming under a different one is
+        reported.
 
-        Raises AgentError(invalid) where a tool's parameters are nothing that JSON has a word for.
+        Raises AgentError(invalid) if the parameters of a tool cannot be encoded as JSON.
         """
         said = [(message.role, msgspec.to_builtins(message.parts)) for message in self.messages]
         try:
@@ -429,7 +431,7 @@ class Agent(Generic[Deps, Out]):
 
 
 def _shown(value: object) -> str:
-    """No more than its kind: what was given in the wrong place may be a secret."""
+    """Return only the kind of the value: a misplaced value may be a secret."""
     if value is None:
         return "None"
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
@@ -446,7 +448,7 @@ def _must_be_json(agent: str, name: str, value: object) -> None:
 
 
 def expand(template: str, values: Mapping[str, Any]) -> str:
-    """`${name}` -> its value, `$$` -> `$`; a value is never expanded again."""
+    """Replace `${name}` with its value and `$$` with `$`. Values are not expanded in turn."""
     return _HOLE.sub(lambda hole: "$" if hole[1] is None else str(values[hole[1]]), template)
 
 

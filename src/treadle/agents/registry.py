@@ -1,7 +1,4 @@
-"""Agents by name. Not here: where they are defined (agent.py, definitions/). Entry:
-
-`AgentRegistry`.
-"""
+"""Registry of agents by name. Entry points: `AgentRegistry`."""
 
 from __future__ import annotations
 
@@ -14,23 +11,22 @@ from treadle.errors import AgentError
 
 
 class AgentRegistry:
-    """Registers, gets in O(1), lists, unregisters.
-
-    Names are unique; agents are used from any thread.
-    """
+    """Thread-safe registry of agents by unique name, with lookup in O(1)."""
 
     def __init__(self, *, check: Callable[[Agent[Any, Any]], None] | None = None) -> None:
-        """`check`: called with each agent before it is registered; raises AgentError for one that
+        """`check`: called with each agent before it is registered; raises AgentError if the agent
         cannot run here.
         """
         self._check = check
         self._agents: dict[str, Agent[Any, Any]] = {}
         self._lock = threading.Lock()
-        """Between the look whether a name is taken and taking it."""
+        """Guards `_agents`, so that checking for a name and adding it is atomic."""
 
     def register(self, agent: Agent[Any, Any]) -> None:
-        """Raises AgentError(invalid) if the name is taken. A runtime's registry also refuses
-        models, of the agent or of agents among its tools, whose provider is unknown.
+        """Register an agent. Raises AgentError(invalid) if the name is taken.
+
+        A runtime's registry also rejects agents whose model, or whose subagents' model, has an
+        unknown provider.
         """
         given = cast("object", agent)
         if not isinstance(given, Agent):
@@ -55,12 +51,12 @@ class AgentRegistry:
         return self._agents.get(name)
 
     def get_all(self) -> list[Agent[Any, Any]]:
-        """In the order of registration."""
+        """Return the agents in registration order."""
         with self._lock:
             return [*self._agents.values()]
 
     def unregister(self, name: str) -> bool:
-        """False where there was none. Runs that are under way go on."""
+        """Remove an agent. Returns False if there was none. Active runs continue."""
         with self._lock:
             return self._agents.pop(name, None) is not None
 

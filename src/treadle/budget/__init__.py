@@ -1,4 +1,4 @@
-"""Cost control for one run and for the tree of runs below it.
+"""Cost control for a run and for the runs it starts.
 
 ledger.py      what a run has spent and reserved, and what its limits leave
 tree.py        the arithmetic of nested budgets

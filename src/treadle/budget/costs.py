@@ -1,7 +1,6 @@
-"""What runs have cost, by day, model, session, user or agent: a fold of what each of them spent.
+"""Costs of finished runs by day, model, session, user or agent: a fold over what each run spent.
 
-Where runs are found is a journal's business, how rows look the command line's. Entry: `Tally`,
-`Costs`.
+Journals find the runs and the command line formats the rows. Entry points: `Tally`, `Costs`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ By: TypeAlias = Literal["day", "model", "session", "user", "agent"]
 
 
 class Cost(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """One row, or the sum of all of them."""
+    """A row of costs, or the total of all rows."""
 
     key: str | None
     """A day in UTC, the name of a model or an agent, or the id of a session or a user.
@@ -26,26 +25,26 @@ class Cost(Value, frozen=True, kw_only=True, omit_defaults=False):
     None: runs without one, and the sum.
     """
     runs: int = 0
-    """That spent anything."""
+    """Number of runs that spent anything."""
     responses: int = 0
     unpriced: int = 0
-    """Uses of a model whose price was not known; `cost_usd` leaves them out."""
+    """Number of uses of models without a known price. `cost_usd` excludes them."""
     usage: Usage = Usage()
     cost_usd: float | None = None
-    """None: no price was known."""
+    """Cost in USD; None if no price was known."""
 
 
 class Costs(Value, frozen=True, kw_only=True, omit_defaults=False):
     rows: tuple[Cost, ...]
-    """Days: the newest first.
+    """Cost rows. Days are sorted newest first.
 
-    Otherwise the most expensive first, then those without any price, by their tokens.
+    Other groups are sorted by cost, the highest first, then unpriced ones by tokens.
     """
     total: Cost
 
 
 class RunCost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Of a run, what a tally needs to know. It is read out of a `RunInfo` as that was stored."""
+    """The fields of a run that a tally needs, decoded from a stored `RunInfo`."""
 
     run_id: str
     session_id: str | None = None
@@ -60,8 +59,9 @@ class RunCost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def parts(self) -> tuple[Spending, ...]:
-        """Also of a run whose end an older version wrote: all of it on the day on which it began,
-        without a price.
+        """Spending of the run by model and day.
+
+        A run recorded by an older version yields one unpriced part, on the day it began.
         """
         if self.spending or not self.turns:
             return self.spending
@@ -78,13 +78,14 @@ class RunCost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Tally:
-    """Adds up runs, the oldest first.
+    """Adds up runs, which must be added oldest first.
 
-    Runs that a run's tools started count for its session, and each for its own agent.
+    Runs started by the tools of another run count for that run's session, and each for its own
+    agent.
     """
 
     def __init__(self, by: By, *, since: date | None = None) -> None:
-        """`since`: the first day that counts. Raises AgentError(invalid) for an unknown grouping."""  # noqa: E501
+        """`since`: first day that counts. Raises AgentError(invalid) for an unknown grouping."""
         if by not in get_args(By):
             raise AgentError(
                 "invalid",
@@ -95,7 +96,7 @@ class Tally:
         self._rows: dict[str | None, Cost] = {}
         self._total = Cost(key=None)
         self._sessions: dict[str, str | None] = {}
-        """By run."""
+        """Session id by run id."""
 
     def add(self, run: RunCost) -> None:
         session = run.session_id

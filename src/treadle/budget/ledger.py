@@ -1,9 +1,8 @@
-"""What a run and those it started have spent and have under way, and what the limits of it and of
-all above it leave.
+"""Spending and reservations of a run and its children, and what the limits that apply leave.
 
-A request is reserved here and on every run above before it is sent, and settled from its usage; so
-no limit is passed between a look and a spending. Not here: what a token costs (prices.py). Entry:
-`Ledger`.
+A request is reserved on the run and on every run above it before it is sent, and settled from its
+usage, so that no limit can be exceeded between check and spending. prices.py computes what tokens
+cost. Entry points: `Ledger`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from treadle.messages.size import BYTES_PER_TOKEN
 from treadle.types import Limits, Outcome, Reserved, Usage, usd
 
 LEAST_SAID = 256
-"""Output tokens that a turn is expected to have at least, where one looks ahead."""
+"""Minimum number of output tokens expected from a turn when looking ahead."""
 
 LIMIT_NAMES = {
     Outcome.TURN_LIMIT: "turns",
@@ -28,24 +27,24 @@ LIMIT_NAMES = {
     Outcome.TOKEN_LIMIT: "tokens",
     Outcome.COST_LIMIT: "cost_usd",
 }
-"""What a last turn is due to, in the words of `Limits`."""
+"""Fields of `Limits` by the outcome that they cause."""
 
 _DearestOf: TypeAlias = Callable[[int], Dearest]
 
 
 class ReservedResponse(NamedTuple):
-    """What the coming response may hold."""
+    """Output allowance of the next response."""
 
     tokens: int
-    """0 or less: not even the request fits."""
+    """Output tokens available; 0 or less if not even the request fits."""
     limit: Outcome | None
-    """The limit that leaves no more; None: it may have what was wanted."""
+    """The limit that reduces the allowance; None if the wanted amount is available."""
     reserved: Reserved | None = None
-    """What the request may cost at most; None where no limit asks."""
+    """Maximum cost of the request; None if no limit needs it."""
 
 
 class BudgetSpent(Exception):
-    """What is left does not allow to go on. For the loop, which ends with `outcome`."""
+    """Raised when a limit does not allow the run to continue. The loop ends with `outcome`."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.value)
@@ -53,48 +52,52 @@ class BudgetSpent(Exception):
 
 
 class Ledger:
-    """One run's spending against its limits, and its children's, and a share of the limits above
-    it.
+    """Spending of one run and its children, checked against its limits and its share of the limits
+    above.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.usage = Usage()
         self.cost_usd: float | None = None
-        """Of what had a price; None where nothing had."""
+        """Cost of everything that had a price; None if nothing had one."""
         self.unpriced = 0
-        """How much was used whose price was not known: responses, and failed attempts of which one
-        knows what they used.
+        """Number of unpriced uses: responses, and failed attempts with known usage, whose price was
+        not known.
         """
         self.turns = 0
         self.tool_calls = 0
-        """Calls that started."""
+        """Number of calls started."""
         self.unreported_tokens, self.unreported_usd = 0, 0.0
-        """Estimate of usage that no provider reported: the input of each request that was cut, and
-        the text that had arrived.
+        """Estimated usage that no provider reported: the input of each interrupted request, and the
+        text received before the interruption.
         """
         self.fixed_bytes = 0
-        """What the first request holds beside messages."""
+        """Size of the first request without its messages, in bytes."""
         self.context_tokens = 0
-        """Of the conversation up to the last response, as far as anybody told."""
+        """Size of the conversation up to the last response, in tokens, as far as providers reported
+        it.
+        """
         self._said_tokens = 0
         self._turn_usd = 0
-        """What the last response said, and took."""
+        """Output tokens of the last response, and its cost."""
         self.below: dict[str, RunTotals] = {}
-        """By run id: totals of the runs that it started directly and that nobody drives now."""
+        """Totals of inactive child runs, by run id."""
         self._above: Ledger | None = None
         self._run_id = ""
         self._account = BudgetNode(limits)
         self.estimates = self.counts_calls = False
-        """Whether a limit, here or above, asks how large the next request will be; whether one is
-        of calls.
+        """`estimates`: a limit here or above requires an estimate of the next request.
+        `counts_calls`: a limit here or above counts tool calls.
         """
         self._look()
         self._price: Dearest | None = None
-        """Of its last request."""
+        """Price of the last request."""
         self._keeps_last = self._on_last = False
-        """One turn is kept for an answer without tools; whether it is the one under way."""
+        """`_keeps_last`: a turn is reserved for a final answer without tools. `_on_last`: that turn
+        is in progress.
+        """
         self._keeps_call = False
-        """One call is kept for saying that the run is done."""
+        """True while a call is reserved for completing the run."""
 
     # ------------------------------------------------------------ the tree
 
@@ -114,7 +117,7 @@ class Ledger:
 
     @property
     def total(self) -> RunTotals:
-        """Of its own and of everything below it."""
+        """Totals of the run and everything below it."""
         own = RunTotals(
             turns=self.turns,
             tool_calls=self.tool_calls,
@@ -127,10 +130,11 @@ class Ledger:
     def begin(
         self, above: Ledger | None = None, *, run_id: str = "", completes: bool = False
     ) -> None:
-        """From here on it is driven. `above`: that of the run that started it, where it counts
-        under `run_id`. `completes`: it ends with a call, for which one is kept.
+        """Activate the ledger.
 
-        Raises BudgetSpent where no turn is left above.
+        `above`: ledger of the parent run, which counts this one under `run_id`. `completes`: the
+        run ends with a call, and one is reserved for it. Raises BudgetSpent if the parent has no
+        turn left.
         """
         if above is not None:
             if not self._account.join(above._account):
@@ -145,15 +149,15 @@ class Ledger:
             self._account.hold(CALLS, 1)
 
     def end(self) -> None:
-        """Nobody drives it any more: what it had not used is free again. Idempotent."""
+        """Deactivate the ledger and release its unused reservations. Idempotent."""
         if self._above is not None:
             self._above.below[self._run_id], self._above = self.total, None
         self._account.leave()
         self._keeps_last = self._on_last = self._keeps_call = False
 
     def expect(self, children: int) -> None:
-        """So many calls run now, each of which may start a child: what is left is for all of them,
-        but for a next turn of its own.
+        """Divide the remaining budget, minus the need of a next turn of this run, among this many
+        child runs that are about to start.
         """
         account = self._account
         account.starting = max(children, 1)
@@ -169,7 +173,7 @@ class Ledger:
             )
 
     def add_below(self, run_id: str, other: Ledger) -> None:
-        """Count what a child spent that nobody drives now."""
+        """Count the spending of an inactive child run."""
         self.below[run_id] = other.total
         for kind in KINDS:
             self._account.spend(kind, other._account.spent[kind])
@@ -177,8 +181,10 @@ class Ledger:
     # ------------------------------------------------------------ turns and requests
 
     def last_turn(self, new_bytes: int = 0, dearest: _DearestOf | None = None) -> Outcome | None:
-        """The limit that makes the coming turn the last one, where the model must answer without
-        tools. `new_bytes`: as for `output_left`.
+        """Return the limit that makes the coming turn the last one, in which the model must answer
+        without tools.
+
+        `new_bytes`: as for `output_left`.
         """
         if self._account.free(TURNS) < 1 and (
             self.turns or not self._keeps_last or self._account.is_below
@@ -189,7 +195,7 @@ class Ledger:
         return self._nearly_spent(new_bytes, dearest) if self.turns and self.estimates else None
 
     def _nearly_spent(self, new_bytes: int, dearest: _DearestOf | None) -> Outcome | None:
-        """Whether one more turn would likely not fit after the coming one."""
+        """Return the limit that would probably leave no room for a turn after the coming one."""
         said = max(self._said_tokens, LEAST_SAID)
         asked = self._expected_input(new_bytes)
         if self._account.free(TOKENS) <= asked:
@@ -206,7 +212,7 @@ class Ledger:
 
     @property
     def last_by_count(self) -> Outcome | None:
-        """By its own limits and counts alone: of journals that do not say it."""
+        """The limit reached by counts alone, for journals that do not record it."""
         limits = self.limits
         if limits.turns is not None and 1 < limits.turns <= self.turns + 1:
             return Outcome.TURN_LIMIT
@@ -218,7 +224,7 @@ class Ledger:
 
     @property
     def is_last_turn(self) -> bool:
-        """Whether the turn under way is the last that the limits of turns allow."""
+        """True if the current turn is the last that the turn limits allow."""
         return self._on_last
 
     @property
@@ -228,10 +234,10 @@ class Ledger:
     def output_left(
         self, wanted: int, new_bytes: int = 0, dearest: _DearestOf | None = None
     ) -> ReservedResponse:
-        """How many output tokens the next request may ask for, at most `wanted`.
+        """Return how many output tokens the next request may ask for, at most `wanted`.
 
-        `new_bytes`: of messages that no response has counted yet. `dearest`: what so much input
-        costs, asked where money is limited.
+        `new_bytes`: size of the messages that no response has counted yet. `dearest`: the maximum
+        price for an input size, called only if cost is limited.
         """
         if not self.estimates:
             return ReservedResponse(wanted, None)
@@ -239,7 +245,7 @@ class Ledger:
         if (tokens := self._account.free(TOKENS) - asked) < left.tokens:
             left = ReservedResponse(int(tokens), Outcome.TOKEN_LIMIT)
         if dearest is not None and (units := self._account.free(USD)) != math.inf:
-            # a step of the rates is reached for sure where it can be
+            # an upper bound: a price step that can be reached is assumed to be reached
             price = dearest(self.context_tokens + self.fixed_bytes + new_bytes)
             if (tokens := _affordable(int(units), asked, wanted, price)) < left.tokens:
                 left = ReservedResponse(tokens, Outcome.COST_LIMIT)
@@ -259,11 +265,13 @@ class Ledger:
         return left._replace(reserved=reserved)
 
     def _expected_input(self, new_bytes: int) -> int:
-        """Tokens of the next request: counted as far as responses told, the rest estimated."""
+        """Return the expected input tokens: counted up to the last reported response, estimated
+        after it.
+        """
         return self.context_tokens + -(-(self.fixed_bytes + new_bytes) // BYTES_PER_TOKEN)
 
     def ask(self, left: ReservedResponse) -> None:
-        """A request goes out: until it is settled, nobody else may take what it may cost."""
+        """Reserve the maximum cost of a request until it is settled."""
         if self._account.free(TURNS) >= 1:
             self._account.hold(TURNS, 1)
         else:
@@ -273,9 +281,9 @@ class Ledger:
             self._account.hold(USD, _units_of(left.reserved))
 
     def check_again(self, reserved: Reserved | None) -> None:
-        """Before an attempt that may have cost all of its reservation is made once more.
+        """Check that an attempt whose reservation may be fully spent can be retried.
 
-        Raises BudgetSpent where it does not fit twice.
+        Raises BudgetSpent if the reservation does not fit twice.
         """
         if reserved is not None and self._account.free(TOKENS) < reserved.tokens:
             raise BudgetSpent(Outcome.TOKEN_LIMIT)
@@ -283,8 +291,8 @@ class Ledger:
             raise BudgetSpent(Outcome.COST_LIMIT)
 
     def set_aside(self, reserved: Reserved) -> bool:
-        """Keeps that much for a request beside the turns, until it is given back; False where it is
-        not there.
+        """Reserve the cost of a request outside the turns, until `give_back`. Returns False if it
+        does not fit.
         """
         if self._account.free(TOKENS) < reserved.tokens or self._account.free(USD) < _units_of(
             reserved
@@ -295,21 +303,21 @@ class Ledger:
         return True
 
     def give_back(self, reserved: Reserved) -> None:
-        """What was set aside; what it took is spent already."""
+        """Release a reservation of `set_aside`. Its actual spending was already recorded."""
         self._account.hold(TOKENS, -reserved.tokens)
         self._account.hold(USD, -_units_of(reserved))
 
     @property
     def counts_money(self) -> bool:
-        """Whether a limit, here or above, is one of money."""
+        """True if a cost limit applies, here or above."""
         return self._account.free(USD) != math.inf
 
     # ------------------------------------------------------------ what was spent
 
     def spend(self, usage: Usage, cost_usd: float | None) -> None:
-        """What a response, or a failed attempt, is known to have taken. `cost_usd`:
+        """Record the known usage of a response or a failed attempt.
 
-        None where its price is not known.
+        `cost_usd`: None if the price is not known.
         """
         self.usage += usage
         self._account.spend(TOKENS, usage.total_tokens)
@@ -320,9 +328,9 @@ class Ledger:
             self._account.spend(USD, units(cost_usd))
 
     def lose(self, reserved: Reserved | None, said_bytes: int = 0) -> None:
-        """An attempt was cut, and nobody knows what it took: it counts as all that it may have.
+        """Record an interrupted attempt of unknown usage as its full reservation.
 
-        `said_bytes`: of the text that had arrived.
+        `said_bytes`: size of the text received.
         """
         if reserved is not None:
             self._account.spend(TOKENS, reserved.tokens)
@@ -330,7 +338,7 @@ class Ledger:
             self._estimate(reserved, reserved.input_tokens, -(-said_bytes // BYTES_PER_TOKEN))
 
     def take_back(self, reserved: Reserved | None) -> None:
-        """An attempt of a child was counted here as lost, and the child goes on, which counts it."""  # noqa: E501
+        """Undo the lost attempt of a child run that resumed and now counts it itself."""
         if reserved is not None:
             self._account.spend(TOKENS, -reserved.tokens)
             self._account.spend(USD, -_units_of(reserved))
@@ -344,8 +352,10 @@ class Ledger:
     def settle(
         self, usage: Usage, cost_usd: float | None = None, context_tokens: int | None = None
     ) -> None:
-        """A response came: its counts say exactly how large the conversation is, unless
-        `context_tokens` does. 0: it is not known, and stays as it was.
+        """Record a response. Its usage gives the exact size of the conversation, unless
+        `context_tokens` does.
+
+        A `context_tokens` of 0 means unknown and leaves the size as it was.
         """
         self.spend(usage, cost_usd)
         self.context_tokens = (
@@ -355,10 +365,10 @@ class Ledger:
         self._turn_is_over()
 
     def settle_untold(self, new_bytes: int, said_bytes: int, reserved: Reserved | None) -> None:
-        """A response came whose provider did not tell what it used: it counts as what was expected,
-        and as what it said.
+        """Record a response without reported usage, from the expected input and the size of its
+        text.
         """
-        # as the journal has it
+        # use the journaled reservation
         asked = reserved.input_tokens if reserved is not None else self._expected_input(new_bytes)
         said = -(-said_bytes // BYTES_PER_TOKEN)
         self.spend(Usage(), None)
@@ -373,7 +383,7 @@ class Ledger:
         self._turn_is_over()
 
     def pass_turn(self) -> None:
-        """A turn in which no model was asked."""
+        """Count a turn without a model request."""
         self._turn_is_over()
 
     def _turn_is_over(self) -> None:
@@ -390,7 +400,7 @@ class Ledger:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """What `cost_usd` does not say, where it says something."""
+        """Warnings about spending that `cost_usd` excludes."""
         if self.cost_usd is None or not self.unpriced:
             return ()
         times = "once" if self.unpriced == 1 else f"{self.unpriced} times"
@@ -402,7 +412,7 @@ class Ledger:
         )
 
     def left(self, limit: Outcome) -> float:
-        """What is left of it, for people."""
+        """Return the remaining amount of a limit, for display."""
         kind = [*LIMIT_NAMES].index(limit)
         free = max(int(self._account.free(kind)) + (kind == TURNS and self._keeps_last), 0)
         return float(Decimal(free) / PER_DOLLAR) if kind == USD else free
@@ -410,9 +420,9 @@ class Ledger:
     # ------------------------------------------------------------ calls
 
     def admit_call(self, *, completes: bool = False) -> bool:
-        """Whether one more may start; it is kept for it until `start_call` or `forget_calls`.
+        """Reserve a tool call until `start_call` or `forget_calls`. Returns False if none is left.
 
-        `completes`: it says that the run is done.
+        `completes`: the call completes the run.
         """
         if completes and self._keeps_call:
             self._keeps_call = False
@@ -429,14 +439,14 @@ class Ledger:
         self._account.spend(CALLS, 1)
 
     def forget_calls(self) -> None:
-        """Those that were admitted and never started are free again."""
+        """Release the calls that were admitted and never started."""
         if (admitted := self._account.own[CALLS] - self._keeps_call) > 0:
             self._account.hold(CALLS, -admitted)
 
 
 def _affordable(left: int, asked: int, wanted: int, price: Dearest) -> int:
-    """Output tokens, where every token of the request is as dear as it can be: a cache may have
-    forgotten all of it.
+    """Return the affordable output tokens at the highest price of every input token: a cache may
+    have expired entirely.
     """
     left_usd = Decimal(left) / PER_DOLLAR - price.request - price.token_in * asked
     if left <= 0 or left_usd < 0:

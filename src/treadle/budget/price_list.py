@@ -1,9 +1,8 @@
-"""What models cost that the configuration does not price: the list of the library genai-prices as
-it is installed, never one from a network.
+"""Prices of models that the configuration does not price, from the installed genai-prices list.
+Nothing is fetched.
 
-The library takes a quarter of a second of a processor to load: it is loaded once, in a thread, and
-not before a first response has begun to come. What somebody has agreed with a vendor is not known
-here. Entry: `Prices`.
+Loading the library takes about 250 ms of CPU time, so it is loaded once, in a thread, when the
+first response begins to arrive. Negotiated prices are not in the list. Entry points: `Prices`.
 """
 
 from __future__ import annotations
@@ -51,19 +50,21 @@ _NAMES: Mapping[str, str] = {
     "openai-chat": "openai",
     "gemini": "google",
 }
-"""What the list calls the vendor at whose own address each type of provider is."""
+"""Vendor names in the list, by provider type, for the vendors' own addresses."""
 
 
 class _Place(NamedTuple):
-    """Who is asked, as the list knows it."""
+    """The provider of a model, as the list identifies it."""
 
     vendor: str | None
     address: str | None
-    """Set where `vendor` is not."""
+    """Base URL, set if `vendor` is not."""
 
 
 class Prices:
-    """What a model costs, by its name: as configured, else as listed. One for each configuration."""  # noqa: E501
+    """Model prices by name: the configured price, or else the listed one. One instance per
+    configuration.
+    """
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -79,9 +80,9 @@ class Prices:
         return found
 
     def reached_at(self, name: str, address: str | None) -> Pricing:
-        """Of a model that was not made from its name.
+        """Return the pricing of a model that was not made from its name.
 
-        `address`: a base URL, with its scheme; None: the vendor's own.
+        `address`: base URL with scheme; None for the vendor's own.
         """
         provider, _, model_id = name.partition(":")
         provider = ALIASES.get(provider, provider)
@@ -90,7 +91,7 @@ class Prices:
             price := prices.get(f"{provider}:{model_id}") or prices.get(f"{provider}:*")
         ) is not None:
             return KnownPrice(configured(price))
-        # who plays a file, or answers here, is in no list
+        # replayed models and local servers are in no list
         if said is None or (address is not None and on_this_machine(address)):
             return UNKNOWN
         vendor = _NAMES.get(said.type) if address is None else None
@@ -101,7 +102,7 @@ class Prices:
         )
 
     def _said(self, name: str) -> Provider | None:
-        """None: no provider, but a file, or somebody's own code."""
+        """Return the provider of a model name; None for a file or for custom code."""
         provider = name.partition(":")[0]
         provider = ALIASES.get(provider, provider)
         return self._config.providers.get(provider) or (
@@ -110,7 +111,7 @@ class Prices:
 
 
 class _Listed:
-    """A price out of the list, which is loaded when the first response comes."""
+    """A price from the list, which is loaded when the first response arrives."""
 
     __slots__ = ("_found", "_model_id", "_place")
 
@@ -118,7 +119,7 @@ class _Listed:
         self._place = place
         self._model_id = model_id
         self._found: dict[str, Tariff | None] = {}
-        """By the model that a response names; "" where that does not matter."""
+        """Tariffs by the model that a response names; the key "" is the requested model."""
 
     @property
     def tariff(self) -> Tariff | None:
@@ -152,7 +153,7 @@ class _Listed:
         return None if rates is None else rates.cost_usd(usage)
 
     async def _tariff(self, said: str) -> Tariff | None:
-        """Of the model that was asked for, else of the one that answered."""
+        """Return the tariff of the requested model, or else of the model that responded."""
         for key, model_id in (("", self._model_id), (said, said)):
             if key not in self._found:
                 snapshot = await _LIST.snapshot()
@@ -170,16 +171,16 @@ class _Listed:
 
 
 class _List:
-    """The library, loaded once in a process; from any thread and any event loop."""
+    """The price list, loaded once per process, from any thread and any event loop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        """Guards `_future`: it is loaded once."""
+        """Guards `_future`, so that the list is loaded only once."""
         self._future: Future[DataSnapshot | None] | None = None
 
     @property
     def loading(self) -> bool:
-        """Whether it is there, or will be."""
+        """True if the list is loaded or loading."""
         return self._future is not None
 
     def load(self) -> Future[DataSnapshot | None]:
@@ -192,9 +193,9 @@ class _List:
             return self._future
 
     async def snapshot(self) -> DataSnapshot | None:
-        """None where it cannot be loaded.
+        """Return the list, or None if it cannot be loaded.
 
-        Not interrupted: whoever is cancelled meanwhile has a response that must not be lost.
+        Uninterruptible: a cancelled caller holds a response that must not be lost.
         """
         future = self.load()
         return (
@@ -202,8 +203,8 @@ class _List:
         )
 
     def abandon(self) -> None:
-        """In a forked child: the thread is not there, and what it had half imported cannot be
-        imported again.
+        """Give up loading in a forked child: the thread does not exist there, and a partial import
+        cannot be repeated.
         """
         self._lock = threading.Lock()
         if self._future is not None and not self._future.done():
@@ -229,7 +230,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 def listed(
     snapshot: DataSnapshot, vendor: str | None, address: str | None, model_id: str
 ) -> Tariff | None:
-    """What the list says of a model; None where it does not know the model, or no price of its
+    """Return the listed tariff of a model; None if the list lacks the model or a price for its
     tokens.
     """
     try:
@@ -253,7 +254,7 @@ def listed(
 
 
 def _tiers(model: ModelInfo) -> Callable[[str, Time], Rates | None]:
-    """Of one model: what its list has under another price for a tier, of the whole response."""
+    """Return a lookup of one model's listed rates by service tier."""
     known: dict[tuple[str, date], Rates | None] = {}
 
     def rates_of(tier: str, at: Time) -> Rates | None:
@@ -274,8 +275,8 @@ def _tiers(model: ModelInfo) -> Callable[[str, Time], Rates | None]:
 
 
 def _rates(price: ModelPrice, tiers: Callable[[str, Time], Rates | None]) -> Rates | None:
-    """None where tokens have no price in it: of what is free, and of what nobody knows, the list
-    says the same.
+    """Return the rates, or None if tokens have no price: the list does not distinguish free from
+    unknown.
     """
     if price.input_mtok is None:
         return None

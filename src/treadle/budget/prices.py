@@ -1,7 +1,6 @@
-"""What tokens cost: rates per million of them, and what a response comes to, exactly.
+"""Rates per million tokens, and the exact cost of a response.
 
-Which model has which rates is said by the configuration, or by price_list.py. Entry: `Rates`,
-`Pricing`.
+The configuration or price_list.py provides the rates of a model. Entry points: `Rates`, `Pricing`.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ _MILLION = Decimal(1_000_000)
 
 
 class PriceStep(NamedTuple):
-    """A price, and the size of the input above which it holds."""
+    """A price, with the input size above which it applies."""
 
     above: int
-    """Tokens of all input; -1: always."""
+    """Total input tokens; -1 for always."""
     usd: Decimal
-    """For a million tokens."""
+    """USD per million tokens."""
 
 
 Rate: TypeAlias = tuple[PriceStep, ...]
-"""The highest step first, the one that always holds last."""
+"""Price steps, the highest threshold first. The last step always applies."""
 
 FREE: Rate = (PriceStep(-1, Decimal(0)),)
 
@@ -39,10 +38,10 @@ def flat(usd: float | Decimal) -> Rate:
 
 
 class Dearest(NamedTuple):
-    """What a request can cost at most, in USD."""
+    """Maximum cost of a request, in USD."""
 
     token_in: Decimal
-    """One token of input, whether read, cached or written to a cache."""
+    """Highest price of an input token, whether uncached, read from a cache or written to one."""
     token_out: Decimal
     request: Decimal
 
@@ -52,9 +51,9 @@ def _no_tiers(tier: str, at: Time) -> Rates | None:
 
 
 class Rates(NamedTuple):
-    """All that tokens of one model cost at one time.
+    """Prices of one model at one time.
 
-    A step holds for all tokens of a response, not only for those above it.
+    A step applies to all tokens of a response, not only to those above the threshold.
     """
 
     input: Rate
@@ -62,22 +61,22 @@ class Rates(NamedTuple):
     cache_read: Rate
     cache_write: Rate
     reasoning: Rate | None = None
-    """Of the output's reasoning tokens, where they cost something else."""
+    """Rate of reasoning tokens in the output, if it differs."""
     request: Decimal = Decimal(0)
-    """USD for each request."""
+    """USD per request."""
     cache_write_1h: Rate | None = None
-    """Of what is kept for an hour; None: as `cache_write`."""
+    """Rate of cache writes kept for an hour; None: same as `cache_write`."""
     search: Decimal = Decimal(0)
-    """USD for each web search that the provider runs."""
+    """USD per web search that the provider runs."""
     tiers: Callable[[str, Time], Rates | None] = _no_tiers
-    """Rates of a service tier, by its name at the provider; None: not known."""
+    """Rates of a service tier by the provider's name for it; None if unknown."""
 
     def of(self, tier: str | None, at: Time) -> Rates | None:
-        """Rates of the tier that served a response; None: not known."""
+        """Return the rates of the tier that served a response; None if unknown."""
         return self if tier is None else self.tiers(tier, at)
 
     def asked(self, settings: Settings, at: Time) -> Rates:
-        """Rates that a request with these settings can meet."""
+        """Return the rates that can apply to a request with these settings."""
         fast = (
             self.tiers("fast", at) or self.tiers("priority", at)
             if settings.service_tier == "fast"
@@ -113,7 +112,7 @@ class Rates(NamedTuple):
         return float(sum_usd / _MILLION + self.request + self.search * usage.web_searches)
 
     def dearest(self, input_tokens: int) -> Dearest:
-        """Of a request with at most so much input."""
+        """Return the maximum prices for a request with at most this much input."""
         written = self.cache_write if self.cache_write_1h is None else self.cache_write_1h
         inputs = (
             _highest(rate, input_tokens)
@@ -139,11 +138,11 @@ def _highest(rate: Rate, total: int) -> Decimal:
 
 
 Tariff: TypeAlias = Callable[[Time], Rates]
-"""The rates of a model at a time."""
+"""Rates of a model as a function of time."""
 
 
 def configured(price: Price) -> Tariff:
-    """What the configuration says, whenever it is asked."""
+    """Return a tariff of the configured price, which does not depend on time."""
     base = flat(price.input)
     read, write = (
         base if usd is None else flat(usd) for usd in (price.cache_read, price.cache_write)
@@ -165,36 +164,33 @@ Listen: TypeAlias = Callable[[Delta], None]
 
 
 class Pricing(Protocol):
-    """What the responses of one model cost, as far as anybody can tell."""
+    """Price source of one model."""
 
     @property
     def tariff(self) -> Tariff | None:
-        """None: not known, or not known yet."""
+        """The tariff; None if it is unknown or not loaded yet."""
         ...
 
     def listening(self, listen: Listen | None) -> Listen | None:
-        """What a response's deltas are told to:
-
-        `listen`, and whoever has to know that a response has begun.
-        """
+        """Wrap a delta listener so that the price source notices the start of a response."""
         ...
 
     async def load(self) -> Tariff | None:
-        """Whatever is to be read for it; without holding up the event loop."""
+        """Load the tariff without blocking the event loop."""
         ...
 
     async def cost_usd(
         self, usage: Usage, at: Time, said: str, details: ResponseDetails | None = None
     ) -> float | None:
-        """Of a response to a request at that time.
+        """Return the cost of a response to a request sent at `at`.
 
-        `said`: the model that it names, which counts where the asked one has no price.
+        `said`: the model named in the response, used if the requested model has no price.
         """
         ...
 
 
 class KnownPrice:
-    """A price that is known beforehand, whatever the provider reports; or known to be unknown."""
+    """A fixed price, whatever the provider reports, or a price known to be unavailable."""
 
     __slots__ = ("tariff",)
 
@@ -219,7 +215,9 @@ UNKNOWN: Pricing = KnownPrice(None)
 
 
 def needed(pricing: Pricing, model: str) -> Tariff:
-    """Raises AgentError(invalid), with what to do, where a limit on money cannot be kept."""
+    """Return the tariff, for a cost limit. Raises AgentError(invalid) with instructions if there is
+    none.
+    """
     if (tariff := pricing.tariff) is None:
         raise AgentError(
             "invalid",

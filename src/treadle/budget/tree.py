@@ -1,7 +1,7 @@
-"""What a run and those below it have spent and hold of each kind, under the limits of all above:
-the arithmetic of a tree of budgets.
+"""Arithmetic of nested budgets: what a run and those below it have spent and reserved, under the
+limits of all runs above.
 
-What the kinds mean, and when something is held or spent, is ledger.py's. Entry: `BudgetNode`.
+ledger.py defines the kinds of amounts and when they are spent. Entry points: `BudgetNode`.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from treadle.types import Limits
 
 TURNS, CALLS, TOKENS, USD = KINDS = range(4)
 PER_DOLLAR = Decimal(10**12)
-"""Money is counted in millionths of a millionth of a dollar, so that sums are exact."""
+"""Units per dollar. Money is counted in integer units of 10^-12 USD, so that sums are exact."""
 
 
 class BudgetNode:
-    """One run's.
+    """Budget of one run.
 
-    Not safe from several threads: runs and their children are driven in one event loop, and nothing
-    here waits.
+    Not thread-safe: a run and its children share one event loop, and nothing here awaits.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.spent = [0, 0, 0, 0]
-        """Of each kind, its own and that of all below."""
+        """Amounts spent by kind, including all descendants."""
         self.held = [0, 0, 0, 0]
-        """Under way and not settled, its own and that of all below."""
+        """Amounts reserved and not settled by kind, including all descendants."""
         self.own = [0, 0, 0, 0]
-        """Its own part of that."""
+        """This run's own part of `held`."""
         self.need = [0, 0, 0, 0]
-        """What it keeps for itself while children run."""
+        """Amounts that the run keeps for itself while children run."""
         self.starting = 1
-        """Children that the calls under way may still start."""
+        """Number of children that the current calls may still start."""
         self._above: BudgetNode | None = None
         self._below: list[BudgetNode] = []
-        """Children under way."""
+        """Active children."""
         self._since = [0, 0, 0, 0]
         self._share = [0, 0, 0, 0]
-        """Of what is left above it: nobody else may take that much, counted from `_since`."""
+        """Guaranteed share of the parent's remaining budget, counted from the amounts in `_since`.
+        """
 
     @property
     def limits(self) -> Limits:
@@ -57,8 +57,8 @@ class BudgetNode:
         )
 
     def join(self, above: BudgetNode) -> bool:
-        """It counts on `above` from here on, and has a share of what is left there; False where no
-        turn is left.
+        """Attach to a parent and take a share of its remaining budget. Returns False if it has no
+        turn left.
         """
         left = [above.free(kind) - above.need[kind] for kind in KINDS]
         if left[TURNS] < 1:
@@ -71,11 +71,11 @@ class BudgetNode:
 
     @property
     def is_below(self) -> bool:
-        """Whether another run started this one."""
+        """True if another run started this one."""
         return self._above is not None
 
     def leave(self) -> None:
-        """What it held is free again; what it spent stays spent above. Idempotent."""
+        """Release reservations and detach from the parent, which keeps the spending. Idempotent."""
         for kind in KINDS:
             self.hold(kind, -self.own[kind])
         if self._above is not None:
@@ -83,8 +83,8 @@ class BudgetNode:
             self._above = None
 
     def free(self, kind: int) -> float:
-        """What it may still take of one kind, by all limits above it; infinite where none is."""
-        if self._above is None and not self._below:  # as nearly all runs are
+        """Return the available amount of a kind under all limits; infinite if there are none."""
+        if self._above is None and not self._below:
             limit = self._most[kind]
             return math.inf if limit is None else limit - self.spent[kind] - self.held[kind]
         least, node, child = math.inf, self, None
@@ -102,7 +102,7 @@ class BudgetNode:
 
     def hold(self, kind: int, amount: int) -> None:
         if self._above is None and self._most[kind] is None:
-            return  # nobody asks how much is left
+            return  # nothing limits this kind
         self.own[kind] += amount
         self.held[kind] += amount
         node = self._above
@@ -111,7 +111,7 @@ class BudgetNode:
             node = node._above
 
     def let_go(self, kind: int) -> None:
-        """Of all that it holds of one kind."""
+        """Release the run's own reservations of a kind."""
         self.hold(kind, -self.own[kind])
 
     def spend(self, kind: int, amount: int) -> None:
@@ -122,14 +122,14 @@ class BudgetNode:
             node = node._above
 
     def is_limited(self, kind: int) -> bool:
-        """Here or above."""
+        """True if a limit applies, here or above."""
         return self._most[kind] is not None or (
             self._above is not None and self._above.is_limited(kind)
         )
 
 
 def units(amount: float | Decimal) -> int:
-    """Dollars as they are counted here; of what was computed rather too many than too few."""
+    """Convert dollars to units, rounding computed amounts up."""
     if isinstance(amount, Decimal):
         return int((amount * PER_DOLLAR).to_integral_value(ROUND_CEILING))
     return round(amount * 1e12)  # exact for what has at most twelve places

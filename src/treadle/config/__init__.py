@@ -1,14 +1,16 @@
-"""Settings: which there are (keys.py), what each may be (readers.py), their values (values.py),
-where files lie (places.py) and how they are read (file.py, document.py), whether a project's may
-count (trust.py), how a provider is reached (endpoint.py), the one place that knows which source
-wins (layers.py), and a program's own (given.py). Nothing here prints or connects. Entry: `load`.
+"""Settings and their sources. Nothing here prints or connects.
+
+keys.py defines the keys, readers.py the accepted values, and values.py the typed result. places.py
+locates files; file.py and document.py read them; trust.py decides whether a project's files apply.
+layers.py merges the sources, endpoint.py resolves how to reach a provider, and given.py completes a
+program's own configuration. Entry points: `load`.
 
     changing.py   changing the user's own file
     hosts.py      hosts that commands may reach
-    rules.py      what a user allows, wants to be asked about, and denies
-    workspace.py  what a workspace's file may say of a key
+    rules.py      permission rules: allow, ask, deny
+    workspace.py  restrictions on the settings of a workspace
 
-    model_profile.py  what one model takes and can do, as far as anybody knows
+    model_profile.py  known limits and abilities of a model
 """
 
 from __future__ import annotations

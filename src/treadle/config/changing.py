@@ -1,7 +1,6 @@
-"""Changing the user's own file: values are set in its text, whose comments and order stay, and only
-what is right as a whole is written.
+"""Edits of the user's own configuration file that keep comments and order.
 
-Entry: `change`.
+A change is written only if the whole file is valid afterwards. Entry points: `change`.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def change(file: Path, values: Sequence[tuple[KeyPath, Plain]]) -> None:
-    """All of them, or none. The file is the user's alone afterwards (0600), in a folder that is
-    made so (0700) where there is none.
+    """Set all values, or none.
 
-    Raises AgentError(invalid) for a file that cannot be read, edited safely or written, and for one
-    that would be wrong with these values.
+    The file is written with mode 0600; a missing folder is created with mode 0700. Raises
+    AgentError(invalid) if the file cannot be read, edited safely or written, or if the result would
+    be invalid.
     """
     from treadle.config.document import edited  # noqa: PLC0415  only who changes a file needs the library
 

@@ -1,9 +1,8 @@
-"""A YAML text as nodes that know their place, and edits of the text that leave the rest of it
-alone.
+"""YAML text as nodes with positions, and edits that leave the rest of the text unchanged.
 
-Plain data only: no tags, no objects, no unbounded aliases. Which keys exist is keys.py's. The one
-place that imports the YAML library, so it is imported where there is a file to read. Entry:
-`parse`, `edited`.
+Plain data only: no tags, no objects, no unbounded aliases. keys.py defines the keys. This is the
+only module that imports the YAML library, so it is imported only when there is a file to read.
+Entry points: `parse`, `edited`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Position(Protocol):
 
 
 NODES_MAX = 10_000
-"""In one file, with what its aliases stand for counted each time."""
+"""Maximum number of nodes in a file. Each use of an alias counts all nodes it stands for."""
 DEPTH_MAX = 12
 
 Place: TypeAlias = tuple[int, int]
@@ -48,22 +47,22 @@ Plain: TypeAlias = "Scalar | list[Plain] | dict[str, Plain]"
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """A scalar, a list or a mapping, and where its text stands."""
+    """A scalar, list or mapping, with its position in the text."""
 
     value: Scalar | tuple[Node, ...] | dict[str, MappingEntry]
     start: Place
     end: Place
-    """Behind the last character; of a block, behind the last one of its last node."""
+    """Position after the last character; for a block, after the last character of its last node."""
     inline: bool
-    """Its text is in one piece, from `start` to `end`: a plain or quoted scalar, `[…]`, `{…}`, an
-    alias; not an indented block.
+    """True if the text from `start` to `end` is the node: a plain or quoted scalar, `[…]`, `{…}` or
+    an alias, but not an indented block.
     """
     size: int = 1
-    """Nodes in it, itself included."""
+    """Number of nodes, including this one."""
 
     @property
     def line(self) -> int:
-        """From 1."""
+        """Line number, from 1."""
         return self.start[0] + 1
 
     def plain(self) -> Plain:
@@ -83,12 +82,12 @@ class Duplicate(NamedTuple):
     line: int
     key: str
     first: int
-    """The line of the one that counts."""
+    """Line of the entry that counts."""
 
 
 class YamlDocument(NamedTuple):
     root: Node | None
-    """None where the text says nothing."""
+    """Root node; None if the text is empty."""
     duplicates: tuple[Duplicate, ...] = ()
 
 
@@ -107,12 +106,13 @@ WORDS: dict[str, bool | None] = {
 
 
 def parse(text: str, *, depth_max: int = DEPTH_MAX) -> YamlDocument:
-    """The one document in `text`. `yes`, `no`, `on` and `off` are words, as in YAML 1.2.
+    """Parse a text that holds one document. `yes`, `no`, `on` and `off` are strings, as in YAML
+    1.2.
 
     Raises Broken.
     """
     try:
-        # Not compose(): it recurses as deep as the text says, in C.
+        # compose() is not used: it recurses in C as deep as the text is nested
         return _Parser(
             yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)), depth_max
         ).document()
@@ -126,7 +126,7 @@ def parse(text: str, *, depth_max: int = DEPTH_MAX) -> YamlDocument:
 
 
 def _tab(text: str, mark: yaml.Mark | None) -> str:
-    """The likeliest reason, which the parser does not name."""
+    """Return a hint for the likeliest cause, which the parser does not name."""
     line = text.splitlines()[mark.line : mark.line + 1] if mark else []
     return (
         ": indent with spaces, not with tabs"
@@ -261,15 +261,14 @@ def _line(event: Event) -> int:
 LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 BARE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 NOT_BARE = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
-"""Words to us, something else to other readers of YAML."""
+"""Strings here that other YAML readers interpret differently."""
 
 
 def edited(text: str, path: tuple[str, ...], value: Plain) -> str:
-    """The text with one value set: replaced where it stands, else added where it belongs; comments
-    and order stay.
+    """Return the text with one value set, replaced in place or added. Comments and order stay.
 
-    Raises Broken where the text cannot be edited safely, and never gives back one that means
-    anything else.
+    Raises Broken if the text cannot be edited safely. The result is verified to differ only in that
+    value.
     """
     root = parse(text).root
     wanted = _with(root.plain() if root else {}, path, value)
@@ -286,7 +285,7 @@ def edited(text: str, path: tuple[str, ...], value: Plain) -> str:
 
 
 def written(value: Plain) -> str:
-    """A value in one line of YAML."""
+    """Format a value as one line of YAML."""
     if isinstance(value, str) and BARE.fullmatch(value) and value.lower() not in NOT_BARE:
         return value
     if isinstance(value, dict):
@@ -343,7 +342,7 @@ def _offset(breaks: list[int], place: Place) -> int:
 
 
 def _append(text: str, at: int, column: int, path: tuple[str, ...], value: Plain) -> str:
-    """As lines of its own before offset `at`, the beginning of a line or the end of the text."""
+    """Insert lines before offset `at`, the beginning of a line or the end of the text."""
     newline = "\r\n" if "\r\n" in text else "\n"
     head = text[:at]
     if head and not LINE_BREAK.fullmatch(head[-1]):
@@ -357,7 +356,7 @@ def _append(text: str, at: int, column: int, path: tuple[str, ...], value: Plain
 
 
 def _insert(text: str, end: int, path: tuple[str, ...], value: Plain) -> str:
-    """Before the closing brace of `{…}`, which stands before offset `end`."""
+    """Insert before the closing brace of `{…}`, which ends at offset `end`."""
     head = text[: end - 1].rstrip(" \t\r\n")
     comma = "" if head.endswith((",", "{")) else ","
     return (

@@ -1,7 +1,6 @@
-"""How a provider is reached: address, key, headers. Which of several keys counts, and what to do
-where there is none.
+"""Resolution of a provider's address, key and headers, including which of several keys is used.
 
-Connections are models/providers/http.py's; the settings come from layers.py. Entry: `reach`.
+models/providers/http.py connects; layers.py merges the settings. Entry points: `reach`.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ VENDOR_KEYS: Mapping[str, tuple[tuple[str, CredentialField], ...]] = {
     "openai-chat": (("OPENAI_API_KEY", "api_key"),),
     "gemini": (("GEMINI_API_KEY", "api_key"), ("GOOGLE_API_KEY", "api_key")),
 }
-"""By type of provider; the first that is set counts."""
+"""Environment variables by provider type. The first one set is used."""
 
 
 LOOPBACK = re.compile(r"127(?:\.\d{1,3}){3}")
 
 
 class Guarded(msgspec.Struct, frozen=True, kw_only=True):
-    """A value whose repr shows no secret, not even one in a URL."""
+    """A struct whose repr redacts secrets, including those in URLs."""
 
     @override
     def __repr__(self) -> str:
@@ -43,34 +42,34 @@ class Guarded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Provider(Guarded, frozen=True, kw_only=True):
-    """What the configuration and the environment say about one provider."""
+    """Settings of one provider, from the configuration and the environment."""
 
     type: str = ""
-    """The wire it speaks: one of VENDORS."""
+    """Wire protocol: one of VENDORS."""
     api_key: Secret | None = None
     auth_token: Secret | None = None
     base_url: str | None = None
     server: str = ""
-    """What stands there, where its address does not tell: the name of a row of
+    """Server software at the address, if it cannot be detected: a row name in
     openai_chat/servers.py.
     """
     preamble: str = ""
-    """The first system block, by itself, where `auth_token` is used."""
+    """First system block, sent on its own if `auth_token` is used."""
     timeout_s: float = 600
-    """Seconds without an event other than ping."""
+    """Maximum seconds without an event other than a ping."""
     total_timeout_s: float | None = None
-    """Seconds for one answer from the request to its last byte; a retry has them again.
+    """Maximum seconds for one response, from the request to its last byte; each retry starts again.
 
-    None: no bound.
+    None: no limit.
     """
     model: str | None = None
-    """What `provider: NAME` alone means."""
+    """Model selected by `provider: NAME` alone."""
     headers: dict[str, Secret] = msgspec.field(default_factory=dict[str, Secret])
     abilities: dict[str, Abilities] = msgspec.field(default_factory=dict[str, Abilities])
-    """By model, or by the beginning of its id and `*`: they go over what is known otherwise."""
+    """Overrides of known abilities, by model id or by an id prefix with `*`."""
 
     def __post_init__(self) -> None:
-        """Raises AgentError(invalid) for a secret that is a plain text: its repr would show it."""
+        """Raises AgentError(invalid) for a secret given as a str: its repr would show it."""
         named: dict[str, object] = {
             "api_key": self.api_key,
             "auth_token": self.auth_token,
@@ -87,7 +86,7 @@ class Provider(Guarded, frozen=True, kw_only=True):
 
 
 class Endpoint(Guarded, frozen=True, kw_only=True):
-    """All that a model needs to reach its provider.
+    """Everything a model needs to reach its provider.
 
     At most one of `api_key` and `auth_token` is set.
     """
@@ -95,13 +94,12 @@ class Endpoint(Guarded, frozen=True, kw_only=True):
     name: str
     type: str
     base_url: str | None
-    """None: the vendor's own. No slash at its end."""
+    """Base URL without a trailing slash; None for the vendor's own."""
     server: str = ""
     api_key: Secret | None
     auth_token: Secret | None
     key_origin: str
-    """The file with line, the variable or the argument that gave the key; "" where there is none.
-    """
+    """File with line, variable or argument that provided the key; "" if there is none."""
     preamble: str
     timeout_s: float
     total_timeout_s: float | None = None
@@ -109,7 +107,7 @@ class Endpoint(Guarded, frozen=True, kw_only=True):
 
     @property
     def credential(self) -> str:
-        """Where its key came from, as an error tells it."""
+        """Description of where the key came from, for error messages."""
         return (
             f"the key of {self.key_origin}"
             if self.key_origin
@@ -131,12 +129,13 @@ def reach(
     to_ask: bool = True,
     files: bool = True,
 ) -> Endpoint:
-    """Of the arguments, else of `provider`, whose key wins over its token.
+    """Resolve an endpoint from the arguments or else from `provider`, whose key takes precedence
+    over its token.
 
-    `origin` tells where a field of the provider came from. Raises AgentError: invalid for a value
-    that cannot be sent, auth where there is no key; a server on this machine needs none, nor does
-    one that nobody is going to ask (`to_ask`). `files`: whether configuration files were read, so
-    that advice to write one helps.
+    `origin` returns the source of a provider's field. `to_ask`: False if no request will be sent,
+    so that no key is needed; local servers need none either. `files`: True if configuration files
+    are read, so that error messages can suggest them. Raises AgentError: invalid for a value that
+    cannot be sent, auth if the key is missing.
     """
     field: CredentialField = (
         "api_key" if api_key or (provider.api_key and not auth_token) else "auth_token"
@@ -171,10 +170,10 @@ def reach(
 def key_variables(
     name: str, wire: str, *, own_address: bool
 ) -> tuple[tuple[str, CredentialField], ...]:
-    """The variables that may give this provider its key.
+    """Return the variables that may provide the key.
 
-    A vendor's key goes to the vendor, and to others of its type only while they have no address of
-    their own.
+    A vendor's key is sent to the vendor, and to other providers of its type only if they have no
+    address of their own.
     """
     return (
         VENDOR_KEYS[wire] if (name in VENDORS and name != "openai-chat") or not own_address else ()
@@ -182,9 +181,7 @@ def key_variables(
 
 
 def needs_no_key(wire: str, address: str | None) -> bool:
-    """True for a server on this machine, and for a compatible one at an address of its own, which
-    may be open.
-    """
+    """True for a local server, and for a compatible one at its own address, which may be open."""
     return address is not None and (wire == "openai-chat" or on_this_machine(address))
 
 

@@ -1,7 +1,6 @@
-"""A configuration file on the disk: opened so that nothing can block or surprise, written so that
-nobody else can read it.
+"""Configuration files on disk, read without blocking and written for the owner only.
 
-What its text means is document.py's and keys.py's. Entry: `read_text`, `read_bytes`, `decoded`,
+document.py and keys.py interpret the text. Entry points: `read_text`, `read_bytes`, `decoded`,
 `write_text`.
 """
 
@@ -24,11 +23,11 @@ SIZE_MAX_BYTES = 1 << 20
 UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
 )
-"""What YAML forbids, and what turns the reading direction."""
+"""Characters that YAML forbids, and those that change the text direction."""
 
 
 class Broken(Exception):
-    """A file that cannot be read as a configuration at all; `line` counts from 1."""
+    """Raised if a file cannot be read as a configuration; `line` counts from 1."""
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(text)
@@ -37,24 +36,24 @@ class Broken(Exception):
 
 
 class Unreadable(Broken):
-    """No regular file, or one that the system does not let us read."""
+    """Raised if the path is not a regular file, or reading is denied."""
 
 
 class FileContent(NamedTuple):
     data: bytes
     mode: int
-    """Permission bits; 0o600 where the system has none."""
+    """Permission bits; 0o600 on systems without them."""
 
 
 class OpenedText(NamedTuple):
     text: str
     mode: int
     data: bytes
-    """What the text was decoded from."""
+    """Bytes that the text was decoded from."""
 
 
 def read_text(path: Path, *, own: bool = False) -> OpenedText | None:
-    """As `read_bytes`, decoded. Raises Broken also where it is no printable UTF-8."""
+    """Read a file as `read_bytes` does. Raises Broken also if it is not printable UTF-8."""
     read = read_bytes(path, own=own)
     return (
         None
@@ -68,13 +67,13 @@ def read_text(path: Path, *, own: bool = False) -> OpenedText | None:
 
 
 def read_bytes(path: Path, *, own: bool = False) -> FileContent | None:
-    """What a regular file of at most 1 MiB holds; None where there is none.
+    """Return the content of a regular file of at most 1 MiB, or None if it does not exist.
 
-    Never waits on a FIFO, never opens a device. Raises Broken, also where it is the user's `own`
-    and others may write to it: what it says is then not known to be the user's word.
+    Never waits on a FIFO and never opens a device. `own`: the user's own file. Raises Broken, also
+    if others can write to the user's own file, because its content is then not known to be theirs.
     """
     try:
-        # Looked at before it is opened: opening alone can wind back a tape.
+        # stat before open: opening alone can rewind a tape
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
             raise Unreadable(1, "is not a regular file")
@@ -111,16 +110,16 @@ def read_bytes(path: Path, *, own: bool = False) -> FileContent | None:
 
 
 def owned_alone(path: Path) -> str:
-    """The command that makes it so."""
+    """Return the command that restricts a file to its owner."""
     import shlex  # noqa: PLC0415  only for a message
 
     return f"chmod 600 {shlex.quote(str(path))}"
 
 
 def decoded(data: bytes, refused: str) -> str:
-    """`refused`: the sentence for a character that cannot be seen, which stands in place of `{!r}`.
+    """Decode UTF-8 and reject invisible characters.
 
-    Raises Broken, with the line.
+    `refused`: the error for such a character, which replaces `{!r}`. Raises Broken, with the line.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -134,9 +133,9 @@ def decoded(data: bytes, refused: str) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace the file in one step, for its owner's eyes only (0600, in a folder of 0700).
+    """Replace the file atomically, readable by its owner only (0600, in a folder of 0700).
 
-    A link stays one. Raises AgentError(invalid).
+    A symlink is kept. Raises AgentError(invalid).
     """
     import tempfile  # noqa: PLC0415  only `config set` writes
 

@@ -1,4 +1,4 @@
-"""A configuration that a program made, completed by the environment. Entry: `completed`."""
+"""Completion of a program's own configuration from the environment. Entry points: `completed`."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _NAMED: Final[Mapping[str, type[msgspec.Struct]]] = {
     "queues": Queue,
     "schedules": Schedule,
 }
-"""Mappings, and the type of their values."""
+"""Fields that are mappings, with the type of their values."""
 _REACHED: Final = ("type", "api_key", "auth_token", "base_url")
-"""Fields of a provider that the environment has too."""
+"""Fields of a provider that the environment can set."""
 _GIVEN: Final = Origin("argument", "config=")
 
 
 def completed(config: Config, env: Mapping[str, str] | None = None) -> Config:
-    """Fill what `config` leaves at its default from the environment: keys, base URLs,
-    TREADLE_MODEL. What it sets goes first.
+    """Fill the defaults of `config` from the environment: keys, base URLs, TREADLE_MODEL. Explicit
+    values take precedence.
 
-    A configuration made by `load`, or out of one, is complete and returned unchanged. Raises
-    AgentError(invalid) for a value of the wrong type and for what `load` refuses.
+    A configuration made by `load`, or derived from one, is complete and returned unchanged. Raises
+    AgentError(invalid) for a value of the wrong type and for anything `load` rejects.
     """
     if ("models", "large") in config.settings:
         return config
@@ -72,8 +72,8 @@ def completed(config: Config, env: Mapping[str, str] | None = None) -> Config:
 
 
 def _check_types(config: Config) -> None:
-    """Raises AgentError(invalid) for the mix-ups that would fail much later: a mapping in the place
-    of a struct.
+    """Raises AgentError(invalid) for mix-ups that would fail much later: a mapping instead of a
+    struct.
     """
     default = Config()
     for name in Config.__struct_fields__:

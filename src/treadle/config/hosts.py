@@ -1,7 +1,7 @@
-"""Hosts that commands may reach: how `permissions.network` writes them, which ones `default` stands
-for, and what they match.
+"""Hosts that commands may reach: the syntax of `permissions.network`, the `default` list, and
+matching.
 
-Addresses are checked after resolution, by the proxy (policy/sandboxes/proxy.py). Entry: `HostList`,
+The proxy checks addresses after resolution (policy/sandboxes/proxy.py). Entry points: `HostList`,
 `host_entry`.
 """
 
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from treadle.config.document import Plain
 
 DEFAULT = "default"
-"""The entry that stands for `DEFAULT_HOSTS` and for the package indexes that the user's environment
-names.
-"""
+"""Entry that stands for `DEFAULT_HOSTS` and the package indexes named in the user's environment."""
 WEB_PORTS = (80, 443)
 
 DEFAULT_HOSTS = (
@@ -75,7 +73,7 @@ DEFAULT_HOSTS = (
 )
 """Package indexes and source hosts of public vendors.
 
-Anything can be uploaded to some of them by a command that holds a key of theirs.
+A command with credentials can upload arbitrary data to some of them.
 """
 
 INDEX_VARIABLES = (
@@ -95,7 +93,7 @@ INDEX_VARIABLES = (
         "CARGO_REGISTRIES_CRATES_IO_INDEX",
     ),
 )
-"""Variables of package managers that hold the URLs of indexes."""
+"""Variables of package managers that hold index URLs."""
 
 _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
 _PATTERN = re.compile(r"[a-z0-9_.*-]{1,253}")
@@ -103,9 +101,9 @@ _ENTRY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/@\s]+)(?::(\d{1,5}))?")
 
 
 def network(value: Plain) -> str | tuple[str, ...]:
-    """Read `permissions.network`:
+    """Read `permissions.network`: `none`, `open`, or a list of hosts.
 
-    `none`, `open`, or a list of hosts, which may also be one text with commas between them.
+    The list may also be a comma-separated string.
     """
     if value in ("none", "open"):
         return str(value)
@@ -131,9 +129,7 @@ def network(value: Plain) -> str | tuple[str, ...]:
 
 
 class Host(NamedTuple):
-    """One entry: a name, a name with `*`, or an address; and the one port that it stands for, else
-    those of the web.
-    """
+    """A host name, a pattern with `*` or an address; and its port, or None for the web ports."""
 
     name: str
     port: int | None = None
@@ -161,11 +157,11 @@ def host_entry(text: str) -> Host:
 
 @lru_cache(maxsize=1024)
 def plain_host(name: str) -> str:
-    """The one spelling of a host: lower case, without a last dot; of an address the usual one.
-    Raises ValueError for any other text.
+    """Normalize a host: lower case, no trailing dot, and the canonical form of an address. Raises
+    ValueError for any other text.
 
-    An address in an unusual spelling (`127.1`, `0x7f.1`, `2130706433`) is refused: resolvers read
-    it as an address, a comparison would not.
+    An address in an unusual spelling (`127.1`, `0x7f.1`, `2130706433`) is rejected: resolvers read
+    it as an address, but a comparison would not.
     """
     from ipaddress import IPv4Address, IPv6Address, ip_address  # noqa: PLC0415  as above
 
@@ -183,8 +179,8 @@ def plain_host(name: str) -> str:
 
 
 def _is_number(label: str) -> bool:
-    """Whether a name that ends in `label` is an address in some spelling, as the URL standard has
-    it.
+    """True if a name that ends in `label` is an address in some spelling, as defined by the URL
+    standard.
     """
     return label.isdigit() or re.fullmatch(r"0x[0-9a-f]*", label) is not None or _is_address(label)
 
@@ -200,13 +196,13 @@ def _is_address(text: str) -> bool:
 
 
 class HostList(msgspec.Struct, frozen=True, dict=True):
-    """Hosts and the ports at which they may be reached."""
+    """Hosts that may be reached, with their ports."""
 
     entries: tuple[Host, ...] = ()
 
     @classmethod
     def of(cls, texts: Iterable[str], environment: Mapping[str, str]) -> HostList:
-        """Read entries that were validated before. `environment` completes `default`."""
+        """Read validated entries. `environment` completes `default`."""
         found: list[Host] = []
         for text in texts:
             found += (
@@ -217,9 +213,9 @@ class HostList(msgspec.Struct, frozen=True, dict=True):
         return cls(tuple(dict.fromkeys(found)))
 
     def allows(self, name: str, port: int) -> bool:
-        """Whether a host in its plain spelling may be reached at a port.
+        """True if a normalized host may be reached at a port.
 
-        A pattern matches no address.
+        Patterns never match addresses.
         """
         if (name, port) in self._exact:
             return True
@@ -232,7 +228,7 @@ class HostList(msgspec.Struct, frozen=True, dict=True):
         return False
 
     def covers(self, other: HostList) -> bool:
-        """Whether every entry of `other` stands here too, or is a host that is allowed here."""
+        """True if every entry of `other` is also listed or allowed here."""
         return all(
             entry in self.entries
             or (
@@ -264,13 +260,13 @@ class HostList(msgspec.Struct, frozen=True, dict=True):
 
 
 def is_literal(name: str) -> bool:
-    """Whether a host in its plain spelling is an address."""
+    """True if a normalized host is an address."""
     return ":" in name or name.rpartition(".")[2].isdigit()
 
 
 def _indexes(environment: Mapping[str, str]) -> Iterable[Host]:
-    """Hosts of the indexes that the user's variables name; what cannot be read as a URL is left
-    out.
+    """Yield the hosts of the indexes in the user's environment. Values that are not URLs are
+    skipped.
     """
     for variable in INDEX_VARIABLES:
         for text in re.split(r"[\s,|]+", environment.get(variable, "")):

@@ -1,7 +1,7 @@
-"""Which configuration keys there are, and what a workspace may say about each. What a value may be
-is readers.py's.
+"""Schema of the configuration: every key, with its reader and the rule for workspaces.
 
-Where files lie and which layer wins is layers.py's. Entry: `SCHEMA`, `read_settings`.
+readers.py validates values; layers.py finds files and merges layers. Entry points: `SCHEMA`,
+`read_settings`.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ if TYPE_CHECKING:
     from treadle.config.document import Node, Plain
 
 VENDORS = ("anthropic", "openai", "openai-chat", "gemini")
-"""Providers that are there without being configured; the types of all others."""
+"""Built-in providers, and the types of all others."""
 STAND_INS = ("script", "tape", "record")
-"""Prefixes of models that are files."""
+"""Model prefixes that stand for files."""
 
 KeyPath: TypeAlias = tuple[str, ...]
 
@@ -88,27 +88,24 @@ class KeySpec(msgspec.Struct, frozen=True):
     read: Reader
     workspace: Literal["never", "when trusted"] | Rule = "never"
     secret: bool = False
-    """Its value is a `Secret`, shown nowhere."""
+    """The value is a `Secret` and never shown."""
     nullable: bool = False
-    """`null` is a value; elsewhere it leaves the key unset."""
+    """`null` is a value; for other keys it leaves the key unset."""
     absent_if_empty: bool = False
-    """An empty text leaves the key unset, as `null` does: templates of deployments write `api_key:
-
-    ""` where there is none.
+    """An empty string leaves the key unset, as `null` does: deployment templates write `api_key:
+    ""` if there is none.
     """
     joins: bool = False
-    """A list to which each layer adds, instead of replacing it."""
+    """A list that layers extend instead of replacing it."""
 
 
 class NamedMapping(msgspec.Struct, frozen=True):
-    """A mapping whose keys are names that the user chooses."""
+    """A mapping whose keys are names chosen by the user."""
 
     pattern: re.Pattern[str]
     inner: Schema
     bare: str | None = None
-    """The key that is null where a name stands there with nothing said of it: that it is there says
-    something.
-    """
+    """Key that is set to null for a name without settings, so that the name itself is recorded."""
 
 
 Schema: TypeAlias = "KeySpec | NamedMapping | dict[str, Schema]"
@@ -116,7 +113,7 @@ Schema: TypeAlias = "KeySpec | NamedMapping | dict[str, Schema]"
 PRICED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}:\S.{0,255}")
 """A model, or `PROVIDER:*`."""
 MODEL_ID = re.compile(r"\S{1,256}")
-"""Or the beginning of some, and `*`."""
+"""A model id, or a prefix with `*`."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,127}")
@@ -130,7 +127,7 @@ ABILITIES: dict[str, Schema] = {
     "structured_output": KeySpec(one_of("native", "tool", "prompt")),
     "structured_with_tools": KeySpec(yes_or_no),
 }
-"""Of a model, as model_profile.py has them."""
+"""Abilities of a model, as in model_profile.py."""
 
 SCHEMA: dict[str, Schema] = {
     "provider": KeySpec(text, free),
@@ -275,8 +272,8 @@ SCHEMA: dict[str, Schema] = {
 }
 
 COMMANDS_OF_A_WORKSPACE = frozenset({"hooks", "environment", "env"})
-"""Unknown keys elsewhere; in a workspace their only purpose would be what it may not do, so that
-they are ignored, not an error.
+"""Keys that are unknown elsewhere, but are ignored in a workspace instead of being an error,
+because a workspace could use them only to run commands.
 """
 
 
@@ -293,20 +290,20 @@ class Remark(NamedTuple):
     line: int
     text: str
     path: KeyPath = ()
-    """Of the key that has a wrong value."""
+    """Path of the key with the invalid value."""
 
 
 class ReadResult(NamedTuple):
     found: list[FoundValue]
     wrong: list[Remark]
     ignored: list[Remark]
-    """What a workspace said in vain."""
+    """Settings that a workspace may not make."""
 
 
 def read_settings(
     root: Node | None, *, workspace: bool = False, trusted: bool = False
 ) -> ReadResult:
-    """Every setting of a file with its line; what is wrong is collected, not raised."""
+    """Read every setting of a file with its line. Problems are collected, not raised."""
     walk = _Walk(workspace, trusted)
     if root is not None:
         walk.visit(root, SCHEMA, (), root.line)
@@ -336,7 +333,7 @@ class _Walk:
             )
 
     def _closed(self, schema: Schema) -> str | None:
-        """Why nothing under `schema` may be set; None where something may."""
+        """Return why nothing under `schema` may be set, or None if something may."""
         if isinstance(schema, KeySpec):
             rule = schema.workspace
             return (
@@ -402,7 +399,7 @@ class _Walk:
 
 
 def read_value(key: KeySpec, value: Plain) -> object:
-    """Raises Wrong."""
+    """Read a value for a key. Raises Wrong."""
     read = key.read(value)
     return Secret(read) if key.secret and isinstance(read, str) else read
 
@@ -412,7 +409,7 @@ def refusal(path: KeyPath, wrong: Wrong, got: str) -> str:
 
 
 def shown(value: Plain) -> str:
-    """A value in a message."""
+    """Format a value for a message."""
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
     if isinstance(value, str):
@@ -425,7 +422,7 @@ def shown(value: Plain) -> str:
 
 
 def find_key(path: KeyPath) -> KeySpec:
-    """Raises LookupError with the nearest right name where there is no such key."""
+    """Return the spec of a key. Raises LookupError, with the nearest name, if there is none."""
     schema: Schema = SCHEMA
     for i, name in enumerate(path):
         if isinstance(schema, KeySpec):
@@ -440,7 +437,7 @@ def find_key(path: KeyPath) -> KeySpec:
 
 
 def inside(schema: dict[str, Schema] | NamedMapping, name: str, path: KeyPath) -> Schema:
-    """What stands under `name`. Raises LookupError with a text for the user."""
+    """Return the schema under `name`. Raises LookupError with a message for the user."""
     where = f" in {dotted(path)}" if path else ""
     if isinstance(schema, NamedMapping):
         if schema.pattern.fullmatch(name) and name not in STAND_INS:

@@ -1,8 +1,8 @@
-"""Settings, and the one place that knows their order: defaults, the user's file, the workspace's,
-environment, flags.
+"""Layered settings and their precedence: defaults, the user's file, workspace files, environment,
+flags.
 
-The later wins, except keys, and a workspace only tightens. Which keys there are is keys.py's, how a
-provider is reached endpoint.py's; nothing here prints or connects. Entry: `load`.
+Later layers win, except for keys, and a workspace can only tighten. keys.py defines the keys and
+endpoint.py resolves providers; nothing here prints or connects. Entry points: `load`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from treadle.config.values import (
 from treadle.errors import AgentError
 
 PROBLEMS_MAX = 20
-"""Told at once; the rest is counted."""
+"""Maximum number of problems in one message. The rest are counted."""
 
 VARIABLES: Mapping[str, KeyPath] = {
     "TREADLE_MODEL": ("models", "large"),
@@ -84,13 +84,12 @@ def load(
     flags: Mapping[str, str | int | float | Sequence[str] | None] | None = None,
     trusted: bool | None = None,
 ) -> Config:
-    """The configuration as it counts. Raises AgentError(invalid) that names everything that is
-    wrong, with file and line.
+    """Load the effective configuration. Raises AgentError(invalid) that lists every problem with
+    file and line.
 
-    `env`: the process's own where it is not given. `flags`: by option, as in FLAGS; None is not
-    given. `files=False` is what `Runtime.open` does. `trusted`: whether the workspace's agents
-    modules and MCP servers count too; else what a person has said of it (`treadle trust`) decides,
-    file by file.
+    `env`: defaults to the process environment. `flags`: values by option, as in FLAGS; None means
+    not given. `files=False` is what `Runtime.open` uses. `trusted`: True if agent modules and MCP
+    servers of the workspace also apply; None uses the stored trust (`treadle trust`), file by file.
     """
     env = os.environ if env is None else env
     own = home(env) if files else None
@@ -102,14 +101,14 @@ def load(
 
 
 def own_secrets(env: Mapping[str, str] | None = None) -> frozenset[str]:
-    """Every secret value of the user's own file and of the environment, whatever else is wrong with
-    them. Raises nothing.
+    """Return every secret in the user's own file and the environment, even if other settings are
+    invalid. Raises nothing.
     """
     return Layers(os.environ if env is None else env).own_secrets()
 
 
 class Layers:
-    """What has been read so far, the later over the earlier.
+    """Settings read so far, with later layers over earlier ones.
 
     `problems` and `warnings` are collected, not raised.
     """
@@ -117,16 +116,16 @@ class Layers:
     def __init__(
         self, env: Mapping[str, str], *, trust: Trust | bool = False, home: str | None = None
     ) -> None:
-        """`trust`: in the workspace, as a whole or as far as its files are what was looked at."""
+        """`trust`: trust in the workspace, as a whole or file by file."""
         self._env = env
         self._home = home
         self._trust = trust
         self._settings = {path: Setting(value, DEFAULT) for path, value in flat(Config(), ())}
         self._own_model = Config().models.large
         self._refused: set[KeyPath] = set()
-        """Keys that were given, and wrong: they are not missing too."""
+        """Keys with an invalid value, so that they are not also reported as missing."""
         self._rules: set[str] = set()
-        """Of the user and of trusted files."""
+        """Permission rules of the user and of trusted files."""
         self._untrusted_rules: set[str] = set()
         self.problems: list[str] = []
         self.warnings: list[str] = (
@@ -138,14 +137,13 @@ class Layers:
         flags: Mapping[str, str | int | float | Sequence[str] | None],
         given: Mapping[KeyPath, Setting] | None = None,
     ) -> Config:
-        """Add environment, flags, what a program gave, and keys. Raises AgentError(invalid)."""
+        """Add environment, flags, a program's values and keys. Raises AgentError(invalid)."""
         for variable, path in VARIABLES.items():
             if value := self._env.get(variable, "").strip():
                 self._add_value(path, value, Origin("environment", variable))
         for variable, names in ADDRESSES.items():
             if value := self._env.get(variable, "").strip():
-                # Checked when it is used: it may be meant for another program, and wrong only for
-                # us.
+                # validated when used: the variable may be meant for another program
                 self._settings |= {
                     ("providers", name, "base_url"): Setting(value, Origin("environment", variable))
                     for name in names
@@ -170,7 +168,9 @@ class Layers:
         )
 
     def own_secrets(self) -> frozenset[str]:
-        """Of the user's own file, as far as it can be read, and of the environment."""
+        """Return the secrets of the environment and of the user's own file, as far as it can be
+        read.
+        """
         with suppress(AgentError):
             self.add_file(ConfigFile(home(self._env) / CONFIG_NAME))
         return _secrets(self._env, self._settings)
@@ -201,7 +201,7 @@ class Layers:
     def add_text(
         self, file: ConfigFile, text: str, mode: int = 0o600, *, trusted: bool = False
     ) -> None:
-        """Raises Broken."""
+        """Add the settings in a text. Raises Broken."""
         from treadle.config.document import parse  # noqa: PLC0415  most starts read no file, and the library costs 30 ms
 
         path, root = file
@@ -226,8 +226,8 @@ class Layers:
             )
 
     def _resolved(self, path: Path, found: list[FoundValue]) -> Iterator[FoundValue]:
-        """`provider:` and `model:` at the top become models.large, the provider `claude` is
-        anthropic; each key once.
+        """Yield each key once, with top-level `provider` and `model` as models.large and `claude`
+        as anthropic.
         """
         top = {f.path[0]: f for f in found if f.path in (("provider",), ("model",))}
         rest = [f for f in found if f not in top.values()]
@@ -319,7 +319,7 @@ class Layers:
             )
 
     def _add_keys(self) -> None:
-        """The environment's keys, for providers that have none of their own."""
+        """Add keys from the environment for providers that have none."""
         default = self._own_model.partition(":")[0]
         for name in self._providers():
             if (
@@ -394,7 +394,7 @@ class Layers:
         self._check_queues()
 
     def _check_queues(self) -> None:
-        """What names a queue names one that there is; a schedule says what is run."""
+        """Check that every referenced queue exists and that every schedule is complete."""
         names = {DEFAULT_QUEUE, *(path[1] for path in self._settings if path[0] == "queues")}
         for path, (value, origin) in self._settings.items():
             if (
@@ -444,7 +444,7 @@ class Layers:
 
 
 def flat(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, object]]:
-    """Every key of a configuration with its value, except those under names that a person chose."""
+    """Yield every key with its value, except those under names chosen by the user."""
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             if path or name not in (
@@ -498,7 +498,7 @@ def _secrets(env: Mapping[str, str], settings: Mapping[KeyPath, Setting]) -> fro
 
 
 def _no_word_or_path(value: str) -> bool:
-    """False for `SOME_KEY=disabled` and `SOME_CREDENTIALS=/home/me/file`: taking those out of every
-    text would wreck it.
+    """Return False for values like `SOME_KEY=disabled` or `SOME_CREDENTIALS=/home/me/file`, whose
+    redaction would damage every text.
     """
     return not value.isalpha() and not os.path.lexists(os.path.expanduser(value))

@@ -1,8 +1,7 @@
-"""What one model takes and can do, as far as anybody knows: the words in which a provider, a data
-file or a person says it.
+"""Known limits and abilities of a model, in the vocabulary of providers, data files and users.
 
-Where that is found out is models/providers/known_models.py's; what follows from it for a request is
-each wire's. Entry: `Abilities`.
+models/providers/known_models.py looks them up; each wire adapter applies them to requests. Entry
+points: `Abilities`.
 """
 
 from __future__ import annotations
@@ -14,69 +13,72 @@ import msgspec
 from treadle.types import DEFAULT_MAX_TOKENS, Effort, Value
 
 StructuredOutput: TypeAlias = Literal["native", "tool", "prompt"]
-"""How an answer is made to fit a schema: by the provider, as the arguments of a call, or because
-the prompt asks for it.
+"""Method that makes an answer fit a schema: natively at the provider, as tool call arguments, or by
+prompt.
 """
 
 ThinkingType: TypeAlias = Literal["adaptive", "enabled", "disabled", "between_tools"]
-"""The model decides; a budget in tokens; none; only between calls."""
+"""Forms of thinking: decided by the model, with a token budget, disabled, or only between tool
+calls.
+"""
 USUAL_MAX_TOKENS = 32_000
-"""Default for models that give as many: thinking counts as output, and a large `write` needs room.
+"""Default output limit of models that allow it: thinking counts as output, and a large `write`
+needs space.
 """
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
-"""From the least to the most."""
+"""Effort levels, lowest first."""
 
 
 class Abilities(Value, frozen=True, kw_only=True):
-    """None: not known."""
+    """Limits and abilities of a model. None: not known."""
 
     context_tokens: int | None = None
-    """Input and output of one request together."""
+    """Context window: input and output of one request together."""
     output_tokens: int | None = None
-    """The most that one response can have."""
+    """Maximum output of one response."""
     images: bool | None = None
     tools: bool | None = None
     chat_tools: Literal["without_thinking", "never"] | None = None
-    """When it calls tools over Chat Completions, if not always."""
+    """Restriction on tool calls over Chat Completions; None if there is none."""
     apply_patch: bool | None = None
-    """Whether it is trained on patches of the tool `apply_patch`."""
+    """True if the model is trained on patches for the `apply_patch` tool."""
     forced_tools: bool | None = None
-    """Whether a request can say that a tool must be called."""
+    """True if a request can force a tool call."""
     temperature: bool | None = None
     reasoning: bool | None = None
-    """Whether thinking can be asked for."""
+    """True if a request can ask for thinking."""
     thinking_types: tuple[ThinkingType, ...] | None = None
-    """Forms of thinking that a request can ask for."""
+    """Forms of thinking that a request can select."""
     thinks_unasked: bool | None = None
-    """Whether it thinks where a request says nothing of thinking."""
+    """True if the model thinks when a request does not mention thinking."""
     minimal_thinking: bool | None = None
-    """Whether it takes a level of thinking below `low`."""
+    """True if the model accepts a thinking level below `low`."""
     off_up_to: Effort | None = None
-    """The highest effort at which thinking can be disabled; None: any, or not known."""
+    """Highest effort at which thinking can be disabled; None for any, or if unknown."""
     preserved_thinking: bool | None = None
-    """Whether thinking is refused once the system prompt, the tools or a message before it has
-    changed.
+    """True if thinking is rejected after a change to the system prompt, the tools or an earlier
+    message.
     """
     earlier_thinking: bool | None = None
-    """Whether the model reads the thinking of earlier runs."""
+    """True if the model reads the thinking of earlier runs."""
     efforts: tuple[Effort, ...] | None = None
-    """Empty: it takes none."""
+    """Supported effort levels; empty if the model accepts none."""
     compaction: bool | None = None
-    """Whether the provider compacts a conversation with it on request."""
+    """True if the provider can compact a conversation with this model on request."""
     hosted_tools: tuple[str, ...] | None = None
-    """Claude: the versions of hosted tools that it takes, by the provider's names, like
+    """Claude only: supported versions of hosted tools, by the provider's names, such as
     "web_search_20260209".
     """
     system_messages: bool | None = None
-    """Whether it follows system messages within a conversation; the user says them to a Claude that
-    is not known to.
+    """True if the model follows system messages within a conversation. A Claude without it gets
+    them as user messages.
     """
     structured_output: StructuredOutput | None = None
     structured_with_tools: bool | None = None
-    """False: natively only where the request has no tools."""
+    """False: native structured output works only in requests without tools."""
 
     def over(self, lower: Abilities) -> Abilities:
-        """These, with what they leave open taken from `lower`."""
+        """Merge with `lower`, which fills the unknown values."""
         mine = {
             name: value
             for name in self.__struct_fields__
@@ -85,7 +87,7 @@ class Abilities(Value, frozen=True, kw_only=True):
         return msgspec.structs.replace(lower, **mine) if mine else lower
 
     def refused(self) -> frozenset[str]:
-        """The names that `Model.refuses` gives for it: only what is known not to be taken."""
+        """Return the names that `Model.refuses` reports: only what is known to be rejected."""
         refused = {
             "temperature": self.temperature,
             "thinking": self.reasoning,
@@ -100,12 +102,12 @@ class Abilities(Value, frozen=True, kw_only=True):
 
     @property
     def always_thinks(self) -> bool:
-        """Whether thinking is known not to be disabled by any request."""
+        """True if no request can disable thinking, as far as is known."""
         return self.thinking_types is not None and "disabled" not in self.thinking_types
 
     def output(self, wanted: int | None = None) -> int:
-        """Output tokens to ask for: what is wanted, else 32,000 in a large window, but no more than
-        the model gives.
+        """Return the output tokens to request: `wanted`, or 32,000 in a large window, capped at the
+        model's maximum.
         """
         if wanted is None:
             wanted = DEFAULT_MAX_TOKENS
@@ -118,11 +120,11 @@ class Abilities(Value, frozen=True, kw_only=True):
         return wanted if self.output_tokens is None else min(wanted, self.output_tokens)
 
     def most_output(self) -> int:
-        """Output tokens to ask for once a response was cut."""
+        """Return the output tokens to request after a truncated response."""
         return self.output_tokens or 2 * DEFAULT_MAX_TOKENS
 
     def effort(self, wanted: Effort) -> Effort:
-        """The nearest that it takes: less rather than more."""
+        """Return the nearest supported effort, preferring less over more."""
         if not self.efforts or wanted in self.efforts:
             return wanted
         place = EFFORTS.index(wanted)

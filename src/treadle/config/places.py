@@ -1,8 +1,8 @@
-"""Where configuration lies: Treadle's own folder, the project around a directory, and the files of
-both.
+"""Locations of configuration: Treadle's own folder, the project around a directory, and the files
+of both.
 
-What stands in them is for others, and whether a project's may count trust.py's. Entry: `home`,
-`project_of`, `config_files`.
+trust.py decides whether a project's files apply. Entry points: `home`, `project_of`,
+`config_files`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ CONFIG_NAME = "config.yaml"
 class ConfigFile(NamedTuple):
     path: Path
     root: Path | None = None
-    """The workspace that it speaks for; None for the user's own."""
+    """Workspace that the file belongs to; None for the user's own."""
 
 
 class Project(NamedTuple):
-    """A directory, and the project that it belongs to. Links in both are resolved."""
+    """A directory and the project that contains it. Symlinks in both are resolved."""
 
     root: Path
-    """The nearest folder above with a `.git`; `here` itself where there is none."""
+    """Nearest folder above with a `.git`, or `here` if there is none."""
     here: Path
 
     def folders(self) -> list[Path]:
-        """From the root down to here."""
+        """Return the folders from the root down to `here`."""
         return [
             *reversed([folder for folder in self.here.parents if folder.is_relative_to(self.root)]),
             self.here,
@@ -41,10 +41,10 @@ class Project(NamedTuple):
 
 
 def home(env: Mapping[str, str]) -> Path:
-    """Treadle's own folder: TREADLE_HOME, else ~/.treadle. No file of a workspace can move it.
+    """Return Treadle's own folder: TREADLE_HOME, or else ~/.treadle. Workspace files cannot change
+    it.
 
-    It need not exist. Raises AgentError(invalid) where TREADLE_HOME is something else than a
-    folder.
+    The folder need not exist. Raises AgentError(invalid) if TREADLE_HOME is not a folder.
     """
     base = env.get("HOME") or env.get("USERPROFILE") or _home_of_user()
     given = re.sub(r"^~(?=/|$)", lambda _: base, env.get("TREADLE_HOME", "").strip())
@@ -55,7 +55,9 @@ def home(env: Mapping[str, str]) -> Path:
 
 
 def _home_of_user() -> str:
-    """As the system knows it: an empty HOME would be the root of all files."""
+    """Return the user's home from the system's database: an empty HOME would mean the root
+    directory.
+    """
     try:
         import pwd  # noqa: PLC0415  not on every system
 
@@ -65,7 +67,7 @@ def _home_of_user() -> str:
 
 
 def project_of(cwd: str | Path | None = None) -> Project | None:
-    """The project around `cwd`; None where the working directory is gone."""
+    """Return the project around `cwd`, or None if the working directory does not exist."""
     try:
         here = Path(os.path.realpath(cwd or os.getcwd()))
     except OSError:
@@ -79,10 +81,10 @@ def project_of(cwd: str | Path | None = None) -> Project | None:
 
 
 def config_files(env: Mapping[str, str], cwd: str | Path | None = None) -> list[ConfigFile]:
-    """Where configuration is looked for, in the order in which it is read; the files need not
-    exist. Raises as `home` does.
+    """Return the locations of configuration files in reading order; the files need not exist.
 
-    The user's own, then those of the project from its root down to `cwd`.
+    The user's own comes first, then those of the project from its root down to `cwd`. Raises the
+    errors of `home`.
     """
     own = home(env) / CONFIG_NAME
     if (project := project_of(cwd)) is None:

@@ -1,7 +1,6 @@
-"""What a value of a configuration may be: each reader gives it as it is used, or says what was
-expected.
+"""Readers of configuration values. Each returns the value in its final type or raises Wrong.
 
-Which key takes which is keys.py's. Entry: `Reader`, `Wrong`.
+keys.py assigns readers to keys. Entry points: `Reader`, `Wrong`.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ if TYPE_CHECKING:
 
 ALIASES = {"claude": "anthropic"}
 REFUSAL = "refusal"
-"""Beside the kinds of errors: why another model may be asked."""
+"""A reason for a fallback to another model that is not an error kind."""
 
 
 class Wrong(Exception):
-    """A value that its key does not take."""
+    """Raised for a value that its key does not accept."""
 
     def __init__(self, expected: str, *, hint: str = "", item: int | None = None) -> None:
         super().__init__(expected)
         self.expected = expected
         self.hint = hint
         self.item = item
-        """Which one, where the value is a list."""
+        """Index of the invalid item, if the value is a list."""
 
 
 Reader: TypeAlias = "Callable[[Plain], object]"
@@ -166,15 +165,18 @@ def url(value: Plain) -> str:
 
 
 def base_url(value: Plain) -> str:
-    """Without a slash at its end: paths are joined to it."""
+    """Read a URL without query or fragment; a trailing slash is removed, because paths are
+    appended.
+    """
     if "?" in (address := url(value)) or "#" in address:
         raise Wrong("a URL without ? and #")
     return address.rstrip("/")
 
 
 def credential(value: Plain) -> str:
-    """Printable ASCII in one piece: anything else is a slip of the clipboard, and would break the
-    request's header.
+    """Read a key of printable ASCII without spaces.
+
+    Anything else is a clipboard accident, and would break the request header.
     """
     stripped = text(value).strip()
     if not stripped.isascii() or not stripped.isprintable() or " " in stripped:
@@ -208,7 +210,7 @@ def journal(value: Plain) -> str:
 
 
 AGE = re.compile(r"(\d{1,6})([hdw])")
-"""No month and no minute: `m` could be either."""
+"""Ages in hours, days or weeks. Months and minutes are excluded, because `m` is ambiguous."""
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
 
@@ -219,9 +221,9 @@ def age(value: Plain) -> str:
 
 
 def span_of(text: str) -> timedelta:
-    """At most a century: nothing is older, and calendars end.
+    """Parse an age, capped at a century because dates are bounded.
 
-    Raises ValueError where the text is no age.
+    Raises ValueError for any other text.
     """
     found = AGE.fullmatch(text.strip())
     if found is None:
@@ -254,7 +256,7 @@ def addresses(value: Plain) -> tuple[str, ...]:
 
 
 GRACE_MOST_S = 8
-"""A service manager kills after ten seconds, and closing takes some of them."""
+"""Maximum grace period: service managers kill after ten seconds, and closing takes part of them."""
 
 
 def grace(value: Plain) -> float:
@@ -302,7 +304,7 @@ def host_and_port(value: Plain) -> str:
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Of a `host_and_port`. Raises ValueError where the text is none."""
+    """Split a validated `host_and_port`. Raises ValueError for any other text."""
     found = HOST_AND_PORT.fullmatch(text)
     if found is None or int(found[3]) > 65535:
         raise ValueError(text)
@@ -310,7 +312,9 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 CRON_FIELDS = 5
-"""cronsim takes a sixth, seconds: nobody is to begin a run each second by a slip."""
+"""Number of fields. cronsim accepts a sixth, seconds, but a run every second is most likely a
+mistake.
+"""
 
 
 def cron(value: Plain) -> str:
@@ -319,7 +323,7 @@ def cron(value: Plain) -> str:
         raise expected
     from datetime import UTC, datetime  # noqa: PLC0415  here and below: only who has schedules needs it
 
-    from cronsim import CronSim, CronSimError  # noqa: PLC0415  likewise
+    from cronsim import CronSim, CronSimError  # noqa: PLC0415  as above
 
     try:
         next(CronSim(value, datetime(2026, 1, 1, tzinfo=UTC)))
@@ -344,7 +348,9 @@ def anything(value: Plain) -> object:
 
 
 def file_path(value: Plain) -> str:
-    """From anywhere the same file."""
+    """Read an absolute path, or one below the home directory, so that it does not depend on the
+    working directory.
+    """
     if (
         not isinstance(value, str)
         or "\0" in value
@@ -397,8 +403,8 @@ def model_name(value: Plain) -> str:
 
 
 def likely_name(model: str) -> str:
-    """A whole name for what was given without its provider; an example where nobody can tell whose
-    it is.
+    """Complete a model name that lacks its provider; return an example if the vendor cannot be
+    inferred.
     """
     vendors = {
         **dict.fromkeys(("claude", "opus", "sonnet", "haiku"), "anthropic"),

@@ -1,15 +1,14 @@
-"""What a user allows, wants to be asked about, and denies: rules as text, and what they match.
+"""Permission rules (allow, ask, deny) as text, and their matching.
 
-Which rule counts over which is the policy's business; what a command line holds is shell/. Entry:
-`parse_rule`, `Rules`.
+The policy decides precedence; shell/ parses command lines. Entry points: `parse_rule`, `Rules`.
 
     git status              a command that begins with these words; `npm *` takes any further words
-    bash(git status)        the same, said in full
+    bash(git status)        the same, written in full
     read(docs/**)           paths that are read; relative to the working directory, or from / or ~/;
-                            what lies below a match matches too
+                            everything below a match matches too
     write(src)              paths that are written or edited
     fetch(*.python.org)     hosts
-    tool(github_*)          tools by name; a single word that is a tool's name stands for that tool
+    tool(github_*)          tools by name; a single word that is a tool's name matches that tool
                             as well
 """
 
@@ -39,28 +38,28 @@ _LONGEST = 1_000
 
 
 class BadRule(ValueError):
-    """A text that is no rule; says what one is, as the end of a sentence that begins with "a rule"."""  # noqa: E501
+    """Raised for an invalid rule. The message completes a sentence that begins with "a rule"."""
 
     text: str = ""
-    """The rule, where it is one of many."""
+    """The invalid rule, if it was one of several."""
 
 
 @dataclass(frozen=True)
 class PermissionRule:
-    """One line of the configuration, read."""
+    """A parsed permission rule."""
 
     text: str
     about: About
     words: tuple[str, ...] = ()
-    """Of a command."""
+    """Words of a command."""
     any_more: bool = False
-    """A command that may have any further arguments: written with a last `*`."""
+    """True if the command may have any further arguments: the rule ends with `*`."""
     pattern: str = ""
-    """Of a path, a host or a tool."""
+    """Pattern of a path, host or tool."""
 
     @cached_property
     def names(self) -> re.Pattern[str]:
-        """What `pattern` matches, for hosts and tools."""
+        """Compiled `pattern` for hosts and tools."""
         return re.compile(wildcards(self.pattern.casefold(), "."))
 
     def is_of_tool(self, name: str) -> bool:
@@ -69,12 +68,15 @@ class PermissionRule:
         return self.about == "command" and not self.any_more and self.words == (name,)
 
     def path_pattern(self, workspace: str, home: str, *, through_links: bool) -> re.Pattern[str]:
-        """`through_links`: it also matches where the fixed beginning of the pattern leads."""
+        """Compile the path pattern.
+
+        `through_links`: also match the target of the pattern's fixed prefix if it is a link.
+        """
         return _path_pattern(self.pattern, workspace, home, through_links=through_links)
 
 
 def parse_rule(text: str) -> PermissionRule:
-    """Raises BadRule."""
+    """Parse a rule. Raises BadRule."""
     text = text.strip()
     if not text or len(text) > _LONGEST or not text.isprintable():
         raise BadRule("like git status, read(docs/**) or tool(github_*)")
@@ -140,12 +142,12 @@ def _path_pattern(
 
 
 def _expression(path: str) -> str:
-    """What matches a path of names and patterns, and all below it."""
+    """Return an expression that matches a path of names and patterns, and everything below it."""
     runs = [[""]]
     for part in path.lstrip("/").split("/"):
         runs.append([""]) if part == "**" else runs[-1].append(wildcards(part, "[^/]"))
     first, *others = ("/".join(run) for run in runs)
-    # the first place where a run fits is as good as any
+    # the first match of a segment is as good as any other
     out = "".join([first, *(rf"(?>(?:/[^/]+)*?{run}(?=/|\Z))" for run in others)])
     return f"(?:{out}(?:/.*)?)"
 
@@ -154,7 +156,7 @@ def _expression(path: str) -> str:
 
 
 def begins_with(rule: PermissionRule, argv: Sequence[str]) -> bool:
-    """Word for word: what an allowing rule asks for."""
+    """True if the command begins with the rule's words exactly, as allow rules require."""
     return tuple(argv[: len(rule.words)]) == rule.words
 
 
@@ -169,19 +171,20 @@ _SAME: dict[str, dict[str, str]] = {
     "docker": {"--force": "f"},
     "find": {},
 }
-"""Other spellings of an option, by program."""
+"""Alternative spellings of options, by program."""
 
 
 _ABBREVIATE = frozenset({"npm", "pnpm"})
-"""Programs whose commands may be shortened."""
+"""Programs that accept abbreviated commands."""
 _PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch", "http-fetch": "fetch"}
-"""Commands of git that do the work of another."""
+"""Git commands that do the work of another command."""
 
 
 def is_meant_by(rule: PermissionRule, argv: Sequence[str]) -> bool:
-    """In whatever spelling and order: what a denying or asking rule is held against.
+    """True if the command matches the rule in any spelling and order, as deny and ask rules
+    require.
 
-    It may match too much, hardly too little.
+    Prefers false positives over false negatives.
     """
     program = program_of(argv[0]) if argv else ""
     if program != program_of(rule.words[0]):
@@ -198,9 +201,7 @@ def is_meant_by(rule: PermissionRule, argv: Sequence[str]) -> bool:
 
 
 def may_be_meant_by(rule: PermissionRule, known: Sequence[str]) -> bool:
-    """Whether `rule` could mean a command of which only the words `known` are known, and not what
-    follows them.
-    """
+    """True if the rule could match a command of which only the leading words `known` are known."""
     _, wanted = _sorted_out(program_of(rule.words[0]), rule.words[1:])
     i, after_option = 0, False
     for word in known[1:]:
@@ -218,7 +219,7 @@ def may_be_meant_by(rule: PermissionRule, known: Sequence[str]) -> bool:
 
 
 def program_of(word: str) -> str:
-    """The name of a program, however it was spelled: /usr/bin/Curl is curl."""
+    """Return the normalized name of a program: /usr/bin/Curl is curl."""
     return word.rstrip("/").rsplit("/", 1)[-1].casefold().removesuffix(".exe")
 
 
@@ -256,8 +257,8 @@ def _is_long_with_one_dash(program: str, word: str) -> bool:
 
 
 def _follow(wanted: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether the operands of a rule come first among the words, apart from options and what may be
-    their values.
+    """True if the operands of a rule come first among the words, ignoring options and their
+    possible values.
     """
     i, after_option = 0, False
     for word in words:
@@ -279,12 +280,12 @@ def _follow(wanted: Sequence[str], words: Sequence[str]) -> bool:
 
 PATTERNS_KEPT = 1_000
 WITHHELD = "(one of this project's)"
-"""Stands in the place of a rule's text."""
+"""Placeholder for the text of a withheld rule."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What a user has said. Deny counts over ask, ask over allow."""
+    """Permission rules of a run. Deny takes precedence over ask, and ask over allow."""
 
     allow: tuple[PermissionRule, ...] = ()
     ask: tuple[PermissionRule, ...] = ()
@@ -299,17 +300,15 @@ class Rules:
     def read(
         cls, *, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = ()
     ) -> Rules:
-        """Raises BadRule."""
+        """Parse rules. Raises BadRule."""
         return cls(tuple(map(_parsed, allow)), tuple(map(_parsed, ask)), tuple(map(_parsed, deny)))
 
     def also_allowing(self, *texts: str) -> Rules:
-        """With what was approved for a session. Raises BadRule."""
+        """Return these rules plus those approved for a session. Raises BadRule."""
         return Rules((*self.allow, *map(parse_rule, texts)), self.ask, self.deny)
 
     def withholding(self, texts: Container[str]) -> Rules:
-        """Replace the text of these rules, so that no reason quotes it: an untrusted project wrote
-        it.
-        """
+        """Replace the text of rules from an untrusted project, so that no reason quotes it."""
         ask, deny = (
             tuple(replace(rule, text=WITHHELD) if rule.text in texts else rule for rule in rules)
             for rules in (self.ask, self.deny)
@@ -323,7 +322,7 @@ class Rules:
         return next((r for r in self.ask if r.about == "command" and is_meant_by(r, argv)), None)
 
     def allowing(self, argv: Sequence[str]) -> PermissionRule | None:
-        """The longest: it leaves the fewest words to be judged."""
+        """Return the longest matching rule, which leaves the fewest words to judge."""
         found = [r for r in self.allow if r.about == "command" and begins_with(r, argv)]
         return max(found, key=lambda r: (r.any_more, len(r.words)), default=None)
 
@@ -335,9 +334,9 @@ class Rules:
         workspace: str,
         home: str,
     ) -> PermissionRule | None:
-        """The first of `rules` that matches one of `paths`, absolute and normalised.
+        """Return the first of `rules` that matches one of `paths`, absolute and normalized.
 
-        Case counts only for what allows.
+        Only allow rules are case-sensitive.
         """
         paths = list(paths)
         for rule in rules:

@@ -1,10 +1,10 @@
-"""Which projects a person has said may bring configuration, each bound to the content of every file
-that would count.
+"""Trust in projects: a person's permission for a project to bring configuration, bound to the
+content of every file that applies.
 
-A file that changes, goes or comes voids it all: what nobody has looked at is not used. What trust
-admits is said where it is used (keys.py for settings, coding/ for AGENTS.md and skills,
-definitions/ for agents, tui/commands/own.py); nothing here asks anybody. Entry: `trust_of`,
-`trust`, `revoke`, `trusted`.
+Any changed, missing or new file voids it, so that no unreviewed file is used. The users of trust
+enforce it: keys.py for settings, agents/coding/ for AGENTS.md and skills, agents/definitions/ for
+agents, tui/commands/own.py for commands. Nothing here prompts. Entry points: `trust_of`, `trust`,
+`revoke`, `trusted`.
 """
 
 from __future__ import annotations
@@ -37,38 +37,38 @@ DEFINITION_ENDINGS = (".md", ".yaml", ".yml")
 FILES_MAX = 2_000
 TOTAL_MAX_BYTES = 32 << 20
 FOLDERS_MAX = 20_000
-"""Looked into for files of nested folders, when a project comes to be trusted."""
+"""Maximum number of folders searched for nested files when a project is trusted."""
 TOLD_MAX = 5
 
 FILLED_BY_TOOLS = frozenset(
     {"node_modules", "site-packages", "vendor", "venv", "target", "build", "dist"}
 )
-"""Not looked into, and neither is what begins with a dot: what packages bring there would void the
-trust at each update.
+"""Folders that are not searched, in addition to hidden ones: files that package managers write
+there would void the trust at each update.
 """
 
 
 class TrustState(StrEnum):
     UNKNOWN = "unknown"
-    """Nobody has said anything about it."""
+    """No decision was made."""
     HOLDS = "holds"
     VOID = "void"
-    """What was looked at is not what is there now."""
+    """The files have changed since they were trusted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trust:
-    """How far a project may be trusted, as its files were when it was asked for."""
+    """Trust in a project, evaluated against its files at the time of the query."""
 
     root: Path
     standing: TrustState = TrustState.UNKNOWN
     changes: tuple[str, ...] = ()
-    """What voids it, each as a sentence."""
+    """Changes that void the trust, as phrases."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Path below the root -> SHA-256, as they were looked at; empty where it does not hold."""
+    """SHA-256 by path below the root, as trusted; empty unless the trust holds."""
 
     def admits(self, path: Path, data: bytes) -> bool:
-        """Whether `data`, which was read from `path`, is what was looked at."""
+        """True if `data`, read from `path`, is what was trusted."""
         return (
             self.standing is TrustState.HOLDS
             and path.is_relative_to(self.root)
@@ -76,14 +76,14 @@ class Trust:
         )
 
     def at(self, root: Path) -> Trust:
-        """The same for a copy of the project that we made ourselves, such as a worktree: what is in
-        it counts where it is what was looked at.
+        """Return the same trust for a copy of the project that Treadle made, such as a worktree.
+        Its files apply if they are what was trusted.
         """
         return replace(self, root=root)
 
     @property
     def warning(self) -> str | None:
-        """For the person, where something that was trusted is not used."""
+        """Warning for the user if trusted files are not used any more."""
         if self.standing is not TrustState.VOID:
             return None
         more = len(self.changes) - TOLD_MAX
@@ -95,7 +95,7 @@ class Trust:
 
 
 def command(root: Path) -> str:
-    """What a person types to trust it."""
+    """Return the command that trusts a project."""
     import shlex  # noqa: PLC0415  only for a message
 
     return f"treadle trust {shlex.quote(str(root))}"
@@ -105,10 +105,10 @@ def command(root: Path) -> str:
 
 
 def trust_of(own: Path, project: Project | None) -> Trust:
-    """Reads the store in `own`, Treadle's own folder, and each file that was trusted. A store that
-    cannot be read trusts nothing.
+    """Evaluate the stored trust in a project against its files. If the store cannot be read,
+    nothing is trusted.
 
-    Blocks for as long as the files take to read, at most 32 MiB of them.
+    `own`: Treadle's own folder. Blocks while it reads the files, at most 32 MiB.
     """
     if project is None:
         return Trust(root=Path("/"))
@@ -147,10 +147,10 @@ def _changes(record: Mapping[str, str], project: Project, own: Path) -> Iterator
 
 
 def survey(project: Project, own: Path) -> dict[str, bytes]:
-    """Every file of the project that trust would admit, by its path below the root: those of a run
-    in `here`, and those of nested folders.
+    """Return every file of the project that trust would admit, by its path below the root: those of
+    a run in `here`, and those of nested folders.
 
-    Raises AgentError(invalid) where they are more than anybody can have looked at.
+    Raises AgentError(invalid) if there are too many files to review.
     """
     folders = dict.fromkeys(
         [
@@ -177,8 +177,8 @@ def survey(project: Project, own: Path) -> dict[str, bytes]:
 
 
 def brought(project: Project, own: Path) -> list[Path]:
-    """The files of the project that would instruct the model in a run in `here`, commands of the
-    chat aside; trusted or not.
+    """Return the project's files, trusted or not, that would instruct the model in a run in `here`,
+    except chat commands.
     """
     files = (path for folder in project.folders() for path in _control_files(folder, own))
     return [
@@ -193,20 +193,21 @@ def _instructs(path: Path) -> bool:
 
 
 class TrustedKind(Enum):
-    """What a file of a project is for."""
+    """Purpose of a project file."""
 
     GUIDANCE = "guidance"
     CONFIG = "config"
     SKILL = "skill"
-    """SKILL.md, or something beside it."""
+    """SKILL.md, or another file of its folder."""
     COMMAND = "command"
     AGENT = "agent"
     UNUSED = "unused"
 
 
 def kind_of(path: PurePosixPath) -> TrustedKind:
-    """By the parts of a path below the root, from the last `.treadle` on: one of these inside of a
-    skill counts for whoever works there.
+    """Classify a file by its path below the root, from the last `.treadle` on.
+
+    A `.treadle` folder inside a skill applies to runs in that folder.
     """
     if path.name == GUIDANCE_NAME:
         return TrustedKind.GUIDANCE
@@ -224,9 +225,8 @@ def kind_of(path: PurePosixPath) -> TrustedKind:
 
 
 def defines_agent(path: Path | PurePosixPath) -> bool:
-    """True for a file of `.treadle/agents`, whatever is in it.
-
-    Files in folders below define nothing.
+    """True for a definition file directly in `.treadle/agents`, whatever its content. Subfolders
+    are ignored.
     """
     return (
         path.suffix in DEFINITION_ENDINGS
@@ -236,7 +236,9 @@ def defines_agent(path: Path | PurePosixPath) -> bool:
 
 
 def _control_files(folder: Path, own: Path) -> Iterator[Path]:
-    """Whether they are there or not; of skills, those that are."""
+    """Yield the paths that trust covers, existing or not; of skills, commands and agents, existing
+    files only.
+    """
     yield folder / GUIDANCE_NAME
     settings = folder / FOLDER
     if os.path.realpath(settings) != os.path.realpath(own):
@@ -255,7 +257,7 @@ def _all_below(folder: Path) -> Iterator[Path]:
 
 
 def _nested(root: Path) -> Iterator[Path]:
-    """Its folders, without those of other projects, of git, and of what tools fill."""
+    """Yield nested folders, except those of other projects, of git, and of package managers."""
     folders, left = [root], FOLDERS_MAX
     while folders and left:
         left -= 1
@@ -282,9 +284,10 @@ def _may_hold_files(entry: os.DirEntry[str]) -> bool:
 
 
 def _content(path: Path, root: Path) -> bytes | None:
-    """Of a regular file of the project; None where there is none, or a link leads out of it.
+    """Return the content of a regular file of the project, or None if it is missing or a link leads
+    out of the project.
 
-    A file that is too large is cut, and so never the same.
+    Content beyond the size limit is cut, and so never matches.
     """
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(root):
@@ -319,7 +322,9 @@ def _hash(data: bytes) -> str:
 
 
 def trusted(own: Path) -> dict[str, dict[str, str]]:
-    """Every project that was ever trusted, by its root: path below it -> SHA-256. Raises Broken."""
+    """Return every trusted project by its root, with the SHA-256 of each path below it. Raises
+    Broken.
+    """
     opened = read_text(own / STORE_NAME, own=True)
     if opened is None:
         return {}
@@ -339,22 +344,20 @@ def trusted(own: Path) -> dict[str, dict[str, str]]:
 
 
 def trust(own: Path, project: Project, files: Mapping[str, bytes]) -> None:
-    """From now on the project may bring these `files`, out of `survey`, as they were when they were
-    read. Raises AgentError(invalid).
-    """
+    """Trust a project with `files`, as returned by `survey`. Raises AgentError(invalid)."""
     with _changing(own) as folders:
         folders[str(project.root)] = {name: _hash(data) for name, data in files.items()}
 
 
 def revoke(own: Path, root: Path) -> bool:
-    """Whether it was trusted. Raises AgentError(invalid)."""
+    """Revoke the trust in a project. Returns True if it was trusted. Raises AgentError(invalid)."""
     with _changing(own) as folders:
         return folders.pop(str(root), None) is not None
 
 
 @contextlib.contextmanager
 def _changing(own: Path) -> Generator[dict[str, dict[str, str]]]:
-    """What is done to the store inside is written in one step, and nobody else's change is lost."""
+    """Open the store for changes, which are written atomically and serialized by a lock."""
     try:
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(own):

@@ -1,6 +1,6 @@
-"""What the configuration says: every value, typed, with where it came from.
+"""Typed values of the configuration, each with its origin.
 
-Who may say what, and which layer wins, is layers.py's. Entry: `Config`.
+layers.py decides which layer wins. Entry points: `Config`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from treadle.types import (
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a value came from."""
+    """Source of a value."""
 
     source: Literal["default", "file", "environment", "flag", "argument"]
     name: str = ""
-    """The file's path, the variable, the option."""
+    """Path of the file, name of the variable, or option."""
     line: int | None = None
     before: Origin | None = None
-    """Of a list to which several layers added: where its earlier part came from."""
+    """Origin of the earlier part of a list that several layers extended."""
 
     @override
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 DEFAULT = Origin("default")
 DEFAULT_QUEUE = "default"
-"""There always is one of this name: `run_queue.DEFAULT_QUEUE`."""
+"""Name of the queue that always exists: `run_queue.DEFAULT_QUEUE`."""
 
 
 class Setting(NamedTuple):
@@ -61,17 +61,17 @@ class Models(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fallback(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is asked where the model of a run does not answer."""
+    """Fallback models for a run whose model fails."""
 
     models: tuple[str, ...] = ()
-    """In this order."""
+    """Models in the order of use."""
     on: tuple[str, ...] = ("rate_limit", "network", "timeout", "refusal")
-    """Kinds of errors, and `refusal`."""
+    """Error kinds that trigger a fallback, or `refusal`."""
 
 
 class Defaults(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
-    """Of one response; None: by the model."""
+    """Maximum output tokens of one response; None: depends on the model."""
     temperature: float | None = None
     thinking: Thinking | None = None
     effort: Effort | None = None
@@ -97,18 +97,18 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model costs, in USD for a million tokens."""
+    """Prices of a model, in USD per million tokens."""
 
     input: float
     output: float
     cache_read: float | None = None
-    """None: as input."""
+    """None: same as `input`."""
     cache_write: float | None = None
-    """Of what is kept for five minutes; None: as input."""
+    """Cache writes kept for five minutes; None: same as `input`."""
     cache_write_1h: float | None = None
-    """None: as cache_write."""
+    """Cache writes kept for an hour; None: same as `cache_write`."""
     web_searches: float = 0
-    """For a thousand that the provider runs."""
+    """Price of a thousand web searches run by the provider."""
 
 
 class Permissions(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,33 +116,32 @@ class Permissions(msgspec.Struct, frozen=True, kw_only=True):
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     network: Literal["none", "open"] | tuple[str, ...] = ("default",)
-    """What commands of mode full reach that were not asked about; the tuple lists hosts, as
-    config/hosts.py reads them.
-    """
+    """Hosts that commands in mode full reach without approval, in the syntax of config/hosts.py."""
 
 
 class McpServer(Guarded, frozen=True, kw_only=True):
-    """Either `command` or `url` is set."""
+    """An MCP server. Either `command` or `url` is set."""
 
     command: tuple[str, ...] = ()
     env: dict[str, Secret] = msgspec.field(default_factory=dict[str, Secret])
     url: str | None = None
     headers: dict[str, Secret] = msgspec.field(default_factory=dict[str, Secret])
     tools: tuple[str, ...] | None = None
-    """None: all that it has."""
+    """Names of the exposed tools; None for all."""
     timeout_s: float = 60
-    """Of one call."""
+    """Timeout of one call."""
     wait_s: float = 10
-    """How long a run waits for its tools before the first request."""
+    """Maximum time that a run waits for the server's tools before the first request."""
     trust_hints: bool = False
-    """Whether what it says of its tools counts: one that only reads is run unasked.
+    """True if the server's tool annotations count, so that tools marked read-only run without
+    approval.
 
     No workspace may set it.
     """
 
 
 class ServiceLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """For each user."""
+    """Limits per user."""
 
     requests_per_minute: int = 60
     runs: int = 3
@@ -153,7 +152,7 @@ class ServiceLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServiceTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """For all users together, in all processes over one database."""
+    """Limits of all users together, across all processes on one database."""
 
     accounts_per_hour: int = 100
     tokens_per_day: int = 50_000_000
@@ -164,145 +163,145 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     limits: ServiceLimits = ServiceLimits()
     totals: ServiceTotals = ServiceTotals()
     hosts: tuple[str, ...] = ()
-    """Names that it answers to beside the loopback ones, without a port."""
+    """Host names that the service answers to in addition to loopback, without a port."""
     public_url: str | None = None
-    """Where people reach it, where that is another address: through a proxy, say."""
+    """Public URL, if it differs from the bind address, for example behind a proxy."""
     agents: tuple[str, ...] = ()
-    """Served beside the task assistant."""
+    """Agents served in addition to the task assistant."""
     registration: Literal["open", "closed"] = "open"
     proxies: tuple[str, ...] = ()
-    """Addresses whose X-Forwarded-For and -Proto are believed."""
+    """Addresses whose X-Forwarded-For and X-Forwarded-Proto headers are trusted."""
     open_docs: bool | None = None
-    """Whether /openapi.json and /metrics need no token; None: only where nobody but this machine
-    reaches the service.
+    """True if /openapi.json and /metrics need no token; None: only if the service listens on
+    loopback only.
     """
     grace_s: float = 8
-    """How long runs may go on when it is stopped; those that are left are resumed at the next
-    start.
-    """
+    """Seconds that runs may continue during shutdown. The rest resume at the next start."""
     queue: str | None = None
-    """Where runs of served agents are submitted, for workers; None: they are driven by the service
+    """Queue to which runs of served agents are submitted, for workers; None: the service runs them
     itself.
     """
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue allows; None: no limit. As `engine.Lane` has it."""
+    """Limits of a queue, as in `engine.Lane`. None: no limit."""
 
     concurrency: int | None = None
     per_tenant: int | None = None
     rate: int | None = None
-    """Deliveries in `period_s` seconds."""
+    """Maximum deliveries in `period_s` seconds."""
     period_s: float = 60
 
 
 class Workers(msgspec.Struct, frozen=True, kw_only=True):
-    """Of `treadle worker`; the lease is that of every process over a journal that has leases."""
+    """Settings of `treadle worker`. The lease applies to every process on a journal with leases."""
 
     engine: Literal["local", "dbos"] = "local"
     lease_s: float = 15
-    """How long a process that says nothing counts as living, where the journal is PostgreSQL."""
+    """Seconds after which a silent process loses its runs, with a PostgreSQL journal."""
     slots: int = 8
-    """Runs at once."""
+    """Maximum concurrent runs."""
     grace_s: float = 30
-    """How long runs may go on when a worker is stopped; those that are left go on elsewhere."""
+    """Seconds that runs may continue when a worker stops. The rest resume elsewhere."""
     poll_s: float = 1
-    """How often it looks for runs when nobody tells of any."""
+    """Polling interval for runs when no notification arrives, in seconds."""
     metrics: str | None = None
-    """HOST:PORT where Prometheus finds them; None: nowhere."""
+    """HOST:PORT of the Prometheus endpoint; None: disabled."""
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A run at each tick."""
+    """A schedule that starts a run at each tick."""
 
     agent: str
     prompt: str
     cron: str
-    """Minute, hour, day of the month, month, day of the week."""
+    """Cron expression: minute, hour, day of the month, month, day of the week."""
     queue: str | None = None
     inputs: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     timezone: str = "UTC"
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows runs from outside. Nothing does, where nobody says so."""
+    """Telemetry of runs; disabled by default."""
 
     otel: bool = False
     content: bool = False
-    """What is said and done stands in spans and logs too."""
+    """True if spans and logs include the content of messages and tool calls."""
     logs: Literal["off", "text", "json"] = "off"
     log_file: str | None = None
-    """None: standard error."""
+    """Log file; None for standard error."""
 
 
 class Ui(msgspec.Struct, frozen=True, kw_only=True):
-    """How the terminal UI looks."""
+    """Appearance of the terminal UI."""
 
     theme: Literal["auto", "dark", "light", "none"] = "auto"
-    """auto: as the terminal's background is; none: no colours."""
+    """Color theme. auto: follows the terminal's background; none: no colors."""
 
 
 class Row(NamedTuple):
     key: str
     value: object
-    """Plain data; of a secret only `set (ends …abcd)`."""
+    """Plain data; a secret appears as `set (ends …abcd)`."""
     origin: Origin
 
 
 class Config(Guarded, frozen=True, kw_only=True):
-    """Every setting with where it came from. Immutable; its repr holds no secret."""
+    """Every setting with its origin. Immutable; its repr contains no secret."""
 
     models: Models = Models()
     fallback: Fallback = Fallback()
     providers: dict[str, Provider] = msgspec.field(default_factory=dict[str, Provider])
-    """Those that somebody said something about; ask `endpoint`."""
+    """Explicitly configured providers. Use `endpoint` to resolve any provider."""
     prices: dict[str, Price] = msgspec.field(default_factory=dict[str, Price])
-    """By model, like "local:any-model", or for all others of a provider: "local:*".
+    """Prices by model, like "local:any-model", or for all other models of a provider: "local:*".
 
-    They go before the price list.
+    They take precedence over the price list.
     """
     defaults: Defaults = Defaults()
     limits: Limits = Limits(turns=50, seconds=600)
-    """Of the command line's runs."""
+    """Limits of runs started from the command line."""
     permissions: Permissions = Permissions()
     mcp_servers: dict[str, McpServer] = msgspec.field(default_factory=dict[str, McpServer])
     service: Service = Service()
     queues: dict[str, Queue] = msgspec.field(default_factory=dict[str, Queue])
-    """Beside `default`, which there always is; ask `queue_names`."""
+    """Queues in addition to `default`, which always exists. Use `queue_names` for all."""
     workers: Workers = Workers()
     schedules: dict[str, Schedule] = msgspec.field(default_factory=dict[str, Schedule])
     agents: tuple[str, ...] = ()
     journal: str | None = None
     keep_runs: str | None = None
-    """An age, like 90d: finished runs that are older are pruned when a runtime that ran something
-    closes. None: kept for ever.
+    """Age, like 90d, after which finished runs are pruned when a runtime that ran something closes.
+    None: kept forever.
     """
     ui: Ui = Ui()
     telemetry: Telemetry = Telemetry()
     home: str | None = None
-    """Treadle's own folder, where what providers told of their models is remembered; None: no files
-    are read.
+    """Treadle's own folder, which also caches model data reported by providers; None: no files are
+    read.
     """
     settings: dict[KeyPath, Setting] = msgspec.field(default_factory=dict[KeyPath, Setting])
-    """By path; ask `origin`."""
+    """Settings by path. Use `origin` to query one."""
     warnings: tuple[str, ...] = ()
-    """For the person, once: what a workspace said in vain, a key that others may read."""
+    """Warnings to show once, such as ignored workspace settings or a key that others can read."""
     known_secrets: frozenset[Secret] = frozenset()
     withheld_rules: frozenset[str] = frozenset()
-    """Rules of an untrusted project. They count, and no model reads their text."""
+    """Rules of an untrusted project. They are enforced, but their text is never sent to a model."""
 
     def origin(self, *path: str) -> Origin:
-        """Of a key, like `origin("limits", "turns")`; the default's where nobody set it."""
+        """Return the origin of a key, like `origin("limits", "turns")`; the default origin if it is
+        not set.
+        """
         setting = self.settings.get(path)
         return setting.origin if setting else DEFAULT
 
     @property
     def queue_names(self) -> tuple[str, ...]:
-        """Every queue that there is."""
+        """Names of all queues."""
         return tuple(dict.fromkeys((DEFAULT_QUEUE, *self.queues)))
 
     def rows(self) -> list[Row]:
-        """Every key in the order of the manual, as it may be shown."""
+        """Return every key in the order of the manual, with displayable values."""
         redactor, order = Redactor(self.secrets()), Config.__struct_fields__
         settings = sorted(self.settings.items(), key=lambda item: order.index(item[0][0]))
         return [
@@ -311,15 +310,13 @@ class Config(Guarded, frozen=True, kw_only=True):
         ]
 
     def secrets(self) -> frozenset[str]:
-        """Every secret value of the configuration and of the environment that was loaded, for a
-        `Redactor`.
-        """
+        """Return every secret of the configuration and the loaded environment, for a `Redactor`."""
         return frozenset(secret.reveal() for secret in self.known_secrets)
 
     def split(self, model: str) -> tuple[str, str]:
-        """A model's name as provider and ID: "anthropic:x" -> ("anthropic", "x").
+        """Split a model name into provider and ID: "anthropic:x" -> ("anthropic", "x").
 
-        Raises AgentError(invalid), with the nearest right name, where there is no such provider.
+        Raises AgentError(invalid), with the nearest known name, for an unknown provider.
         """
         provider, colon, name = model.partition(":")
         provider = ALIASES.get(provider, provider)
@@ -340,12 +337,13 @@ class Config(Guarded, frozen=True, kw_only=True):
         auth_token: str | None = None,
         to_ask: bool = True,
     ) -> Endpoint:
-        """How to reach the provider `name`; `to_ask`: whether it will be asked, and so needs a key.
+        """Resolve the endpoint of a provider. `to_ask`: False if no request will be sent, so that
+        no key is needed.
 
-        Its key is the argument, else the configured one, else TREADLE_AGENT_API_KEY (for the
-        default model's provider, and no workspace decides which one that is), else the vendor's own
-        variable. Raises AgentError: invalid for an unknown provider or a value that cannot be sent,
-        auth where there is no key.
+        The key is the argument, else the configured one, else TREADLE_AGENT_API_KEY (for the
+        default model's provider, which no workspace can choose), else the vendor's own variable.
+        Raises AgentError: invalid for an unknown provider or a value that cannot be sent, auth if
+        the key is missing.
         """
         name = ALIASES.get(name, name)
         if name not in VENDORS and name not in self.providers:
@@ -368,11 +366,11 @@ class Config(Guarded, frozen=True, kw_only=True):
     def with_credentials(
         self, name: str, *, api_key: str | None = None, auth_token: str | None = None
     ) -> Config:
-        """Replace the key of one provider and keep everything else, also what no file and no
-        variable set.
+        """Replace the key of one provider and keep everything else, including values that a program
+        set.
 
-        The old key stays among `secrets()`: texts may still hold it. Raises AgentError as
-        `endpoint` does, and AgentError(invalid) unless exactly one of the two keys is given.
+        The old key stays in `secrets()`, because texts may still contain it. Raises the errors of
+        `endpoint`, and AgentError(invalid) unless exactly one of the two keys is given.
         """
         if bool(api_key) == bool(auth_token):
             raise AgentError(
@@ -429,7 +427,7 @@ def _showable(value: object, redactor: Redactor) -> object:
 
 
 def built(settings: dict[KeyPath, Setting], **given: object) -> Config:
-    """Make a configuration out of settings.
+    """Build a configuration from settings.
 
     `given`: fields that no setting has, such as `warnings`.
     """

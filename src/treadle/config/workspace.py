@@ -1,6 +1,6 @@
-"""What a workspace's file may say of a key: rules by which it only tightens.
+"""Rules for the settings of a workspace, which can only tighten the user's.
 
-Which key has which is keys.py's. Entry: `Rule`.
+keys.py assigns the rules to keys. Entry points: `Rule`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from treadle.config.hosts import HostList
 from treadle.types import Mode
 
 Rule: TypeAlias = Callable[[object, object, Collection[str]], str | None]
-"""(the workspace's value, the present one, the providers that the user knows) -> why it is ignored,
-or None.
+"""(value of the workspace, current value, providers known to the user) -> why it is ignored, or
+None.
 """
 
 
@@ -29,7 +29,9 @@ def free(new: object, now: object, providers: Collection[str]) -> str | None:
 
 
 def own_provider(new: object, now: object, providers: Collection[str]) -> str | None:
-    """A stand-in is no provider: who writes a script's calls would write the workspace's commands."""  # noqa: E501
+    """Accept providers of the user's configuration only. Stand-ins are excluded: the author of a
+    script could make the model run any command.
+    """
     known = str(new).partition(":")[0] in providers
     return (
         None if known else "a workspace may only name a provider that your own configuration knows"

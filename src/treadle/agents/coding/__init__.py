@@ -1,9 +1,8 @@
-"""The coding assistant: what it is told, and with which tools it works. Fronts run it; nothing here
-runs or prints.
+"""The coding assistant: its instructions and tools. Nothing here runs an agent or prints.
 
-Its instructions are prompt.md; people's and projects' own words guidance.py and skills.py; where it
-works whereabouts.py; which of the user's rules match nothing here vain_rules.py; agents that it can
-hand work to: agent.py; all of it together agent.py. Entry: `coding_agent`.
+The instructions are in prompt.md. guidance.py adds AGENTS.md files, skills.py skills, and
+whereabouts.py the working environment; vain_rules.py reports user rules that match nothing;
+agent.py loads agents for delegation and puts everything together. Entry points: `coding_agent`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The definition of the coding assistant for one directory: instructions, what people wrote for
-agents, where it works, and tools.
+"""Definition of the coding assistant for one directory: instructions, guidance, environment, tools.
 
-What each of these is stands beside this file. Entry: `coding_agent`.
+Entry points: `coding_agent`.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from treadle.types import SystemBlock
 def colleagues(
     config: Config, own: Path | None, project: Project, trust: Trust
 ) -> tuple[dict[str, Agent[Any, Any]], list[str]]:
-    """Agents by name, and a line for each that is left out because something is wrong with it.
+    """Return the usable agents by name, and a warning for each one left out because of an error.
 
-    `trust`: in the project.
+    `trust`: the trust in `project`.
     """
     folders = [folder / FOLDER / AGENTS_NAME for folder in project.folders()] + (
         [own / AGENTS_NAME] if own is not None else []
@@ -63,8 +62,8 @@ GUIDANCE, WHEREABOUTS = "guidance", "whereabouts"
 class Assistant(NamedTuple):
     agent: Agent[object, str]
     warnings: tuple[str, ...]
-    """For the person, once: what of the project is not used, and why, and which rules match nothing
-    here.
+    """Warnings to show once: project files that are not used, with the reason, and rules that match
+    nothing.
     """
 
 
@@ -76,13 +75,14 @@ def coding_agent(
     moved: bool = False,
     trust: Trust | None = None,
 ) -> Assistant:
-    """Blocks while it reads files. The same configuration, directory and day give the same bytes,
-    from every process.
+    """Build the coding assistant for `cwd`. Blocks while it reads files.
 
-    `attended`: a person is there to be asked. `trust`: in the place of what was said about the
-    project of `cwd`, for a copy of a project that we made. `moved`: for a run that goes on in
-    another directory than it began in. Any other run keeps what it was told when it began, since
-    what is told here are defaults of inputs, and its journal has its inputs.
+    The same configuration, directory and day give identical bytes in every process.
+
+    `attended`: a person can answer questions. `trust`: replaces the stored trust in the project of
+    `cwd`, for copies of a project that Treadle made. `moved`: the run resumes in a different
+    directory. All other runs keep the texts they began with, because these are input defaults and
+    the journal records the inputs.
     """
     own = Path(config.home) if config.home else None
     project = project_of(cwd)
@@ -130,7 +130,7 @@ def _instructions() -> str:
 
 
 def _servers(config: Config, cwd: Path) -> Sequence[ToolProvider]:
-    """All that are configured. They are started when a run begins, in its directory."""
+    """Return all configured MCP servers. They start when a run begins, in its directory."""
     if not config.mcp_servers:
         return ()
     from treadle.tools.mcp import McpServer  # noqa: PLC0415  most people have none

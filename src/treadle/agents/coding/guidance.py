@@ -1,8 +1,7 @@
-"""What people and projects have written down for agents: AGENTS.md files and the list of skills, as
-a block of the system prompt.
+"""Guidance for the system prompt: AGENTS.md files and the list of skills.
 
-The person's own always count; a project's count where a person trusts it, byte for byte
-(config/trust.py). Entry: `guidance`.
+The user's own files always apply. A project's files apply only if the project is trusted and their
+bytes are unchanged (config/trust.py). Entry points: `guidance`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from treadle.config.trust import GUIDANCE_NAME, TrustState, brought, command
 FILE_MAX_CHARS = 32_768
 TOTAL_MAX_CHARS = 65_536
 BELOW_MAX = 20
-"""Files of deeper folders that are named."""
+"""Maximum number of files in subfolders that the prompt lists."""
 
 HEAD = """\
 # How to work here
@@ -38,10 +37,10 @@ Instructions for particular tasks. Where a task fits one of them, read it before
 
 class Guidance(NamedTuple):
     text: str
-    """Empty where nobody has written anything."""
+    """Text for the system prompt; empty if there is no guidance."""
     skills: Skills
     warnings: tuple[str, ...]
-    """For the person, once: what is not sent, and why."""
+    """Warnings to show once: files that are not sent, with the reason."""
 
 
 class _File(NamedTuple):
@@ -50,9 +49,9 @@ class _File(NamedTuple):
 
 
 def guidance(own: Path | None, project: Project, trust: Trust) -> Guidance:
-    """`own`: Treadle's own folder; None: nothing of it counts.
+    """Collect the guidance for a project. Blocks while it reads files.
 
-    Blocks while it reads; the same files give the same text.
+    `own`: Treadle's own folder; None ignores it. The same files give the same text.
     """
     warnings: list[str] = [trust.warning] if trust.warning else []
     if (
@@ -94,7 +93,7 @@ def _own_file(own: Path | None, warnings: list[str]) -> Iterator[_File]:
 
 
 def _files(project: Project, trust: Trust, warnings: list[str]) -> Iterator[_File]:
-    """The farthest first."""
+    """Yield the project's files, from the root to the working directory."""
     for folder in project.folders() if trust.standing is TrustState.HOLDS else ():
         path = folder / GUIDANCE_NAME
         try:
@@ -109,7 +108,9 @@ def _text(data: bytes) -> str:
 
 
 def _told(files: list[_File], warnings: list[str]) -> list[str]:
-    """Within bounds: the nearest are kept before the farther ones."""
+    """Return the blocks that fit the size limits, dropping the files farthest from the working
+    directory first.
+    """
     left, told = TOTAL_MAX_CHARS, list[str]()
     for title, text in reversed([file for file in files if file.text]):
         most = min(FILE_MAX_CHARS, left)
@@ -148,7 +149,7 @@ def _below(project: Project, trust: Trust) -> list[str]:
 
 
 def _line(text: str) -> str:
-    """In one line, whatever a name or a description holds."""
+    """Collapse a name or description into one printable line."""
     return " ".join(
         "".join(character if character.isprintable() else " " for character in text).split()
     )

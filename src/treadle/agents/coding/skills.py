@@ -1,8 +1,8 @@
-"""Skills: folders with a SKILL.md, of which the model knows name and description until it reads
-one, through the tool `read`.
+"""Skills: folders with a SKILL.md. The model sees names and descriptions, and reads a skill with
+`read`.
 
-A skill is named by `skill:NAME`, and what lies beside its SKILL.md by `skill:NAME/PATH`, so that no
-place on this machine stands in the prompt. A project's count where a person trusts it. Entry:
+A skill is addressed as `skill:NAME`, and its other files as `skill:NAME/PATH`, so that the prompt
+contains no path of this machine. A project's skills apply only if it is trusted. Entry points:
 `find_skills`, `SkillReader`.
 """
 
@@ -38,16 +38,16 @@ class Skill(NamedTuple):
     description: str
     folder: Path
     trust: Trust | None
-    """Of the project that it belongs to; None: it is the person's own."""
+    """Trust in the project that owns the skill; None for the user's own."""
 
 
 Skills: TypeAlias = Mapping[str, Skill]
 
 
 def find_skills(own: Path | None, project: Project, trust: Trust, warnings: list[str]) -> Skills:
-    """By name, in order of names; of two with one name the nearer one.
+    """Return skills by name, sorted. If two have the same name, the nearer one wins.
 
-    What is wrong with one is added to `warnings`.
+    Appends problems to `warnings`.
     """
     found: dict[str, Skill] = {}
     for folder in _folders(own / SKILLS_NAME) if own is not None else ():
@@ -65,7 +65,7 @@ def find_skills(own: Path | None, project: Project, trust: Trust, warnings: list
 
 def _folders(place: Path) -> list[Path]:
     try:
-        # one that cannot be entered is none
+        # skip folders that cannot be entered
         return sorted(folder for folder in place.iterdir() if os.path.isfile(folder / SKILL_NAME))
     except OSError:
         return []
@@ -85,7 +85,7 @@ def _add(found: dict[str, Skill], folder: Path, trust: Trust | None, warnings: l
 
 
 def _front_matter(text: str, folder: str) -> tuple[str, str]:
-    """Name and description. Raises Broken."""
+    """Return name and description. Raises Broken."""
     from treadle.config.document import parse  # noqa: PLC0415  most people have no skills, and the library costs 30 ms
 
     matter = _FRONT_MATTER.match(text.replace("\r\n", "\n"))
@@ -111,7 +111,7 @@ def _front_matter(text: str, folder: str) -> tuple[str, str]:
 
 
 class SkillReader(Read):
-    """The tool `read`, which also reads the files of skills."""
+    """The `read` tool, extended to the files of skills."""
 
     def __init__(self, skills: Skills) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class SkillReader(Read):
         )
 
     def _place(self, path: str) -> Path:
-        """Raises ToolFailed."""
+        """Resolve a skill path. Raises ToolFailed."""
         name, _, inside = path.removeprefix(PREFIX).partition("/")
         if (skill := self._skills.get(name)) is None:
             raise ToolFailed(f"There is no skill {name!r}. There are: {', '.join(self._skills)}.")
@@ -163,7 +163,7 @@ def _listed(folder: Path) -> Iterator[str]:
 
 
 def _bytes(place: Path) -> bytes | None:
-    """None where the tool itself says what is wrong with it."""
+    """Return the bytes of a file, or None if the `read` tool itself will report the problem."""
     try:
         return read_checked(place) if place.is_file() else None
     except OSError:

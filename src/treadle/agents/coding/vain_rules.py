@@ -1,6 +1,6 @@
-"""Rules of the user that match nothing here, most likely because a name is misspelt.
+"""Detection of user rules that match nothing here, usually because of a misspelt name.
 
-What rules mean is rules.py's. Entry: `vain_rules`.
+config/rules.py defines the rules. Entry points: `vain_rules`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from treadle.config import Config
 from treadle.config.rules import PermissionRule, parse_rule
 
 _ALIKE = 0.75
-"""A misspelt name, and not another short one: `ed` is not `edit`, `gerp` is `grep`."""
+"""Similarity cutoff that finds misspellings without matching other short names: `gerp` matches
+`grep`, `ed` does not match `edit`.
+"""
 _OF_THE_SHELL = frozenset(
     {
         *(
@@ -54,13 +56,15 @@ _OF_THE_SHELL = frozenset(
         *("ulimit", "umask", "unalias", "unset", "wait"),
     }
 )
-"""Builtins of bash, as far as they are no programs as well."""
+"""Builtins of bash that do not also exist as programs."""
 
 
 def vain_rules(config: Config, tools: Sequence[str]) -> Iterator[str]:
-    """A warning for each. A program that is not here may well be elsewhere, where the same file is
-    read: without a tool of nearly that name it is only spoken of where a rule was just typed.
-    `tools`: their names.
+    """Yield a warning for each rule that matches nothing.
+
+    `tools`: names of the available tools. A program missing here may exist on another machine that
+    reads the same file, so a rule that resembles no tool name is reported only if it came from a
+    flag.
     """
     for key in ("allow", "ask", "deny"):
         origin = config.origin("permissions", key)
@@ -84,7 +88,7 @@ def _is_vain(rule: PermissionRule, config: Config, tools: Sequence[str]) -> bool
     if any(rule.is_of_tool(name) for name in tools):
         return False
     if rule.about == "tool":
-        return not config.mcp_servers  # what those have is not known before they are asked
+        return not config.mcp_servers
     if rule.about != "command" or rule.any_more or rule.words[1:] or "/" in rule.words[0]:
         return False
     return rule.words[0] not in _OF_THE_SHELL and shutil.which(rule.words[0]) is None

@@ -1,8 +1,8 @@
-"""Where the assistant works, in a few lines: directory, git, system, programs, the day. The same
-bytes from every process on one day.
+"""Description of the working environment: directory, git, system, programs, date. Identical in
+every process on the same day.
 
-No program is run for it, git least of all: what a project configures could run with it. Entry:
-`whereabouts`.
+No program is run to find it, git in particular: a project's configuration could make git run code.
+Entry points: `whereabouts`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PROGRAMS = (
         "dotnet",
     ),
 )
-"""Looked for on the PATH, so that the model need not try."""
+"""Programs looked up on the PATH, so that the model does not have to try them."""
 
 PATH_MAX_CHARS = 1_000
 HEAD_MAX_BYTES = 4_096
@@ -49,7 +49,9 @@ BRANCH = re.compile(
     r"ref: "
     r"refs/heads/((?!.*(?:\.\.|//|@\{))[^\x00-\x20\x7f-\xa0~^:?*\[\\\u200b-\u200f\u2028-\u202f\u2060-\u206f]{1,120})\n?"
 )
-"""As git allows a name, and no longer than names are: whoever made the project chose it."""
+"""Branch reference of a HEAD file. Accepts only valid git names of limited length, because the
+project's author chose the name.
+"""
 COMMIT = re.compile(r"([0-9a-f]{40}(?:[0-9a-f]{24})?)\n?")
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -61,9 +63,9 @@ def whereabouts(
     environment: Mapping[str, str] | None = None,
     today: datetime.date | None = None,
 ) -> str:
-    """The block of the system prompt.
+    """Return the environment block of the system prompt.
 
-    `attended`: whether a person is there to be asked during the run.
+    `attended`: True if a person can answer questions during the run.
     """
     environment = os.environ if environment is None else environment
     lines = [
@@ -114,7 +116,7 @@ def _git(project: Project) -> Iterator[str]:
 
 
 def _git_folder(path: Path) -> Path | None:
-    """A worktree or a submodule has a file there that says where its folder is."""
+    """Return the git folder. In worktrees and submodules, `.git` is a file that points to it."""
     if path.is_dir():
         return path
     said = re.fullmatch(r"gitdir: ([^\x00\n]+)\n?", _line(path))
@@ -132,7 +134,7 @@ def _head(folder: Path) -> str:
 
 
 def _line(path: Path) -> str:
-    """What a small regular file holds; nothing where it is none."""
+    """Return the content of a small regular file, or an empty string if it is not one."""
     try:
         descriptor = os.open(
             path,

@@ -1,10 +1,10 @@
-"""Agents that are defined in files, and in Python modules that the configuration names; nothing
-here runs or prints.
+"""Agents defined in files, and in Python modules named by the configuration. Nothing here runs an
+agent or prints.
 
-Which files there are: places.py. What stands in one: its text with lines text.py, its keys keys.py,
-values of inputs inputs.py, the schema of an output schemas.py. Agents and tools of Python modules:
-modules.py. What the name of a tool means: naming.py. All of it together, checked and made:
-catalog.py. The format as a JSON Schema, for editors: format.py. Entry: `Catalog`.
+places.py finds the files, text.py reads their text with line numbers, keys.py validates the keys,
+inputs.py the input values and schemas.py output schemas. modules.py imports agents and tools from
+Python modules, naming.py resolves tool names, catalog.py puts everything together, and format.py
+describes the format as a JSON Schema for editors. Entry points: `Catalog`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Every agent that files and modules define, found and checked on demand, and made.
+"""Catalog of the agents that files and modules define, loaded and validated on demand.
 
-Which files there are is places.py's, what stands in them keys.py's, what the names of tools mean
-naming.py's. Entry: `Catalog`.
+places.py finds the files, keys.py reads them and naming.py resolves tool names. Entry points:
+`Catalog`.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ from treadle.tools.tool import Tool, ToolProvider
 from treadle.types import Limits
 
 ASSISTANT = "treadle"
-"""The name of the coding assistant, which no file takes."""
+"""Name of the coding assistant, reserved."""
 NESTED_MAX = 20
-"""Agents that are among the tools of one another."""
+"""Maximum depth of agents that use each other as tools."""
 SIZES = ("large", "small")
-"""Names of the configuration's own models."""
+"""Aliases for the configured models."""
 
 
 class _Read(NamedTuple):
     definition: ReadDefinition | None
-    """None if there are problems."""
+    """The definition; None if there are problems."""
     tools: tuple[tuple[Meaning, int], ...]
-    """Those whose names are known, with their lines."""
+    """Resolved tools with their line numbers."""
     problems: tuple[DefinitionProblem, ...]
 
 
 class _Refused(Exception):
-    """What no reading of the files alone could tell."""
+    """A problem that shows only when an agent is made, not when its file is read."""
 
     def __init__(self, file: DefinitionFile, line: int, text: str) -> None:
         super().__init__(text)
@@ -70,20 +70,19 @@ class _Refused(Exception):
 
 
 class Catalog:
-    """What a working directory and a configuration define. Files are read, and modules imported,
-    when they are first asked for.
+    """Agents that a working directory and a configuration define.
 
-    The definitions of a project that a person has not trusted are left out until `name` or
-    `admit_all` is called.
+    Files are read and modules imported on first use. The definitions of an untrusted project are
+    left out until `name` or `admit_all` is called.
     """
 
     def __init__(
         self, config: Config, cwd: Path, *, works_in: Path | None = None, trust: Trust | None = None
     ) -> None:
-        """`works_in`: where MCP servers that are programs run, where that is not `cwd`.
+        """`works_in`: working directory of stdio MCP servers, if it is not `cwd`.
 
-        `trust`: replaces the stored trust in the project of `cwd`, for a copy of a project that we
-        made.
+        `trust`: replaces the stored trust in the project of `cwd`, for copies of a project that
+        Treadle made.
         """
         self._config, self._cwd = config, (works_in or cwd).resolve()
         own, project = Path(config.home) if config.home else None, project_of(cwd)
@@ -93,7 +92,7 @@ class Catalog:
         self._read: dict[str, _Read] = {}
         self._made: dict[str, Agent[Any, Any]] = {}
         self.warnings: list[str] = []
-        """For the person, of the agents that were made."""
+        """Warnings for the user about agents made so far."""
 
     # ------------------------------------------------------------ which there are
 
@@ -106,15 +105,15 @@ class Catalog:
         return NameResolver(self.names(), self.modules.tools, self._config.mcp_servers)
 
     def names(self) -> list[str]:
-        """Of every agent, also of those that something is wrong with."""
+        """Return the names of all agents, including those with problems."""
         return sorted({*self.found.files, *self.found.refused, *self.modules.agents})
 
     def name(self, name: str) -> None:
-        """Admit the definitions of an untrusted project where a person typed a name that only that
-        project defines.
+        """Admit the definitions of an untrusted project if a person typed a name that only it
+        defines.
 
-        All of them: the named agent may have others of its project among its tools. Names that the
-        person has keep what they mean.
+        Admits all of them, because the named agent may use others as tools. Names already defined
+        elsewhere keep their meaning.
         """
         theirs = self.withheld.files.get(name)
         if theirs is not None and name in self.found.files:
@@ -129,33 +128,35 @@ class Catalog:
                 )
 
     def admit_all(self) -> None:
-        """Admit every definition of an untrusted project, for a person to look at."""
+        """Admit every definition of an untrusted project, for display to a person."""
         self.found.admit(self.withheld, self.modules.agents)
         self.withheld = FoundDefinitions()
         self.__dict__.pop("tool_names", None)
         self._read.clear()
 
     def definition(self, name: str) -> ReadDefinition | None:
-        """What its file says; None where it has none, or something is wrong."""
+        """Return the definition in the agent's file, or None if it has no file or its file has
+        problems.
+        """
         return self._reading(name).definition if name in self.found.files else None
 
     def is_untrusted(self, name: str) -> bool:
-        """True for an agent of a project that a person has not trusted."""
+        """True if the agent belongs to a project that is not trusted."""
         return name in self.found.files and self.found.files[name].is_untrusted
 
     def hidden(self) -> list[str]:
-        """For the person: which files count in the place of others of their name, each as `NAME:
-        …`.
-        """
+        """Return a line `NAME: …` for each file that another file of the same name replaces."""
         return self.found.replaced()
 
     def remarks(self, name: str) -> tuple[str, ...]:
-        """For the person who runs this agent, once it was made."""
+        """Return the warnings for a person who runs this agent, after it was made."""
         return (*(line for line in self.hidden() if line.startswith(f"{name}: ")), *self.warnings)
 
     def add(self, path: Path) -> str:
-        """A file that may lie anywhere, as if it lay among those of the project; gives the agent's
-        name. It replaces another one of that name.
+        """Add a file from any location as if it belonged to the project, and return the agent's
+        name.
+
+        Replaces an agent of the same name.
         """
         real = Path(os.path.realpath(path))
         same = next(
@@ -179,8 +180,10 @@ class Catalog:
     # ------------------------------------------------------------ what is wrong
 
     def problems(self, name: str | None = None) -> list[DefinitionProblem]:
-        """Of an agent with those among its tools; of all of them, and the modules, where no name is
-        given. Raises AgentError(invalid) for an unknown name.
+        """Return the problems of an agent and the agents among its tools; without a name, of all
+        agents and modules.
+
+        Raises AgentError(invalid) for an unknown name.
         """
         if name is not None:
             self._must_be_there(name)
@@ -192,7 +195,9 @@ class Catalog:
         return list(found | dict.fromkeys(self._unmakeable(names)))
 
     def _unmakeable(self, names: Sequence[str]) -> Iterator[DefinitionProblem]:
-        """What only making an agent tells, of those whose files have no other problem."""
+        """Yield problems that show only when an agent is made, for agents whose files have no other
+        problem.
+        """
         for name in names:
             wrong: dict[DefinitionProblem, None] = {}
             self._look(name, (), {}, wrong)
@@ -209,10 +214,10 @@ class Catalog:
         seen: dict[str, int],
         found: dict[DefinitionProblem, None],
     ) -> int:
-        """Adds what is wrong with it, and with those below it, to `found`; gives how deep they are
-        nested. `seen`: that of those that were looked at.
+        """Add the problems of an agent and its callees to `found`, and return its nesting depth.
 
-        `chain`: who calls whom, from the first one down to the one that has `name` among its tools.
+        `seen`: depths of the agents visited so far. `chain`: callers, from the first down to the
+        one that has `name` among its tools.
         """
         if name in seen:
             return seen[name]
@@ -256,7 +261,7 @@ class Catalog:
         return DefinitionProblem(str(self.found.files[chain[-1]].path), line, text)
 
     def _uncallable(self, name: str, callee: str, line: int) -> DefinitionProblem | None:
-        """A caller gives a prompt, and nothing else."""
+        """Return a problem if the callee needs inputs: callers pass only a prompt."""
         of = self.modules.agents.get(callee)
         called = of.it if of is not None else self.definition(callee)
         if called is None or not (needed := missing(called.inputs, called.instructions, ())):
@@ -366,10 +371,10 @@ class Catalog:
     # ------------------------------------------------------------ made
 
     def agent(self, name: str) -> Agent[Any, Any]:
-        """The definition as an `Agent`. Nothing is connected to: the MCP servers of its tools are
-        among its `mcp_servers`.
+        """Return the definition as an `Agent`.
 
-        Raises AgentError(invalid) for an unknown name, and with every problem of it and of the
+        Does not connect to anything: the MCP servers of its tools are in `mcp_servers`. Raises
+        AgentError(invalid) for an unknown name, and with every problem of the agent and of the
         agents among its tools.
         """
         if problems := self.problems(name):
@@ -377,13 +382,13 @@ class Catalog:
         return self._agent(name)
 
     def made(self) -> list[Agent[Any, Any]]:
-        """Every agent that can be found by name from now on: those of modules, and those of files
-        that were made.
+        """Return every agent that can be looked up by name: those of modules, and those of files
+        made so far.
         """
         return [*(of.it for of in self.modules.agents.values()), *self._made.values()]
 
     def _agent(self, name: str) -> Agent[Any, Any]:
-        """Raises _Refused."""
+        """Return the agent, made on first use. Raises _Refused."""
         if (of := self.modules.agents.get(name)) is not None:
             return of.it
         if name not in self._made:
@@ -424,9 +429,10 @@ class Catalog:
             raise _Refused(definition.file, 1, e.message) from e
 
     def _server(self, name: str, wanted: tuple[str | None, ...]) -> ToolProvider:
-        """`wanted`: by its own names; None: what the configuration lets through.
+        """Return the server, restricted to the tools `wanted` by the server's own names; None
+        selects all that the configuration allows.
 
-        It is started once, whatever each agent wants of it.
+        Agents that want different tools share one process.
         """
         from treadle.tools.mcp import McpServer  # noqa: PLC0415  few agents have such tools
 
@@ -440,7 +446,7 @@ class Catalog:
         )
 
     def _model(self, definition: ReadDefinition) -> str | None:
-        """None: the configuration's large one."""
+        """Return the model, or None for the configuration's large model."""
         model = definition.model
         return (
             None
@@ -451,7 +457,7 @@ class Catalog:
         )
 
     def _limits(self, definition: ReadDefinition) -> Limits | None:
-        """A project may only lower what the person allows."""
+        """Return the limits. A project can only lower the limits in the user's configuration."""
         limits, file = definition.limits, definition.file
         if limits is None or file.root is None:
             return limits

@@ -1,7 +1,7 @@
-"""The format of a definition as a JSON Schema, for editors that complete and check what is typed.
-What is right is keys.py's to say.
+"""JSON Schema of agent definitions, for completion and checks in editors. keys.py does the
+validation.
 
-Entry: `definition_schema`.
+Entry points: `definition_schema`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def definition_schema() -> dict[str, Any]:
-    """Of `NAME.yaml`, and of the front matter of `NAME.md`, which has no `instructions`."""
+    """Return the schema of `NAME.yaml`, and of the front matter of `NAME.md`, which has no
+    `instructions`.
+    """
     return {
         "$schema": DRAFT,
         "title": "Treadle agent",

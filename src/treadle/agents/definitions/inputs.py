@@ -1,6 +1,6 @@
-"""Values of inputs: whether one fits, one that was typed as text, which are missing.
+"""Input values of agents: type checks, parsing of command-line text, and missing inputs.
 
-What is declared is the agent's. Entry: `typed`, `missing`.
+`Agent` declares the inputs. Entry points: `typed`, `missing`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from treadle.errors import AgentError
 InputType: TypeAlias = Literal["string", "integer", "number", "boolean", "array", "object"]
 
 HOLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-"""`$$`, or a variable in instructions."""
+"""`$$`, or a variable in the instructions."""
 _WORDS: dict[str, bool] = {"true": True, "false": False}
 
 
 def misfit(kind: InputType, value: Any) -> str:
-    """Why `value`, which is plain data, is none of that type; nothing where it is."""
+    """Return why `value`, which is plain data, does not have the type, or an empty string if it
+    does.
+    """
     if kind == "string" and isinstance(value, int | float) and not isinstance(value, bool):
         return f"must be a string, not {shown(value)}: put it in quotes"
     if not _is(kind, value):
@@ -52,8 +54,9 @@ def _is(kind: InputType, value: object) -> bool:
 
 
 def typed(name: str, text: str, declared: Input | None) -> Any:
-    """What somebody typed, as a value of the declared type; of an input that nobody declared, the
-    text. Raises AgentError(invalid).
+    """Parse text from a person as a value of the declared type; an undeclared input stays text.
+
+    Raises AgentError(invalid).
     """
     kind: InputType = declared.type if declared is not None else "string"
     if kind == "string":
@@ -77,7 +80,7 @@ def typed(name: str, text: str, declared: Input | None) -> Any:
 
 
 def missing(inputs: Mapping[str, Input], instructions: str, given: Collection[str]) -> list[str]:
-    """What a run of an agent with these still needs, in order."""
+    """Return the inputs that a run still needs, in declaration order."""
     needed = [name for name, one in inputs.items() if one.required and one.default is None]
     if not inputs:
         needed = [name for name in dict.fromkeys(HOLE.findall(instructions)) if name]

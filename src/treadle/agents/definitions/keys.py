@@ -1,8 +1,7 @@
-"""What stands in a definition: every key with its line, checked, and what is wrong told with the
-nearest right name.
+"""Keys of an agent definition: each is validated, and each problem has its line and a suggested
+name.
 
-Which names tools and models have is catalog.py's, how the text is read text.py's. Entry:
-`read_keys`.
+catalog.py resolves tools and models; text.py reads the file. Entry points: `read_keys`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, kw_only=True)
 class SourceText:
-    """A text of the file, and where it stands."""
+    """A text in the file, with its line."""
 
     text: str
     line: int
@@ -46,7 +45,7 @@ class SourceText:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadDefinition:
-    """One file, read and checked as far as it can be by itself."""
+    """One file, read and validated as far as possible in isolation."""
 
     file: DefinitionFile
     description: str
@@ -63,9 +62,9 @@ class ReadDefinition:
 def read_keys(
     file: DefinitionFile, written: DefinitionText
 ) -> tuple[ReadDefinition, list[DefinitionProblem]]:
-    """The definition, and every problem in it.
+    """Return the definition and its problems.
 
-    With problems, it holds only the keys that are right.
+    If there are problems, the definition holds only the valid keys.
     """
     reading = _Reading(file, written)
     return reading.definition(), reading.problems
@@ -165,7 +164,7 @@ class _Reading:
         return instructions
 
     def _line_of(self, variable: str, entry: MappingEntry | None) -> int:
-        """Where it first stands in the instructions."""
+        """Return the line of the instructions where the variable first occurs."""
         lines = self.written.lines
         first = entry.key.line if entry is not None else _body_line(lines)
         return next(
@@ -294,7 +293,7 @@ class _Reading:
         return None if found is None else SourceText(text=str(found), line=entry.node.line)
 
     def _value(self, entry: MappingEntry, path: tuple[str, ...], read: Reader) -> Any:
-        """None where it is wrong."""
+        """Return the parsed value, or None if it is invalid."""
         try:
             return read(entry.node.plain())
         except Wrong as e:
@@ -341,14 +340,14 @@ def unknown_key(name: str, known: Collection[str], where: str) -> str:
 
 
 def _body_line(lines: list[str]) -> int:
-    """Where the body of a Markdown file begins."""
+    """Return the line where the body of a Markdown file begins."""
     return next(
         (n + 1 for n, line in enumerate(lines[1:], 2) if re.fullmatch(r"---[ \t]*\r?", line)), 1
     )
 
 
 def _line_at(entry: MappingEntry, path: tuple[str | int, ...]) -> int:
-    """The line of the value at `path`, or of the innermost one on the way to it."""
+    """Return the line of the value at `path`, or of the innermost existing value above it."""
     node, line = entry.node, entry.key.line
     for step in path:
         if isinstance(node.value, dict) and step in node.value:

@@ -1,7 +1,7 @@
-"""Python modules of the configuration: imported, and what stands in them by name is taken: agents,
-tools and hooks.
+"""Import of the Python modules named in the configuration, and collection of their agents, tools
+and hooks.
 
-Whose modules count is the configuration's. Entry: `import_modules`.
+Entry points: `import_modules`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _LIBRARIES = (
         if key in ("stdlib", "platstdlib", "purelib", "platlib")
     ),
 )
-"""Where nobody looks for a mistake of theirs."""
+"""Paths of libraries, which error locations skip."""
 
 
 class Of(NamedTuple, Generic[T]):
-    """What a module brought."""
+    """An agent or tool, with the module that defines it."""
 
     module: str
     it: T
@@ -48,27 +48,27 @@ class Of(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Modules:
-    """What all modules together brought, agents and tools by name."""
+    """Agents and tools by name, and hooks, of all imported modules."""
 
     agents: dict[str, Of[Agent[Any, Any]]] = field(default_factory=dict[str, Of[Agent[Any, Any]]])
     tools: dict[str, Of[Tool[Any]]] = field(default_factory=dict[str, Of[Tool[Any]]])
     hooks: list[Hook] = field(default_factory=list[Hook])
-    """In their order; each once."""
+    """Hooks in definition order, without duplicates."""
     problems: list[DefinitionProblem] = field(default_factory=list[DefinitionProblem])
 
 
 def import_modules(names: Sequence[str], origin: Origin) -> Modules:
-    """In their order. What cannot be imported is among the problems. What a module prints while it
-    is imported goes to stderr.
+    """Import modules in order. Import errors are returned as problems.
 
-    `origin`: where they were named.
+    Output that a module prints during import goes to stderr. `origin`: place in the configuration
+    that names the modules.
     """
     modules = Modules()
     for name in names:
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 module = importlib.import_module(name)
-        except (Exception, SystemExit) as e:  # noqa: BLE001  it is told: the code is somebody else's
+        except (Exception, SystemExit) as e:  # noqa: BLE001  reported as a problem: this is user code
             modules.problems.append(_told(name, e, origin))
         else:
             _take(modules, name, module)
@@ -100,7 +100,7 @@ def _register(modules: Modules, known: dict[str, Of[T]], kind: str, name: str, n
 
 
 def _told(name: str, error: BaseException, origin: Origin) -> DefinitionProblem:
-    """What went wrong in a sentence, with the line of the module that did it, or else of the
+    """Describe an import error, with the line in the module that raised it, or else in the
     configuration.
     """
     if (
@@ -125,9 +125,7 @@ def _told(name: str, error: BaseException, origin: Origin) -> DefinitionProblem:
 
 
 def _place(name: str, error: BaseException) -> tuple[str, int | None]:
-    """The innermost line that somebody wrote who is to mend it: of no library, or else of the
-    package that was named.
-    """
+    """Return the innermost line of user code, outside libraries or else in the named package."""
     if isinstance(error, SyntaxError) and error.filename:
         return error.filename, error.lineno
     frames = [

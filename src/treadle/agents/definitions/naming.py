@@ -1,7 +1,6 @@
-"""What a name among the `tools` of a definition means: a tool of ours or of a module, another
-agent, tools of an MCP server, the end of a run.
+"""Resolution of names in `tools`: built-in or module tools, other agents, MCP tools, `complete`.
 
-Entry: `NameResolver`, `Meaning`.
+Entry points: `NameResolver`, `Meaning`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from treadle.config.values import McpServer
 from treadle.tools.tool import Tool
 
 COMPLETE = "complete"
-"""The agent ends its runs by calling it."""
+"""Tool that the agent calls to end its run."""
 
 
 class OwnTool(NamedTuple):
@@ -28,24 +27,24 @@ class CompletionTool(NamedTuple):
 
 
 class Callee(NamedTuple):
-    """Another agent."""
+    """Another agent, called as a tool."""
 
     name: str
 
 
 class ServerTools(NamedTuple):
-    """Of an MCP server."""
+    """One tool of an MCP server, or all of them."""
 
     server: str
     tool: str | None
-    """Without the server's prefix. None: all that it has."""
+    """Tool name without the server's prefix; None for all tools."""
 
 
 Meaning: TypeAlias = OwnTool | CompletionTool | Callee | ServerTools
 
 
 class UnknownName(Exception):
-    """A name that means nothing, or more than one thing; its text is for whoever wrote it."""
+    """Raised for an unknown or ambiguous name. The text is for the author of the definition."""
 
 
 class NameResolver:
@@ -55,7 +54,7 @@ class NameResolver:
         tools: Mapping[str, Of[Tool[Any]]],
         servers: Mapping[str, McpServer],
     ) -> None:
-        """`tools`: those of modules."""
+        """`tools`: tools defined in modules."""
         self._agents, self._tools, self._servers = agents, tools, servers
 
     @cached_property
@@ -65,7 +64,7 @@ class NameResolver:
         return {tool.name: tool for tool in default_tools()}
 
     def meaning(self, name: str) -> Meaning:
-        """Raises Unknown."""
+        """Return the meaning of a tool name. Raises UnknownName."""
         found = self._meanings(name)
         if len(found) > 1:
             raise UnknownName(
@@ -83,7 +82,7 @@ class NameResolver:
         )
 
     def _meanings(self, name: str) -> dict[str, Meaning]:
-        """By what it is, in words."""
+        """Return every meaning of a name, keyed by a description."""
         found: dict[str, Meaning] = {}
         if (tool := self.coding.get(name)) is not None:
             found["a coding tool"] = OwnTool(tool)
@@ -98,7 +97,9 @@ class NameResolver:
         return found
 
     def _served(self, name: str) -> ServerTools | None:
-        """Raises Unknown for a tool that the configuration does not let through."""
+        """Return the MCP tools that a name selects. Raises UnknownName for a tool that the
+        configuration excludes.
+        """
         if name in self._servers:
             return ServerTools(name, None)
         owners = [server for server in self._servers if name.startswith(f"{server}_")]

@@ -1,8 +1,8 @@
-"""Which files define agents: those of Treadle's own folder, and of the project from its root down
-to the working directory.
+"""Discovery of agent definition files, in Treadle's own folder and in the project's folders down to
+the working directory.
 
-A project's count where a person trusts it; else they are kept apart, for a person to look at or to
-name. What stands in them is keys.py's. Entry: `find`.
+The files of an untrusted project are kept apart, for a person to inspect or name. keys.py reads the
+contents. Entry points: `find`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from treadle.config.places import FOLDER, Project
 from treadle.config.trust import AGENTS_NAME, DEFINITION_ENDINGS, Trust, TrustState, command
 
 SHOWN_MAX = 20
-"""Files in one warning."""
+"""Maximum number of files in one warning."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-"""What an `Agent` may be named."""
+"""Valid name of an `Agent`."""
 
 
 class DefinitionProblem(NamedTuple):
-    """What is wrong, and where."""
+    """A problem in a definition, with its location."""
 
     place: str
-    """A file; a Python module."""
+    """File or Python module."""
     line: int | None
-    """From 1; None where the place has none."""
+    """Line number, from 1; None if the place has no lines."""
     text: str
 
     def __str__(self) -> str:
@@ -42,12 +42,12 @@ class DefinitionProblem(NamedTuple):
 
 class DefinitionFile(NamedTuple):
     name: str
-    """The agent's."""
+    """Name of the agent."""
     path: Path
     root: Path | None = None
-    """The project that it belongs to; None: it is the user's own."""
+    """Project that the file belongs to; None for the user's own."""
     trust: Trust | None = None
-    """The trust that admits it; None for the user's own, and for a file of an untrusted project."""
+    """Trust that admits the file; None for the user's own files and for untrusted projects."""
 
     @property
     def is_untrusted(self) -> bool:
@@ -56,21 +56,21 @@ class DefinitionFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoundDefinitions:
-    """Each name in one of `files` and `refused`."""
+    """Definition files by name. A name is either in `files` or in `refused`."""
 
     files: dict[str, DefinitionFile] = field(default_factory=dict[str, DefinitionFile])
-    """Those that count, by name."""
+    """Files in effect, by agent name."""
     refused: dict[str, DefinitionProblem] = field(default_factory=dict[str, DefinitionProblem])
-    """Names of agents that two files of one folder have, or that can be none."""
+    """Problems by agent name: names that two files in one folder share, and invalid names."""
     hidden: list[tuple[DefinitionFile, Path]] = field(
         default_factory=list[tuple[DefinitionFile, Path]]
     )
-    """Those in whose place another file of the same name counts."""
+    """Replaced files, each with the path of the file that takes precedence."""
 
     def admit(self, withheld: FoundDefinitions, taken: Container[str] = ()) -> None:
         """Add the definitions of an untrusted project.
 
-        Names that are here already, or in `taken`, keep what they mean.
+        Names that are already defined, or are in `taken`, keep their meaning.
         """
         here = {*self.files, *self.refused}
         for name, file in withheld.files.items():
@@ -84,7 +84,7 @@ class FoundDefinitions:
         self.hidden.extend(withheld.hidden)
 
     def replaced(self) -> list[str]:
-        """A line for each file in whose place another one counts."""
+        """Return a line for each file that another one replaces."""
         return [
             f"{file.name}: {by} counts, and not {file.path}, {self._why(file, by)}"
             for file, by in self.hidden
@@ -100,7 +100,7 @@ class FoundDefinitions:
         )
 
     def left_out(self) -> str | None:
-        """A warning that names these files, which are an untrusted project's."""
+        """Return a warning that names these files of an untrusted project."""
         roots = {file.root: None for file in self.files.values() if file.root is not None}
         for root in roots:  # there is one at most
             shown = ", ".join(
@@ -114,8 +114,8 @@ class FoundDefinitions:
         return None
 
     def refusal(self, name: str) -> str | None:
-        """The reason why an agent of these files, which are an untrusted project's, cannot be used;
-        None where no file defines it.
+        """Return why an agent of these files, which belong to an untrusted project, cannot be used;
+        None if no file defines it.
         """
         file = self.files.get(name)
         if file is None or file.root is None:
@@ -129,10 +129,10 @@ class FoundDefinitions:
 def find(
     own: Path | None, project: Project | None, trust: Trust | None = None
 ) -> tuple[FoundDefinitions, FoundDefinitions]:
-    """Find the definitions that count, and those of a project that `trust` does not hold for.
+    """Find the definitions in effect, and those of a project that `trust` does not cover.
 
-    `own`: Treadle's own folder; None: nothing of it counts. Of two agents of one name the user's
-    own counts, then the project's nearest. Blocks while it looks into folders; no file is read.
+    `own`: Treadle's own folder; None ignores it. Of agents with the same name, the user's own wins,
+    then the project's nearest. Blocks while it lists folders; reads no file.
     """
     theirs = FoundDefinitions()
     if trust is None or trust.standing is not TrustState.HOLDS:
@@ -162,9 +162,9 @@ def _add(
 def add_file(
     found: FoundDefinitions, paths: Sequence[Path], root: Path | None, trust: Trust | None = None
 ) -> None:
-    """Add the one file of a name, or several of one folder, which is wrong.
+    """Add the only file of a name, or record a problem if one folder has several.
 
-    It takes the place of a file of that name that was added before.
+    Replaces a file of that name that was added before.
     """
     name = paths[0].stem
     if (replaced := found.files.pop(name, None)) is not None:
@@ -186,7 +186,9 @@ def add_file(
 
 
 def _files(folder: Path) -> list[Path]:
-    """In the order of their names. What begins with a dot or an underscore defines nothing."""
+    """Return definition files sorted by name. Names that begin with a dot or underscore are
+    skipped.
+    """
     try:
         return sorted(
             path

@@ -1,6 +1,6 @@
-"""Whether plain data is a JSON Schema of an object, and where it is not.
+"""Validation of output schemas: plain data must be a JSON Schema of an object.
 
-The one place here that imports the validator. Entry: `fault_of`.
+The only module here that imports the validator. Entry points: `fault_of`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ class Fault(NamedTuple):
     what: str
 
     def text(self, name: str) -> str:
-        """With its place in the schema, which is called `name`."""
+        """Describe the fault with its path in the schema, which is called `name`."""
         return f"{'.'.join(map(str, (name, *self.path)))} {self.what}"
 
 
 def fault_of(schema: Mapping[str, object]) -> Fault | None:
-    """The first one. A reference to another document is followed nowhere, and is one."""
+    """Return the first fault, or None. A reference to another document is a fault; it is not
+    followed.
+    """
     if (kind := schema.get("type")) != "object":
         return Fault(
             ("type",),
@@ -35,7 +37,7 @@ def fault_of(schema: Mapping[str, object]) -> Fault | None:
             else "is missing: the answer is an object, so it is 'object'",
         )
     try:
-        # Not jsonschema_rs.meta: it fetches what `$schema` names.
+        # jsonschema_rs.meta is not used: it fetches the URL in `$schema`
         compiled(schema)
     except TooMuch as e:
         return Fault((), f"is a JSON Schema that is not taken: {e}")

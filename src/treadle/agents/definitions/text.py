@@ -1,7 +1,7 @@
-"""The text of one definition: a YAML document, or Markdown whose front matter is one, with the
-lines counted in the file.
+"""Text of a definition: a YAML document, or Markdown with YAML front matter. Lines are counted in
+the file.
 
-What the keys mean is keys.py's. Entry: `read`, `document_of`.
+keys.py validates the keys. Entry points: `read`, `document_of`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from treadle.config.file import Broken, decoded, read_bytes
 from treadle.config.trust import command
 
 DEPTH_MAX = 40
-"""Of an output's schema, two levels are one object inside another."""
+"""Maximum YAML depth. Each nested object of an output schema takes two levels."""
 
 _FENCE = re.compile(r"---[ \t]*\r?(?:\n|\Z)")
 _END = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
@@ -26,16 +26,16 @@ _END = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
 class DefinitionText(NamedTuple):
     document: YamlDocument
     body: str | None
-    """Behind the front matter; None where the whole file is YAML."""
+    """Text after the front matter; None if the whole file is YAML."""
     lines: list[str]
-    """Of the whole file."""
+    """Lines of the whole file."""
 
 
 def read(file: DefinitionFile) -> DefinitionText:
     """Read the text of a definition.
 
-    Raises Broken, with its line, for a file that cannot be read, for a link that leads out of the
-    project, and for a trusted project's file that is not the one that was looked at.
+    Raises Broken, with its line, if the file cannot be read, if a link leads out of the project, or
+    if a trusted project's file has changed since it was approved.
     """
     real = Path(os.path.realpath(file.path))
     if file.root is not None and not real.is_relative_to(file.root):
@@ -52,7 +52,7 @@ def read(file: DefinitionFile) -> DefinitionText:
 
 
 def document_of(text: str, *, markdown: bool) -> DefinitionText:
-    """Raises Broken."""
+    """Split a text into document and body. Raises Broken."""
     lines = text.split("\n")
     if not markdown:
         return DefinitionText(parse(text, depth_max=DEPTH_MAX), None, lines)
