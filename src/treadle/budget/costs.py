@@ -20,10 +20,7 @@ class Cost(Value, frozen=True, kw_only=True, omit_defaults=False):
     """A row of costs, or the total of all rows."""
 
     key: str | None
-    """A day in UTC, the name of a model or an agent, or the id of a session or a user.
-
-    None: runs without one, and the sum.
-    """
+    """UTC day, model or agent name, session or user id. None: runs without one, and the total."""
     runs: int = 0
     """Number of runs that spent anything."""
     responses: int = 0

@@ -1,8 +1,8 @@
-"""Context management: what happens when a conversation outgrows its model.
+"""Context management for conversations that outgrow the model's context window.
 
-compaction.py         lets the provider compact; else clears old results, then summarises
-compaction_work.py    one compaction under way
+compaction.py         tries native compaction, then clears old results and summarizes
+compaction_work.py    the state of one compaction
 native_compaction.py  compaction by the provider
-summary.py            the request for a summary, and its message
-summary_budget.py     the cost of attempts at a summary
+summary.py            the summary request and the resulting message
+summary_budget.py     the cost of summary attempts
 """

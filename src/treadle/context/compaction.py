@@ -1,8 +1,8 @@
-"""Makes room in a run before its conversation outgrows its model: first old results go, then a
-small model sums up what is old.
+"""Compaction of a run's conversation before it outgrows the context window: old tool results are
+cleared first, then a small model summarizes the older messages.
 
-What goes and how it is folded is receipts.py's, the words are summary.py's, when a run asks for it
-the loop's. Entry: `Compactor`.
+receipts.py applies the changes, summary.py holds the prompts, and the loop decides when to ask.
+Entry points: `Compactor`.
 """
 
 from __future__ import annotations
@@ -33,42 +33,42 @@ from treadle.types import DEFAULT_MAX_TOKENS, StopReason, now
 
 LARGE_WINDOW = 800_000
 COMPACT_AT = 200_000
-"""Above so many tokens room is made in a large window if the settings name no other number: every
-turn reads them all.
+"""Default token threshold for large windows, below the window itself because every turn reads the
+whole conversation.
 """
 INPUT_TOKENS = 100_000
-"""At most, of what is shown to who sums up, where its window is not known."""
+"""Maximum tokens shown to a summarizer with an unknown window."""
 
 
 class Summariser(NamedTuple):
-    """Who is asked for a summary."""
+    """A model that can write the summary."""
 
     model: Model
     name: str
     prices: Callable[[str], Pricing]
-    """By the name of who answers."""
+    """Returns the pricing of the model that responds, by its name."""
     context_tokens: int | None = None
     missed: str = ""
-    """Why another one is not asked, where people are to know."""
+    """Why a preferred model was not used, if the user should know."""
 
 
 Summarisers: TypeAlias = Callable[[], AsyncGenerator[Summariser, None]]
 
 
 async def nobody() -> AsyncGenerator[Summariser, None]:
-    """None can be had."""
+    """Yield no summarizers."""
     for none in ():
         yield none
 
 
 class Load:
-    """How many tokens the next request has: what responses told, and an estimate of what came
-    since. It looks at each message once.
+    """Estimated size of the next request: tokens reported by responses, plus an estimate of the
+    messages since. Each message is measured once.
     """
 
     def __init__(self, state: RunState, fixed: Callable[[], int]) -> None:
-        """`fixed`: tokens of what stands in every request besides the history; asked where no
-        response has counted it yet.
+        """`fixed`: returns the tokens of everything outside the history, used until a response has
+        counted it.
         """
         self._state, self._fixed = state, fixed
         self._base: tuple[int, int] | None = None
@@ -86,22 +86,22 @@ class Load:
 
 
 class Made(NamedTuple):
-    """What one compaction came to."""
+    """Result of one compaction."""
 
     entries: Sequence[Compaction] = ()
-    """To be appended as they are: the state has not changed yet."""
+    """Entries to append unchanged; the state is not updated yet."""
     less: bool = False
-    """Whether the next request is smaller than it would have been."""
+    """True if the next request is smaller than it would have been."""
     overflow: AgentError | None = None
-    """Of kind context_overflow, where what is left is known to be larger than the window: to be
-    raised once the entries are kept, which may have cost.
+    """A context_overflow error if the rest is known to exceed the window. Raise it after appending
+    the entries, which may record a cost.
     """
     warning: str = ""
-    """For people; "" where there is none."""
+    """Warning for the user; empty if there is none."""
 
 
 class Compactor:
-    """Makes room in one run."""
+    """Compacts the conversation of one run."""
 
     def __init__(
         self,
@@ -115,22 +115,26 @@ class Compactor:
         traced: Traced = UNTRACED,
         at: int | None = None,
     ) -> None:
-        """`context`: the window of a model, by its name. `at`: `Settings.compact_at_tokens`."""
+        """`context`: returns the window of a model by name. `at`: `Settings.compact_at_tokens`."""
         self._state, self._context, self._at = state, context, at
         self._put_off = 0
-        """Below so many tokens `at` does not count: making room brought too little."""
+        """Token count up to which `at` is ignored, because an earlier compaction freed too
+        little.
+        """
         self._fixed, self._retries, self._clock, self._traced = fixed, retries, clock, traced
         self._load = Load(state, fixed)
         self._gave_up = False
-        """No summary was had: in this run it is tried again only where there is no other way."""
+        """True after a failed summary. In this run, another attempt is made only as a last
+        resort.
+        """
         self._native_failed = False
-        """The provider did not compact when it was asked: in this run it is not asked again."""
+        """True after the provider failed to compact. In this run, it is not asked again."""
         self._budget = SummaryBudget(state, append)
 
     def is_needed(self, max_tokens: int, *, forced: bool = False) -> bool:
-        """Whether the next request would be too large. `max_tokens`: of its response.
+        """True if the next request would be too large.
 
-        `forced`: whether it seems so or not.
+        `max_tokens`: maximum output of its response. `forced`: compact in any case.
         """
         window = self._context(self._state.models.asked)
         if forced or not window:
@@ -143,9 +147,10 @@ class Compactor:
         return at if at is None else max(at, self._put_off)
 
     def _is_far_from(self, limit: int) -> bool:
-        """At a glance: less than half of it is told, and what is new are short results.
+        """True if a cheap check rules out the limit: at most half of it is reported, and only short
+        results are new.
 
-        So most turns need no more.
+        This is enough for most turns.
         """
         seen, tokens = self._state.context.measured
         if not seen or 2 * tokens > limit:
@@ -156,11 +161,11 @@ class Compactor:
         ]
         if len(texts) != sum(len(message.parts) for message in new):
             return False
-        # no character is more than two tokens
+        # a character is at most two tokens
         return 4 * sum(len(text) if type(text) is str else limit for text in texts) < limit
 
     def give_back(self) -> None:
-        """What was reserved for a summary; what it took is in the state by now."""
+        """Release the reservation of a summary. Its actual cost is in the state by now."""
         self._budget.give_back()
 
     async def make_room(
@@ -171,12 +176,13 @@ class Compactor:
         native: NativeCompaction | None = None,
         forced: bool = False,
     ) -> Made:
-        """Only where every call has its result. Nothing where there is room, or nothing that could
-        go. `give_back` comes after it, however it ends.
+        """Compact the conversation if necessary. Every tool call must have its result. Call
+        `give_back` afterwards, in any outcome.
 
-        `forced`: also where there seems to be room. `max_tokens`: of the response that is to come.
-        `summarisers`: who may be asked, one after the other where one cannot be had. `native`: the
-        provider's own compaction, which is tried first. Cancellation leaves nothing behind.
+        Does nothing if there is enough room, or nothing that can be removed. `max_tokens`: maximum
+        output of the coming response. `summarisers`: candidate models, tried in order. `native`:
+        the provider's own compaction, tried first. `forced`: compact even if there seems to be
+        enough room. Cancellation leaves no changes.
         """
         if not self.is_needed(max_tokens, forced=forced):
             return Made()
@@ -208,7 +214,9 @@ class Compactor:
     async def _work(
         self, work: CompactionWork, summarisers: Summarisers, *, forced: bool, is_early: bool
     ) -> None:
-        """`is_early`: the window has room yet, so what the model has not read stays whole."""
+        """`is_early`: the window is not full yet, so results that the model has not read stay
+        whole.
+        """
         work.clear_old()
         if work.is_small or (self._gave_up and work.fits and not forced):
             return
@@ -218,10 +226,11 @@ class Compactor:
             work.clear_more()
 
     async def _compact(self, work: CompactionWork, native: NativeCompaction) -> str:
-        """Let the provider compact. Returns why it did not; "" if it did, or was not asked.
+        """Let the provider compact. Returns why it failed, or an empty string if it succeeded or
+        was not asked.
 
-        Its own form goes first: the thinking of the messages that stay remains valid, and what the
-        cache holds is read once more.
+        This is tried first: the thinking in the remaining messages stays valid, and the prompt
+        cache is used once more.
         """
         if (cut := work.to_compact()) is None:
             return ""
@@ -281,7 +290,7 @@ class Compactor:
     async def _response(
         self, summariser: Summariser, request: ModelRequest, *, input_tokens: int
     ) -> tuple[ModelResponse, SummaryCost]:
-        """The whole response to a request for a summary, and what it took. Raises AgentError."""
+        """Return the complete response to a summary request, with its cost. Raises AgentError."""
         at = now()
         await self._budget.begin(
             summariser.name,
@@ -326,7 +335,7 @@ class Compactor:
 
 
 def _text(response: ModelResponse) -> str:
-    """Empty where it is of no use."""
+    """Return the text of a response, or an empty string if it is unusable."""
     if response.stop_reason in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW):
         return ""
     text = response.text.strip()

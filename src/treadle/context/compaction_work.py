@@ -1,6 +1,7 @@
-"""One compaction under way: the conversation as it becomes, and the receipts that make it so.
+"""State of one compaction: the conversation as it shrinks, and the receipts that record the
+changes.
 
-Who is asked for a summary is compaction.py's. Entry: `CompactionWork`.
+compaction.py chooses the summarizer. Entry points: `CompactionWork`.
 """
 
 from __future__ import annotations
@@ -32,24 +33,28 @@ from treadle.messages.todos import Todo, standing
 from treadle.types import now
 
 MARGIN = 50
-"""One part in so many of the window stays free besides the response: estimates are not exact."""
+"""Fraction 1/n of the window that stays free in addition to the response, because estimates are
+inexact.
+"""
 SUMMARY_TOKENS = 2000
-"""At most, of a summary."""
+"""Maximum size of a summary, in tokens."""
 
 
 class TokenRoom(NamedTuple):
-    """How much there is for the next request, in estimated tokens."""
+    """Token budget of the next request, in estimated tokens."""
 
     limit: int
-    """Above this something has to go."""
+    """Size above which the conversation must shrink."""
     target: int
-    """To this the conversation shrinks, so that it then stays the same for long, and caches hit."""
+    """Size to shrink to, low enough that the conversation stays unchanged for long and caches
+    hit.
+    """
 
     @classmethod
     def of(cls, window: int, max_tokens: int, at: int | None = None) -> TokenRoom:
-        """`max_tokens`: what the response may have; at most half of a small window is kept for it.
+        """`max_tokens`: output reserve of the response, capped at half of a small window.
 
-        `at`: tokens above which room is made in any case.
+        `at`: threshold that applies in any case.
         """
         limit = max(window - min(max_tokens, window // 2) - window // MARGIN, 1)
         if at is None or at >= limit:
@@ -58,7 +63,7 @@ class TokenRoom(NamedTuple):
 
 
 class CompactionWork:
-    """One compaction: the conversation as it becomes, and the receipts that make it so."""
+    """One compaction: the conversation as it shrinks, and the receipts that record the changes."""
 
     def __init__(
         self, state: RunState, fixed: int, load: int, window: int, room: TokenRoom
@@ -68,17 +73,17 @@ class CompactionWork:
         self._before = self._messages = state.context.history[:]
         estimated = max(fixed + size_of(self._before).tokens, 1)
         self._per_token = max(load, 1) / estimated
-        """True tokens in an estimated one."""
+        """Ratio of actual to estimated tokens."""
         self._room = room
         self._load_before = self.load = load
         self.summary_tokens = max(min(SUMMARY_TOKENS, self._room.target // 4), 100)
         self._receipts: list[Receipt] = []
         self._spent: SummaryCost | None = None
-        """In vain."""
+        """Cost of a failed summary."""
         self._failed = ""
 
     def entries(self) -> tuple[Compaction, ...]:
-        """What was spent in vain is in one of them."""
+        """Return the entries to append. A failed attempt's cost is in one of them."""
         if self._spent is not None:
             self._take(Cleared())
         return tuple(
@@ -92,7 +97,7 @@ class CompactionWork:
 
     @property
     def is_native(self) -> bool:
-        """Whether the provider's own summary is in it."""
+        """True if the receipts include a summary by the provider."""
         return any(isinstance(one, Summary) and one.native for one in self._receipts)
 
     @property
@@ -100,13 +105,13 @@ class CompactionWork:
         return self.load <= self._room.limit
 
     def clear_old(self) -> None:
-        """The results of all but the newest turns."""
+        """Clear the results of all but the newest turns."""
         start = newest(self._messages, self._estimated(self._room.target // 2))
         self._clear(old_results(self._messages[:start], self._state.repeatable.__contains__))
 
     def clear_more(self) -> None:
-        """Also those of the newest turns; where that is not enough, what is too long in the last
-        one, which the model has not read yet.
+        """Clear the results of the newest turns too. If that is not enough, shorten long results of
+        the last turn, which the model has not read yet.
         """
         last = last_turn(self._messages)
         self._clear(old_results(self._messages[:last], self._state.repeatable.__contains__))
@@ -119,7 +124,7 @@ class CompactionWork:
             self._clear(long_results(self._messages[last:], room))
 
     def to_sum_up(self) -> Sequence[Message] | None:
-        """None where it would bring nothing."""
+        """Return the messages to summarize, or None if that would free too little."""
         pinned, start = self._pinned_and_start()
         stay = {message.id for message in pinned}
         gone = [message for message in self._before[:start] if message.id not in stay]
@@ -143,11 +148,12 @@ class CompactionWork:
         )
 
     def to_compact(self) -> int | None:
-        """How many messages the provider may summarise; None where it would bring nothing.
+        """Return how many messages the provider should summarize, or None if that would free too
+        little.
 
-        The cut is where the model's side and the other change: the API would merge two messages of
-        one side, and refuse the thinking of those that stay (platform.claude.com, "Compaction and
-        preserved thinking"; read 2026-11-26).
+        The cut is between an assistant message and one from the other side. Otherwise the API would
+        merge adjacent messages of the same side and reject the thinking in those that stay
+        (platform.claude.com, "Compaction and preserved thinking", read 2026-11-26).
         """
         taken = self._fixed + self.summary_tokens * 3 // 2
         start = newest(self._before, max(self._estimated(self._room.target) - taken, 0))
@@ -158,15 +164,15 @@ class CompactionWork:
         return cut if worth else None
 
     def todos(self, cut: int) -> Sequence[Todo]:
-        """The to-do list as the messages before the cut leave it."""
+        """Return the to-do list as of the messages before the cut."""
         return standing(self._before[:cut])
 
     def covered(self, cut: int) -> Sequence[Message]:
         return self._before[:cut]
 
     def take_native(self, cut: int, message: Message, spent: SummaryCost) -> bool:
-        """Put the provider's summary in place of the messages before the cut. False, and nothing
-        changes, if that makes too little room.
+        """Replace the messages before the cut with the provider's summary. Returns False, and
+        changes nothing, if that frees too little.
         """
         receipt = Summary(
             pinned=(),
@@ -183,15 +189,17 @@ class CompactionWork:
         return False
 
     def note_failure(self, why: str, spent: SummaryCost | None = None) -> None:
-        """It stands in a receipt: in the one that there is already, else in the next one."""
+        """Record a failed attempt in the current receipt, or else in the next one."""
         if self._receipts and isinstance(cleared := self._receipts[-1], Cleared):
             self._receipts[-1] = msgspec.structs.replace(cleared, failed=why, spent=spent)
         else:
             self._failed, self._spent = why, spent
 
     def _pinned_and_start(self) -> tuple[list[Message], int]:
-        """What stays before the summary: the first words of the conversation, and the prompt of the
-        run; and where the newest turns begin.
+        """Return the messages that stay before the summary, and the index where the newest turns
+        begin.
+
+        These are the first message of the conversation and the prompt of the run.
         """
         first, prompt = (
             first_words(self._before),
@@ -227,7 +235,9 @@ class CompactionWork:
 
 
 def _is_between_sides(messages: Sequence[Message], at: int) -> bool:
-    """Whether the model speaks just before or just after, and the other side on the other hand."""
+    """True if exactly one of the two messages around `at` is from the assistant, and the cut splits
+    no tool results.
+    """
     if not 0 < at < len(messages):
         return False
     before, after = messages[at - 1].role, messages[at].role
@@ -237,7 +247,7 @@ def _is_between_sides(messages: Sequence[Message], at: int) -> bool:
 
 
 def _prompt(messages: Sequence[Message], at: int) -> Message | None:
-    """Where a run has none of its own, the last words of a person before it."""
+    """Return the prompt of the run, or the last user message before it."""
     if at < len(messages) and messages[at].role == "user":
         return messages[at]
     return next(

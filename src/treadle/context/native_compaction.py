@@ -1,7 +1,7 @@
-"""Compaction by the provider itself: its own summary of the older messages, in a form that only it
-reads, and text that stands for it where another model goes on.
+"""Compaction by the provider: an opaque summary of the older messages, with a text equivalent for
+other models.
 
-What each wire sends is its own (models/providers/*/compaction.py). Entry: `NativeCompaction`,
+Each wire encodes it (models/providers/*/compaction.py). Entry points: `NativeCompaction`,
 `message_over`.
 """
 
@@ -18,7 +18,9 @@ from treadle.models.model import Delta, Model, ModelRequest, ModelResponse
 from treadle.types import Settings, new_id, now
 
 NATIVE_TOKENS = 16_000
-"""Of one response, thinking included: Claude makes no summary where it is cut."""
+"""Maximum output of a compaction response, including thinking: Claude writes no summary if it is
+cut.
+"""
 ASKED = """\
 Write the record with which you go on working after the conversation above has left your view. Your record is all that you will know of it.
 
@@ -45,30 +47,30 @@ class CompactingModel(Model, Protocol):
     """A model whose provider compacts a conversation on request."""
 
     def can_compact(self, settings: Settings) -> bool:
-        """Return whether a conversation with these settings can be compacted so."""
+        """True if a conversation with these settings can be compacted."""
         ...
 
     def compact(self, request: ModelRequest, instructions: str) -> AsyncGenerator[Delta, None]:
-        """Deltas of what replaces the messages of `request`: provider parts, and text that says
-        the same to other models, if the provider shows any; then one ResponseEnd.
+        """Yield deltas of the replacement for the messages of `request`: provider parts, and
+        equivalent text for other models if the provider shows any; then one ResponseEnd.
 
-        No provider parts: the provider made no summary. `instructions`: for the model that
-        summarises, where the provider takes any. Raises AgentError; never retries.
+        Without provider parts, the provider wrote no summary. `instructions`: for the summarizing
+        model, if the provider supports them. Raises AgentError; never retries.
         """
         ...
 
 
 class NativeCompaction(NamedTuple):
-    """How the provider of one run's model is asked to compact."""
+    """Access to the compaction of the provider of a run's model."""
 
     model: CompactingModel
     name: str
     prices: Callable[[str], Pricing]
     request: Callable[[Sequence[Message]], ModelRequest]
-    """A request as the run makes it, over these messages."""
+    """Builds a request of the run over these messages."""
 
     def asking(self, todos: Sequence[Todo]) -> CompactingAsker:
-        """A model that answers a request with what stands for its messages."""
+        """Return a model that responds to a request with a replacement for its messages."""
         listed = TODO_LIST.format(todos=in_one_line(todos)) if todos else ""
         return CompactingAsker(self.model, ASKED + listed)
 
@@ -98,7 +100,9 @@ def provider_parts(response: ModelResponse) -> tuple[ProviderPart, ...]:
 def message_over(
     response: ModelResponse, covered: Sequence[Message], todos: Sequence[Todo], chars_max: int
 ) -> Message:
-    """The message that stands for `covered`: the provider's parts, and text for all others."""
+    """Return the message that replaces `covered`, with the provider's parts and text for other
+    models.
+    """
     if text := response.text.strip():
         text = closed(RECORD, text, todos, chars_max=4 * chars_max)
     else:

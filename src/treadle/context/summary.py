@@ -1,7 +1,6 @@
-"""The words of a summary: how a model is asked for one, and the message that then stands for what
-it sums up.
+"""Prompts and messages of summaries.
 
-What is summed up, and when, is compaction.py's. Entry: `request_for`, `message_of`.
+compaction.py decides what is summarized, and when. Entry points: `request_for`, `message_of`.
 """
 
 from __future__ import annotations
@@ -50,15 +49,15 @@ TODOS = "The to-do list, word for word:"
 CUT_HERE = "[The record was cut here: it was too long.]"
 
 CAPS = (8000, 2000, 500, 120)
-"""Characters of one text of the conversation, tried in this order until all of it fits."""
+"""Maximum characters of one text in a transcript, tried in order until everything fits."""
 
 
 def request_for(
     messages: Sequence[Message], *, input_tokens: int, words: int, max_tokens: int
 ) -> ModelRequest:
-    """Asks to sum these up; about so many tokens of them are shown.
+    """Build the request for a summary, showing about `input_tokens` tokens of the messages.
 
-    No tools, and nothing of the run's own settings.
+    It has no tools and none of the run's settings.
     """
     system = SystemBlock(text=ASKED.format(words=words))
     asked = Message.user(
@@ -70,16 +69,16 @@ def request_for(
 
 
 def message_of(text: str, todos: Sequence[Todo], *, chars_max: int) -> Message:
-    """What stands in place of the messages.
+    """Return the message that replaces the summarized ones.
 
-    Without what is longer than allowed, and with the to-do list as its last line.
+    The text is cut to `chars_max`; the to-do list is the last line.
     """
     whole = closed(RECORD, text, todos, chars_max=chars_max)
     return Message(id=new_id(SUMMARY), role="user", parts=(TextPart(text=whole),), created_at=now())
 
 
 def closed(form: str, text: str, todos: Sequence[Todo], *, chars_max: int) -> str:
-    """The text in `form`, cut where it is too long, with the to-do list as the last line."""
+    """Format a text, cut to `chars_max`, with the to-do list as the last line."""
     said = text.strip()
     if len(said) > chars_max:
         said = f"{said[:chars_max].rstrip()}\n{CUT_HERE}"
@@ -90,9 +89,9 @@ def closed(form: str, text: str, todos: Sequence[Todo], *, chars_max: int) -> st
 
 
 def transcript(messages: Sequence[Message], bytes_max: int) -> str:
-    """One JSON object for each message: a text cannot pretend to be another message.
+    """Encode each message as one JSON object, so that no text can imitate another message.
 
-    What does not fit is left out, and said to be.
+    Omits messages that do not fit, with a note.
     """
     lines: list[str] = []
     for cap in CAPS:
@@ -103,7 +102,7 @@ def transcript(messages: Sequence[Message], bytes_max: int) -> str:
 
 
 def _without_middle(lines: Sequence[str], bytes_max: int) -> list[str]:
-    """A quarter from the beginning, the rest from the end."""
+    """Keep a quarter of the space for the beginning and the rest for the end."""
     begin = _fitting(lines, bytes_max // 4)
     end = _fitting(
         lines[: begin - len(lines) - 1 : -1] if begin else lines[::-1], bytes_max - bytes_max // 4
@@ -160,7 +159,7 @@ def _result(result: ToolResult, cap: int) -> Mapping[str, object]:
 
 
 def excerpt(text: str, chars_max: int) -> str:
-    """Two thirds from its beginning, the rest from its end."""
+    """Shorten a text to two thirds from its beginning and one third from its end."""
     if len(text) <= chars_max:
         return text
     head = chars_max * 2 // 3

@@ -1,7 +1,7 @@
-"""The cost of attempts at a summary: held back while one is under way, in the journal before it is
-sent, and counted if it breaks off.
+"""Cost of summary attempts: reserved and journaled before each request, and charged if an attempt
+fails.
 
-Asking for a summary is compaction.py's. Entry: `SummaryBudget`.
+compaction.py sends the requests. Entry points: `SummaryBudget`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from treadle.types import Reserved, now
 
 
 class SummaryBudget:
-    """One run's. Without a limit on tokens or money it does nothing."""
+    """Budget of summary attempts in one run. Does nothing without a token or cost limit."""
 
     def __init__(self, state: RunState, append: Append) -> None:
         self._state, self._append = state, append
@@ -34,9 +34,9 @@ class SummaryBudget:
     async def begin(
         self, name: str, prices: Callable[[str], Pricing], *, input_tokens: int, output_tokens: int
     ) -> None:
-        """Reserve the cost of one attempt, and append that it begins.
+        """Reserve the cost of an attempt, and journal its start.
 
-        Raises AgentError where the budget has no room for it, or cannot know.
+        Raises AgentError if the budget has no room for it, or the price is unknown.
         """
         ledger, reserved = (
             self._state.ledger,
@@ -64,10 +64,10 @@ class SummaryBudget:
         switch: Switch | None,
         cost_usd: float | None,
     ) -> None:
-        """Append that the attempt under way failed and another one begins. `switch`: another model
-        makes it; `cost_usd`: of what it used.
+        """Journal that the current attempt failed and another one begins. `switch`: a change to
+        another model. `cost_usd`: cost of the failed attempt.
 
-        Raises AgentError where the budget has no room for one more.
+        Raises AgentError if the budget has no room for another attempt.
         """
         if self._aside is None:
             return
@@ -94,17 +94,17 @@ class SummaryBudget:
         return True
 
     async def broke_off(self, attempt: ModelAttempt, error: AgentError) -> None:
-        """Append that the attempt under way failed and none follows."""
+        """Journal that the current attempt failed and none follows."""
         if self._state.spending.summary is not None:
             await self._note(ended=_ended(attempt, error))
 
     async def note_failure(self, why: str, spent: SummaryCost | None) -> None:
-        """Append that an attempt ended without a summary, and what it took."""
+        """Journal that an attempt ended without a summary, with its cost."""
         await self._note(ended="free", failed=why, spent=spent)
 
     def give_back(self) -> None:
-        """Release the reservation: what the attempt took is in the state by now, or follows with
-        the run's end.
+        """Release the reservation. The actual cost is in the state by now, or is recorded when the
+        run ends.
         """
         if self._aside is not None:
             self._state.ledger.give_back(self._aside)
@@ -118,7 +118,7 @@ class SummaryBudget:
         failed: str = "",
         spent: SummaryCost | None = None,
     ) -> None:
-        # older versions take these for the size of the conversation
+        # older versions read these as the size of the conversation
         tokens = self._state.ledger.context_tokens
         receipt = Cleared(
             tokens_before=tokens,

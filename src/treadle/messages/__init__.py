@@ -1,11 +1,11 @@
-"""Values that every package shares. They do no I/O.
+"""Values shared by every package. They do no I/O.
 
 message.py           messages and their parts, encoded and decoded without loss
 events.py            the events of a run, in the order subscribers receive them
 history.py           a conversation and its encoded bytes
 result.py            `RunResult`: the outcome of a run
 metrics.py           figures of one run and of the tree of runs below it
-response_details.py  what a provider reports about a response beside its content
+response_details.py  response metadata reported by the provider
 validate.py          checking and repairing a history from elsewhere
 attachments.py       a user's file as a message part
 images.py            image limits of vendors, and smaller copies

@@ -1,7 +1,6 @@
-"""A file of a person's as a part of their prompt: an image or a PDF as it is, anything else as its
-text.
+"""A user's file as a part of a prompt: images and PDFs as they are, other files as text.
 
-Which files are meant is each front's. Entry: `attachment`.
+The frontends decide which files are attached. Entry points: `attachment`.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ FILE_BYTES_MAX = 20 * 1024 * 1024
 
 
 def attachment(path: Path, *, named: str | None = None, in_place: bool = False) -> Part:
-    """`named`: how an error calls it; None: by its path. `in_place`: `path` was resolved before,
-    and a link that stands in it by now is not followed.
+    """Read a file as a message part.
 
-    Raises AgentError(invalid) for what is no file, too large, or no text.
+    `named`: name of the file in errors; None for its path. `in_place`: `path` is resolved already,
+    and a symlink that has replaced it since is not followed. Raises AgentError(invalid) if it is
+    not a file, too large, or not text.
     """
     named = named or repr(str(path))
     data, media = content(path, named, in_place=in_place), media_type(path)
@@ -34,7 +34,9 @@ def attachment(path: Path, *, named: str | None = None, in_place: bool = False) 
 
 
 def content(path: Path, named: str, *, in_place: bool = False) -> bytes:
-    """Of a regular file; `in_place`: as for `attachment`. Raises AgentError(invalid)."""
+    """Return the content of a regular file. `in_place`: as for `attachment`. Raises
+    AgentError(invalid).
+    """
     try:
         if not path.is_file():
             raise AgentError("invalid", f"{named} is no file")
@@ -48,13 +50,15 @@ def content(path: Path, named: str, *, in_place: bool = False) -> bytes:
 
 
 def media_type(path: Path) -> str | None:
-    """By its name, of what models are given as it is; None: it is text, or nothing for them."""
+    """Return the media type, guessed from the name, if models accept the file as it is; else
+    None.
+    """
     guessed = mimetypes.guess_type(path.name)[0] or ""
     return guessed if guessed.startswith("image/") or guessed == "application/pdf" else None
 
 
 def as_text(path: str, text: str, *, lines: str = "") -> TextPart:
-    """`lines`: which of them these are, like "10-20"; empty: all."""
+    """Return a text part for a file. `lines`: the range it covers, like "10-20"; empty for all."""
     return TextPart(
         text=f"<file path={path!r}{f' lines={lines!r}' if lines else ''}>\n{text}\n</file>"
     )

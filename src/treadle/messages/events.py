@@ -1,23 +1,17 @@
-"""The events of a run, in the order in which subscribers receive them. docs/command-line.md lists
-those of `stream-json`.
+"""Events of a run, in the order in which subscribers receive them. docs/command-line.md lists those
+of `stream-json`.
 
 Durable events are projections of journal entries (journal.py) and carry `id`; deltas are lossy and
-do not. Nothing here says how events reach anybody (hub.py). Entry: `Event`.
+do not. hub.py delivers them. Entry points: `Event`.
 
     run_start
       turn_start
-        reasoning_start reasoning_delta* reasoning_end · text_delta* · tool_call_delta*   (of one
-                                                                                          attempt;
-                                                                                          `retry`
-                                                                                          voids
-                                                                                          them)
+        reasoning_start reasoning_delta* reasoning_end · text_delta* · tool_call_delta*
+                                                      (of one attempt; `retry` voids them)
         usage message tool_call*
-        tool_call_start tool_progress* tool_call_end                                      (per call;
-                                                                                          calls
-                                                                                          interleave)
+        tool_call_start tool_progress* tool_call_end  (per call; calls interleave)
       turn_end
-    output? error? run_end                                                                (always,
-                                                                                          and last)
+    output? error? run_end                            (always, and last)
 """
 
 from __future__ import annotations
@@ -36,17 +30,17 @@ class _Event(Value, frozen=True, kw_only=True, omit_defaults=False, tag_field="t
     run_id: str
     session_id: str | None
     seq: int
-    """Rises by one with each event of this process's run."""
+    """Increases by one with each event of the run in this process."""
     at: Time
     id: str | msgspec.UnsetType = msgspec.UNSET
-    """`ENTRY.K`: the journal's sequence and the place among that entry's events; only on durable
-    events.
+    """`ENTRY.K`: the journal sequence number, and the event's index within that entry. Only on
+    durable events.
     """
     parent_run_id: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class RunStart(_Event, frozen=True, kw_only=True, tag="run_start"):
-    """First of all."""
+    """First event of a run."""
 
     agent: str
     model: str
@@ -54,11 +48,11 @@ class RunStart(_Event, frozen=True, kw_only=True, tag="run_start"):
 
 class TurnStart(_Event, frozen=True, kw_only=True, tag="turn_start"):
     turn: int
-    """From 1."""
+    """Turn number, from 1."""
 
 
 class TurnEnd(_Event, frozen=True, kw_only=True, tag="turn_end"):
-    """After the last result of the turn, or where the run ends inside it."""
+    """Emitted after the last result of a turn, or when the run ends within it."""
 
     turn: int
 
@@ -66,7 +60,9 @@ class TurnEnd(_Event, frozen=True, kw_only=True, tag="turn_end"):
 class _Delta(_Event, frozen=True, kw_only=True):
     message_id: str
     attempt: int
-    """From 1. `retry`, or `run_end` without the message, voids an attempt's deltas."""
+    """Attempt number, from 1. `retry`, or `run_end` without the message, voids an attempt's
+    deltas.
+    """
 
 
 class TextDelta(_Delta, frozen=True, kw_only=True, tag="text_delta"):
@@ -82,23 +78,23 @@ class ReasoningDelta(_Delta, frozen=True, kw_only=True, tag="reasoning_delta"):
 
 
 class ReasoningEnd(_Delta, frozen=True, kw_only=True, tag="reasoning_end"):
-    """Follows every reasoning_start, also where the attempt is cut."""
+    """Follows every reasoning_start, even if the attempt is interrupted."""
 
 
 class ToolCallDelta(_Delta, frozen=True, kw_only=True, tag="tool_call_delta"):
     call_id: str
     name: str
     arguments: str
-    """A piece of JSON text; the first may be empty."""
+    """Fragment of JSON text; the first may be empty."""
 
 
 class ToolCallAsked(_Event, frozen=True, kw_only=True, tag="tool_call"):
-    """The model asked; execution begins with tool_call_start, or never."""
+    """A tool call requested by the model. Execution, if any, begins with tool_call_start."""
 
     call_id: str
     name: str
     arguments: dict[str, object] | str
-    """An object; the model's text where it is not one."""
+    """A JSON object, or the model's text if it is not one."""
 
 
 class ApprovalRequested(_Event, frozen=True, kw_only=True, tag="approval_requested"):
@@ -115,7 +111,7 @@ class ApprovalResolved(_Event, frozen=True, kw_only=True, tag="approval_resolved
 
 
 class ToolCallStart(_Event, frozen=True, kw_only=True, tag="tool_call_start"):
-    """The start is in the journal; the call runs now."""
+    """The start of the call is journaled, and it runs now."""
 
     call_id: str
     name: str
@@ -130,9 +126,9 @@ class ToolProgress(_Event, frozen=True, kw_only=True, tag="tool_progress"):
 
 
 class ToolCallEnd(_Event, frozen=True, kw_only=True, tag="tool_call_end"):
-    """One for each tool_call_start.
+    """Follows each tool_call_start.
 
-    A call that was refused before it could start has neither: a `warning` says why.
+    A call that is rejected before it starts has neither; a `warning` gives the reason.
     """
 
     call_id: str
@@ -142,33 +138,31 @@ class ToolCallEnd(_Event, frozen=True, kw_only=True, tag="tool_call_end"):
     unknown: bool
     duration_ms: float
     exit_code: int | msgspec.UnsetType = msgspec.UNSET
-    """Of the command that the call ran; absent for calls that run none."""
+    """Exit code of the command that the call ran; absent for other calls."""
 
     @property
     def failed(self) -> bool:
-        """True for an error, and for a command with an exit code other than 0."""
+        """True for an error, and for a command with a nonzero exit code."""
         return self.is_error or bool(self.exit_code)
 
 
 class MessageAdded(_Event, frozen=True, kw_only=True, tag="message"):
-    """An assistant message as stored; after its append, before its tool_call_start."""
+    """An assistant message as stored, emitted after its append and before its tool_call_start."""
 
     message: Message
 
 
 class Retry(_Event, frozen=True, kw_only=True, tag="retry"):
-    """Attempt `attempt` failed and is void; another follows after `wait_s`."""
+    """Attempt `attempt` failed and is void. Another one follows after `wait_s` seconds."""
 
     attempt: int
     wait_s: float
     kind: str
-    """Of its error; `lost` where its process died, `hook` where a hook put another response in its
-    place.
-    """
+    """Error kind; `lost` if the process died, `hook` if a hook replaced the response."""
 
 
 class UsageReported(_Event, frozen=True, kw_only=True, tag="usage"):
-    """Of that response."""
+    """Usage of a response."""
 
     input_tokens: int
     output_tokens: int
@@ -176,21 +170,21 @@ class UsageReported(_Event, frozen=True, kw_only=True, tag="usage"):
     cache_write_tokens: int
     reasoning_tokens: int
     cache_write_1h_tokens: int
-    """Part of `cache_write_tokens`."""
+    """Part of `cache_write_tokens` that is kept for an hour."""
     web_searches: int
-    """By the provider."""
+    """Number of web searches run by the provider."""
     cost_usd: float | msgspec.UnsetType = msgspec.UNSET
-    """Absent where the price is not known."""
+    """Cost in USD; absent if the price is not known."""
     details: ResponseDetails | msgspec.UnsetType = msgspec.UNSET
-    """The provider's request id, rate limits, service tier, and why its cache was missed, where it
-    reports any of these.
+    """Request id, rate limits, service tier and cache miss reason, as far as the provider reports
+    them.
     """
 
 
 class Warned(_Event, frozen=True, kw_only=True, tag="warning"):
     text: str
     call_id: str | msgspec.UnsetType = msgspec.UNSET
-    """Of the call that was not run, where the warning says why."""
+    """Id of the call that was not run, if the warning gives the reason."""
 
 
 class LimitWarning(_Event, frozen=True, kw_only=True, tag="limit_warning"):
@@ -199,7 +193,7 @@ class LimitWarning(_Event, frozen=True, kw_only=True, tag="limit_warning"):
 
 
 class InputAdded(_Event, frozen=True, kw_only=True, tag="input_added"):
-    """Text that reached the running run: a person's steering, or the runtime's own word to the
+    """Text added to an active run: steering by a person, or a message from the runtime to the
     model.
     """
 
@@ -207,14 +201,14 @@ class InputAdded(_Event, frozen=True, kw_only=True, tag="input_added"):
 
 
 class Compacted(_Event, frozen=True, kw_only=True, tag="compaction"):
-    """The view of the conversation has shrunk."""
+    """The visible part of the conversation was reduced."""
 
     receipt: object
-    """What left it, as JSON."""
+    """Removed content, as JSON."""
 
 
 class ChildStart(_Event, frozen=True, kw_only=True, tag="child_start"):
-    """A tool of this run started a run of another agent, whose events carry `parent_run_id`."""
+    """A tool of this run started a run of another agent. Its events carry `parent_run_id`."""
 
     child_run_id: str
     agent: str
@@ -238,7 +232,7 @@ class ErrorRaised(_Event, frozen=True, kw_only=True, tag="error"):
 
 
 class ErrorInfo(Value, frozen=True, kw_only=True):
-    """An AgentError as data, secrets taken out."""
+    """An AgentError as data, with secrets redacted."""
 
     kind: str
     message: str
@@ -247,22 +241,22 @@ class ErrorInfo(Value, frozen=True, kw_only=True):
 
 
 class RunEnd(_Event, frozen=True, kw_only=True, tag="run_end"):
-    """Last of all, whatever happened."""
+    """Last event of every run."""
 
     outcome: Outcome
     text: str
-    """That of the last assistant message that has some."""
+    """Text of the last assistant message that has any."""
     output: object
     validated: bool
     usage: Usage
-    """The run's sum."""
+    """Total usage of the run."""
     turns: int
     tool_calls: int
     duration_s: float
     cost_usd: float | msgspec.UnsetType = msgspec.UNSET
-    """Of the responses whose price was known; absent where it was known of none."""
+    """Cost of the responses with a known price; absent if there are none."""
     total: RunTotals
-    """Sums over the run and every run that it started: the figures that limits count."""
+    """Totals of the run and all runs it started. Limits count these."""
     error: ErrorInfo | msgspec.UnsetType = msgspec.UNSET
 
 

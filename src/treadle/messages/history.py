@@ -1,6 +1,6 @@
-"""What was said so far, and the bytes that wires have made of it: each message is encoded once.
+"""Conversation history with its wire encodings, in which each message is encoded once.
 
-Entry: `History`.
+Entry points: `History`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
 
 class History(Sequence[Message]):
-    """An append-only list of messages that the caller owns, and the bytes that wires have already
-    made of it.
+    """An append-only list of messages that the caller owns, with its wire encodings.
 
-    `settled`: the messages before this index belong to ended runs, whose reasoning is not sent
-    again. It is fixed for the life of the object: the next run makes a new History, and so switches
-    the encoding once.
+    `settled`: messages before this index belong to ended runs, whose reasoning is not sent again.
+    It is fixed for the life of the object: the next run makes a new History, which switches the
+    encoding once.
     """
 
     __slots__ = ("_bytes", "_messages", "memo", "settled")
@@ -32,18 +31,18 @@ class History(Sequence[Message]):
         self._bytes: dict[str, tuple[int, bytearray]] = {}
         self.settled = settled
         self.memo: dict[str, tuple[object, ...]] = {}
-        """What a wire wants to remember of this conversation, by its name: the caller forgets it
-        with the history.
+        """Values that wires cache for this conversation, by wire name. They live as long as the
+        history.
         """
 
     def append(self, message: Message) -> None:
         self._messages.append(message)
 
     def encoded(self, wire: str, encode: Callable[[Message, bool], bytes]) -> bytearray:
-        """Every message as JSON, joined by commas; only what came since the last call is encoded.
-        Do not keep or change it.
+        """Return every message as JSON, joined by commas. Do not keep or change the result.
 
-        `encode(message, settled)` may give b"" for a message that this wire does not send.
+        Only messages added since the last call are encoded. `encode(message, settled)` may return
+        b"" for a message that this wire does not send.
         """
         done, joined = self._bytes.get(wire) or (0, bytearray())
         messages = self._messages

@@ -1,10 +1,10 @@
-"""Images within the limits of vendors: their type and size, read from their first bytes, and
-smaller copies of those that are too large.
+"""Images within the limits of vendors: type and size from the first bytes, and smaller copies of
+large images.
 
-Limits on all images of one request belong to each wire. Entry: `fitted`, `fits`, `size_of`,
+Limits on all images of a request belong to each wire. Entry points: `fitted`, `fits`, `size_of`,
 `image_type`. Source: platform.claude.com, "Vision", section "Image limits", read 2026-11-22: 8,000
 pixels a side, 2,000 with more than 20 images, 10 MB of base64 (5 MB on clouds). OpenAI and Google
-document more than that, and scale what is larger than about 2,000 to 3,000 pixels.
+document higher limits, and scale images above about 2,000 to 3,000 pixels.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from treadle.errors import AgentError
 from treadle.messages.message import MediaPart, Message, TextPart
 
 SIDE_MAX: Final = 8_000
-"""Pixels of the longer side that Claude takes."""
+"""Maximum length of the longer side for Claude, in pixels."""
 BASE64_MAX: Final = 10_000_000
-"""Bytes of base64 that Claude takes for one image."""
+"""Maximum size of one image for Claude, in bytes of base64."""
 SCALED_SIDE: Final = 2_000
-"""Pixels of the longer side of a smaller copy: every vendor takes it, in a request with any number
-of images.
+"""Length of the longer side of a smaller copy, in pixels. Every vendor accepts it, in a request
+with any number of images.
 """
 SCALED_BASE64: Final = 5_000_000
-"""Bytes of base64 of a smaller copy, as clouds that serve Claude take them."""
+"""Maximum base64 size of a smaller copy, in bytes: the limit of clouds that serve Claude."""
 PIXELS_MAX: Final = 80_000_000
-"""Pixels that are decoded to make a smaller copy: 320 MB of memory."""
+"""Maximum number of pixels decoded to make a smaller copy, which takes 320 MB of memory."""
 FILE_BYTES_MAX: Final = 20 * 1024 * 1024
-"""Bytes of an image file that is read at all."""
+"""Maximum size of an image file that is read, in bytes."""
 EXTRA: Final = "pip install 'treadle[files]' makes smaller copies of images"
 
 _HEAD_CHARS = 1 << 19
-"""Characters of base64 that hold the size of any image, unless its metadata is very large."""
+"""Base64 characters that hold the size of any image, unless its metadata is very large."""
 _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""Markers of a JPEG that come with its size."""
+"""JPEG markers that precede the image size."""
 _TYPES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -49,14 +49,14 @@ _TYPES = (
     (b"GIF89a", "image/gif"),
 )
 _DECODED = ("PNG", "JPEG", "GIF", "WEBP")
-"""Formats that Pillow may decode: no other decoder sees bytes of strangers."""
+"""Formats that Pillow may decode. No other decoder processes untrusted bytes."""
 _QUALITY = 85
 _SHRINK = 0.75
 
 
 def image_type(head: bytes) -> str | None:
-    """Media type of an image that models can see, from the first bytes of its file; None for
-    anything else.
+    """Return the media type of an image that models accept, from the first bytes of its file, or
+    None.
     """
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return "image/webp"
@@ -66,11 +66,11 @@ def image_type(head: bytes) -> str | None:
 class Fitted(NamedTuple):
     image: MediaPart
     note: str = ""
-    """What was changed, in one sentence; "" if nothing was."""
+    """Description of the change, as one sentence; empty if nothing changed."""
 
 
 def fits(image: MediaPart) -> bool:
-    """True if every vendor takes this image. Reads at most its first 400 kB."""
+    """True if every vendor accepts this image. Reads at most its first 400 kB."""
     if not image.is_image or image.data is None:
         return True
     return (
@@ -81,12 +81,12 @@ def fits(image: MediaPart) -> bool:
 
 
 def fitted(image: MediaPart) -> Fitted:
-    """Correct a wrong media type, and scale the image down to what every vendor takes. Blocks for
-    up to about a second.
+    """Correct a wrong media type, and scale the image down to a size that every vendor accepts.
+    Blocks for up to about a second.
 
-    Without Pillow, images between `SCALED_SIDE` and `SIDE_MAX` stay as they are: most requests take
-    them. Raises AgentError(invalid) for an image that Claude refuses in every request and that
-    cannot be scaled.
+    Without Pillow, images between `SCALED_SIDE` and `SIDE_MAX` stay as they are, because most
+    requests accept them. Raises AgentError(invalid) for an image that Claude rejects in every
+    request and that cannot be scaled.
     """
     if fits(image):
         return Fitted(image)
@@ -107,10 +107,10 @@ def fitted(image: MediaPart) -> Fitted:
 
 
 async def fitted_parts(parts: Sequence[TextPart | MediaPart]) -> list[TextPart | MediaPart]:
-    """What a tool gave, each image within the limits; a line says where one was scaled, or cannot
-    be shown. Decodes in a thread.
+    """Fit each image of a tool's output within the limits, with a text where one was scaled or
+    cannot be shown. Decodes in a thread.
 
-    Cancellation: waits until an image is decoded, since the result is known, and is kept.
+    On cancellation, waits until the image is decoded, because the tool's result is known and kept.
     """
     fitting: list[TextPart | MediaPart] = []
     for part in parts:
@@ -131,9 +131,9 @@ def _fitted_or_said(image: MediaPart) -> list[TextPart | MediaPart]:
 
 
 async def fitted_message(message: Message) -> tuple[Message, tuple[str, ...]]:
-    """A prompt with each image within the limits, and what was changed, for people.
+    """Return a prompt with each image within the limits, and descriptions of the changes.
 
-    Decodes in a thread. Raises AgentError(invalid) as `fitted` does.
+    Decodes in a thread. Raises the errors of `fitted`.
     """
     if all(not isinstance(part, MediaPart) or fits(part) for part in message.parts):
         return message, ()
@@ -167,11 +167,13 @@ def _type_of(image: MediaPart) -> str | None:
 
 
 class _NotScaled(Exception):
-    """In its words, what to do instead."""
+    """Raised if an image cannot be scaled. The message says what to do instead."""
 
 
 def _pillow() -> Any:
-    """Its module `Image`, imported by name: an optional library, which type checkers need not find."""  # noqa: E501
+    """Return Pillow's module `Image`, imported by name because type checkers may not find this
+    optional library.
+    """
     try:
         return importlib.import_module("PIL.Image")
     except ImportError as e:
@@ -203,7 +205,7 @@ def _scaled(image: MediaPart, data: bytes, pillow: Any) -> Fitted:
                     f"it is not decoded, since it has more than {PIXELS_MAX:,} pixels. Make a "
                     "smaller copy"
                 )
-            # a JPEG is decoded to no more than it needs
+            # decode a JPEG only at the resolution needed
             opened.draft("RGB", (SCALED_SIDE, SCALED_SIDE))
             copy = importlib.import_module("PIL.ImageOps").exif_transpose(opened)
             copy.thumbnail((SCALED_SIDE, SCALED_SIDE), pillow.Resampling.LANCZOS)
@@ -225,7 +227,9 @@ def _scaled(image: MediaPart, data: bytes, pillow: Any) -> Fitted:
 
 
 def _encoded(copy: Any, media_type: str, pillow: Any) -> tuple[str, bytes, tuple[int, int]]:
-    """Media type, file and size: a PNG if the image was no photo; a JPEG if that is too large."""
+    """Return media type, file and size: a PNG unless the image is a photo or the PNG is too large,
+    else a JPEG.
+    """
     has_alpha = copy.mode in ("RGBA", "LA", "PA") or "transparency" in copy.info
     if media_type != "image/jpeg" and (has_alpha or media_type != "image/webp"):
         data = _saved(
@@ -257,8 +261,8 @@ def _base64_chars(data: bytes) -> int:
 
 
 def size_of(image: MediaPart) -> tuple[int, int]:
-    """Width and height in pixels, read from the head of the file; zeros if they are not found
-    there.
+    """Return width and height in pixels, read from the head of the file, or zeros if they are not
+    found.
     """
     try:
         head = base64.b64decode((image.data or "")[:_HEAD_CHARS])

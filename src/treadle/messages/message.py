@@ -1,7 +1,7 @@
-"""Messages and their parts, and how they become bytes and back without loss.
+"""Messages and their parts, with a lossless binary encoding.
 
-Histories (model.py), storage (journal.py) and each provider's own encoding live elsewhere. Entry:
-`Message`.
+model.py holds histories, journal.py stores messages, and each provider has its own encoding. Entry
+points: `Message`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from treadle.errors import AgentError
 from treadle.types import Time, Value, new_id, now
 
 SCHEMA = 1
-"""Major version of what is stored; a higher one is refused."""
+"""Major version of the stored form. Higher versions are rejected."""
 
 SUMMARY = "summary"
-"""With what the id of a message begins that stands for those which it sums up."""
+"""Id prefix of a message that replaces those it summarizes."""
 
 Role: TypeAlias = Literal["user", "assistant", "system", "tool"]
 
@@ -36,44 +36,46 @@ Role: TypeAlias = Literal["user", "assistant", "system", "tool"]
 class TextPart(
     Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="text"
 ):
-    """What was said, or is to be read."""
+    """Text of a message."""
 
     text: str
     provider: str | None = None
     provider_data: JsonText | None = None
-    """An object of fields that only `provider` understands (citations); sent back verbatim, to it
-    alone.
+    """JSON object of fields specific to `provider` (citations). It is sent back verbatim, and only
+    to that provider.
     """
 
 
 class ReasoningPart(
     Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="reasoning"
 ):
-    """What a model thought, as far as its provider shows it, with what the provider wants back."""
+    """Reasoning of a model, as far as its provider shows it, with the data that the provider needs
+    back.
+    """
 
     text: str
     provider: str | None = None
     provider_data: JsonText | None = None
-    """An object with the signature that the provider wants back inside the same run."""
+    """JSON object with the signature that the provider needs back within the same run."""
 
 
 class ToolCall(
     Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="tool_call"
 ):
-    """The model's wish."""
+    """A tool call requested by the model."""
 
     id: str
     name: str
     arguments_json: JsonText = "{}"
-    """Exactly as the model wrote it; it may be malformed."""
+    """Arguments exactly as the model wrote them; possibly malformed."""
     provider: str | None = None
     provider_data: JsonText | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """A fresh dict each time.
+        """Arguments as a new dict each time.
 
-        Raises ValueError where the text is no JSON object, or deeper than 200 levels.
+        Raises ValueError if the text is not a JSON object, or is deeper than 200 levels.
         """
         parsed = parse_json(self.arguments_json or "{}")
         if not isinstance(parsed, dict):
@@ -114,22 +116,22 @@ class ToolResult(
     tag_field="type",
     tag="tool_result",
 ):
-    """Our answer to one call."""
+    """Result of one tool call."""
 
     call_id: str
     name: str
     content: str | tuple[TextPart | MediaPart, ...] = ""
     is_error: bool = False
     unknown: bool = False
-    """The call started, and nobody knows whether it happened."""
+    """True if the call started but its effect is unknown."""
     exit_code: int | None = None
-    """Exit code of the command that the call ran; None for calls that run no command, or whose
-    command has not ended.
+    """Exit code of the command that the call ran; None for calls without a command, or whose
+    command is still running.
     """
 
     @property
     def failed(self) -> bool:
-        """True for an error, and for a command with an exit code other than 0."""
+        """True for an error, and for a command with a nonzero exit code."""
         return self.is_error or bool(self.exit_code)
 
     @property
@@ -142,14 +144,12 @@ class ToolResult(
 class ProviderPart(
     Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="provider"
 ):
-    """A block that only `provider` understands (server tools, redacted thinking, compaction), kept
-    verbatim.
-    """
+    """A block of `provider` (server tools, redacted thinking, compaction), kept verbatim."""
 
     provider: str
     data: JsonText
     shown: str = ""
-    """One line for people, where it is the call of a tool that the provider ran."""
+    """One-line description of a hosted tool call, for display; empty for other blocks."""
 
 
 class UnknownPart(
@@ -166,9 +166,10 @@ Part: TypeAlias = KnownPart | UnknownPart
 
 
 class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One role's contribution.
+    """A message of a conversation.
 
-    An assistant message with tool calls is followed by one tool message with a result for each.
+    An assistant message with tool calls is followed by one tool message with a result for each
+    call.
     """
 
     id: str
@@ -176,15 +177,13 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     parts: tuple[Part, ...]
     created_at: Time
     response_id: str = ""
-    """The provider's id of the response that it was; "" for what no provider said."""
+    """Provider's id of the response; empty for messages that are not responses."""
     source: JsonText | None = None
-    """The stored text, kept only where it holds a word that this version does not know; it is
-    written back as it was.
-    """
+    """Stored text, kept only if it has unknown fields, and written back verbatim."""
 
     @classmethod
     def of(cls, role: Role, content: str | Sequence[Part]) -> Message:
-        """A new message with an id of its own; a text becomes one text part."""
+        """Create a message with a new id. A string becomes one text part."""
         parts = (TextPart(text=content),) if isinstance(content, str) else tuple(content)
         return cls(id=new_id("msg"), role=role, parts=parts, created_at=now())
 
@@ -205,7 +204,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return cls.of("tool", results)
 
     def with_parts(self, parts: Sequence[Part]) -> Message:
-        """The same message, saying something else: words this version does not know are let go."""
+        """Return a copy with other parts, without any fields that this version does not know."""
         return Message(
             id=self.id,
             role=self.role,
@@ -216,7 +215,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def is_summary(self) -> bool:
-        """Whether it stands for others, which left the view of their conversation."""
+        """True if the message replaces others that were removed from the visible conversation."""
         return self.id.startswith(f"{SUMMARY}_")
 
     @property
@@ -229,7 +228,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def reasoning_metadata(self) -> tuple[JsonText, ...]:
-        """What the provider attached to its reasoning (signatures), in order, each a JSON object."""  # noqa: E501
+        """Provider data of the reasoning parts (signatures), in order, each a JSON object."""
         return tuple(
             p.provider_data
             for p in self.parts
@@ -242,7 +241,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def hosted_calls(self) -> tuple[str, ...]:
-        """Calls of tools that the provider ran, one line each."""
+        """One-line descriptions of hosted tool calls, run by the provider."""
         return tuple(p.shown for p in self.parts if isinstance(p, ProviderPart) and p.shown)
 
     @property
@@ -252,7 +251,9 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @classmethod
     @override
     def from_json(cls, data: bytes | str) -> Self:
-        """Raises AgentError(invalid) where the text is no message, or one of a higher major schema."""  # noqa: E501
+        """Decode a message. Raises AgentError(invalid) for invalid text, or for a higher major
+        schema.
+        """
         return cast(
             "Self",
             decode_message(
@@ -269,7 +270,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A message as it is stored, when this version knows every word of it."""
+    """Stored form of a message in which every field is known."""
 
     id: str
     role: Role
@@ -278,7 +279,7 @@ class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     response_id: str = ""
     schema: int = SCHEMA
     source: JsonText | None = None
-    """Written only where a message stands inside another value."""
+    """Set only for a message inside another value."""
 
 
 _HEAD = {"id", "role", "created_at", "response_id"}
@@ -293,21 +294,21 @@ _KNOWN: dict[str, type[KnownPart]] = {
 
 
 def encode_message(message: Message) -> bytes:
-    """The stored form."""
+    """Return the stored form."""
     return encode_json(message) if message.source is None else message.source.encode()
 
 
 def decode_message(data: bytes) -> Message:
-    """The inverse of `encode_message`; what a newer version wrote survives the way back.
+    """Decode the stored form. Fields of a newer version survive a round trip.
 
-    Raises AgentError(invalid) where the bytes are no message, or one of a higher major schema.
+    Raises AgentError(invalid) if the bytes are not a message, or have a higher major schema.
     """
     try:
         stored = decode_json(data, _Stored)
     except ValueError:
         return _decode_strange(data)
     _check_schema(stored.schema)
-    # it alone counts, else a message could show one thing now and another once it was stored
+    # only the source counts, or a message could change its content when it is stored
     if stored.source is not None:
         return decode_message(stored.source.encode())
     return Message(
@@ -320,8 +321,8 @@ def decode_message(data: bytes) -> Message:
 
 
 def _decode_strange(data: bytes) -> Message:
-    """Words of a newer version: taken apart piece by piece, so that what is not known is not
-    touched.
+    """Decode a message from a newer version piece by piece, so that unknown pieces stay
+    untouched.
     """
     try:
         text = data.decode()
@@ -349,7 +350,7 @@ def _decode_strange(data: bytes) -> Message:
 
 
 def decode_part(piece: JsonText) -> Part:
-    """One part, without what this version does not know of it. Raises ValueError where it is none."""  # noqa: E501
+    """Decode a part, dropping unknown fields. Raises ValueError if it is not a part."""
     try:
         return decode_json(piece.encode(), cast("type[Part]", Part))
     except ValueError:
@@ -372,7 +373,7 @@ def decode_part(piece: JsonText) -> Part:
 
 
 def _shown(part: Part) -> Part:
-    """What can stand inside a tool result; for anything else a line that says what was there."""
+    """Return a part that may be nested in a tool result: unknown parts become a line of text."""
     kind = part.type if isinstance(part, UnknownPart) else None
     return (
         part

@@ -1,4 +1,4 @@
-"""Figures of one run, and of the tree of runs below it. Entry: `RunMetrics`, `RunTotals`."""
+"""Metrics of one run and of the tree of runs below it. Entry points: `RunMetrics`, `RunTotals`."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from treadle.types import Outcome, Usage, Value, usd
 
 
 class RunTotals(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """Sums over a run and every run that it started, directly or through others.
+    """Totals of a run and all runs it started, directly or indirectly.
 
     Limits count these.
     """
 
     runs: int = 1
-    """The run itself included."""
+    """Number of runs, including this one."""
     turns: int = 0
-    """Accepted responses."""
+    """Number of accepted responses."""
     tool_calls: int = 0
-    """Calls that were executed, those that started runs included."""
+    """Number of calls executed, including those that started runs."""
     usage: Usage = Usage()
     cost_usd: float | None = None
-    """US dollars, of the responses whose price was known; None if none was."""
+    """Cost in USD of the responses with a known price; None if there are none."""
     unpriced: int = 0
-    """Uses of a model whose price was not known; `cost_usd` excludes them."""
+    """Number of uses of models without a known price. `cost_usd` excludes them."""
 
     def __add__(self, other: RunTotals) -> RunTotals:
         return RunTotals(
@@ -35,7 +35,7 @@ class RunTotals(Value, frozen=True, kw_only=True, omit_defaults=False):
         )
 
     def spent_of(self, outcome: Outcome) -> str:
-        """The figure that the limit behind `outcome` counts, in words: `$1.00 in 2 runs`.
+        """Format the figure behind a limit outcome: `$1.00 in 2 runs`.
 
         Empty for every other outcome.
         """
@@ -57,7 +57,7 @@ class RunTotals(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def totalled(total: RunTotals) -> str:
-    """`3 runs: 6 turns, 3 tool calls, 20 tokens, $20.00`."""
+    """Format totals: `3 runs: 6 turns, 3 tool calls, 20 tokens, $20.00`."""
     counts = [
         count(total.turns, "turn"),
         count(total.tool_calls, "tool call"),
@@ -68,26 +68,24 @@ def totalled(total: RunTotals) -> str:
 
 
 class RunMetrics(Value, frozen=True, kw_only=True):
-    """Turns, requests, calls, tokens, time and money of one run; `total` adds the runs that it
+    """Turns, requests, calls, tokens, time and cost of one run. `total` includes the runs it
     started.
     """
 
     turns: int = 0
-    """Accepted responses."""
+    """Number of accepted responses."""
     invocations: int = 0
-    """Attempts that reached the provider."""
+    """Number of attempts that reached the provider."""
     tool_calls: int = 0
-    """Calls that were executed."""
+    """Number of calls executed."""
     retries: int = 0
     usage: Usage = Usage()
     cost_usd: float | None = None
-    """US dollars, of the run's own responses whose price was known; None if none was.
+    """Cost in USD of the run's own responses with a known price; None if there are none.
 
-    `total.cost_usd` is the whole bill.
+    `total.cost_usd` includes the runs it started.
     """
     duration_s: float = 0.0
-    """Seconds during which the run was driven, its children included."""
+    """Active time of the run in seconds, including its children."""
     total: RunTotals = RunTotals()
-    """This run and every run that it started, directly or through others: the figures that `Limits`
-    count.
-    """
+    """Totals of this run and all runs it started, directly or indirectly. `Limits` count these."""

@@ -1,5 +1,5 @@
-"""What a provider reports about a response beside its content: for operators, prices and traces,
-never for the model. Entry: `ResponseDetails`.
+"""Response metadata reported by the provider, for operators, prices and traces; never sent to the
+model. Entry points: `ResponseDetails`.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ _TIERS = frozenset({"flex", "priority", "fast", "ultrafast", "batch"})
 
 
 class RateLimit(Value, frozen=True, kw_only=True):
-    """One of the account's limits, as it stood after the request."""
+    """A rate limit of the account, as of the end of the request."""
 
     name: str
-    """What it counts: `requests`, `tokens`, `input_tokens` or `output_tokens`."""
+    """Counted unit: `requests`, `tokens`, `input_tokens` or `output_tokens`."""
     remaining: int
     limit: int | None = None
     reset_s: float | None = None
-    """Seconds until it is full again."""
+    """Seconds until the limit is fully replenished."""
 
 
 class CacheMiss(Value, frozen=True, kw_only=True):
-    """Why the prompt cache could not give back the prefix of the request before."""
+    """The reason why the prompt cache missed the prefix of the previous request."""
 
     reason: str
-    """In the provider's words, like `tools_changed`."""
+    """Reason in the provider's terms, like `tools_changed`."""
     tokens: int | None = None
-    """About how many could have been read."""
+    """Approximate number of tokens that could have been read from the cache."""
 
 
 class ResponseDetails(Value, frozen=True, kw_only=True):
     request_id: str | None = None
-    """By which the provider can be asked about it."""
+    """The provider's id of the request, for support inquiries."""
     service_tier: str | None = None
-    """The tier that served it; None for the standard one."""
+    """Service tier of the response; None for the standard one."""
     cost_usd: float | None = None
-    """Its price, as the provider reports it."""
+    """Cost in USD, as reported by the provider."""
     cache_miss: CacheMiss | None = None
     rate_limits: tuple[RateLimit, ...] = ()
 
@@ -44,8 +44,8 @@ NO_DETAILS = ResponseDetails()
 
 
 def tier_of(said: str | None) -> str | None:
-    """A service tier that has prices of its own; None for the standard one, whatever a server calls
-    it.
+    """Return a service tier that has its own prices; None for the standard one, by any of its
+    names.
     """
     tier = said.lower() if said else None
     return tier if tier in _TIERS else None

@@ -1,4 +1,4 @@
-"""What a run gives: its end as a value, with everything there is so far. Entry: `RunResult`."""
+"""Result of a run: its outcome and everything produced so far. Entry points: `RunResult`."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ _KIND_OF = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult(Generic[Out]):
-    """The same fields whatever the outcome."""
+    """Result of a run. It has the same fields for every outcome."""
 
     run_id: str
     session_id: str | None
     outcome: Outcome
     output: Out | None
-    """The typed answer; None where the run did not come to one.
+    """The typed output; None if the run did not produce one.
 
-    With the outcome `invalid_output` the raw text.
+    The raw text if the outcome is `invalid_output`.
     """
     validated: bool
-    """Whether the output is what was asked for."""
+    """True if the output satisfies the requested type."""
     text: str
-    """That of the last assistant message that has some."""
+    """Text of the last assistant message that has any."""
     error: AgentError | None
-    """Set where the outcome is `error`, and where an error is what ended it otherwise."""
+    """Set if the outcome is `error`, or if an error caused another outcome."""
     messages: list[Message]
-    """The conversation: what the next request would send. Yours to change."""
+    """The conversation as the next request would send it. A copy that you may change."""
     new_messages: list[Message]
-    """This run's, its prompt first. Yours to change."""
+    """Messages of this run, beginning with its prompt. A copy that you may change."""
     metrics: RunMetrics
     output_json: JsonText = "null"
-    """`output` as JSON, as the journal has it."""
+    """`output` as JSON, as journaled."""
     waiting: bool = False
-    """It is not over: `resume` goes on with it."""
+    """True if the run is suspended. Continue it with `resume`."""
 
     @property
     def output_text(self) -> str:
-        """The output as text: JSON where it is typed."""
+        """Output as text; JSON if it is typed."""
         return (
             self.output
             if isinstance(self.output, str)
@@ -73,7 +73,7 @@ class RunResult(Generic[Out]):
 
     @property
     def terminate_reason(self) -> Outcome:
-        """An alias of `outcome`."""
+        """Alias of `outcome`."""
         return self.outcome
 
     @property
@@ -81,7 +81,7 @@ class RunResult(Generic[Out]):
         return self.metrics.turns
 
     def unwrap(self) -> Out:
-        """The output of a completed run. Raises AgentError for every other outcome."""
+        """Return the output of a completed run. Raises AgentError for every other outcome."""
         if self.success:
             return cast("Out", self.output)
         if self.error is not None:

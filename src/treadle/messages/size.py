@@ -1,6 +1,6 @@
-"""Estimate how many tokens texts, messages and media take, without asking a provider. Entry:
+"""Estimates of the tokens in texts, messages and media, without a request to a provider.
 
-`Size`, `size_of`, `tokens_in`, `text_bytes`.
+Entry points: `Size`, `size_of`, `tokens_in`, `text_bytes`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from treadle.messages.message import (
 )
 
 BYTES_PER_TOKEN = 3
-"""Fewer than any tokenizer needs for prose or code on average: what is not counted yet is rather
-over- than underestimated.
+"""Lower than the average of any tokenizer for prose or code, so that estimates are too high rather
+than too low.
 """
 MEDIA_TOKENS = 1500
-"""Of one image or page: what vendors count for a picture of about a million pixels."""
+"""Tokens of one image or page: what vendors count for an image of about a million pixels."""
 MESSAGE_TOKENS = 4
-"""What stands around one."""
+"""Overhead of one message, in tokens."""
 
 
 class Size(NamedTuple):
@@ -35,8 +35,8 @@ class Size(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Rather too many than too few for prose and code; pictures are counted by the piece,
-        whatever they weigh.
+        """Estimated tokens, an upper estimate for prose and code. Images count a fixed amount
+        each.
         """
         return tokens_in(self.size_bytes) + self.media * MEDIA_TOKENS
 

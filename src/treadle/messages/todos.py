@@ -1,8 +1,7 @@
-"""The to-do list of a conversation: the model writes it whole with `todo_write`, and the last one
-that was taken stands.
+"""The to-do list of a conversation, which the model rewrites as a whole with `todo_write`.
 
-It is kept nowhere but in the calls themselves, and in the summary of those that left the view, so
-that it lives as long as the session, and a restart finds it. Entry: `Todo`, `standing`.
+It is stored only in the calls themselves, and in the summary of removed messages, so it lives as
+long as the session and survives restarts. Entry points: `Todo`, `standing`.
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ from treadle.messages.message import Message
 from treadle.types import Value
 
 TOOL = "todo_write"
-"""The tool that writes it."""
+"""Name of the tool that writes the list."""
 
 TodoStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
 
 
 class Todo(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     content: str
-    """What is to be done: "Run the tests"."""
+    """The task: "Run the tests"."""
     active_form: str = ""
-    """The same while it is being done: "Running the tests"."""
+    """The task in progress: "Running the tests"."""
     status: TodoStatus
 
     @property
     def now(self) -> str:
-        """As it is called while it is being done."""
+        """Description of the task while in progress."""
         return self.active_form or self.content
 
 
 def written(arguments: object) -> tuple[Todo, ...] | None:
-    """The list in the arguments of a call, as events have them; None where they hold none."""
+    """Return the list in a call's arguments, as in events, or None if they hold none."""
     if not isinstance(arguments, dict):
         return None
     try:
@@ -50,7 +49,9 @@ class _Written(Value, frozen=True, kw_only=True):
 
 
 def standing(messages: Iterable[Message]) -> tuple[Todo, ...]:
-    """The list that a conversation stands at; empty where none was written, or it is out of view."""  # noqa: E501
+    """Return the current list of a conversation; empty if none was written, or it is no longer
+    visible.
+    """
     asked: dict[str, tuple[Todo, ...]] = {}
     last: tuple[Todo, ...] = ()
     for message in messages:
@@ -66,7 +67,7 @@ def standing(messages: Iterable[Message]) -> tuple[Todo, ...]:
 
 
 def in_one_line(todos: Sequence[Todo]) -> str:
-    """Word for word: the last line of a summary, where `standing` finds it."""
+    """Encode the list as the last line of a summary, where `standing` finds it."""
     return encode_json(_Written(todos=tuple(todos))).decode()
 
 
@@ -78,7 +79,7 @@ def _written_in(arguments_json: str) -> tuple[Todo, ...] | None:
 
 
 def progress(todos: Sequence[Todo]) -> str:
-    """In one line: how many are done, and what is being done now."""
+    """Describe progress in one line: how many items are done, and the current one."""
     if not todos:
         return "The list is empty."
     done = sum(todo.status == "completed" for todo in todos)

@@ -1,8 +1,7 @@
-"""Whether a history is valid, and a valid one out of any: for histories that were written
-elsewhere.
+"""Validation and repair of histories that were written elsewhere.
 
-Those that runs write are valid as they are made (calls.py); nothing is repaired before a request.
-Entries: `check_history`, `repair_history`.
+Histories of runs are valid by construction (calls.py); nothing is repaired before a request. Entry
+points: `check_history`, `repair_history`.
 """
 
 from __future__ import annotations
@@ -23,13 +22,12 @@ LOST = (
 
 
 def check_history(messages: Sequence[Message]) -> list[str]:
-    """Every problem in words, with the index and the id of its message; empty where the history is
-    valid.
+    """Return a description of every problem, with index and id of the message; empty for a valid
+    history.
 
-    Valid means: calls stand in assistant messages, each with an id that no other call of the
-    history has. The message right after such a message is a tool message that begins with one
-    result for each of its calls, in their order. There are no other results, and no other tool
-    messages.
+    In a valid history, tool calls are in assistant messages, and each has an id that no other call
+    has. Directly after such a message comes a tool message that begins with one result for each
+    call, in order. There are no other results, and no other tool messages.
     """
     return [
         f"message {i} ({messages[i].id!r}): {what}"
@@ -38,24 +36,23 @@ def check_history(messages: Sequence[Message]) -> list[str]:
 
 
 def repair_history(messages: Sequence[Message]) -> list[Message]:
-    """A valid history that says the same. Pure, idempotent, and it never raises; for a valid
-    history a list of the same messages.
+    """Return a valid history with the same content. Pure and idempotent; never raises. A valid
+    history yields a list of the same messages.
 
-    - A result that stands elsewhere is moved to its place, so what stood between comes after it. Of
-      several results for a call the first counts.
-    - A call without a result gets one that says that it was lost: an error, and unknown.
-    - A call with the id of an earlier one gets `id_2`, `id_3`, …, and its result too.
-    - Calls in a message that is not the assistant's become an assistant message after it. A tool
-      message without results becomes a user message.
-    - A result whose call is not there is dropped: mostly half of a pair that somebody's window cut.
-      As text of a user message, what a tool had read
-      somewhere would speak with the user's authority; behind a call that we invent, the model would
-      copy arguments that nobody ever wrote.
+    - A misplaced result moves to its place, before anything that was in between. Of several results
+      for a call the first counts.
+    - A call without a result gets one that reports it as lost: an error, and unknown.
+    - A call with the id of an earlier one gets `id_2`, `id_3`, …, and so does its result.
+    - Calls in a message that is not the assistant's move to a new assistant message after it. A
+      tool message without results becomes a user message.
+    - A result without its call is dropped; most are half of a pair that some window cut. As the
+      text of a user message, a tool's output would gain the user's authority; after an invented
+      call, the model would imitate arguments that no one wrote.
 
-    Results without a call and second results are all that is lost. Messages that need no change are
-    the same objects; those that change keep their id and time, but, as by `Message.with_parts`, no
-    words of a newer version; new ones have an id made from the message before them (`…_calls`,
-    `…_results`), and its time.
+    Only results without a call and duplicate results are lost. Unchanged messages are the same
+    objects. Changed ones keep their id and time but, as with `Message.with_parts`, no fields of a
+    newer version. New ones get an id derived from the preceding message (`…_calls`, `…_results`),
+    and its time.
     """
     return list(_Repair(messages).messages()) if check_history(messages) else list(messages)
 
@@ -69,23 +66,23 @@ class _Place(NamedTuple):
 
 
 class _Pairs:
-    """Which result answers which call.
+    """Matching of results to calls.
 
-    A result answers the call before it that has its id. Where several have it, only those of the
-    last row of assistant messages that use it: some models count from 1 in every response, so a
-    result that is missing further back stays missing. A result before the first call of its id
-    answers one that has no other: histories that were sorted by time have it so.
+    A result belongs to the preceding call with its id. If several have it, only those in the last
+    row of assistant messages that use the id count: some models number calls from 1 in every
+    response, so an older missing result stays missing. A result before the first call with its id
+    belongs to such a call if that has no other, as in histories sorted by time.
     """
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.calls: dict[_Place, ToolCall] = {}
         self.results: dict[_Place, ToolResult] = {}
         self.answers: dict[_Place, _Place] = {}
-        """From a call to its result."""
+        """Results by call."""
         self._waiting: dict[str, deque[_Place]] = {}
         self._early: dict[str, deque[_Place]] = {}
         self._last_row: dict[str, int] = {}
-        """From an id to the row of assistant messages that used it last."""
+        """The last row of assistant messages that used an id, by id."""
         row = 0
         for i, message in enumerate(messages):
             row += message.role != "assistant"
@@ -117,7 +114,7 @@ class _Pairs:
 
 
 def _problems(messages: Sequence[Message], pairs: _Pairs) -> Iterator[tuple[int, str]]:
-    """Each with the index of its message."""
+    """Yield problems with the index of their message."""
     first: dict[str, int] = {}
     for place, call in pairs.calls.items():
         i, answer = place.message, pairs.answers.get(place)
@@ -171,7 +168,7 @@ def _problems(messages: Sequence[Message], pairs: _Pairs) -> Iterator[tuple[int,
 
 
 class _Ids:
-    """Ids that nobody has yet, always the same ones for the same history."""
+    """Generator of unused ids, deterministic for a history."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
@@ -197,7 +194,9 @@ class _Repair:
         self._moved = set(self._homes.values())
 
     def _found_homes(self) -> dict[int, int]:
-        """From a message with calls to the message that keeps its id when it holds their results."""  # noqa: E501
+        """Return, by message with calls, the message that keeps its id when it holds their
+        results.
+        """
         first: dict[int, int] = {}
         for result, call in sorted((result, call) for call, result in self._pairs.answers.items()):
             first.setdefault(result.message, call.message)
@@ -270,12 +269,12 @@ def _with_own_ids(calls: dict[_Place, ToolCall]) -> dict[_Place, ToolCall]:
 
 
 def _others(message: Message) -> tuple[Part, ...]:
-    """Its parts that are neither calls nor results."""
+    """Return the parts that are neither calls nor results."""
     return tuple(part for part in message.parts if not isinstance(part, (ToolCall, ToolResult)))
 
 
 def _saying(message: Message, role: Role, parts: tuple[Part, ...]) -> Message:
-    """The message itself where nothing changes."""
+    """Return the message with this role and these parts, or the same object if nothing changes."""
     if (message.role, message.parts) == (role, parts):
         return message
     return Message(id=message.id, role=role, parts=parts, created_at=message.created_at)

@@ -1,7 +1,8 @@
-"""What a model is: a request becomes typed deltas, and a fold of the deltas is the response.
+"""The model contract: a model turns a request into typed deltas, and a fold turns the deltas into a
+response.
 
-A model keeps nothing between calls: the caller owns the history and the loop. Wires live in
-providers/, retries in retry.py. Entry: `Model`, `Fold`.
+Models are stateless between calls: the caller owns the history and the loop. Adapters are in
+providers/, retries in retry.py. Entry points: `Model`, `Fold`.
 """
 
 from __future__ import annotations
@@ -33,27 +34,27 @@ class ToolDefinition(Value, frozen=True, kw_only=True):
     name: str
     description: str
     parameters: dict[str, object]
-    """A JSON Schema of an object."""
+    """JSON Schema of an object."""
     native: str | None = None
-    """Name of the built-in tool of a provider that is the same tool: models are trained on that
-    form. None: there is none.
+    """Name of the equivalent built-in tool of a provider, on which its models are trained; None if
+    there is none.
     """
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):
-    """All that a model is asked with.
+    """Everything sent to a model.
 
-    Two requests over the same values are the same bytes on the wire.
+    Requests with equal values produce identical bytes on the wire.
     """
 
     messages: Sequence[Message]
-    """A `History` where the caller wants its encoding kept; any sequence will do."""
+    """Messages of the conversation. Pass a `History` to keep its encoding; any sequence works."""
     tools: tuple[ToolDefinition, ...] = ()
     system: tuple[SystemBlock, ...] = ()
     settings: Settings = Settings()
-    """Resolved: `max_tokens` is set."""
+    """Resolved settings, with `max_tokens` set."""
     model: str | None = None
-    """Where the model that is asked is several, the name of the one that answered last; None: the
+    """If the target is a fallback chain, the name of the model that responded last; None for the
     first.
     """
 
@@ -66,7 +67,7 @@ class ModelRequest(Value, frozen=True, kw_only=True):
 
 
 class TextStart(msgspec.Struct, frozen=True, tag_field="delta", tag="text_start"):
-    """Begins a text part; a TextDelta outside one begins it too."""
+    """Begins a text part. A TextDelta outside a text part implies it."""
 
 
 class TextDelta(msgspec.Struct, frozen=True, tag_field="delta", tag="text", gc=False):
@@ -74,7 +75,7 @@ class TextDelta(msgspec.Struct, frozen=True, tag_field="delta", tag="text", gc=F
 
 
 class ReasoningStart(msgspec.Struct, frozen=True, tag_field="delta", tag="reasoning_start"):
-    """Begins a reasoning part; a ReasoningDelta outside one begins it too."""
+    """Begins a reasoning part. A ReasoningDelta outside a reasoning part implies it."""
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, tag_field="delta", tag="reasoning", gc=False):
@@ -87,7 +88,7 @@ class ToolCallStart(msgspec.Struct, frozen=True, tag_field="delta", tag="tool_ca
 
 
 class ArgumentsDelta(msgspec.Struct, frozen=True, tag_field="delta", tag="arguments", gc=False):
-    """A piece of the JSON text of the open tool call's arguments; no pieces at all mean `{}`."""
+    """Fragment of the JSON arguments of the open tool call. No fragments at all mean `{}`."""
 
     text: str
 
@@ -95,7 +96,7 @@ class ArgumentsDelta(msgspec.Struct, frozen=True, tag_field="delta", tag="argume
 class PartEnd(msgspec.Struct, frozen=True, tag_field="delta", tag="part_end", gc=False):
     """Closes the open part.
 
-    The next start closes it too; only here can it be given its opaque data.
+    The next start closes it too, but only this delta can attach opaque data.
     """
 
     provider: str | None = None
@@ -103,62 +104,59 @@ class PartEnd(msgspec.Struct, frozen=True, tag_field="delta", tag="part_end", gc
 
 
 class WholePart(msgspec.Struct, frozen=True, tag_field="delta", tag="part"):
-    """A part that comes in one piece."""
+    """A complete part in one delta."""
 
     part: ProviderPart
 
 
 class Restart(msgspec.Struct, frozen=True, tag_field="delta", tag="restart", gc=False):
-    """All deltas before it are void: the provider began the response anew inside the same stream."""  # noqa: E501
+    """Voids all earlier deltas: the provider restarted the response in the same stream."""
 
 
 class Switch(msgspec.Struct, frozen=True, kw_only=True, tag_field="delta", tag="switch"):
-    """All deltas before it are void: another model answers from here on, since the one before
-    failed or refused.
-    """
+    """Voids all earlier deltas: the previous model failed or refused, and another one continues."""
 
     model: str
-    """Its name."""
+    """Name of the model that takes over."""
     before: str
-    """The name of the one before."""
+    """Name of the previous model."""
     kind: str
     """An ErrorKind, or `refusal`."""
     why: str
     status: int | None = None
     request_id: str | None = None
     usage: Usage | None = None
-    """What the one before said it had used."""
+    """Usage reported by the previous model."""
 
 
 class ModelNotice(msgspec.Struct, frozen=True, tag_field="delta", tag="notice", gc=False):
-    """A word for the person, not part of the response: becomes a `warning` event."""
+    """A notice for the user, outside the response. It becomes a `warning` event."""
 
     text: str
 
 
 class ResponseEnd(msgspec.Struct, frozen=True, tag_field="delta", tag="end"):
-    """The last delta of every whole response."""
+    """Last delta of every complete response."""
 
     stop_reason: StopReason
     usage: Usage
     raw_stop_reason: str = ""
-    """In the provider's own words."""
+    """Stop reason in the provider's terms."""
     id: str = ""
     model: str = ""
     provider_data: JsonText | None = None
-    """An object that the provider wants back with the next request of this run (a container's id).
-    """
+    """JSON object that the provider needs with the next request of this run (a container's id)."""
     context_tokens: int | None = None
-    """Tokens of the conversation after it, where `usage` sums several passes of a server's own
-    tools; None: as `usage` says; 0: not known.
+    """Size of the conversation after the response, in tokens, if `usage` sums several passes of
+    hosted tools; None: as in `usage`; 0: unknown.
     """
     results_only: bool = False
-    """True if nothing but the results of its calls may follow: a program that the provider runs
-    waits for them.
+    """True if only tool results may follow, because a program run by the provider waits for
+    them.
     """
     withdraws: bool = False
-    """True for a refusal after which the provider refuses all that follows: the exchange has to
-    leave the conversation.
+    """True for a refusal after which the provider rejects all later requests, so that the exchange
+    must be removed from the conversation.
     """
     details: ResponseDetails | None = None
 
@@ -180,7 +178,7 @@ Delta: TypeAlias = (
 
 
 class ModelResponse(Value, frozen=True, kw_only=True):
-    """One whole answer of a model: what it said, what it used, why it ended."""
+    """A complete response: content, usage and stop reason."""
 
     parts: tuple[Part, ...]
     usage: Usage
@@ -190,16 +188,16 @@ class ModelResponse(Value, frozen=True, kw_only=True):
     model: str = ""
     provider_data: JsonText | None = None
     context_tokens: int | None = None
-    """Tokens of the conversation after it, where `usage` sums several passes of a server's own
-    tools; None: as `usage` says; 0: not known.
+    """Size of the conversation after the response, in tokens, if `usage` sums several passes of
+    hosted tools; None: as in `usage`; 0: unknown.
     """
     results_only: bool = False
-    """True if nothing but the results of its calls may follow: a program that the provider runs
-    waits for them.
+    """True if only tool results may follow, because a program run by the provider waits for
+    them.
     """
     withdraws: bool = False
-    """True for a refusal after which the provider refuses all that follows: the exchange has to
-    leave the conversation.
+    """True for a refusal after which the provider rejects all later requests, so that the exchange
+    must be removed from the conversation.
     """
     details: ResponseDetails | None = None
 
@@ -217,21 +215,19 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """`provider:id`."""
+        """Name of the form `provider:id`."""
         ...
 
     @property
     def refuses(self) -> frozenset[str]:
-        """Names of `Settings` fields that this model does not take; and `images`, where it takes
-        none.
-        """
+        """Names of `Settings` fields that this model rejects, and `images` if it accepts none."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Deltas in order, then exactly one ResponseEnd.
+        """Yield deltas in order, then exactly one ResponseEnd.
 
         Raises AgentError; never retries. Closing the generator, or cancelling at any await, closes
-        its connection.
+        the connection.
         """
         ...
 
@@ -240,13 +236,13 @@ class Model(Protocol):
 
 
 class Fold:
-    """Deltas -> response. However the text is cut into deltas, the response is the same."""
+    """Folds deltas into a response. The result does not depend on how the text is split."""
 
     __slots__ = ("_kind", "_own", "_parts", "_pieces", "_taken", "call", "end")
 
     def __init__(self, taken: Container[str] = ()) -> None:
-        """`taken`: ids of earlier calls, not copied; a call that repeats one, or has none, is given
-        an id of its own.
+        """`taken`: ids of earlier calls, not copied. A call that repeats one, or has no id, gets a
+        new id.
         """
         self._parts: list[Part] = []
         self._kind: type[TextPart | ReasoningPart | ToolCall] | None = None
@@ -254,16 +250,16 @@ class Fold:
         self._taken = taken
         self._own: set[str] = set()
         self.call: ToolCallStart | None = None
-        """The tool call that is open."""
+        """The open tool call."""
         self.end: ResponseEnd | None = None
 
     @property
     def begun(self) -> bool:
-        """True once anything of the response has come."""
+        """True after the first content of a response."""
         return bool(self._parts or self._pieces or self._kind or self.end)
 
     def add(self, delta: Delta) -> None:
-        """Raises AgentError(invalid) for what is no delta."""
+        """Add a delta. Raises AgentError(invalid) for any other object."""
         if type(delta) is TextDelta:
             if self._kind is not TextPart:
                 self._open(TextPart)
@@ -350,16 +346,16 @@ class Fold:
 
     @property
     def text(self) -> str:
-        """What was said so far."""
+        """Text of the response so far."""
         said = "".join(part.text for part in self._parts if isinstance(part, TextPart))
         return said + "".join(self._pieces) if self._kind is TextPart else said
 
     def partial(self) -> tuple[Part, ...]:
-        """What can be kept of a response that was cut: its text and its reasoning, without the
-        provider's own data.
+        """Return the usable content of an interrupted response: text and reasoning, without
+        provider data.
 
-        A call was not whole, and a block of the provider (or a citation of one) may want another
-        that never came.
+        Tool calls may be incomplete, and a provider's block (or a citation) may depend on one that
+        never arrived.
         """
         if self._kind is ToolCall:
             self._pieces.clear()
@@ -372,8 +368,8 @@ class Fold:
         )
 
     def response(self) -> ModelResponse:
-        """Raises AgentError(network) where the stream ended before its ResponseEnd: a cut that
-        nobody reported.
+        """Return the response. Raises AgentError(network) if the stream ended before its
+        ResponseEnd.
         """
         if (end := self.end) is None:
             raise AgentError("network", "the model's stream ended before the response was complete")
@@ -393,7 +389,9 @@ class Fold:
 
 
 async def complete(model: Model, request: ModelRequest) -> ModelResponse:
-    """One request, collected. No retries, no tools: for those, run an agent."""
+    """Send one request and return the response, without retries or tools. Run an agent to get
+    those.
+    """
     return await fold_stream(model.stream(request))
 
 

@@ -1,5 +1,5 @@
-"""Finds what a name means: models by `provider:id`, with the key and the connection of their
-provider. Entry: `Models`.
+"""Registry of models by `provider:id`, with the credentials and connections of their providers.
+Entry points: `Models`.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 
 
 class Models:
-    """Models by name, made when they are first asked for; one connection for each provider, shared
-    by all runs.
+    """Models by name, created on first use. Each provider has one connection, shared by all
+    runs.
     """
 
     def __init__(self, config: Config, *, clean: Callable[[str], str]) -> None:
-        """`clean` takes secrets out of what a tape records."""
+        """`clean` redacts secrets from recorded tapes."""
         self._config = config
         self._clean = clean
         self._connections: dict[str, HttpConnection] = {}
         self._retired: list[HttpConnection] = []
         self._made: dict[str, Model] = {}
-        """By name, with the connection of their provider."""
+        """Models with a provider connection, by name."""
         self._playing: dict[tuple[str, str], Model] = {}
-        """Scripts and tapes, each at the place where its conversation left it."""
+        """Scripts and tapes, each at the position of its conversation."""
 
     def get(self, name: str, *, scope: str, place: int = 0) -> Model:
-        """Raises AgentError: invalid for a name that means nothing here, auth where its provider
-        has no key.
+        """Return a model. Raises AgentError: invalid for an unknown name, auth if the provider has
+        no key.
 
-        `scope`: the session that asks, or the run where there is none; a script goes on where that
-        one left it, or at `place` where another process did.
+        `scope`: the session, or the run if there is none. A script continues at the position of its
+        scope, or at `place` if another process used it before.
         """
         provider, model_id = self._config.split(name)
         match provider:
@@ -53,8 +53,10 @@ class Models:
                 return self._from_provider(provider, name, model_id)
 
     def described(self, name: str) -> Model:
-        """The same model for one that is not asked from here: it needs no key, and nothing is kept
-        of it. Raises AgentError(invalid).
+        """Return the model for a run that another process executes. It needs no key, and nothing is
+        kept.
+
+        Raises AgentError(invalid).
         """
         provider, model_id = self._config.split(name)
         match provider:
@@ -83,16 +85,16 @@ class Models:
         )
 
     def plays(self, name: str, *, scope: str) -> bool:
-        """Whether this is a script or a tape that has not begun yet in this process."""
+        """True for a script or tape that this scope has not started in this process."""
         return name.startswith(("script:", "tape:")) and (name, scope) not in self._playing
 
     def forget(self, scope: str) -> None:
-        """The conversation is over: its scripts are let go."""
+        """Drop the scripts of an ended conversation."""
         self._playing = {key: model for key, model in self._playing.items() if key[1] != scope}
 
     def use(self, config: Config) -> None:
-        """Other credentials from the next request on; requests under way end on the connections
-        they have.
+        """Use other credentials from the next request on. Active requests finish on their current
+        connections.
         """
         self._config = config
         self._retired += self._connections.values()
@@ -142,14 +144,13 @@ class Models:
 def abilities_of(
     config: Config, endpoint: Endpoint, model_id: str, heard: Mapping[str, Abilities] | None = None
 ) -> Abilities:
-    """What is known of a model: what a person configured, over what its provider told when it was
-    asked, over the data file.
+    """Return the abilities of a model: the user's configuration over data reported by the provider
+    over the bundled data.
 
-    `heard`: by id, what was told; None: as it is remembered, where configuration files are read at
-    all.
+    `heard`: reported abilities by id; None uses the cache, if configuration files are read at all.
     """
     from treadle.models.providers.known_models import known  # noqa: PLC0415  scripts and tapes need none of it
-    from treadle.models.providers.told_models import told  # noqa: PLC0415  likewise
+    from treadle.models.providers.told_models import told  # noqa: PLC0415  as above
 
     if heard is None:
         heard = {} if config.home is None else told(config.home, endpoint)

@@ -1,8 +1,8 @@
-"""The one place that retries: asks a model until it answers whole, or the error says that asking
-again is no use.
+"""The only place that retries: repeats a request until the model responds completely or the error
+is final.
 
-What is retried is said by `AgentError.retryable`; the run's deadline and its cancellation are
-scopes around the caller. Entry: `ask`.
+`AgentError.retryable` decides what is retried; the caller's scopes handle deadline and
+cancellation. Entry points: `ask`.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from treadle.types import Settings
 Failed: TypeAlias = Callable[[AgentError, float, Switch | None], Awaitable[None]]
 
 LONGEST_WAIT_S = 600.0
-"""A Retry-After above this is cut to it; where the run has a deadline, that comes first."""
+"""Maximum wait; a longer Retry-After is capped. A deadline of the run applies first."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Full-jitter exponential backoff: a random part of base * 2^n, at most `cap_s`; Retry-After
-    goes before it.
+    """Exponential backoff with full jitter: a random part of base * 2^n, at most `cap_s`.
+    Retry-After takes precedence.
     """
 
     retries: int = 3
-    """0: none, whatever fails."""
+    """Maximum number of retries; 0 disables them."""
     base_s: float = 0.5
     cap_s: float = 20.0
     overload_retries: int = 0
-    """For overloads and rate limits, where that is more: both pass with time."""
+    """Retries after overloads and rate limits, if higher: both are temporary."""
     overload_cap_s: float = 60.0
 
     def most(self, error: AgentError) -> int:
-        """Retries in all, where the last failure was `error`."""
+        """Return the maximum number of retries after `error`."""
         return (
             max(self.retries, self.overload_retries)
             if self.retries and error.kind is ErrorKind.RATE_LIMIT
@@ -51,7 +51,7 @@ class RetryPolicy:
         )
 
     def wait_s(self, retry: int, error: AgentError, jitter: float) -> float:
-        """Seconds to wait before retry number `retry` (from 1); `jitter` in [0, 1)."""
+        """Return the seconds before retry number `retry` (from 1). `jitter` is in [0, 1)."""
         if error.retry_after_s is not None and error.retry_after_s >= 0:
             return min(error.retry_after_s, LONGEST_WAIT_S)
         cap_s = (
@@ -63,9 +63,7 @@ class RetryPolicy:
 
 
 PATIENT: Final = RetryPolicy(overload_retries=9)
-"""For runs that nobody waits for: an overload is waited out for about two minutes, in up to ten
-attempts.
-"""
+"""Policy of unattended runs: waits out an overload for about two minutes, in up to ten attempts."""
 
 _NAMED: Mapping[str, tuple[re.Pattern[str], object]] = {
     "show_thinking": (re.compile(r"\b(thinking\W+display|reasoning\W+summary)\b"), False),
@@ -102,15 +100,14 @@ _NAMED: Mapping[str, tuple[re.Pattern[str], object]] = {
     "cache": (re.compile(r"\bcache_control\b|\bprompt_cache_\w+|\bdiagnostics\b"), False),
     "stop": (re.compile(r"\bstop_?[sS]equences\b|['\"`]stop['\"`]"), None),
 }
-"""Settings that a request can do without, how a provider names each, and what stands in its place.
-"""
+"""Optional settings, each with the provider's names for it and a replacement value."""
 _WORKS_UNSET = ("show_thinking", "strict_tools", "cache")
-"""Requests may ask for these where the setting is open."""
+"""Settings that requests may use even if they are unset."""
 
 
 def offending(error: AgentError, settings: Settings) -> str:
-    """The setting that a provider names first as it refuses a request; "" if it names none of those
-    that are set and can be left out.
+    """Return the first setting that a provider names when it rejects a request; "" if it names no
+    setting that is set and optional.
     """
     if error.kind is not ErrorKind.INVALID or error.status not in (400, 422):
         return ""
@@ -131,7 +128,7 @@ def offending(error: AgentError, settings: Settings) -> str:
 
 
 def names_image(error: AgentError) -> bool:
-    """True if a provider refused a request because of an image, or because it takes none."""
+    """True if a provider rejected a request because of an image, or because it accepts none."""
     return (
         error.kind is ErrorKind.INVALID
         and error.status in (400, 415, 422)
@@ -140,7 +137,7 @@ def names_image(error: AgentError) -> bool:
 
 
 def without(settings: Settings, names: Collection[str]) -> Settings:
-    """The settings to ask with once a provider has refused these by name."""
+    """Return the settings without those that a provider rejected by name."""
     return (
         msgspec.structs.replace(
             settings, **{name: _NAMED[name][1] for name in names if name in _NAMED}
@@ -151,24 +148,26 @@ def without(settings: Settings, names: Collection[str]) -> Settings:
 
 
 class ModelAttempt:
-    """The attempt that is under way: its number, from 1, and what has come of it so far."""
+    """The current attempt: its number, from 1, and the response received so far."""
 
     __slots__ = ("_taken", "fold", "model", "number", "reached", "retries")
 
     def __init__(self, taken: frozenset[str] | set[str], *, number: int = 1) -> None:
-        """`taken`: the ids of the run's earlier tool calls.
+        """`taken`: ids of the run's earlier tool calls.
 
-        `number`: higher where one was lost with its process.
+        `number`: greater than 1 if attempts were lost with their process.
         """
         self._taken = taken
         self.number = number
         self.retries = 0
-        """Fewer than `number - 1` where the provider itself began anew, or another took over."""
+        """Number of retries. Less than `number - 1` if the provider restarted the response, or
+        another model took over.
+        """
         self.fold = Fold(taken)
         self.reached = 0
-        """Attempts so far that reached the provider."""
+        """Number of attempts so far that reached the provider."""
         self.model: str | None = None
-        """The one that took over; None: the one that was asked for."""
+        """Model that took over; None for the requested one."""
 
     def next(self) -> None:
         self.number += 1
@@ -176,14 +175,14 @@ class ModelAttempt:
         self.fold = Fold(self._taken)
 
     def switch(self, switch: Switch) -> None:
-        """Another model takes over; that is no retry."""
+        """Continue with another model, which does not count as a retry."""
         self.number += 1
         self.model = switch.model
         self.reached += switch.status is not None
         self.fold = Fold(self._taken)
 
     def partial(self) -> tuple[Part, ...]:
-        """What can be kept of it where it was cut; nothing where its deltas make no sense."""
+        """Return the usable content of an interrupted attempt; empty if its deltas are invalid."""
         try:
             return self.fold.partial()
         except Exception:  # noqa: BLE001  a model may be anybody's code, and the run has to end all the same
@@ -193,7 +192,7 @@ class ModelAttempt:
 def at_first(
     attempt: ModelAttempt, told: Callable[[], None], listen: Callable[[Delta], None] | None
 ) -> Callable[[Delta], None]:
-    """`listen`, with `told` called before the first delta of each attempt."""
+    """Wrap `listen` so that `told` is called before the first delta of each attempt."""
     heard = 0
 
     def hear(delta: Delta) -> None:
@@ -217,12 +216,12 @@ async def ask(
     policy: RetryPolicy,
     clock: Clock,
 ) -> ModelResponse:
-    """The first whole response. `listen`, if any, hears every delta at once; `failed(error, wait_s,
-    switch)` is awaited before each wait, and where another model takes over (`switch`), while
-    `attempt` is still the one that failed.
+    """Return the first complete response.
 
-    Raises the last AgentError where it is not retryable or the retries are used up. Cancellation
-    closes the stream, and leaves in `attempt` what there was.
+    `listen`, if given, receives every delta immediately. `failed(error, wait_s, switch)` is awaited
+    before each wait, and when another model takes over (`switch`), while `attempt` is still the
+    failed one. Raises the last AgentError if it is not retryable or no retries are left.
+    Cancellation closes the stream and leaves the partial response in `attempt`.
     """
     while True:
         try:
@@ -230,7 +229,7 @@ async def ask(
         except AgentError as error:
             if not error.retryable or attempt.retries >= policy.most(error):
                 raise
-            # what breaks while the run is being stopped is not tried again
+            # a failure during cancellation is not retried
             await checkpoint_if_cancelled()
             wait_s = policy.wait_s(attempt.retries + 1, error, clock.jitter())
             await failed(error, wait_s, None)

@@ -1,8 +1,8 @@
-"""Lists of models in OpenAI's form, and what compatible servers add to it: how much a model takes,
-what it can do, what it costs.
+"""Model lists in OpenAI's form, with the extensions of compatible servers: limits, abilities and
+prices.
 
-OpenAI itself gives ids and nothing else. No server has to be known here: a field counts where it is
-there. Entry: `list_models`. Source: the pages of OpenRouter, Mistral, Groq, Together, Fireworks,
+OpenAI itself returns only ids. Servers are not identified: a field counts if it is present. Entry
+points: `list_models`. Source: the pages of OpenRouter, Mistral, Groq, Together, Fireworks,
 Moonshot, vLLM, llama.cpp and LM Studio (2026-11).
 """
 
@@ -30,13 +30,13 @@ from treadle.models.providers.refusals import Refusals
 _NO_LANGUAGE = frozenset(
     {"embedding", "embeddings", "image", "audio", "video", "rerank", "moderation", "transcribe"}
 )
-"""Types of models that cannot be asked anything."""
+"""Types of models that do not take prompts."""
 _LLAMA_CPP, _LM_STUDIO = "llamacpp", "organization_owner"
-"""Whom these servers name as the owner of their models."""
+"""`owned_by` values that identify these servers."""
 
 
 async def list_models(connection: Connection, endpoint: Endpoint) -> list[Listed]:
-    """All that can be asked below this address, in the one page that such a list has.
+    """Return the language models at this address. Such a list has a single page.
 
     Raises AgentError.
     """
@@ -49,9 +49,9 @@ async def list_models(connection: Connection, endpoint: Endpoint) -> list[Listed
 async def compatible_list(
     connection: Connection, found: list[Fields], refusals: Refusals, *, root: str
 ) -> list[Listed]:
-    """What the entries of such a list tell, and what two servers tell of their models elsewhere.
+    """Read list entries, with the additional data that two servers provide at other paths.
 
-    `root`: of the server, as seen from the connection's base URL: "" or "/..".
+    `root`: path of the server relative to the connection's base URL: "" or "/..".
     """
     owners = {str(entry.get("owned_by")) for entry in found}
     if _LLAMA_CPP in owners and len(found) == 1:
@@ -70,7 +70,7 @@ async def _beside(connection: Connection, path: str, refusals: Refusals) -> obje
 
 
 def compatible(model_id: str, entry: Fields) -> Listed | None:
-    """None where it says itself that it is no language model."""
+    """Read one entry. Returns None if it declares not to be a language model."""
     if not _talks(entry):
         return None
     pricing = mapping(entry, "pricing")
@@ -126,8 +126,8 @@ def _abilities(entry: Fields) -> Abilities:
 
 
 def _context(entry: Fields, props: Fields) -> int | None:
-    """As it is served; how much a model was trained on, or could be loaded with, is not how much
-    this server takes.
+    """Return the context size in service. The size used in training, or the maximum that could be
+    loaded, may exceed what this server accepts.
     """
     if entry.get("state") == "not-loaded":
         return None

@@ -1,8 +1,8 @@
-"""The seam between a wire and the network: one question, answered by a status, headers and bytes as
-they come.
+"""Interface between a wire and the network: one request, and a response with status, headers and
+streamed bytes.
 
-Which bytes to send and what the answer means is the wire's; keep-alive, proxies and TLS are the
-implementations' (http.py, sdk.py). Entry: `Connection`.
+Wires encode requests and decode responses; implementations handle keep-alive, proxies and TLS
+(http.py, sdk.py). Entry points: `Connection`.
 """
 
 from __future__ import annotations
@@ -20,63 +20,61 @@ ERROR_BYTES_MAX = 64 * 1024
 
 
 class HttpReply(Protocol):
-    """The answer to one question; it lives as long as the context that gave it."""
+    """Response to one request, valid within the context that returned it."""
 
     @property
     def status(self) -> int: ...
 
     def header(self, name: str) -> str | None:
-        """`name` in any case; None where the answer has none."""
+        """Return a header by case-insensitive name, or None."""
         ...
 
     async def read(self) -> bytes:
-        """The next bytes, as they came; b"" at the end.
+        """Return the next bytes as they arrive, or b"" at the end.
 
-        Raises AgentError(network) where the connection is lost, AgentError(timeout) after
-        `timeout_s` without `heard`.
+        Raises AgentError(network) if the connection is lost, and AgentError(timeout) after
+        `timeout_s` without a call to `heard`.
         """
         ...
 
     def heard(self) -> None:
-        """What was read was more than a sign of life: the time without an answer begins anew.
+        """Report that the bytes read were actual content, which restarts the read timeout.
 
-        Without this call pings cannot hold a dead answer open.
+        Without this call, a stream of pings alone eventually times out.
         """
         ...
 
 
 class Connection(Protocol):
-    """Safe to use from many tasks at once."""
+    """Connection to a provider. Safe for concurrent use by many tasks."""
 
     @property
     def base_url(self) -> str:
-        """Below which it asks."""
+        """URL that request paths are appended to."""
         ...
 
     def post(
         self, path: str, body: bytes, headers: Mapping[str, str]
     ) -> AbstractAsyncContextManager[HttpReply]:
-        """Sends once. `headers` (names in lower case) join the connection's own: a value for the
-        same name follows it, after a comma.
+        """Send a request once. `headers` (lower-case names) extend the connection's own: a value
+        for an existing name is appended after a comma.
 
-        A redirect is an answer like any other, never followed.
-
-        Entering raises AgentError: network (refused, lost), timeout, invalid (the address, the
-        certificate). Leaving it in any way ends the exchange: with an exception, cancellation
-        included, by closing the connection.
+        Redirects are returned as responses and never followed. Entering the context raises
+        AgentError: network (refused, lost), timeout, or invalid (address, certificate). Leaving it
+        ends the exchange; an exception or cancellation closes the connection.
         """
         ...
 
     def get(self, path: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[HttpReply]:
-        """The same for what is only to be read."""
+        """Send a GET request, otherwise like `post`."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 class ReadTimeout:
-    """Seconds of waiting for a server since it last said something; the time between two waits does
-    not count.
+    """Read timeout, in seconds since the server last sent something. Time outside of waits does not
+    count.
     """
 
     __slots__ = ("_clock", "_since", "_until_now", "limit_s")
@@ -100,7 +98,7 @@ class ReadTimeout:
             self._since = None
 
     def broken(self) -> None:
-        """The server said something."""
+        """Restart the timeout after the server sent something."""
         self._until_now = 0.0
 
     def left_s(self) -> float:
@@ -113,7 +111,7 @@ class ReadTimeout:
 
 
 async def read_whole(reply: HttpReply, bytes_max: int = BODY_BYTES_MAX) -> bytes:
-    """The rest of the body. Raises AgentError(network) where it is larger."""
+    """Return the rest of the body. Raises AgentError(network) if it is larger than `bytes_max`."""
     body = bytearray()
     while chunk := await reply.read():
         body += chunk
@@ -124,8 +122,8 @@ async def read_whole(reply: HttpReply, bytes_max: int = BODY_BYTES_MAX) -> bytes
 
 
 async def read_beginning(reply: HttpReply, bytes_max: int = ERROR_BYTES_MAX) -> bytes:
-    """At most `bytes_max` of the body, and whatever came before the connection failed: for what is
-    only to be quoted.
+    """Return the first `bytes_max` of the body, or what arrived before the connection failed. For
+    quotes in messages.
     """
     body = bytearray()
     try:
@@ -137,10 +135,10 @@ async def read_beginning(reply: HttpReply, bytes_max: int = ERROR_BYTES_MAX) -> 
 
 
 def retry_after_s(header: Callable[[str], str | None], now: datetime | None = None) -> float | None:
-    """How long the server asks us to wait: `retry-after-ms`, else `retry-after` in seconds or as an
-    HTTP date.
+    """Return the delay that the server requests: `retry-after-ms`, or else `retry-after` in seconds
+    or as an HTTP date.
 
-    None where it does not say, or says it in a way that means nothing; no upper bound here.
+    None if it is absent or invalid. There is no upper bound here.
     """
     if (wait_s := _number(header("retry-after-ms"), 1000)) is not None:
         return wait_s

@@ -1,7 +1,7 @@
-"""What every wire needs to make deltas of an answer: how a stream begins, ends and breaks, and JSON
-of which little is known.
+"""Shared decoding of responses into deltas: how a stream begins, ends and fails, and JSON of
+unknown structure.
 
-What the events of a wire mean is its own (stream.py, events.py). Entry: `Decoder`, `json_object`,
+Each wire interprets its own events (stream.py, events.py). Entry points: `Decoder`, `json_object`,
 `text_of`, `tokens`, `verbatim`.
 """
 
@@ -27,30 +27,30 @@ _count = msgspec.json.Decoder(int | None)
 
 
 class Decoder(ABC):
-    """One answer of a wire: bytes in, deltas out. Pure, and made anew for each answer."""
+    """Decoder of one response, from bytes to deltas. Does no I/O, and is used once."""
 
     __slots__ = ("_reported", "_splitter", "end", "failure", "heard")
 
     def __init__(self, reported: Callable[[bytes], AgentError]) -> None:
-        """`reported` makes an error of the text of an error event."""
+        """`reported`: makes an error from the text of an error event."""
         self._reported = reported
         self._splitter = EventSplitter()
         self.end: ResponseEnd | None = None
-        """Set once the answer is whole; it is not among the deltas."""
+        """Set when the response is complete. It is not among the deltas."""
         self.failure: AgentError | None = None
-        """Set once it can no longer be."""
+        """Set when the response has failed."""
         self.heard = False
-        """Whether the last `feed` held more than signs of life."""
+        """True if the last `feed` contained more than keep-alives."""
 
     def feed(self, chunk: bytes) -> list[Delta]:
-        """What the next bytes of the stream add.
+        """Return the deltas of the next bytes of the stream.
 
         Raises AgentError(network) for an event that is too large.
         """
         return self._take(self._splitter.feed(chunk))
 
     def finish(self) -> list[Delta]:
-        """The stream is over. Afterwards `end` or `failure` is set."""
+        """End the stream. Afterwards, `end` or `failure` is set."""
         deltas = self._take(self._splitter.finish())
         if self.end is None and self.failure is None:
             self._conclude(deltas)
@@ -58,21 +58,23 @@ class Decoder(ABC):
 
     @abstractmethod
     def take_body(self, body: bytes) -> list[Delta]:
-        """An answer that came as one JSON document. Afterwards `end` or `failure` is set."""
+        """Decode a response that is one JSON document. Afterwards, `end` or `failure` is set."""
 
     @abstractmethod
     def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
-        """Of the next events of the stream, each with its name and data."""
+        """Decode the next events of the stream, each with name and data."""
 
     def _conclude(self, deltas: list[Delta]) -> None:
-        """No event said that the answer is whole."""
+        """Handle the end of a stream without a final event."""
         self._break("the answer ended before it was whole")
 
     def _break(self, why: str) -> None:
         self.failure = AgentError("network", why)
 
     def _read(self, read: Callable[[bytes], T], data: bytes, what: str) -> T | None:
-        """None, and a failure, where `read` raises ValueError or RecursionError."""
+        """Return the decoded value, or record a failure and return None if `read` raises ValueError
+        or RecursionError.
+        """
         try:
             return read(data)
         except (ValueError, RecursionError) as e:
@@ -84,14 +86,14 @@ class Decoder(ABC):
 
 
 def left_out(what: str) -> ModelNotice:
-    """For content of a kind that this version does not know, and cannot keep."""
+    """Return a notice about content of an unknown kind that cannot be kept."""
     return ModelNotice(f"the answer held {what}, which this version does not know: it was left out")
 
 
 def json_object(data: bytes) -> dict[str, Any]:
-    """Text that msgspec refuses and Python's parser takes, such as half a surrogate pair.
+    """Parse text that msgspec rejects but Python's parser accepts, such as lone surrogates.
 
-    Raises ValueError or RecursionError where it is no object.
+    Raises ValueError or RecursionError if it is not an object.
     """
     return as_object(json.loads(data.decode("utf-8", "replace")))
 
@@ -103,7 +105,7 @@ def as_object(document: object) -> dict[str, Any]:
 
 
 def text_of(fields: Fields, name: str) -> str:
-    """The string under `name`; "" where there is none."""
+    """Return the string under `name`, or ""."""
     raw = fields.get(name)
     if raw is None:
         return ""
@@ -115,14 +117,14 @@ def text_of(fields: Fields, name: str) -> str:
 
 
 def tokens(said: int | None) -> int:
-    """A count: what is not said is nothing, and so is what is below that, which would give a limit
-    more than it had.
+    """Return a token count. Missing and negative counts are 0; a negative one would raise a
+    limit.
     """
     return max(said or 0, 0)
 
 
 def count_in(fields: Fields | None, name: str) -> int:
-    """The count under `name`; 0 where there is none that can be read."""
+    """Return the count under `name`, or 0 if there is no valid one."""
     try:
         return tokens(_count.decode(fields[name])) if fields is not None and name in fields else 0
     except ValueError:
@@ -130,5 +132,5 @@ def count_in(fields: Fields | None, name: str) -> int:
 
 
 def verbatim(value: object) -> JsonText:
-    """As JSON text, to be sent back: what came as it is, but for bytes that are no text."""
+    """Encode a value as JSON text to be sent back. Only invalid UTF-8 is replaced."""
     return dumped(value).decode("utf-8", "replace")

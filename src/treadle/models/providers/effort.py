@@ -1,8 +1,7 @@
-"""Thinking, effort and temperature as one GPT model takes them, over either of OpenAI's wires.
-Entry: `fit`.
+"""Thinking, effort and temperature of GPT models, for both OpenAI wires. Entry points: `fit`.
 
-Source: developers.openai.com, "Deployment checklist", "Reasoning models", and the models' pages;
-read 2026-11-22. Which model takes what is in known_models.json.
+known_models.json lists the abilities of each model. Source: developers.openai.com, "Deployment
+checklist", "Reasoning models", and the models' pages; read 2026-11-22.
 """
 
 from __future__ import annotations
@@ -15,22 +14,24 @@ from treadle.models.providers.encoding import effort_for
 from treadle.types import Settings
 
 _ALWAYS_THINKS = re.compile(r"o\d|.*-(pro|codex)\b")
-"""Ids of models whose thinking cannot be turned off, also of those that no list names."""
+"""Ids of models whose thinking cannot be disabled, including models that no list names."""
 OFF = "none"
 
 
 class EffortFit(NamedTuple):
-    """Settings of a request, as the model takes them."""
+    """Settings of a request in the form that the model accepts."""
 
     effort: str | None
     temperature: float | None
     notes: tuple[str, ...] = ()
-    """Differences from the settings, for people."""
+    """Differences from the requested settings, for display."""
 
 
 def fit(settings: Settings, abilities: Abilities, model_id: str) -> EffortFit:
-    """Settings go unchanged to a model of which nothing is known, but for `thinking`, for which the
-    API has no other word than an effort.
+    """Fit settings to a model.
+
+    An unknown model gets them unchanged, except `thinking`, which the API can express only as an
+    effort.
     """
     notes = list[str]()
     effort = (
@@ -75,7 +76,7 @@ def _effort(
 
 
 def _least(abilities: Abilities, model_id: str) -> str:
-    """How a model is told not to think, or to think as little as it can."""
+    """Return the effort that disables thinking, or the lowest one if it cannot be disabled."""
     if abilities.minimal_thinking or abilities.thinks_unasked is False:
         return "minimal" if abilities.minimal_thinking else OFF
     return (

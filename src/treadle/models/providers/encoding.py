@@ -1,7 +1,7 @@
-"""What every wire needs to make bytes of a request: JSON that always encodes, ids that are taken,
-words for what cannot be sent.
+"""Shared encoding of requests: JSON that always encodes, valid ids, and replacement text for
+content that cannot be sent.
 
-The bodies themselves are each wire's own (request.py, messages.py). Entry: `dumped`, `remembered`,
+Each wire builds its own bodies (request.py, messages.py). Entry points: `dumped`, `remembered`,
 `with_theirs`, `identifier`, `arguments_of`.
 """
 
@@ -34,9 +34,9 @@ from treadle.types import Effort
 T = TypeVar("T")
 
 Fields: TypeAlias = dict[str, msgspec.Raw]
-"""An object whose values are still JSON text."""
+"""JSON object whose values are undecoded."""
 Json: TypeAlias = dict[str, Any]
-"""An object on its way into a body."""
+"""JSON object for a request body."""
 
 HASH_CHARS = 8
 
@@ -60,7 +60,7 @@ _NOT_IN_IDENTIFIER = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def dumped(value: object) -> bytes:
-    """As JSON. Raises TypeError or OverflowError for what JSON cannot hold."""
+    """Encode as JSON. Raises TypeError or OverflowError for a value that JSON cannot represent."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -81,7 +81,7 @@ def _mended(value: object) -> object:
 
 
 def raw(text: JsonText) -> msgspec.Raw:
-    """JSON text as it is."""
+    """Return JSON text as a raw value, unchanged except for lone surrogates."""
     try:
         return msgspec.Raw(text.encode())
     except UnicodeEncodeError:
@@ -89,8 +89,8 @@ def raw(text: JsonText) -> msgspec.Raw:
 
 
 def remembered(history: History, key: str, said: tuple[object, ...], make: Callable[[], T]) -> T:
-    """What `make` gave when the same was `said` in this conversation; made anew only where that has
-    changed.
+    """Return the cached result of `make` for this conversation, and call it again only if `said`
+    has changed.
     """
     before = history.memo.get(key)
     if before is not None and before[:-1] == said:
@@ -101,9 +101,9 @@ def remembered(history: History, key: str, said: tuple[object, ...], make: Calla
 
 
 def head(body: Json) -> bytes:
-    """The beginning of a body, to which more fields are joined.
+    """Encode the beginning of a body, to which more fields are appended.
 
-    Raises AgentError(invalid) for what is no JSON.
+    Raises AgentError(invalid) for a value that JSON cannot represent.
     """
     try:
         return dumped(body)[:-1]
@@ -114,7 +114,7 @@ def head(body: Json) -> bytes:
 
 
 def with_extra(body: Json, extra: Json) -> Json:
-    """`settings.extra` over what we would send: objects are merged, anything else is replaced."""
+    """Apply `settings.extra` to a body: objects are merged, other values are replaced."""
     merged = dict(body)
     for name, value in extra.items():
         ours = merged.get(name)
@@ -125,7 +125,9 @@ def with_extra(body: Json, extra: Json) -> Json:
 
 
 def effort_for(tokens: int) -> Effort:
-    """About as much thinking as so many tokens, where a provider takes no number."""
+    """Return the effort that corresponds to a thinking budget, for providers that take no
+    number.
+    """
     for most, effort in _EFFORT_UP_TO:
         if tokens <= most:
             return effort
@@ -141,8 +143,8 @@ def with_theirs(
     name_of: Callable[[Json], object] = lambda tool: tool.get("name"),
     join: Callable[[Json, Json], Json] = lambda a, b: a | b,
 ) -> list[Json]:
-    """Our definitions, and the `tools` of settings.extra: one of the same name is joined to ours,
-    any other follows. Raises AgentError(invalid).
+    """Combine our tool definitions with the `tools` of settings.extra: equal names are joined,
+    others appended. Raises AgentError(invalid).
     """
     tools = [*ours]
     places = {name_of(tool): i for i, tool in enumerate(ours)}
@@ -155,7 +157,9 @@ def with_theirs(
 
 
 def tools_in(theirs: object) -> list[Json]:
-    """Raises AgentError(invalid) for what is no list of objects; None is an empty one."""
+    """Return the tools of settings.extra; None means none. Raises AgentError(invalid) unless it is
+    a list of objects.
+    """
     if theirs is None:
         return []
     if not isinstance(theirs, list | tuple) or not all(
@@ -171,20 +175,23 @@ def tools_in(theirs: object) -> list[Json]:
 
 
 def own_fields(part: TextPart | ReasoningPart | ToolCall, provider: str) -> Fields:
-    """What `provider` gave us to send back with this part; nothing of another's."""
+    """Return the fields that `provider` attached to this part, to be sent back. Data of other
+    providers is excluded.
+    """
     if part.provider != provider or part.provider_data is None:
         return {}
     try:
         return msgspec.json.decode(raw(part.provider_data), type=Fields)
-    except (ValueError, RecursionError):  # somebody else wrote it
+    except (ValueError, RecursionError):  # written by other code
         return {}
 
 
 def identifier(name: str, *, longest: int = 64) -> str:
-    """An id or a name of at most `longest` letters, digits, `_` and `-`: what every provider takes.
+    """Return an id or name of at most `longest` letters, digits, `_` and `-`, which every provider
+    accepts.
 
-    Another provider, or a model's mistake, may have put anything into a history. Different names
-    stay different.
+    A history may contain anything else, from another provider or a model's mistake. Distinct names
+    stay distinct.
     """
     if name and len(name) <= longest and not _NOT_IN_IDENTIFIER.search(name):
         return name
@@ -195,7 +202,7 @@ def identifier(name: str, *, longest: int = 64) -> str:
 
 
 def arguments_of(text: JsonText) -> JsonText:
-    """The model's own text where it is a JSON object; else a JSON object that says what it was."""
+    """Return the model's own text if it is a JSON object, or else a JSON object that quotes it."""
     if is_object(text or "{}"):
         return text or "{}"
     if is_object(mended_text := mended_json(text)):
@@ -212,15 +219,15 @@ def is_object(text: JsonText) -> bool:
 
 
 def wire_for(wire: str, abilities: Abilities) -> str:
-    """Under which name a history keeps what a model is shown of it: one that takes no images is
-    shown something else.
+    """Return the key under which a history caches the encoding for a model, which differs if it
+    accepts no images.
     """
     return wire if abilities.images is not False else f"{wire}, without images"
 
 
 def shown(message: Message, abilities: Abilities) -> Message:
-    """The message as the model can be shown it: where it takes no images, a line says what was
-    there, also in the results of tools.
+    """Return the message in a form that the model accepts. Without image support, a line of text
+    replaces each image, in tool results too.
     """
     if abilities.images is not False:
         return message
@@ -248,10 +255,10 @@ def checked(
     model_id: str,
     sends: Callable[[MediaPart], bool],
 ) -> Callable[[Message, bool], bytes]:
-    """`encode`, which raises AgentError(invalid) for a file of the run's own prompt that this model
-    cannot be sent.
+    """Wrap `encode` to raise AgentError(invalid) for a file in the run's own prompt that this model
+    does not accept.
 
-    In results of tools, and in earlier runs with other models, a line says what was there.
+    In tool results, and in earlier runs with other models, a line of text replaces it.
     """
 
     def check_and_encode(message: Message, settled: bool) -> bytes:
@@ -280,7 +287,7 @@ def _is_taken(part: MediaPart, abilities: Abilities) -> bool:
 
 
 def text_in(part: MediaPart) -> str | None:
-    """What a file holds that is text; None for any other, and for a broken one."""
+    """Return the content of a text file; None for other files and invalid data."""
     if part.data is None or not (part.media_type.startswith("text/") or part.media_type in _TEXTS):
         return None
     try:
@@ -290,7 +297,7 @@ def text_in(part: MediaPart) -> str | None:
 
 
 def described(part: MediaPart) -> str:
-    """Where a provider takes no such thing, the model reads what was there."""
+    """Return the text that replaces a file that a provider does not accept."""
     where = f" at {part.url}" if part.url is not None else ""
     return (
         f"[{part.name or 'a file'} ({part.media_type}){where}: not shown, since it cannot be "

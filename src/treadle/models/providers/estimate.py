@@ -1,6 +1,7 @@
-"""About how many tokens a request has, where nobody can be asked.
+"""Token estimate for a request, without a call to a provider.
 
-Asking is each wire's own; what a run may still spend is ledger.py's. Entry: `estimated_tokens`.
+Wires can ask their provider for a count; ledger.py enforces budgets. Entry points:
+`estimated_tokens`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ from treadle.models.providers.encoding import dumped
 
 
 def estimated_tokens(request: ModelRequest) -> int:
-    """Rather too many than too few for prose and code; pictures are counted by the piece, whatever
-    they weigh.
-    """
+    """Return an upper estimate for prose and code. Images count a fixed amount each."""
     frame = sum(text_bytes(block.text) for block in request.system)
     frame += sum(
         text_bytes(tool.name) + text_bytes(tool.description) + len(dumped(tool.parameters))

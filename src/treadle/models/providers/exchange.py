@@ -1,8 +1,7 @@
-"""One question to a provider: bytes go out, and what a wire's decoder makes of the answer comes
-back as deltas.
+"""A single request to a provider: bytes are sent, and the decoded response is returned as deltas.
 
-The bytes are the wire's, keep-alive and TLS the connection's; nothing is asked twice here. Entry:
-`exchanged`, `asked_once`.
+Wires encode the bytes, and the connection handles keep-alive and TLS. Nothing is retried here.
+Entry points: `exchanged`, `asked_once`.
 """
 
 from __future__ import annotations
@@ -30,9 +29,7 @@ from treadle.models.providers.refusals import Refusals
 T = TypeVar("T")
 
 GOOD = frozenset({200, 201, 203})
-"""How an answer is told by its status; the last two by gateways that make anew what went through
-them.
-"""
+"""Statuses of a successful response. 201 and 203 come from gateways that rebuild responses."""
 
 GEMINI_TIER = "x-gemini-service-tier"
 _EVENT_STARTS = (b"data:", b"event:", b":", b"id:", b"retry:")
@@ -48,7 +45,9 @@ async def exchanged(
     decoder: Decoder,
     refusals: Refusals,
 ) -> AsyncGenerator[Delta, None]:
-    """Deltas, then the answer's end. Raises AgentError; closing the generator closes the exchange."""  # noqa: E501
+    """Yield deltas, then the end of the response. Raises AgentError. Closing the generator closes
+    the exchange.
+    """
     async with connection.post(path, body, headers) as reply:
         if is_refused(reply):
             raise await refused(reply, refusals)
@@ -72,9 +71,8 @@ async def exchanged(
                     raise decoder.failure
                 if decoder.end is None:
                     chunk = await reply.read()
-        except (
-            AgentError
-        ) as error:  # the provider has worked by now, and can be asked about it by its id
+        except AgentError as error:
+            # the provider has processed the request: its id allows inquiries
             error.status = reply.status
             error.request_id = error.request_id or reply.header(refusals.request_id)
             raise
@@ -83,7 +81,7 @@ async def exchanged(
 
 
 def _with_headers(end: ResponseEnd, reply: HttpReply, request_id: str) -> ResponseEnd:
-    """The end of a response, with what only its headers say."""
+    """Add the details that only the headers contain."""
     found, limits, tier = (
         reply.header(request_id),
         rate_limits(reply.header),
@@ -99,12 +97,12 @@ def _with_headers(end: ResponseEnd, reply: HttpReply, request_id: str) -> Respon
 
 
 def is_refused(reply: HttpReply) -> bool:
-    """By what stands before the answer."""
+    """True if status or content type show that this is not a model response."""
     return reply.status not in GOOD or "html" in (reply.header("content-type") or "")
 
 
 async def _beginning(reply: HttpReply) -> bytes:
-    """The first bytes that are more than blank; b"" where there are none."""
+    """Return the first bytes that contain more than whitespace, or b"" if there are none."""
     begun = b""
     while chunk := await reply.read():
         begun += chunk
@@ -114,9 +112,9 @@ async def _beginning(reply: HttpReply) -> bytes:
 
 
 def _is_document(begun: bytes, reply: HttpReply, refusals: Refusals) -> bool:
-    """Whether the answer is one JSON document, by how it begins: servers label one as the other.
+    """True if the response begins like a JSON document; the content type is not reliable.
 
-    Raises AgentError(invalid) for a page.
+    Raises AgentError(invalid) for an HTML page.
     """
     content_type = reply.header("content-type") or ""
     start = begun.strip(_BLANK)
@@ -128,7 +126,7 @@ def _is_document(begun: bytes, reply: HttpReply, refusals: Refusals) -> bool:
 
 
 async def refused(reply: HttpReply, refusals: Refusals) -> AgentError:
-    """Why this reply is none."""
+    """Return the error for a failed response."""
     if reply.status not in GOOD:
         return refusals.of_answer(reply.status, reply.header, await read_beginning(reply))
     return refusals.of_page(reply.header("content-type") or "")
@@ -143,7 +141,8 @@ async def asked_once(
     refusals: Refusals,
     kind: type[T],
 ) -> T:
-    """An answer in one JSON document, read as `kind`; a GET where there is no `body`.
+    """Send a request for a single JSON document and decode it as `kind`. Without a `body`, it is a
+    GET.
 
     Raises AgentError.
     """

@@ -1,8 +1,8 @@
-"""Several models as one: where one fails before anything of its answer was seen, or refuses, the
-next is asked in its place.
+"""A chain of models used as one: if one fails before any visible output, or refuses, the next one
+takes its place.
 
-Asking the same one again is retry.py's. It keeps no state: the request says which of them answered
-last, and the switch is a delta that the run writes into its journal. Entry: `FallbackModel`.
+retry.py repeats requests to the same model. This class is stateless: the request names the model
+that responded last, and the switch is a delta that the run journals. Entry points: `FallbackModel`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _SEEN = (TextDelta, ReasoningDelta, ToolCallStart, ArgumentsDelta, WholePart)
 
 
 class FallbackModel:
-    """The first of `models`, and the others in its place.
+    """The first of `models`, with the others as fallbacks.
 
-    The one that takes over keeps the run: the next turn asks it first, and comes back to the
-    others, in a circle, only where it fails too.
+    The model that takes over keeps the run: later turns ask it first and move on to the others, in
+    a circle, only if it fails too.
     """
 
     def __init__(self, *models: Model | str, on: Collection[ErrorKind | str] = ON) -> None:
-        """`models`: objects, or names that the runtime finds. `on`: kinds of errors, and `refusal`.
+        """`models`: objects, or names that the runtime resolves. `on`: error kinds, and `refusal`.
 
         Raises AgentError(invalid).
         """
@@ -67,7 +67,7 @@ class FallbackModel:
         self.models: tuple[Model | str, ...] = models
         self.on = frozenset(str(kind) for kind in on)
         self.names = tuple(model if isinstance(model, str) else model.name for model in models)
-        """By which requests, journals and other processes know them."""
+        """Names of the models in requests, journals and other processes."""
         if len(set(self.names)) < len(self.names):
             raise AgentError(
                 "invalid", f"FallbackModel got the same model twice: {', '.join(self.names)}"
@@ -79,20 +79,22 @@ class FallbackModel:
 
     @property
     def refuses(self) -> frozenset[str]:
-        """The first one's. What another refuses is left out where that one is asked."""
+        """Settings that the first model rejects. For other models, rejected settings are omitted
+        when they are asked.
+        """
         return self._resolved(0).refuses
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """As the first one has them."""
+        """Notes of the first model."""
         notes: Callable[[Settings], tuple[str, ...]] | None = getattr(
             self._resolved(0), "notes", None
         )
         return () if notes is None else notes(settings)
 
     def found(self, find: Callable[[str], tuple[str, Model]]) -> FallbackModel:
-        """The same with a model, and the name by which others find it, for each name.
+        """Return a chain in which `find` has resolved each name to a model and its full name.
 
-        Raises what `find` raises.
+        Raises the errors of `find`.
         """
         pairs = [
             find(model) if isinstance(model, str) else (model.name, model) for model in self.models
@@ -129,15 +131,15 @@ class FallbackModel:
 
 
 class _Trial:
-    """One of them, asked once."""
+    """A single request to one model of the chain."""
 
     def __init__(self, on: Collection[str]) -> None:
         self._on = on
         self.failed: Switch | None = None
-        """Why another is to be asked, as far as is known here; None: it answered."""
+        """The failure, without the model names; None if the model responded."""
 
     async def stream(self, model: Model, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Its deltas. Raises the AgentErrors that are for nobody else to mend."""
+        """Yield the model's deltas. Raises the AgentErrors that no fallback handles."""
         asked, left_out = _without(model.refuses, request)
         for name in left_out:
             yield ModelNotice(f"{model.name} does not take {name}: it was left out")
@@ -189,7 +191,7 @@ class _Trial:
 
 
 def _without(refused: frozenset[str], request: ModelRequest) -> tuple[ModelRequest, Sequence[str]]:
-    """The request without what this model does not take; and the names of what was there."""
+    """Return the request without the settings that the model rejects, and their names."""
     names = sorted(request.settings.given & refused)
     if not names:
         return request, ()

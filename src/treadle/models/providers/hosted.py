@@ -1,7 +1,7 @@
-"""Tools that a provider runs on its own servers: those that settings ask for, and what people are
-shown of their calls.
+"""Hosted tools, which a provider runs on its own servers: selection by settings, and display of
+their calls.
 
-How a wire names and sends them is its own. Entry: `wanted`, `left_out`, `shown_call`.
+Each wire names and encodes them. Entry points: `wanted`, `left_out`, `shown_call`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ SHOWN_CHARS = 200
 
 
 def wanted(settings: Settings, offered: Mapping[str, T]) -> list[T]:
-    """What a wire sends for the hosted tools of `settings`, in their order, each once."""
+    """Return the wire's definitions of the hosted tools in `settings`, in order, without
+    duplicates.
+    """
     found = list[T]()
     for name in settings.hosted_tools or ():
         if name in offered and offered[name] not in found:
@@ -28,7 +30,7 @@ def wanted(settings: Settings, offered: Mapping[str, T]) -> list[T]:
 
 
 def left_out(settings: Settings, offered: Mapping[str, object]) -> tuple[str, ...]:
-    """How requests differ from `settings`: tools that are not offered."""
+    """Return notes about tools in `settings` that are not offered."""
     return tuple(
         f"the hosted tool {name!r} is not offered here: it was left out"
         for name in settings.hosted_tools or ()
@@ -37,7 +39,7 @@ def left_out(settings: Settings, offered: Mapping[str, object]) -> tuple[str, ..
 
 
 def shown_call(name: str, arguments: bytes | msgspec.Raw) -> str:
-    """A call in one line: the tool, and the first text among its arguments (a query, an address, a
+    """Format a call in one line: the tool, and its first text argument (a query, an address, a
     program).
     """
     try:

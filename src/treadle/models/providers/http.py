@@ -1,8 +1,7 @@
-"""Our own connection, on aiohttp: what its defaults get wrong is set right here, and nothing of it
-is raised upwards.
+"""HTTP connections on aiohttp, with corrected defaults. aiohttp's exceptions are translated.
 
-No redirects, no retries but the free one of a kept connection that had died, no word about any
-provider. aiohttp is imported with the first request. Entry: `HttpConnection`.
+No redirects, and no retries except after a kept-alive connection was found closed. aiohttp is
+imported with the first request. Entry points: `HttpConnection`.
 """
 
 from __future__ import annotations
@@ -30,16 +29,14 @@ if TYPE_CHECKING:
 TIMEOUT_S = 600.0
 CONNECT_TIMEOUT_S = 5.0
 KEEP_ALIVE_S = 30.0
-"""Well below the minutes after which routers forget an idle connection without telling anybody."""
+"""Well below the minutes after which routers silently drop idle connections."""
 CONNECTIONS_PER_HOST = 2000
 
 _WELL_FORMED = "it must look like 'https://host' or 'http://host:port/path'"
 
 
 class HttpConnection:
-    """Questions below one base URL, over kept-alive connections; each event loop that it is used on
-    has its own.
-    """
+    """Requests to one base URL over kept-alive connections, pooled per event loop."""
 
     def __init__(
         self,
@@ -49,21 +46,21 @@ class HttpConnection:
         *,
         total_s: float | None = None,
     ) -> None:
-        """`timeout_s` bounds each wait for an answer or its next piece, `total_s` the whole of one
-        exchange; None: no bound.
+        """`timeout_s` limits each wait for a response or its next chunk, `total_s` the whole
+        exchange; None: no limit.
 
-        Raises AgentError(invalid) for an address that cannot be.
+        Raises AgentError(invalid) for an invalid address.
         """
         self.host = host_of(base_url)
         self.base_url = base_url.rstrip("/")
         self.timeout_s, self.total_s = timeout_s, total_s
         self._headers = {"accept-encoding": "identity", "user-agent": "treadle", **headers}
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
-        # loops run in threads of their own: `_pools` changes in one of them at a time
+        # event loops run in their own threads: guards changes of `_pools`
         self._adding = threading.Lock()
 
     def within(self, total_s: float | None) -> HttpConnection:
-        """The same, unopened, with a bound on the whole of each exchange."""
+        """Return an unopened copy with a limit on the total time of each exchange."""
         return HttpConnection(self.base_url, self._headers, self.timeout_s, total_s=total_s)
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Exchange:
@@ -83,7 +80,7 @@ class HttpConnection:
         return Exchange(self._pools.get(loop) or self._add_pool(loop), path, body, joined)
 
     async def aclose(self) -> None:
-        """Closes the connections of this event loop; the next request opens new ones."""
+        """Close the connections of this event loop. The next request opens new ones."""
         with self._adding:
             pool = self._pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
@@ -101,7 +98,7 @@ class HttpConnection:
 
 
 def host_of(base_url: str) -> str:
-    """`host:port`, as messages name it. Raises AgentError(invalid)."""
+    """Return `host:port` for messages. Raises AgentError(invalid)."""
     try:
         parts = urlsplit(base_url)
         host, port = parts.hostname or "", parts.port
@@ -129,7 +126,7 @@ def host_of(base_url: str) -> str:
 
 
 class Pool:
-    """The connections of one event loop: an aiohttp session, made at the first request."""
+    """Connections of one event loop: an aiohttp session, created at the first request."""
 
     def __init__(
         self,
@@ -147,7 +144,7 @@ class Pool:
         self._base_url = base_url
         self._headers = headers
         self._urls: dict[str, yarl.URL] = {}
-        # the trust store is read once, however many first requests there are
+        # the trust store is loaded once, even with concurrent first requests
         self._opening = anyio.Lock()
         self._watched: set[Exchange] = set()
         self._round: asyncio.TimerHandle | None = None
@@ -177,8 +174,8 @@ class Pool:
             timeout=aiohttp.ClientTimeout(
                 total=None, connect=self.timeout_s, sock_connect=CONNECT_TIMEOUT_S
             ),
-            # trust_env stays off: it asks for the proxy in a thread each time, and a ~/.netrc makes
-            # it refuse our key.
+            # trust_env stays off: it looks up the proxy in a thread each time, and a ~/.netrc makes
+            # aiohttp reject our key
         )
         return session, connector
 
@@ -187,8 +184,8 @@ class Pool:
             await self.opened[0].close()
 
     def watch(self, exchange: Exchange) -> None:
-        """From now on it is looked at in rounds: one timer for all is cheaper than one for each,
-        set anew with each piece.
+        """Check the exchange in regular rounds. One timer for all is cheaper than one per exchange
+        that is reset with each chunk.
         """
         self._watched.add(exchange)
         if self._round is None:
@@ -215,15 +212,15 @@ class Pool:
 
 
 def _trust() -> ssl.SSLContext:
-    """The system's certificate store; SSL_CERT_FILE and SSL_CERT_DIR go before it."""
+    """Load the system's certificate store; SSL_CERT_FILE and SSL_CERT_DIR take precedence."""
     import ssl  # noqa: PLC0415  only https needs it
 
     return ssl.create_default_context()
 
 
 def proxy_for(base_url: str) -> str | None:
-    """What HTTP_PROXY, HTTPS_PROXY or ALL_PROXY says, unless NO_PROXY names the host; on macOS the
-    system's settings too.
+    """Return the proxy from HTTP_PROXY, HTTPS_PROXY or ALL_PROXY, unless NO_PROXY excludes the
+    host; on macOS, also from the system settings.
     """
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415  comes with aiohttp
 

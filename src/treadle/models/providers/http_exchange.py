@@ -1,7 +1,6 @@
-"""One question over aiohttp: sending, waiting no longer than allowed, reading, and ending so that
-its connection can be kept or is closed.
+"""A single HTTP exchange over aiohttp, with timeouts, and an end that keeps or closes the connection.
 
-Which connections there are is http.py's. Importing this imports aiohttp. Entry: `Exchange`.
+http.py manages the connections. Importing this module imports aiohttp. Entry points: `Exchange`.
 """
 
 from __future__ import annotations
@@ -35,22 +34,22 @@ if TYPE_CHECKING:
     from treadle.models.providers.http import Pool
 
 END_GRACE_S = 0.25
-"""How long an answer that has said all may take to end properly; after that its connection is not
-kept.
+"""Seconds that a complete response may take to end formally. After that, its connection is
+closed.
 """
 WITH_HEADERS_BYTES = 16 * 1024
 AT_ONCE_BYTES = 1024 * 1024
-"""Of a large body, so that other tasks have their turn."""
+"""Bytes of a large body written at once, so that other tasks can run in between."""
 CHECK_PROXY = "check HTTPS_PROXY, or add the host to NO_PROXY"
 CHECK_ADDRESS = "check base_url, and that the server runs"
 CHECK_SCHEME = "check base_url: https where the server speaks TLS, http where it does not"
 
 
 class Protocol(ResponseHandler):
-    """One connection, and whether it has carried a request.
+    """A connection that records whether it has carried a request.
 
-    aiohttp 3.14 starts its parser anew after each piece that is read, though nothing had paused it:
-    a seventh of what a delta costs.
+    aiohttp 3.14 restarts its parser after each read even if it was not paused, which costs a
+    seventh of the time per delta.
     """
 
     carried = False
@@ -62,9 +61,9 @@ class Protocol(ResponseHandler):
 
 
 class Connector(aiohttp.TCPConnector):
-    """Tells an exchange which connection it got, and whether that one was kept.
+    """Records which connection an exchange got, and whether it was kept alive.
 
-    (aiohttp's tracing can, for 15 µs a request.)
+    (aiohttp's tracing can do this too, but costs 15 µs per request.)
     """
 
     def __init__(
@@ -75,7 +74,8 @@ class Connector(aiohttp.TCPConnector):
         )
         self._factory = partial(Protocol, loop=self._loop)
         self.asking: dict[asyncio.Task[object] | None, Exchange] = {}
-        """By the task that asks: aiohttp connects in it, and hands nothing of the request's own on.
+        """Exchanges by requesting task: aiohttp connects in it, and passes no context of the
+        request.
         """
 
     @override
@@ -91,8 +91,8 @@ class Connector(aiohttp.TCPConnector):
 
 
 class LargeBody(aiohttp.Payload):
-    """aiohttp joins a body to the headers, and asyncio copies what the socket does not take: of a
-    long history, more than half of what sending it costs.
+    """A body that is written in pieces. aiohttp joins a body to the headers, and asyncio copies
+    what the socket does not accept: for a long history, more than half of the cost of sending.
     """
 
     _autoclose = True
@@ -114,7 +114,9 @@ class LargeBody(aiohttp.Payload):
 
 
 class Exchange:
-    """Both the context of `Connection.post` or `get` and the Reply that it gives."""
+    """An exchange, both as the context of `Connection.post` or `get` and as the reply it
+    returns.
+    """
 
     __slots__ = (
         "_body",
@@ -134,7 +136,7 @@ class Exchange:
     def __init__(
         self, pool: Pool, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> None:
-        """A POST of `body`; a GET where it is None."""
+        """A POST of `body`, or a GET if it is None."""
         self._pool = pool
         self._path = path
         self._body = body
@@ -142,7 +144,7 @@ class Exchange:
         self._silence = ReadTimeout(pool.timeout_s, pool.loop.time)
         self._until = math.inf if pool.total_s is None else pool.loop.time() + pool.total_s
         self._expired = ""
-        """Why it was ended from here; empty while it was not."""
+        """Reason why the exchange was ended locally; empty while it was not."""
         self._response: aiohttp.ClientResponse | None = None
         self._content: aiohttp.StreamReader
         self.transport: asyncio.Transport | None = None
@@ -184,8 +186,8 @@ class Exchange:
                     url, data=body, headers=self._headers, proxy=proxy, allow_redirects=False
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                # The server closed a connection that we had kept before it saw this request. A new
-                # one is not kept, so this ends.
+                # The server closed a kept-alive connection before it received this request. A new
+                # connection is not kept-alive, so the loop ends.
                 if not self.kept or self._expired:
                     raise
 
@@ -222,8 +224,8 @@ class Exchange:
             self._response.release()  # which closes its connection where the answer has not ended
 
     async def _wait_for_end(self) -> None:
-        """The answer's formal end may still be on its way, and only after it can the connection
-        carry the next request.
+        """Wait for the formal end of the response, without which the connection cannot be
+        reused.
         """
         with (
             anyio.move_on_after(END_GRACE_S),
@@ -233,8 +235,8 @@ class Exchange:
                 pass
 
     def look(self) -> None:
-        """Called by the pool in rounds: end the connection of a server that has been silent, or has
-        gone on answering, for too long.
+        """Close the connection if the server has been silent, or has taken in total, for too long.
+        The pool calls this in rounds.
         """
         if not self._silence.waiting or self.transport is None:
             return
@@ -251,8 +253,8 @@ class Exchange:
         return f"{self._pool.host} had not answered in full after {self._pool.total_s:g} s"
 
     def _translated(self, error: BaseException) -> AgentError:
-        """Into our own words, with no address but the host's: a URL may hold what is nobody's
-        business.
+        """Translate an error. Messages name only the host, because URLs may contain private
+        data.
         """
         host, proxy = (
             self._pool.host,
@@ -338,6 +340,6 @@ class Exchange:
 
 
 def _why(error: OSError) -> str:
-    """In the system's words, where asyncio has others, which say the address once more."""
+    """Return the system's message if asyncio replaced it with one that repeats the address."""
     words = error.strerror or str(error)
     return os.strerror(error.errno) if error.errno and "Connect call failed" in words else words

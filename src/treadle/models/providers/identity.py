@@ -1,6 +1,6 @@
-"""Who asks: a key or a token, checked before it goes into a header.
+"""Credentials of a request: a key or a token, validated before it is sent as a header.
 
-What headers a wire makes of it is the wire's. Entry: `Identity`.
+Each wire builds its own headers. Entry points: `Identity`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ JSON_HEADERS: Mapping[str, str] = {
     "content-type": "application/json",
     "accept": "text/event-stream, application/json",
 }
-"""Of every question that a wire asks."""
+"""Headers of every request."""
 
 
 class Identity(NamedTuple):
-    """`secret` is "" where a server of its own wants none."""
+    """Credentials. `secret` is empty for a custom server that needs none."""
 
     secret: str
     is_key: bool
-    """False: a bearer token."""
+    """True for an API key, False for a bearer token."""
 
     @classmethod
     def of(
@@ -34,10 +34,10 @@ class Identity(NamedTuple):
         auth_token: str | None,
         base_url: str | None,
     ) -> Identity:
-        """`sources`: where a key and a token come from, as an error tells it.
+        """Validate a key or token. `sources`: origins of key and token, for error messages.
 
-        Raises AgentError(auth) where the vendor itself is asked with nothing, or it is nothing that
-        a header can hold.
+        Raises AgentError(auth) if the vendor's own server would get no credentials, or they are not
+        valid in a header.
         """
         secret = (api_key or auth_token or "").strip()
         if not secret and base_url is None:
@@ -58,5 +58,5 @@ class Identity(NamedTuple):
 
 
 def in_lower_case(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """A gateway's headers, which go over ours of the same name."""
+    """Return a gateway's headers with lower-case names. They override ours."""
     return {name.lower(): value for name, value in (headers or {}).items()}

@@ -1,9 +1,9 @@
-"""JSON Schemas as OpenAI takes them: whether one is within its strict subset, and the least change
-that makes another acceptable.
+"""JSON Schemas for OpenAI: translation into the strict subset, and the smallest change that makes
+other schemas acceptable.
 
-Which field of a body a schema goes into is each wire's own. Entry: `strict`, `parameters`. Source:
-https://developers.openai.com/api/docs/guides/structured-outputs (2026-11), and the errors of the
-API for what it says nothing of.
+Each wire places schemas in its bodies. Entry points: `strict`, `parameters`. Source:
+https://developers.openai.com/api/docs/guides/structured-outputs (2026-11), and the API's errors
+where it is silent.
 """
 
 from __future__ import annotations
@@ -52,10 +52,12 @@ _DESCRIBED = frozenset(
         "contentMediaType",
     }
 )
-"""Not in the subset: the description tells the model."""
+"""Keywords outside the subset that move into the description."""
 _EXAMPLES = frozenset({"default", "examples"})
 _SAYS_NOTHING = _EXAMPLES | {"$schema", "$id", "$comment", "deprecated", "readOnly", "writeOnly"}
-"""Left out: the strict subset does not know them, and no answer depends on them."""
+"""Keywords that are dropped: the strict subset does not include them, and they do not constrain
+values.
+"""
 _FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 )
@@ -71,17 +73,16 @@ _NOT_IN_PATTERNS = re.compile(r"\\|\(\?(?!:)")
 DEPTH_MAX = 10
 PROPERTIES_MAX = 5000
 DEPTH_OF_SEARCH = 100
-"""Deeper schemas are sent as they are."""
+"""Maximum depth. Deeper schemas are sent unchanged."""
 
 
 def strict(schema: Schema, *, exact: bool = False) -> Schema | None:
-    """The schema in the strict subset; None if it cannot be expressed there.
+    """Translate a schema into the strict subset; None if that is not possible.
 
     Objects are closed and all their properties required. Lengths, look-around patterns and the
-    order of a tuple's types become part of the description, so a value that fits the result may
-    still break those. `exact`: None if an object that invites other properties would have to be
-    closed, a property required or an example dropped, as for a tool, whose optional parameters stay
-    optional.
+    order of a tuple's types move into the description, so a value that fits the result may still
+    violate those. `exact`: return None instead of closing an open object, requiring an optional
+    property or dropping an example. Used for tools, whose optional parameters stay optional.
     """
     if schema.get("type") != "object" or schema.keys() & {"anyOf", "oneOf", "allOf"}:
         return None
@@ -92,12 +93,12 @@ def strict(schema: Schema, *, exact: bool = False) -> Schema | None:
 
 
 class _Strict:
-    """The translation of one schema."""
+    """Translation of one schema."""
 
     def __init__(self, exact: bool) -> None:
         self._exact = exact
         self._count = 0
-        """Properties so far."""
+        """Number of properties so far."""
 
     def of(self, schema: object, depth: int) -> Schema:
         given = object_in(schema)
@@ -155,7 +156,7 @@ class _Strict:
 
 
 def _referring(fields: Schema) -> Schema:
-    """A reference has no keywords beside it: a description goes around it."""
+    """Translate a reference, which allows no sibling keywords: a description wraps it."""
     reference, beside = (
         fields["$ref"],
         {
@@ -183,10 +184,10 @@ def _is_described(name: str, value: object) -> bool:
 
 
 def parameters(schema: Schema) -> Schema:
-    """Parameters of a function.
+    """Adapt the parameters of a function.
 
-    The API refuses those that are no object, objects without properties, and arrays without
-    `items`, tuples included.
+    The API rejects parameters that are not an object, objects without properties, and arrays
+    without `items`, including tuples.
     """
     fitted = cast("Schema", _complete(schema, 0))
     if fitted.get("type") == "object" and "properties" in fitted:
@@ -195,9 +196,9 @@ def parameters(schema: Schema) -> Schema:
 
 
 def _complete(schema: object, depth: int, *, by_name: bool = False) -> object:
-    """The same object where nothing is to be changed.
+    """Complete a schema, or return the same object if nothing changes.
 
-    `by_name`: it holds schemas by names that are anybody's choice.
+    `by_name`: the keys are names chosen by the schema's author.
     """
     if depth > DEPTH_OF_SEARCH:
         return schema

@@ -1,9 +1,8 @@
-"""What is known of models without asking anybody: a data file with a date, which says nothing that
-its sources do not say.
+"""Bundled data about models, with a date. It contains only what its sources state.
 
-What a provider tells about its own models is told_models.py's; which of the two counts is
-registry.py's. Entry: `known`, `known_ids`. Source: the vendors' pages and model lists as of the
-file's date, the SDKs' types, genai-prices, models.dev.
+told_models.py caches data reported by providers; registry.py decides precedence. Entry points:
+`known`, `known_ids`. Source: the vendors' pages and model lists as of the file's date, the SDKs'
+types, genai-prices, models.dev.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ _OWN_VENDORS = {
     "openai-chat": "openai",
     "gemini": "google",
 }
-"""By type of provider, the vendor that is asked where nobody gave another address."""
+"""Vendor by provider type, used without a custom address."""
 _VERSION = re.compile(r"[-@](?:latest|\d{8}|\d{4}-\d{2}-\d{2}|\d{3,4})")
-"""How vendors name one state of a model behind its name."""
+"""Version suffixes in model ids."""
 
 
 class _Loader(Protocol):
@@ -37,11 +36,11 @@ class _Loader(Protocol):
 
 class KnownVendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hosts: tuple[str, ...]
-    """Where it answers itself."""
+    """Hosts of the vendor's own API."""
     models: dict[str, Abilities]
-    """By id, which stands for its versions too, or by the beginning of ids and `*`."""
+    """Abilities by model id, which covers its versions too, or by an id prefix with `*`."""
     responses_only: tuple[Effort, ...] = ()
-    """Efforts that it takes over the Responses API alone."""
+    """Effort levels available only over the Responses API."""
 
 
 class KnownModels(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,19 +50,19 @@ class KnownModels(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 @functools.cache
 def known_models() -> KnownModels:
-    """The file, read when the first model of a provider is made."""
-    # Through the loader, which finds it in a zip too: importlib.resources costs 28 ms of start-up.
+    """Load the data file, on first use of a provider's model."""
+    # through the loader, which also reads zip archives: importlib.resources adds 28 ms to the
+    # start-up
     text = cast("_Loader", __loader__).get_data(str(Path(__file__).with_suffix(".json")))
     return decode_json(text, KnownModels)
 
 
 def known(endpoint_type: str, base_url: str | None, model_id: str) -> Abilities:
-    """What is known of a model at this address; None: the vendor's own.
+    """Return the known abilities of a model at an address; None means the vendor's own.
 
-    A vendor's word holds where the vendor answers, and for its own models behind a gateway that
-    speaks its wire. Elsewhere only that counts which lies in the weights (images, tools, thinking;
-    that no call can be forced): how much a server takes, and in which words it is asked, is its own
-    business.
+    Vendor data applies at the vendor's own address, and to its models behind a gateway with the
+    same wire. Elsewhere, only properties of the weights apply (images, tools, thinking, and that no
+    call can be forced), because limits and syntax depend on the server.
     """
     if (vendor := _vendor_at(endpoint_type, base_url)) is not None:
         return _said(vendor, model_id.lower(), endpoint_type)
@@ -77,7 +76,7 @@ def known(endpoint_type: str, base_url: str | None, model_id: str) -> Abilities:
 
 
 def known_ids(endpoint_type: str, base_url: str | None) -> list[str]:
-    """The models that a vendor is known to have; of any other server's nothing is known."""
+    """Return the known models of a vendor; empty for any other server."""
     vendor = _vendor_at(endpoint_type, base_url)
     return (
         []
@@ -103,7 +102,9 @@ def _said(vendor: KnownVendor, model_id: str, endpoint_type: str) -> Abilities:
 
 
 def _named(models: dict[str, Abilities], model_id: str) -> Abilities | None:
-    """Itself, one of its versions, or the longest beginning that fits."""
+    """Return the abilities of the model itself, or of its unversioned id, or of the longest
+    matching prefix.
+    """
     if (exact := models.get(model_id)) is not None:
         return exact
     version = next(
@@ -118,8 +119,7 @@ def _named(models: dict[str, Abilities], model_id: str) -> Abilities | None:
 
 
 def _in_the_weights(model_id: str) -> Abilities:
-    """Of the same model under whatever name it is served:
-
+    """Return the properties of the weights, by any name under which the model is served:
     `openai/gpt-oss-120b`, `gpt-oss:120b`, `anthropic/claude-opus-4.6`.
     """
     name = model_id.rpartition("/")[2].lower().replace(":", "-")

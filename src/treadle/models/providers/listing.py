@@ -1,8 +1,7 @@
-"""The lists of their models that providers keep: how a page of one is asked for, and how to read
-what may be anything.
+"""Model lists of providers: how to fetch a page, and tolerant readers of untrusted fields.
 
-Which pages there are is each wire's (models_list.py in its folder), what the entries of compatible
-servers mean compatible_list.py's. Entry: `Listed`, `fetched`, `entries`, `listed`.
+Each wire knows its pages (models_list.py in its folder); compatible_list.py interprets the entries
+of compatible servers. Entry points: `Listed`, `fetched`, `entries`, `listed`.
 """
 
 from __future__ import annotations
@@ -27,21 +26,23 @@ TOKENS_MAX = 1 << 40
 
 T = TypeVar("T")
 Fields: TypeAlias = Mapping[str, object]
-"""An object of which nothing is known."""
+"""JSON object with unvalidated values."""
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """A model as its provider tells of it."""
+    """A model as reported by its provider."""
 
     id: str
     abilities: Abilities = UNKNOWN
     input_usd: float | None = None
-    """For a million tokens, as the next."""
+    """Input price in USD per million tokens."""
     output_usd: float | None = None
 
 
 async def fetched(connection: Connection, path: str, refusals: Refusals) -> object:
-    """A page, as JSON. Raises AgentError: network for what is none, else as the provider refuses."""  # noqa: E501
+    """Fetch a page as JSON. Raises AgentError: network for invalid JSON, else the provider's
+    error.
+    """
     async with connection.get(path, {}) as reply:
         if is_refused(reply):
             raise await refused(reply, refusals)
@@ -53,9 +54,9 @@ async def fetched(connection: Connection, path: str, refusals: Refusals) -> obje
 
 
 def entries(page: object, under: str = "data") -> list[Fields]:
-    """Of a page that is a list, or an object that holds one.
+    """Return the objects of a page that is a list, or an object that contains one.
 
-    Raises AgentError(network) where there is none.
+    Raises AgentError(network) if there is none.
     """
     inside = cast("Fields", page).get(under) if isinstance(page, dict) else page
     if not isinstance(inside, list):
@@ -70,9 +71,8 @@ def entries(page: object, under: str = "data") -> list[Fields]:
 
 
 def listed(found: Iterable[Fields], read: Callable[[str, Fields], Listed | None]) -> list[Listed]:
-    """What `read` makes of each entry with an id; None: it is no model that can be asked.
-
-    Each id once.
+    """Read each entry with an id, without duplicates. `read` returns None for entries that are not
+    language models.
     """
     models: dict[str, Listed] = {}
     for entry in found:
@@ -92,7 +92,7 @@ def listed(found: Iterable[Fields], read: Callable[[str, Fields], Listed | None]
 
 
 def first(*values: T | None) -> T | None:
-    """That is known."""
+    """Return the first known value."""
     return next((value for value in values if value is not None), None)
 
 
@@ -115,7 +115,7 @@ def tokens(fields: Fields, name: str) -> int | None:
 
 
 def number(fields: Fields, name: str) -> float | None:
-    """Of at least 0; some servers write theirs as text."""
+    """Return a number of at least 0; some servers encode it as a string."""
     value = fields.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None

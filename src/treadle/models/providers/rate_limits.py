@@ -1,8 +1,8 @@
-"""How much of an account's rate limits is left after a request, by its headers: Anthropic's words
-and OpenAI's, which others took over.
+"""Remaining rate limits of an account, from response headers in Anthropic's or OpenAI's format,
+which other servers adopted.
 
-What is done where none is left is retry.py's. Entry: `rate_limits`.
-Source: platform.claude.com, "Rate limits"; developers.openai.com, "Rate limits"; read 2026-11-22.
+retry.py handles exhausted limits. Entry points: `rate_limits`. Source: platform.claude.com, "Rate
+limits"; developers.openai.com, "Rate limits"; read 2026-11-22.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SECONDS = (86_400, 3_600, 60, 1, 0.001)
 
 
 def rate_limits(header: Header) -> tuple[RateLimit, ...]:
-    """In the order of the vendors' pages; empty where the server names none."""
+    """Return the limits in the vendors' order; empty if the server reports none."""
     if (
         header("anthropic-ratelimit-requests-remaining") is not None
         or header("anthropic-ratelimit-tokens-remaining") is not None
@@ -62,7 +62,7 @@ def _whole(text: str | None) -> int | None:
 
 
 def _until(text: str) -> float | None:
-    """Of a time like `2026-11-22T10:00:00Z`."""
+    """Return the seconds until a time like `2026-11-22T10:00:00Z`."""
     try:
         until = datetime.fromisoformat(text)
     except ValueError:
@@ -74,7 +74,7 @@ def _until(text: str) -> float | None:
 
 
 def _span(text: str) -> float | None:
-    """Of one like `6m0s`, `1.2s` or `20ms`."""
+    """Return the seconds of a span like `6m0s`, `1.2s` or `20ms`."""
     found = _SPAN.fullmatch(text)
     if found is None or not any(found.groups()):
         return None

@@ -1,10 +1,9 @@
-"""What a server says when it does not answer, in our error family: by status, and by the words in
-the body, whoever's they are.
+"""Error responses of servers as `AgentError`s, classified by status and by the error in the body.
 
-Providers, gateways and local servers mix each other's forms, so one reader takes them all. Broken
-connections are told by the connection, retries are retry.py's. Entry: `Refusals`. Source:
-the error pages of the providers' documentation, and what vLLM, llama.cpp, Ollama and OpenRouter
-send (2026-11).
+Providers, gateways and local servers mix each other's formats, so a single reader handles all.
+Connections report network errors; retry.py retries. Entry points: `Refusals`. Source: the error
+pages of the providers' documentation, and responses of vLLM, llama.cpp, Ollama and OpenRouter
+(2026-11).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from treadle.errors import AgentError, ErrorKind
 from treadle.models.providers.connection import retry_after_s
 
 QUOTE_MAX = 1000
-"""Characters of the provider's own words that go into a message."""
+"""Maximum characters of a provider's text quoted in a message."""
 
 _OVERFLOW = re.compile(
     r"(?:prompt|input|request) (?:is )?too (?:long|large)|context "
@@ -37,7 +36,7 @@ _ASKED_TOO_MUCH = (
         r"maximum context length is (?P<most>\d+)\b.{0,120}\b(?P<asked>\d+) in the completion"
     ),
 )
-"""vLLM: no prompt is short enough for what was asked for as output."""
+"""vLLM errors caused by the requested output alone, which no shorter prompt avoids."""
 _OVERLOAD = re.compile(r"overloaded|over capacity", re.IGNORECASE)
 _TAGS = re.compile(r"(?is)<(script|style)\b.*?</\1>|<[^>]*>")
 _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
@@ -103,7 +102,7 @@ _KINDS = {
         ),
         ErrorKind.INVALID,
     ),
-    # Groq: the model garbled a call, and another try gives another
+    # Groq: the model produced a malformed call, and a retry may succeed
     "tool_use_failed": ErrorKind.NETWORK,
     **dict.fromkeys(
         ("request_too_large", "context_length_exceeded", "exceed_context_size_error"),
@@ -113,23 +112,23 @@ _KINDS = {
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """What can be made out of the body of an error."""
+    """Fields found in the body of an error."""
 
     words: tuple[str, ...] = ()
-    """Its own names for what is wrong, the most telling first."""
+    """Error codes and types, the most specific first."""
     message: str = ""
     request_id: str | None = None
     status: int = 0
-    """As the body gives it; 0 where it does not."""
+    """Status in the body; 0 if there is none."""
     retry_after_s: float | None = None
 
 
 class Refusals:
-    """For one provider."""
+    """Builds errors for one provider."""
 
     def __init__(self, credential: str, *, request_id: str = "x-request-id") -> None:
-        """`credential` says where the key came from, for the message of an auth error; `request_id`
-        is the header that names an exchange.
+        """`credential`: origin of the key, for auth errors. `request_id`: name of the header with
+        the request id.
         """
         self._credential = credential
         self.request_id = request_id
@@ -137,7 +136,7 @@ class Refusals:
     def of_answer(
         self, status: int, header: Callable[[str], str | None], body: bytes
     ) -> AgentError:
-        """For any status that tells of no answer."""
+        """Return the error for an unsuccessful status."""
         request_id = header(self.request_id)
         if 300 <= status < 400:
             target = _printable(header("location") or "nowhere")
@@ -167,7 +166,7 @@ class Refusals:
         )
 
     def of_page(self, content_type: str) -> AgentError:
-        """For a good status with no answer of an API at all."""
+        """Return the error for a successful status with a page instead of an API response."""
         return AgentError(
             "invalid",
             (
@@ -178,9 +177,7 @@ class Refusals:
         )
 
     def in_stream(self, event: bytes) -> AgentError:
-        """For an error told inside an answer that had begun well: its words are all there is to go
-        by.
-        """
+        """Return the error for an error event within a response. Only its text is available."""
         said = read_error(event)
         kind = _kind(said.status or 200, said)
         words = _printable(said.message) or "it gave no reason"
@@ -201,12 +198,12 @@ class Refusals:
 
 
 _YES_OR_NO = {"true": True, "false": False}
-"""Values of `x-should-retry`, which goes before every other rule: as in the SDKs anthropic 2.12 and
-openai 3.54.
+"""Values of `x-should-retry`, which takes precedence over every other rule, as in the SDKs
+anthropic 2.12 and openai 3.54.
 """
 _PASSING = {408: ErrorKind.TIMEOUT, 409: ErrorKind.NETWORK, 425: ErrorKind.NETWORK}
-"""Statuses below 500 that another attempt may not meet: a request timeout, a lock at the provider,
-a request too early (the same SDKs; RFC 8470).
+"""Statuses below 500 that another attempt may avoid: a request timeout, a lock at the provider, a
+request sent too early (the same SDKs; RFC 8470).
 """
 
 
@@ -240,7 +237,7 @@ def _asks_too_much(message: str) -> bool:
 
 
 def read_error(body: bytes) -> ErrorBody:
-    """Of any form that we know; empty where it is none of them."""
+    """Read an error in any known format; empty for other bodies."""
     try:
         document: object = json.loads(body.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -296,7 +293,7 @@ def _message(inner: dict[str, Any], outer: dict[str, Any]) -> str:
         "",
     )
     metadata: object = inner.get("metadata")
-    # OpenRouter: what the provider had said
+    # OpenRouter: the original error of the provider
     behind: object = (
         cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
     )
@@ -304,7 +301,7 @@ def _message(inner: dict[str, Any], outer: dict[str, Any]) -> str:
 
 
 def _wrong_fields(details: object) -> str:
-    """What pydantic says of a body, as FastAPI and Mistral hand it on."""
+    """Format pydantic's validation errors, as FastAPI and Mistral return them."""
     wrong = [
         cast("dict[str, Any]", detail) for detail in _list(details) if isinstance(detail, dict)
     ]
@@ -334,7 +331,7 @@ def _texts(*values: object) -> Iterator[str]:
 
 
 def _page_words(body: bytes) -> str:
-    """The gist of a body that is no API error, such as the page of a proxy."""
+    """Summarize a body that is not an API error, such as a proxy's error page."""
     page = body.decode("utf-8", "replace")
     if title := _TITLE.search(page):
         page = title[1]
@@ -350,5 +347,5 @@ def _phrase(status: int) -> str:
 
 
 def _printable(text: str, length_max: int = QUOTE_MAX) -> str:
-    """A server's words may end on somebody's terminal."""
+    """Replace unprintable characters, because the text may be shown in a terminal."""
     return "".join(c if c.isprintable() else " " for c in text[:length_max]).strip()

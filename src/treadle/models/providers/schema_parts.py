@@ -1,7 +1,7 @@
-"""What a JSON Schema holds, looked at on the way to what a provider takes of it.
+"""Helpers for translating JSON Schemas.
 
-What that is, is said by json_schema.py and anthropic/schemas.py. Entry: `object_in`, `list_in`,
-`may_be`, `with_items`, `with_words`.
+json_schema.py and anthropic/schemas.py define what each provider accepts. Entry points:
+`object_in`, `list_in`, `may_be`, `with_items`, `with_words`.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ Schema: TypeAlias = dict[str, Any]
 
 
 class UnsupportedSchema(Exception):
-    """The schema says something that the provider has no words for."""
+    """Raised if the provider's subset cannot express the schema."""
 
 
 def object_in(value: object) -> Schema:
-    """Raises Outside."""
+    """Return the value as a schema object. Raises UnsupportedSchema."""
     if not isinstance(value, dict):
         raise UnsupportedSchema
     return cast("Schema", value)
 
 
 def list_in(value: object) -> list[Any]:
-    """A new one. Raises Outside."""
+    """Return a copy of the value as a list. Raises UnsupportedSchema."""
     if not isinstance(value, list | tuple):
         raise UnsupportedSchema
     return list(cast("list[Any]", value))
 
 
 def may_be(fields: Schema, kind: str) -> bool:
-    """Whether its type, or one of its types, is `kind`."""
+    """True if the type, or one of the types, is `kind`."""
     types = fields.get("type")
     return types == kind or (isinstance(types, list) and kind in cast("list[object]", types))
 
 
 _OF_PLACES = frozenset({"title", "description", "default"})
-"""Keywords that tell one place of a tuple from another of the same type."""
+"""Keywords that distinguish tuple items of the same type."""
 
 
 def with_items(fields: Schema) -> Schema:
-    """A tuple's schema with `items`, any of the types of its places, and its length as bounds.
+    """Rewrite a tuple schema with `items` of any of its types, and its length as bounds.
 
-    Any other is returned as it is.
+    Any other schema is returned unchanged.
     """
     places = cast("list[object] | None", fields.get("prefixItems"))
     if not isinstance(places, list | tuple) or not places or isinstance(fields.get("items"), dict):
@@ -65,7 +65,7 @@ def with_items(fields: Schema) -> Schema:
 
 
 def with_words(fields: Schema, names: list[str]) -> Schema:
-    """The schema with these keywords moved into its description."""
+    """Move these keywords into the description."""
     if not names:
         return fields
     told = [

@@ -1,5 +1,5 @@
-"""A model that says what a script tells it, entry by entry: for tests, demos and work without a
-key. Entry: `ScriptedModel`.
+"""A model that replays a script, entry by entry, for tests, demos and work without a key. Entry
+points: `ScriptedModel`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _WORDS_PER_DELTA = 3
 class _Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     arguments: Any = {}
-    """An object; a string is sent as it is, so that a script can be malformed on purpose."""
+    """Arguments as an object. A string is sent verbatim, so that a script can contain malformed
+    JSON.
+    """
     id: str = ""
 
 
@@ -59,7 +61,7 @@ _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Usage(Usage, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a misspelt count would leave out in silence is refused, and what would take tokens back."""  # noqa: E501
+    """Usage that rejects unknown fields and negative counts."""
 
     input_tokens: _Count = 0
     output_tokens: _Count = 0
@@ -71,9 +73,9 @@ class _Usage(Usage, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ScriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One answer of the model.
+    """A single response of the model.
 
-    Everything is optional; an `error` comes after whatever else the entry says.
+    Every field is optional. An `error` is raised after the rest of the entry.
     """
 
     text: str = ""
@@ -81,15 +83,15 @@ class ScriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     tool_calls: tuple[_Call, ...] = ()
     stop: StopReason | None = None
     delay_ms: Annotated[float, msgspec.Meta(ge=0)] = 0
-    """Before each delta."""
+    """Delay before each delta, in milliseconds."""
     usage: _Usage | None = None
     error: _Error | None = None
 
 
 class ScriptedModel:
-    """Answers with the entries of a script in order, whatever it is asked.
+    """Responds with the entries of a script in order, whatever the request.
 
-    Keeps its place: one for each conversation.
+    Stateful: use one instance per conversation.
     """
 
     def __init__(
@@ -99,9 +101,8 @@ class ScriptedModel:
         name: str = "script:inline",
         place: int = 0,
     ) -> None:
-        """Raises AgentError(invalid) where an entry is none.
-
-        `place`: entries that are used up already.
+        """`place`: number of entries already used. Raises AgentError(invalid) for an invalid
+        entry.
         """
         self._entries = tuple(
             e if isinstance(e, ScriptEntry) else _entry(e, i, name) for i, e in enumerate(entries)
@@ -111,8 +112,8 @@ class ScriptedModel:
 
     @classmethod
     def from_file(cls, path: Path) -> ScriptedModel:
-        """Raises AgentError(invalid) that names the file where it cannot be read, is no JSON, or is
-        no script.
+        """Load a script. Raises AgentError(invalid), naming the file, if it cannot be read or is
+        not a valid script.
         """
         return cls(_read_script(path), name=f"script:{path}")
 
@@ -145,7 +146,7 @@ class ScriptedModel:
                 )
             yield _end(entry, request)
         finally:
-            # cut short: it gave neither a response nor an error, and is there for the next one
+            # interrupted before a response or an error: the next request uses the entry again
             if not whole:
                 self.place -= 1
 
@@ -183,7 +184,7 @@ def _deltas(entry: ScriptEntry) -> list[Delta]:
 
 
 def _pieces(text: str) -> list[str]:
-    """A few words each; joined, they are the text."""
+    """Split a text into pieces of a few words. Joined, they are the text."""
     words = text.split(" ")
     pieces = [
         " ".join(words[i : i + _WORDS_PER_DELTA]) for i in range(0, len(words), _WORDS_PER_DELTA)
@@ -194,7 +195,7 @@ def _pieces(text: str) -> list[str]:
 def _end(entry: ScriptEntry, request: ModelRequest) -> ResponseEnd:
     stop = entry.stop or (StopReason.TOOL_USE if entry.tool_calls else StopReason.COMPLETE)
     usage = Usage() + entry.usage if entry.usage is not None else None
-    # about four characters a token, so that summaries and limits have something to count
+    # about four characters per token, so that summaries and limits have counts to work with
     if usage is None:
         said = (
             len(entry.text)

@@ -1,6 +1,6 @@
-"""Server-sent events out of bytes, however the bytes are cut.
+"""Parser of server-sent events that accepts bytes in arbitrary chunks.
 
-No reading, no JSON, no reconnecting (`id` and `retry` are skipped). Entry: `EventSplitter`.
+No reading, no JSON, no reconnecting (`id` and `retry` are ignored). Entry points: `EventSplitter`.
 Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.6.
 """
 
@@ -11,7 +11,9 @@ import re
 from treadle.errors import AgentError
 
 EVENT_BYTES_MAX = 64 * 1024 * 1024
-"""A single event beyond this is taken for a broken stream, so that memory stays bounded."""
+"""Maximum size of an event. A larger one is treated as a broken stream, so that memory stays
+bounded.
+"""
 
 _BOM = b"\xef\xbb\xbf"
 _NAMED_EVENT = re.compile(rb"^event: (.*)\ndata: (.*)\n\n", re.MULTILINE)
@@ -21,28 +23,28 @@ _BLANK_LINE = b"\r\n\r\n"
 
 
 class EventSplitter:
-    """Feed it bytes as they come; it gives each event once it is whole, as its name (b"" where it
-    has none) and its data.
+    """Incremental splitter. Returns each complete event as its name (b"" if it has none) and
+    data.
     """
 
     __slots__ = ("_at_start", "_held", "_held_bytes", "_swallow_lf")
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
-        """The beginning of an event that has not ended, as it came."""
+        """The incomplete event, as received."""
         self._held_bytes = 0
         self._at_start = True
         self._swallow_lf = False
 
     def feed(self, chunk: bytes) -> list[tuple[bytes, bytes]]:
-        """The events that end in `chunk`, in order.
+        """Return the events that end in `chunk`, in order.
 
-        Raises AgentError(network) where one grows beyond EVENT_BYTES_MAX.
+        Raises AgentError(network) if one exceeds EVENT_BYTES_MAX.
         """
         blank_line = -1 if self._swallow_lf or b"\r" not in chunk else chunk.rfind(_BLANK_LINE)
         if blank_line >= 0:
             end = blank_line + len(_BLANK_LINE)
-            # A line end of another kind in what is held, and _unnamed refuses.
+            # mixed line ends in the held bytes make _unnamed return None
             if (events := _unnamed(b"".join([*self._held, chunk[:end]]), b"\r\n")) is not None:
                 self._begin_anew()
                 return events + self.feed(chunk[end:])
@@ -65,14 +67,15 @@ class EventSplitter:
         return _events(whole)
 
     def finish(self) -> list[tuple[bytes, bytes]]:
-        """What an ended stream left without its blank line.
+        """Return the event that an ended stream left without its blank line.
 
-        The standard drops it; some servers end so, and its reader can tell half from whole.
+        The standard discards it, but some servers end this way, and the decoder can detect
+        incomplete events.
         """
         return self.feed(b"\n\n") if self._held else []
 
     def _begin_anew(self) -> None:
-        """What was held is told, and what comes next begins an event."""
+        """Clear the held bytes after their events were returned."""
         self._held.clear()
         self._held_bytes = 0
         self._at_start = False
@@ -87,7 +90,7 @@ class EventSplitter:
             )
 
     def _with_plain_line_ends(self, chunk: bytes) -> bytes:
-        """Every kind of line end as LF; a CR LF that is cut between two chunks is one."""
+        """Normalize line ends to LF. A CR LF split between chunks counts once."""
         if self._swallow_lf and chunk:
             self._swallow_lf = False
             chunk = chunk.removeprefix(b"\n")
@@ -97,20 +100,20 @@ class EventSplitter:
 
 
 def _events(whole: bytes) -> list[tuple[bytes, bytes]]:
-    """The events of a text that ends with a blank line."""
+    """Return the events of a text that ends with a blank line."""
     if (unnamed := _unnamed(whole, b"\n")) is not None:
         return unnamed
     named: list[tuple[bytes, bytes]] = _NAMED_EVENT.findall(whole)
-    # Where all line ends belong to such events, nothing stands between them: they are all there is,
-    # and came at a sixth of the cost.
+    # If all line ends belong to such events, there is nothing in between: these are all events, at
+    # a sixth of the cost.
     if whole.count(b"\n") == _LINE_ENDS_OF_NAMED_EVENT * len(named):
         return named
     return [event for block in whole.split(b"\n\n") if (event := _any_event(block)) is not None]
 
 
 def _unnamed(whole: bytes, line_end: bytes) -> list[tuple[bytes, bytes]] | None:
-    """Of a text that ends with a blank line, and in which each event is one line of data; None
-    where there is anything else.
+    """Return the events of a text in which each is a single data line and that ends with a blank
+    line, or None for any other text.
     """
     if not whole.startswith(_DATA):
         return None

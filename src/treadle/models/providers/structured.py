@@ -1,8 +1,7 @@
-"""An answer that fits a schema, from a model that has no such thing of its own: as the arguments of
-a call, or because the prompt asks.
+"""Structured output for models without native support: as the arguments of a tool call, or by
+prompt.
 
-What a provider does natively is its wire's; whether the answer fits is checked by whoever reads it.
-Entry: `structured`.
+Wires handle native support; the reader of the answer validates it. Entry points: `structured`.
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ _FENCE_LINE_CHARS_MAX = 40
 def structured(
     stream: Stream, request: ModelRequest, abilities: Abilities
 ) -> AsyncGenerator[Delta, None]:
-    """`stream(request)`, asked in the way that this model can be asked for its schema.
+    """Stream a request with an output schema in the form that the model supports.
 
-    The answer is text in each of them: the last text part.
+    The answer is always the last text part.
     """
     schema = request.settings.output_schema
     if schema is None or (mode := mode_for(request, abilities)) == "native":
@@ -77,8 +76,7 @@ def mode_for(request: ModelRequest, abilities: Abilities) -> StructuredOutput:
     callable_with = abilities.tools is not False and (
         schema.get("type") == "object" or "properties" in schema
     )
-    # Where no tool may be called any more and none can be forced, a model that is left to choose
-    # might call another one.
+    # if no tool may be called and none can be forced, the model might call a different one
     hindered = (
         request.settings.tool_choice == "none"
         and bool(request.tools)
@@ -88,7 +86,7 @@ def mode_for(request: ModelRequest, abilities: Abilities) -> StructuredOutput:
 
 
 def _can_force(request: ModelRequest, abilities: Abilities) -> bool:
-    """Claude with a budget of tokens for thinking takes no forced call either."""
+    """True if the model can be forced to call a tool. Claude with a thinking budget cannot."""
     thinking, types = request.settings.thinking, abilities.thinking_types
     has_budget = type(thinking) is int or (
         thinking in (True, "adaptive") and types is not None and "adaptive" not in types
@@ -131,7 +129,7 @@ def _with_answer_tool(
 
 
 async def _as_text(deltas: AsyncGenerator[Delta, None], name: str) -> AsyncGenerator[Delta, None]:
-    """The answer's call as the text that it stands for; text after it is left out, since the last
+    """Convert the call of the answer tool into text. Text after it is dropped, because the last
     text is the answer.
     """
     reader = _AnswerReader(name)
@@ -151,7 +149,7 @@ class _AnswerReader:
     def _begin(self) -> None:
         self._answered = self._called = self._written = False
         self._open = ""
-        """`answer`, `after` (text that follows one), or any other part."""
+        """Current part: `answer`, `after` (text that follows an answer), or any other."""
 
     def read(self, delta: Delta) -> Iterator[Delta]:
         match delta:
@@ -193,7 +191,7 @@ class _AnswerReader:
                 yield delta
 
     def _end_of_answer(self) -> Iterator[Delta]:
-        """A call without arguments is one with no fields."""
+        """End the answer. A call without arguments is an empty object."""
         if self._open == "answer" and not self._written:
             yield TextDelta("{}")
         self._open = ""
@@ -203,7 +201,7 @@ class _AnswerReader:
 
 
 async def _without_fence(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
-    """Models that are asked for JSON alone like to put it into a code fence."""
+    """Remove the code fence that models like to put around JSON."""
     text: _Fenced | None = None
     async with aclosing(deltas) as source:
         async for delta in source:
@@ -222,14 +220,14 @@ async def _without_fence(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[
 
 
 class _Fenced:
-    """One text: pieces go in, and come out without the fence that is around all of it."""
+    """A text from which the fence around all of it is removed, piece by piece."""
 
     __slots__ = ("_held", "_inside")
 
     def __init__(self) -> None:
         self._held = ""
         self._inside: bool | None = None
-        """None: too little has come to tell."""
+        """None while there is too little text to decide."""
 
     def add(self, piece: str) -> str:
         held = self._held + piece
@@ -261,5 +259,5 @@ class _Fenced:
         return rest if self._inside else held
 
     def rest(self) -> str:
-        """What was held back and belongs to the text after all."""
+        """Return the withheld end, if it belongs to the text."""
         return "" if self._inside and self._held.strip() in ("", _FENCE) else self._held

@@ -1,7 +1,7 @@
-"""Halves of surrogate pairs, for which UTF-8 has no place: paired again where both are there, else
-U+FFFD.
+"""Repair of lone surrogates, which UTF-8 cannot encode: halves are paired if possible, and else
+replaced by U+FFFD.
 
-A provider refuses a whole history for one of them. Entry: `mended`, `mended_json`.
+Providers reject a whole history because of a single one. Entry points: `mended`, `mended_json`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _ESCAPES = re.compile(
 
 
 def mended(text: str) -> str:
-    """The text, encodable."""
+    """Return the text in encodable form."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def mended_json(text: str) -> str:
-    """JSON text, where halves may be escaped as well."""
+    """Repair JSON text, in which surrogates may also be escaped."""
     return _ESCAPES.sub(lambda found: "\\ufffd" if found[1] else found[0], mended(text))

@@ -1,10 +1,9 @@
-"""Real traffic recorded once and replayed offline: a model that writes a tape, and one that plays
-it.
+"""Recording of model traffic to a tape, and offline replay.
 
-A tape is JSON lines: a head, then one exchange a line, a request as the loop made it and the deltas
-or the error that came. Of a request it holds what is new since the one before, so that a tape grows
-with the conversation and not with its square. Ids and times are not part of what is compared.
-Entry: `RecordingModel`, `TapeModel`.
+A tape is JSON lines: a header, then one exchange per line, with the request and the resulting
+deltas or error. Requests are stored as differences from the previous one, so that a tape grows
+linearly with the conversation. Ids and times are ignored in comparisons. Entry points:
+`RecordingModel`, `TapeModel`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from treadle.messages.message import Part, ToolCall, ToolResult
 from treadle.models.model import Delta, Model, ModelRequest
 
 TAPE_SCHEMA = 2
-"""1 held whole requests."""
+"""Version of the format. Version 1 stored complete requests."""
 DIFFERENCE_LINES = 24
 
 
@@ -46,14 +45,14 @@ class _Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class _Exchange(msgspec.Struct, frozen=True, omit_defaults=True):
     request: dict[str, Any]
-    """What is not in it, and its first `kept` messages, are as in the request before."""
+    """Difference from the previous request, which also provides the first `kept` messages."""
     deltas: list[Delta]
     error: _Failure | None = None
     kept: int = 0
 
 
 def _news(request: dict[str, Any], before: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """What of a request is not in the one before, and how many of its messages are."""
+    """Return the changes since the previous request, and how many messages they share."""
     messages, older = request["messages"], before.get("messages", [])
     kept = next(
         (i for i, (new, old) in enumerate(zip(messages, older, strict=False)) if new != old),
@@ -76,8 +75,8 @@ def _whole(news: dict[str, Any], kept: int, before: dict[str, Any]) -> dict[str,
 
 
 def _comparable(request: ModelRequest, clean: Callable[[str], str]) -> dict[str, Any]:
-    """A request without what is new every time (blocks that tell of the day, the ids and times of
-    messages, the ids of calls), and without secrets.
+    """Return a request without values that always change (volatile system blocks, message ids and
+    times, call ids), and without secrets.
     """
     numbers: dict[str, str] = {}
     messages = [
@@ -95,7 +94,7 @@ def _comparable(request: ModelRequest, clean: Callable[[str], str]) -> dict[str,
 
 
 def _numbered(part: Part, numbers: dict[str, str]) -> Part:
-    """Calls and their results under numbers in the place of ids."""
+    """Replace the ids of calls and results by numbers."""
     match part:
         case ToolCall():
             return msgspec.structs.replace(
@@ -110,20 +109,20 @@ def _numbered(part: Part, numbers: dict[str, str]) -> Part:
 
 
 class RecordingModel:
-    """Another model, every exchange of which is appended to a tape.
+    """Wraps a model and appends every exchange to a tape.
 
-    `clean` takes secrets out of what is written.
+    `clean` redacts secrets from the tape.
     """
 
     def __init__(
         self, model: Model, path: Path, *, clean: Callable[[str], str] = lambda text: text
     ) -> None:
-        """Starts the tape anew. Raises AgentError(invalid) where the file cannot be written."""
+        """Create or truncate the tape. Raises AgentError(invalid) if the file cannot be written."""
         self._model = model
         self._path = Path(os.path.realpath(path))
         self._clean = clean
         self._before: dict[str, Any] = {}
-        """The request that is on the tape already."""
+        """The last request on the tape."""
         self._write(
             _Head(treadle_tape=TAPE_SCHEMA, model=model.name, refuses=tuple(sorted(model.refuses))),
             "w",
@@ -175,20 +174,20 @@ class RecordingModel:
 
 
 class TapeModel:
-    """Plays a tape back in order; a request that differs from the recorded one is an error that
-    shows the difference.
+    """Replays a tape in order. A request that differs from the recording is an error that shows the
+    difference.
     """
 
     def __init__(self, path: Path, *, clean: Callable[[str], str] = lambda text: text) -> None:
-        """Raises AgentError(invalid) where the tape cannot be read.
+        """Raises AgentError(invalid) if the tape cannot be read.
 
-        `clean` is what the tape was recorded with.
+        `clean`: the redaction used in the recording.
         """
         self._path = path
         self._clean = clean
         self._head, self._exchanges = _read_tape(path)
         self.place = 0
-        """Exchanges that were played."""
+        """Number of exchanges replayed."""
 
     @property
     def name(self) -> str:

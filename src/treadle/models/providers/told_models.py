@@ -1,7 +1,7 @@
-"""What providers told of their models when they were last asked, kept in Treadle's own folder:
-abilities and a date, no key.
+"""Cache of model data reported by providers, in Treadle's own folder: abilities and a date, no
+keys.
 
-Whoever asks is the command `models`; runs only read. Entry: `told`, `remember`.
+The command `models` updates it; runs only read it. Entry points: `told`, `remember`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ SCHEMA = 1
 class ToldModels(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     address: str
-    """Who was asked, as a hash of its type and its base URL: a URL may hold what is nobody's
-    business.
-    """
+    """Hash of the provider's type and base URL. The URL itself may contain private data."""
     models: dict[str, Abilities]
 
 
@@ -39,10 +37,9 @@ class _Remembered(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema",
 def told(
     home: str | Path, endpoint: Endpoint, now: datetime | None = None
 ) -> Mapping[str, Abilities]:
-    """By id.
+    """Return cached abilities by model id.
 
-    Empty where nothing was told, where it is older than 30 days, was told at another address, or
-    cannot be read.
+    Empty if there are none, or if they are older than 30 days, from another address, or unreadable.
     """
     found = _read(Path(home) / FILE).get(endpoint.name)
     if (
@@ -60,9 +57,9 @@ def remember(
     models: Mapping[str, Abilities],
     now: datetime | None = None,
 ) -> None:
-    """In the place of what this provider told before.
+    """Replace the cached data of this provider.
 
-    Raises AgentError(invalid) where the file cannot be written.
+    Raises AgentError(invalid) if the file cannot be written.
     """
     path, now = Path(home) / FILE, now or datetime.now(UTC)
     others = {name: other for name, other in _read(path).items() if _fresh(other, now)}
@@ -81,7 +78,9 @@ def _address(endpoint: Endpoint) -> str:
 
 
 def _fresh(told: ToldModels, now: datetime) -> bool:
-    """A clock that was set back may be a day ahead."""
+    """True if the data is at most 30 days old. Times up to a day ahead are accepted, in case the
+    clock was set back.
+    """
     return told.at.tzinfo is not None and -timedelta(days=1) <= now - told.at <= AGE_MAX
 
 

@@ -1,8 +1,6 @@
-"""Which wire a provider speaks, by the type that the configuration gives it: each is imported when
-the first model asks for it.
+"""Lookup of wires by provider type. Each is imported when its first model is made.
 
-What a name means is registry.py's; the wires are folders of their own. Entry: `wire_of`,
-`connect_to`, `models_at`.
+registry.py resolves model names. Entry points: `wire_of`, `connect_to`, `models_at`.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ CLOSE_WITHIN_S = 1.0
 
 
 class Wire(Protocol):
-    """What the package of a wire offers."""
+    """Interface of a wire package."""
 
     def connect(
         self,
@@ -46,7 +44,7 @@ class Wire(Protocol):
         timeout_s: float,
         headers: Mapping[str, str],
     ) -> HttpConnection:
-        """Our own connection, which any number of models can share. Opens nothing yet.
+        """Create a connection that any number of models can share. Opens nothing yet.
 
         Raises AgentError: auth, invalid.
         """
@@ -55,11 +53,13 @@ class Wire(Protocol):
     def model_over(
         self, connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities
     ) -> Model:
-        """The model `model_id` over such a connection; its name is `endpoint.name:model_id`."""
+        """Return the model `model_id` over a connection of this wire. Its name is
+        `endpoint.name:model_id`.
+        """
         ...
 
     async def list_models(self, connection: Connection, endpoint: Endpoint) -> list[Listed]:
-        """The models that can be asked at this address, with what the provider tells of them.
+        """Return the language models at this address, with the data that the provider reports.
 
         Raises AgentError.
         """
@@ -67,7 +67,7 @@ class Wire(Protocol):
 
 
 def wire_of(endpoint_type: str) -> Wire:
-    """Raises AgentError(invalid) for a type that no wire has."""
+    """Return the wire of a provider type. Raises AgentError(invalid) for an unknown type."""
     if (module := _WIRES.get(endpoint_type)) is None:
         raise AgentError(
             "invalid", f"no provider is of type {endpoint_type!r}; use one of: {', '.join(_WIRES)}"
@@ -76,7 +76,7 @@ def wire_of(endpoint_type: str) -> Wire:
 
 
 def connect_to(endpoint: Endpoint) -> HttpConnection:
-    """As the configuration says. Opens nothing yet. Raises AgentError: auth, invalid."""
+    """Create the configured connection. Opens nothing yet. Raises AgentError: auth, invalid."""
     connection = wire_of(endpoint.type).connect(
         api_key=endpoint.api_key.reveal() if endpoint.api_key else None,
         auth_token=endpoint.auth_token.reveal() if endpoint.auth_token else None,
@@ -92,7 +92,7 @@ def connect_to(endpoint: Endpoint) -> HttpConnection:
 
 
 async def models_at(endpoint: Endpoint) -> list[Listed]:
-    """What its provider has, asked over a connection of its own. Raises AgentError."""
+    """Return the models of a provider, over a temporary connection. Raises AgentError."""
     connection = connect_to(endpoint)
     try:
         return await wire_of(endpoint.type).list_models(connection, endpoint)
