@@ -1,4 +1,4 @@
-"""A single HTTP exchange over aiohttp, with timeouts, and an end that keeps or closes the connection.
+"""A single HTTP exchange over aiohttp, with timeouts. Its end keeps or closes the connection.
 
 http.py manages the connections. Importing this module imports aiohttp. Entry points: `Exchange`.
 """
