@@ -38,8 +38,8 @@ LONG_FILES = {
     "loop/model_turn.py": 429,
     "loop/toolbox.py": 533,  # one call, from its arguments to its result
     "models/model.py": 404,
-    "models/providers/anthropic/messages.py": 439,
-    "models/providers/anthropic/request.py": 512,
+    "models/providers/anthropic/messages.py": 440,
+    "models/providers/anthropic/request.py": 513,
     "models/providers/gemini/stream.py": 458,
     "policy/policy.py": 451,
     "policy/sandboxes/bubblewrap.py": 459,  # one program and its arguments, and one command of it

@@ -1,9 +1,8 @@
-"""Claude, and whatever else speaks Anthropic's Messages API (model.py).
+"""Anthropic's Messages API, for Claude and compatible servers (model.py).
 
-What a request's bytes are stands in request.py, schemas.py, thinking.py, images.py, compaction.py
-and messages.py, what the events of an answer mean in events.py, blocks.py and stream.py, its list
-of models in models_list.py, and clients of the official SDK in sdk.py. Entry: `AnthropicModel`,
-`connect`.
+request.py, schemas.py, thinking.py, images.py, compaction.py and messages.py encode requests;
+events.py, blocks.py and stream.py decode responses; models_list.py reads the list of models, and
+sdk.py adapts clients of the official SDK. Entry points: `AnthropicModel`, `connect`.
 """
 
 from __future__ import annotations

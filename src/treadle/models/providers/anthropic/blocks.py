@@ -1,7 +1,7 @@
-"""The content blocks of an answer while they come: each kind turns its pieces into deltas, and
-knows what to attach at its end.
+"""Content blocks of a streamed response: each kind turns its fragments into deltas and attaches its
+opaque data.
 
-In which order blocks come is stream.py's. Entry: `open_block`.
+stream.py handles the order of blocks. Entry points: `open_block`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ from treadle.models.providers.surrogates import mended
 PROVIDER = "anthropic"
 
 PREFIX = "prefix"
-"""Beside the signature of thinking: the digest of all that stood before it.
-
-It is ours, and never sent.
+"""Key of our digest of the conversation prefix, stored with a thinking signature. It is never
+sent.
 """
 
 Piece: TypeAlias = TextDeltaPiece | JsonPiece | ThinkingPiece
@@ -49,16 +48,16 @@ class ContentBlock(Protocol):
     def add(self, piece: Piece, deltas: list[Delta]) -> None: ...
 
     def add_other(self, fields: Fields, deltas: list[Delta]) -> None:
-        """A delta of a kind that comes rarely, or in an odd shape."""
+        """Add a delta of a rare kind, or of an unusual form."""
         ...
 
     def close(self, deltas: list[Delta]) -> None: ...
 
 
 def open_block(fields: Fields, deltas: list[Delta], prefix: str = "") -> ContentBlock:
-    """The block that begins so; it may hold all of its content already.
+    """Return the block that begins with these fields, which may contain all of its content.
 
-    `prefix`: the digest of all that stands before the answer.
+    `prefix`: digest of everything before the response.
     """
     match text_of(fields, "type"):
         case "text":
@@ -80,8 +79,8 @@ _caller = msgspec.json.Decoder(_Caller)
 
 
 def program_of(fields: Fields) -> str | None:
-    """The id of the program in which the call of this block was made; None if the model made it,
-    and for other blocks.
+    """Return the id of the program that made the call in this block; None if the model made it, and
+    for other blocks.
     """
     if "caller" not in fields:
         return None
@@ -93,7 +92,7 @@ def program_of(fields: Fields) -> str | None:
 
 
 def _pass_over(fields: Fields, deltas: list[Delta]) -> None:
-    """Tell of a delta that the open block cannot take; empty ones of known kinds are no news."""
+    """Report a delta that the open block cannot take. Empty deltas of known kinds are ignored."""
     if (kind := text_of(fields, "type")) not in _DELTAS and len(fields) > 1:
         deltas.append(left_out(f"a delta of type {kind!r}"))
 
@@ -168,7 +167,9 @@ class _Call:
 
     def __init__(self, fields: Fields, deltas: list[Delta]) -> None:
         self._whole_input = bytes(fields.get("input", b""))
-        """Given up once pieces come: the input is either here or in them."""
+        """Input from the block's start, dropped when fragments arrive: the input is in one place or
+        the other.
+        """
         self._extra = {
             name: raw
             for name, raw in fields.items()
@@ -195,9 +196,7 @@ class _Call:
 
 
 class _Other:
-    """Anything that goes back as it came, and nobody here looks into: the deltas are put in where
-    they belong.
-    """
+    """A block that is returned verbatim and not interpreted. Deltas are merged into its fields."""
 
     __slots__ = ("_citations", "_fields", "_input", "_texts")
 

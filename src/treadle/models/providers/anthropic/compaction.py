@@ -1,7 +1,7 @@
-"""Compaction by the API: one request returns a signed block that later requests send first, in
-place of the messages that it summarises.
+"""Compaction by the API: one request returns a signed block that replaces the summarized messages
+in later requests.
 
-When a run asks for it is context/'s. Entry: `block_in`, `summarised`, `compacting`. Source:
+context/ decides when to compact. Entry points: `block_in`, `summarised`, `compacting`. Source:
 platform.claude.com, "Compaction on demand", "Compaction that keeps recent turns", "Compaction and
 preserved thinking"; types of the SDK 2.11; read 2026-11-26.
 """
@@ -22,24 +22,24 @@ from treadle.models.providers.encoding import Fields, dumped, raw
 from treadle.types import StopReason
 
 BETA = "compact-2026-09-04"
-"""Wanted by a request for a summary, and by each later one that carries its block."""
+"""Beta header required by a summary request, and by each later request that carries its block."""
 COMPACTION = "compaction"
 INSTRUCTIONS_CHARS_MAX = 16_384
 LEAST_TOKENS = 16_000
-"""Of one summary, thinking included: the API makes none where it is cut."""
+"""Minimum output limit of a summary, including thinking: the API writes no summary if it is cut."""
 NOT_COMBINED = "context_management"
-"""A field that the API takes neither with a request for a summary nor with its block."""
+"""Field that the API rejects in a summary request, and together with its block."""
 
 
 class CompactedBlock(NamedTuple):
     fields: Fields
-    """As the API returned them."""
+    """Fields as the API returned them."""
     chain: bytes
-    """Digest of the messages that it stands for; b"" if the model does not check thinking."""
+    """Digest of the replaced messages; b"" if the model does not check thinking."""
 
 
 def block_in(message: Message) -> CompactedBlock | None:
-    """The signed block of a message that stands for a summary by the API; None if it has none."""
+    """Return the signed block of a summary message; None if it has none."""
     if not message.is_summary:
         return None
     for part in message.parts:
@@ -63,7 +63,9 @@ def _is_summary(fields: Fields) -> bool:
 
 
 def compacting(body: bytes, instructions: str) -> bytes:
-    """The body of a request, as one that asks for a summary: without what the API refuses there."""
+    """Turn the body of a request into a summary request, without the fields that the API rejects
+    there.
+    """
     fields = msgspec.json.decode(body, type=Fields)
     for name in ("stop_sequences", "diagnostics"):
         fields.pop(name, None)
@@ -84,8 +86,8 @@ def compacting(body: bytes, instructions: str) -> bytes:
 async def summarised(
     deltas: AsyncGenerator[Delta, None], chain: Callable[[], str]
 ) -> AsyncGenerator[Delta, None]:
-    """The deltas of a summary: its text and its block, to which the digest of the messages that it
-    stands for is added.
+    """Yield the deltas of a summary: its text, and its block with the digest of the replaced
+    messages.
     """
     async with aclosing(deltas) as source:
         async for delta in source:

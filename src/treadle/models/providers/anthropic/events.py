@@ -1,7 +1,7 @@
-"""The events of a Messages stream, and its plain JSON body, as typed values: only what we look
-into, the rest stays the text it came as.
+"""Events of a Messages stream, and its plain JSON body, as typed values. Fields that are not
+interpreted stay raw.
 
-What they mean is stream.py's. Entry: `decode_event` (and `decode_rare` for what it refuses),
+stream.py interprets them. Entry points: `decode_event` (and `decode_rare` for what it rejects),
 `decode_body`. Source: https://platform.claude.com/docs/en/build-with-claude/streaming, and the
 types of SDK 2.10 (2026-11).
 """
@@ -31,14 +31,14 @@ class ThinkingPiece(msgspec.Struct, tag_field="type", tag="thinking_delta", gc=F
 
 
 class BlockPiece(msgspec.Struct, tag_field="type", tag="content_block_delta", gc=False):
-    """One of the three kinds that come by the thousand."""
+    """A delta of one of the three frequent kinds."""
 
     delta: TextDeltaPiece | JsonPiece | ThinkingPiece
     index: int | None = None
 
 
 class OtherPiece(msgspec.Struct, gc=False):
-    """Any other delta."""
+    """A delta of any other kind."""
 
     delta: Fields
     index: int | None = None
@@ -58,7 +58,7 @@ class OutputTokenDetails(msgspec.Struct):
 
 
 class Pass(msgspec.Struct):
-    """Of `usage.iterations`: one sampling pass, or another model's work."""
+    """An entry of `usage.iterations`: a sampling pass, or the work of another model."""
 
     type: str = ""
     input_tokens: int | None = None
@@ -78,7 +78,7 @@ class CacheDiagnostics(msgspec.Struct):
 
 
 class Counts(msgspec.Struct):
-    """Totals so far, where an event says them."""
+    """Totals so far; None if an event omits them."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -89,12 +89,12 @@ class Counts(msgspec.Struct):
     server_tool_use: Fields | None = None
     speed: str | None = None
     iterations: list[Pass] | None = None
-    """One for each pass of the provider over the conversation. The counts above are sums over those
-    of the model that was asked.
+    """Entries per pass of the provider over the conversation. The counts above are sums over the
+    passes of the requested model.
 
-    Those of type `compaction` are billed beside them (types of the SDK 2.11,
+    Passes of type `compaction` are billed in addition (types of the SDK 2.11,
     `BetaUsage.iterations`; "Compaction at a token threshold"; read 2026-11-22).
-"""
+    """
 
 
 class StopDetails(msgspec.Struct):
@@ -138,13 +138,13 @@ class Ping(msgspec.Struct, tag_field="type", tag="ping"):
 
 
 class ErrorEvent(msgspec.Struct):
-    """An `error` event: its text."""
+    """An `error` event, undecoded."""
 
     data: bytes
 
 
 class UnknownEvent(msgspec.Struct):
-    """An event of a later version."""
+    """An event of a later API version."""
 
 
 Event: TypeAlias = (
@@ -177,15 +177,15 @@ decode_event = msgspec.json.Decoder(
     BlockPiece | BlockStart | BlockStop | MessageDelta | MessageStart | MessageStop | Ping,
     strict=False,
 ).decode
-"""The events that make up nearly every stream, or a ValueError or RecursionError: a bare decoder,
-since it is called for each of them.
+"""Decodes the events of nearly every stream. Raises ValueError or RecursionError for others. This
+is a bare decoder because it runs for every event.
 """
 
 
 def decode_rare(data: bytes) -> Event:
-    """What `decode_event` refused.
+    """Decode an event that `decode_event` rejects.
 
-    Raises ValueError or RecursionError where the text is no event at all.
+    Raises ValueError or RecursionError if the text is not an event.
     """
     try:
         envelope = _envelope.decode(data)
@@ -214,7 +214,7 @@ def decode_rare(data: bytes) -> Event:
 
 
 def _parsed(data: bytes) -> _Envelope:
-    """Text that msgspec refuses and Python's parser takes, such as half a surrogate pair."""
+    """Parse text that msgspec rejects but Python's parser accepts, such as lone surrogates."""
     document = json_object(data)
     delta, block = document.get("delta"), document.get("content_block")
     return _Envelope(
@@ -226,9 +226,9 @@ def _parsed(data: bytes) -> _Envelope:
 
 
 def decode_body(data: bytes) -> WireMessage | ErrorEvent:
-    """The whole of an answer that was not streamed.
+    """Decode a response that was not streamed.
 
-    Raises ValueError or RecursionError where it is no message.
+    Raises ValueError or RecursionError if it is not a message.
     """
     try:
         message = _message.decode(data)
@@ -245,7 +245,7 @@ def decode_body(data: bytes) -> WireMessage | ErrorEvent:
 
 
 def cache_miss_of(message: WireMessage) -> CacheMiss | None:
-    """None where the provider names no reason, or none that can be read."""
+    """Return the cache miss, or None if the provider gives no usable reason."""
     try:
         found = _diagnostics.decode(message.diagnostics)
     except (ValueError, RecursionError):

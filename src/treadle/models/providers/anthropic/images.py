@@ -1,9 +1,8 @@
-"""The images of one request within the API's limits: how large each may be, how many there may be,
-and which are left out beyond that.
+"""Limits of the API on the images of one request: the size of each, their number, and which are
+omitted beyond that.
 
-Which image the API refuses all the same is the loop's to leave out. Entry: `Images`, `ImageLimits`.
-Source: platform.claude.com, "Vision", section "Image limits", and "Request size limits", read
-2026-11-22.
+The loop omits images that the API rejects anyway. Entry points: `Images`, `ImageLimits`. Source:
+platform.claude.com, "Vision", section "Image limits", and "Request size limits", read 2026-11-22.
 """
 
 from __future__ import annotations
@@ -19,29 +18,31 @@ from treadle.messages.images import SIDE_MAX, size_of
 from treadle.messages.message import MediaPart, Message, Part, TextPart, ToolResult
 
 MANY = 20
-"""Above so many images in a request, none may have a side above `MANY_SIDE_MAX`."""
+"""Number of images in a request above which no side may exceed `MANY_SIDE_MAX`."""
 MANY_SIDE_MAX = 2_000
 ALL_BYTES_MAX = 24_000_000
-"""Base64 of all images: a request may have 32 MB, and the rest needs room."""
+"""Maximum base64 size of all images. A request may have 32 MB, and the rest needs space."""
 SMALL_WINDOW = 200_000
-"""Models with a window of so many tokens, or an unknown one, take 100 images, others 600."""
+"""Context window up to which a model accepts 100 images (also if unknown); others accept 600."""
 
 
 class ImageLimits(NamedTuple):
     each_bytes: int
-    """Base64 of one image."""
+    """Maximum base64 size of one image, in bytes."""
     most: int
-    """Images in a request."""
+    """Maximum number of images in a request."""
 
     @classmethod
     def of(cls, abilities: Abilities, *, is_vendor: bool) -> ImageLimits:
-        """`is_vendor`: whether Anthropic itself answers. Clouds and gateways take less."""
+        """Return the limits of a model. `is_vendor`: False for clouds and gateways, which accept
+        less.
+        """
         is_large = (abilities.context_tokens or SMALL_WINDOW) > SMALL_WINDOW
         return cls(10_000_000 if is_vendor else 5_000_000, 600 if is_large else 100)
 
     def against(self, image: MediaPart) -> str:
-        """Why the API would refuse this image in any request; "" if it would not, or if that cannot
-        be told.
+        """Return why the API would reject this image in any request; "" if it would not, or if that
+        is unknown.
         """
         if len(image.data or "") > self.each_bytes:
             return (
@@ -56,7 +57,7 @@ class ImageLimits(NamedTuple):
         )
 
     def check(self, image: MediaPart) -> None:
-        """Raises AgentError(invalid) for an image of a prompt that the API would refuse."""
+        """Raises AgentError(invalid) for an image in a prompt that the API would reject."""
         if image.is_image and (why := self.against(image)):
             raise AgentError(
                 "invalid",
@@ -68,32 +69,32 @@ class ImageLimits(NamedTuple):
 
 
 class OmittedImages(NamedTuple):
-    """What is left out of a request because of all its images together."""
+    """Images omitted from a request because of the limits on all images together."""
 
     oldest: int = 0
-    """Images at the beginning, in the order of the conversation."""
+    """Number of omitted images at the beginning, in conversation order."""
     is_many: bool = False
-    """Images with a side above `MANY_SIDE_MAX` are left out."""
+    """True if images with a side above `MANY_SIDE_MAX` are omitted."""
 
 
 class Images:
-    """Follows the images of one conversation in their order.
+    """Tracks the images of one conversation in order.
 
-    What is `wanted` depends on them alone, so that every run comes to the same.
+    `wanted` depends only on them, so that every run gets the same result.
     """
 
     def __init__(self, limits: ImageLimits, left: OmittedImages = OmittedImages()) -> None:  # noqa: B008  an immutable value
         self._limits, self._left = limits, left
         self._seen = 0
         self._kept: deque[tuple[int, int, bool]] = deque()
-        """Place, bytes and whether it has a long side, of those in the request."""
+        """Position, size in bytes, and whether a side is long, of each image in the request."""
         self.wanted = OmittedImages()
-        """What has to be left out by now; where that differs from `left`, the conversation has to
-        be encoded again.
+        """Required omissions so far. If they differ from `left`, the conversation must be encoded
+        again.
         """
 
     def fit(self, message: Message) -> Message:
-        """The message with a line in place of each image that is left out."""
+        """Return the message with a line of text in place of each omitted image."""
         parts = [self._fit_part(part) for part in message.parts]
         return message if parts == [*message.parts] else message.with_parts(parts)
 
@@ -140,7 +141,7 @@ class Images:
             is_many = True
             self._kept = deque(one for one in self._kept if not one[2])
         if not self._fits(1):
-            # half, so that the next requests begin with the same bytes
+            # down to half of the limits, so that the next requests begin with the same bytes
             while len(self._kept) > 1 and not self._fits(2):
                 oldest = self._kept.popleft()[0] + 1
         self.wanted = OmittedImages(oldest, is_many)

@@ -1,6 +1,6 @@
-"""One message as the Messages API wants it: parts to content blocks, encoded once.
+"""Encoding of messages as content blocks of the Messages API. Each message is encoded once.
 
-What stands around the messages is request.py's. Entry: `MessageEncoder`. Source:
+request.py encodes the rest of the request. Entry points: `MessageEncoder`. Source:
 https://platform.claude.com/docs/en/api/messages, version 2026-10-21: no documents in assistant
 messages, citations only there.
 """
@@ -40,7 +40,7 @@ from treadle.models.providers.encoding import (
 
 Block: TypeAlias = dict[str, object]
 Typed: TypeAlias = tuple[str, Block | msgspec.Raw]
-"""A block after its type."""
+"""A block, with its type in front."""
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _MARKABLE = frozenset({"text", "image", "document", "tool_use", "tool_result"})
@@ -49,25 +49,25 @@ ID_CHARS_MAX = 128
 
 
 class Sent(NamedTuple):
-    """What of a conversation is sent."""
+    """Selection of the conversation content that is sent."""
 
     thinking_since: float
-    """Seconds since 1970: thinking of messages up to then is not."""
+    """Seconds since 1970. Thinking in messages up to then is omitted."""
     abandoned: frozenset[str]
-    """Calls of the API's own that are not."""
+    """Ids of the API's own calls that are omitted."""
     images: Images
     blocks: bool = False
-    """Whether summaries by the API are sent as its own blocks."""
+    """True if summaries by the API are sent as its own blocks."""
 
 
 class MessageEncoder:
-    """Encodes the messages of one history in order, and remembers where cache breakpoints may be
-    put: positions in the joined bytes.
+    """Encodes the messages of one history in order, and records possible cache breakpoints as
+    positions in the joined bytes.
 
-    Models before Opus 4.8 refuse system messages, and Sonnet 5 ignores them (see
-    `Abilities.system_messages`). The API takes one only after the user's words, by itself, and only
-    before an answer or at the end. So each is held back until the next message is known; where it
-    may not stand, the user says it.
+    Models before Opus 4.8 reject system messages, and Sonnet 5 ignores them (see
+    `Abilities.system_messages`). The API accepts one only after a user message, on its own, and
+    only before an assistant message or at the end. So each is held back until the next message is
+    known; elsewhere it is sent as a user message.
     """
 
     __slots__ = (
@@ -94,38 +94,38 @@ class MessageEncoder:
         sent: Sent | None = None,
         wire: str = "",
     ) -> None:
-        """`head`: the system prompt and the tools."""
+        """`head`: system prompt and tools."""
         self.wire = wire
-        """Under which the history keeps the bytes."""
+        """Key under which the history stores the bytes."""
         self._sent = sent or Sent(0, frozenset(), Images(ImageLimits.of(abilities, is_vendor=True)))
         self.images = self._sent.images
         self.end = 0
-        """Where the last block of all ends, before the brackets that close its message; 0 where it
-        can carry no breakpoint.
+        """End of the last block, before the brackets that close its message; 0 if it cannot carry a
+        breakpoint.
         """
         self.asked = 0
-        """The same at the time of the request that the newest assistant message answers."""
+        """Value of `end` at the request that the newest assistant message answers."""
         self._abilities = abilities
         self._length = 0
         self._role = ""
-        """Of the last message that was encoded."""
+        """Role of the last encoded message."""
         self._held: list[Typed] = []
-        """Blocks of a system message that may stand where it is, if an answer comes next."""
+        """Blocks of a system message that stays in place if an assistant message follows."""
         self.has_thinking = False
         self.response_id = ""
-        """The provider's id of the newest answer."""
+        """The provider's id of the newest response."""
         self.has_block = False
         """True if the messages begin with a summary by the API."""
         self._head = _digest(head) if abilities.preserved_thinking else b""
         self._chain = b""
-        """Digest of the messages sent so far without their thinking: each message is hashed with
-        the digest of those before it, so that a summary can stand for them.
+        """Digest of the messages sent so far, without their thinking. Each message is hashed with
+        the digest of those before it, so that a summary can replace them.
         """
 
     @property
     def prefix(self) -> str:
-        """The digest of what an answer that came now would depend on; "" where the model does not
-        check that.
+        """Digest of everything that the next response depends on; "" if the model does not check
+        it.
         """
         if not self._head:
             return ""
@@ -134,11 +134,11 @@ class MessageEncoder:
 
     @property
     def chain(self) -> str:
-        """The digest of all messages so far; "" where the model does not check thinking."""
+        """Digest of all messages so far; "" if the model does not check thinking."""
         return self._chain.hex()
 
     def encode(self, message: Message, settled: bool) -> bytes:
-        """b"" where nothing of the message is sent, or not yet."""
+        """Encode a message. Returns b"" if nothing of it is sent, or not yet."""
         if self._sent.blocks and not self._length and (block := block_in(message)) is not None:
             return self._begin(block)
         without_thinking = (
@@ -188,9 +188,10 @@ class MessageEncoder:
         return encoded
 
     def _begin(self, block: CompactedBlock) -> bytes:
-        """Begin with a summary by the API. Thinking after it stays valid: to the API, the summary
-        is the messages that it replaces (platform.claude.com, "Compaction and preserved thinking";
-        read 2026-11-26).
+        """Begin with a summary by the API.
+
+        Thinking after it stays valid, because the API treats the summary as the messages that it
+        replaces (platform.claude.com, "Compaction and preserved thinking"; read 2026-11-26).
         """
         encoded = dumped({"role": "assistant", "content": [block.fields]})
         if self._head:
@@ -199,8 +200,8 @@ class MessageEncoder:
         return encoded
 
     def _is_out_of_place(self, message: Message) -> bool:
-        """Whether the API would refuse its thinking: something before it is not what it was when
-        the answer came.
+        """True if the API would reject the thinking, because something before it has changed since
+        the response.
         """
         if message.role != "assistant":
             return False
@@ -222,7 +223,7 @@ class MessageEncoder:
         return told is not None and bytes(told).strip(b'"').decode() != self.prefix
 
     def tail(self) -> bytes:
-        """What the messages of a request end with that is held back."""
+        """Return the held-back end of the messages."""
         return (
             b"," + dumped({"role": "system", "content": [block for _, block in self._held]})
             if self._held
@@ -235,10 +236,10 @@ def _digest(data: bytes) -> bytes:
 
 
 def abandoned(messages: Iterable[Message], *, has_container: bool) -> frozenset[str]:
-    """Ids of the API's own calls that can have no result any more: the API refuses a history in
-    which a person speaks before the result.
+    """Return ids of the API's own calls that can no longer get a result: the API rejects a history
+    in which a user message precedes it.
 
-    Without a container, programs whose calls wait for results cannot go on either.
+    Without a container, programs whose calls wait for results cannot continue either.
     """
     waiting, programs, gone = set[str](), set[str](), set[str]()
     for message in messages:
@@ -257,9 +258,9 @@ def abandoned(messages: Iterable[Message], *, has_container: bool) -> frozenset[
 
 
 def _without(message: Message, gone: frozenset[str]) -> Message:
-    """The message without these calls of the API's own.
+    """Return the message without these calls of the API's own.
 
-    What their programs called becomes a call of the model.
+    Calls made by their programs become calls of the model.
     """
     if not gone:
         return message
@@ -295,8 +296,8 @@ def _blocks(message: Message, settled: bool) -> list[Typed]:
 
 
 def _sent(blocks: list[Typed]) -> list[Typed]:
-    """Those that the API takes: none where they are blank, and no reasoning at their end, cut
-    there, or with nothing else to say.
+    """Drop blocks that the API rejects: blank texts, and reasoning at the end of a message or with
+    nothing else in it.
     """
     blocks = _without_blanks(blocks)
     while blocks and blocks[-1][0] in _REASONING:
@@ -305,8 +306,8 @@ def _sent(blocks: list[Typed]) -> list[Typed]:
 
 
 def _without_blanks(blocks: list[Typed]) -> list[Typed]:
-    """The API refuses a message all of whose text is white space (but takes such text beside
-    other).
+    """Drop text blocks if all of them are blank. The API accepts a blank text only next to
+    another.
     """
     for kind, block in blocks:
         if kind == "text" and isinstance(block, dict) and str(block["text"]).strip():
@@ -355,7 +356,7 @@ def _text(part: TextPart) -> Typed:
 
 
 class _Head(msgspec.Struct):
-    """Of a block that goes back as it came."""
+    """The identifying fields of a block that is returned verbatim."""
 
     type: str = ""
     id: str = ""
@@ -411,7 +412,7 @@ def _tool_result(part: ToolResult) -> Block:
 
 
 def sends(part: MediaPart) -> bool:
-    """True if the API takes this part in a user message."""
+    """True if the API accepts this part in a user message."""
     return _media(part)["type"] != "text"
 
 

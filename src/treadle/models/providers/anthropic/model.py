@@ -1,9 +1,7 @@
-"""Claude, and whatever else speaks Anthropic's Messages API: a request goes out as bytes, and its
-answer comes back as deltas.
+"""`Model` for Anthropic's Messages API: sends requests as bytes and returns responses as deltas.
 
-What the bytes are stands in request.py and messages.py, what the events mean in stream.py, and the
-network in http.py and sdk.py. No retries and no state between calls. Entry: `AnthropicModel`,
-`connect`.
+request.py and messages.py encode, stream.py decodes, http.py and sdk.py connect. No retries and no
+state between calls. Entry points: `AnthropicModel`, `connect`.
 """
 
 from __future__ import annotations
@@ -43,12 +41,12 @@ _CLIENT_FROM = "the credentials of the client"
 
 
 class Remedy(NamedTuple):
-    """What a request does without once the API has refused it."""
+    """Content that a request can omit after the API has rejected it."""
 
     refusal: re.Pattern[str]
     notice: str
     extra: Callable[[ModelRequest], dict[str, object]]
-    """Words of `settings.extra` that leave it out."""
+    """Returns the fields of `settings.extra` that omit it."""
 
 
 def _since_now(request: ModelRequest) -> dict[str, object]:
@@ -60,7 +58,7 @@ def _as_text(request: ModelRequest) -> dict[str, object]:
 
 
 _THINKING = Remedy(
-    # what stands before it has changed, or another server has signed it
+    # the preceding content has changed, or another server signed the thinking
     re.compile(r"in `?(?:redacted_)?thinking`? block"),
     "the provider takes the model's earlier thinking for that of another conversation: "
     "it is left out from here on",
@@ -82,16 +80,16 @@ def connect(
     timeout_s: float = TIMEOUT_S,
     headers: Mapping[str, str] | None = None,
 ) -> HttpConnection:
-    """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone
-    is a server that wants no key.
+    """Create a connection that any number of models can share. Opens nothing yet. A base_url alone
+    means a server without a key.
 
-    A key and a token are both sent as `Authorization: Bearer`: that is how the vendor's SDK sends a
-    key with this API version (2.10, measured), so its gateways take it too, and two headers for one
-    key would only differ on old ones. `x-api-key` is not sent. `headers` (a gateway's) go over
-    ours. A token for Anthropic's own host also needs a beta header; a gateway is spared it, since
-    it may not know it.
+    Key and token are both sent as `Authorization: Bearer`: the vendor's SDK sends a key in this way
+    with this API version (2.10, measured), so its gateways accept it too, and two headers for one
+    key would matter only to old ones. `x-api-key` is not sent. `headers` (a gateway's) override
+    ours. A token for Anthropic's own host also needs a beta header, which is not sent to gateways,
+    because they may not know it.
 
-    Raises AgentError: auth (nothing to identify with, or it cannot be sent), invalid (the address).
+    Raises AgentError: auth (no credentials, or they cannot be sent), invalid (the address).
     """
     who = Identity.of(
         "Anthropic",
@@ -122,12 +120,12 @@ def model_over(
 
 
 class AnthropicModel:
-    """A `Model`. Keeps nothing between calls: the caller owns the history, and with it what is
-    remembered of its encoding.
+    """A model behind Anthropic's Messages API. Stateless between calls: the caller owns the history
+    and its cached encoding.
 
-    `settings.extra` goes into the body, with three words of its own: `betas` (a list) becomes the
-    `anthropic-beta` header; `tools` are merged by name into the request's (a server's tools
-    follow); objects, such as `thinking`, are merged with ours.
+    `settings.extra` is merged into the body, with three special fields: `betas` (a list) becomes
+    the `anthropic-beta` header; `tools` are merged by name into the request's (a server's tools are
+    appended); objects, such as `thinking`, are merged with ours.
     """
 
     def __init__(
@@ -141,13 +139,10 @@ class AnthropicModel:
         own_host: bool = False,
         credential: str = "",
     ) -> None:
-        """`preamble` is the first system block, which only those want who identify themselves with
-        a token.
+        """`preamble`: first system block, needed only with a token.
 
-        `own_host`: Anthropic itself answers, whatever the address of the connection: it takes more
-        images, and says why its cache was missed.
-
-        `credential` says where the key or the token came from, for the message of an auth error.
+        `own_host`: Anthropic itself responds, whatever the connection's address. It accepts more
+        images, and reports cache misses. `credential`: origin of the key or token, for auth errors.
         """
         self.abilities = abilities
         self._name = name or f"anthropic:{model_id}"
@@ -158,9 +153,10 @@ class AnthropicModel:
 
     @classmethod
     def from_client(cls, client: object, model_id: str) -> Self:
-        """Over an async client of the official `anthropic` SDK 2.x; the caller closes it.
+        """Create a model over an async client of the official `anthropic` SDK 2.x. The caller
+        closes the client.
 
-        Raises AgentError(invalid) where the SDK is missing, or the client is of another kind.
+        Raises AgentError(invalid) if the SDK is missing, or the client is of another kind.
         """
         from treadle.models.providers.anthropic.sdk import SdkConnection  # noqa: PLC0415  only who has a client needs it
 
@@ -172,16 +168,18 @@ class AnthropicModel:
 
     @property
     def base_url(self) -> str:
-        """Where it is reached: what it costs depends on that."""
+        """Base URL, which prices depend on."""
         return self._connection.base_url
 
     @property
     def refuses(self) -> frozenset[str]:
-        """The API answers 400 to a temperature since version 2026-10-21, for any model."""
+        """Settings that the model rejects. Since version 2026-10-21, the API returns 400 for a
+        temperature with any model.
+        """
         return self.abilities.refused() | _REFUSES
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """How requests differ from `settings`, because the model does not take them as they are."""
+        """Return how requests differ from `settings` because of the model."""
         return self._encoder.notes(settings)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
@@ -201,13 +199,13 @@ class AnthropicModel:
         return self._sent(request, self._encoder.encode(request))
 
     def can_compact(self, settings: Settings) -> bool:
-        """Return whether the API compacts a conversation with these settings."""
+        """True if the API compacts conversations with these settings."""
         return self._encoder.sends_blocks(settings)
 
     def compact(self, request: ModelRequest, instructions: str) -> AsyncGenerator[Delta, None]:
-        """Deltas of a summary of the messages: its text, and the API's block that says the same.
+        """Yield the deltas of a summary of the messages: its text, and the API's equivalent block.
 
-        No block: the API made no summary. Raises AgentError.
+        Without a block, the API wrote no summary. Raises AgentError.
         """
         chain = ""
 
@@ -217,7 +215,7 @@ class AnthropicModel:
             chain = encoded.chain
             return self._asked(encoded)
 
-        # the tools and the system prompt have to be those of other requests
+        # tools and system prompt must be those of the other requests
         return summarised(structured(ask, request, self._abilities_for(request)), lambda: chain)
 
     def _sent(
@@ -242,10 +240,10 @@ class AnthropicModel:
         remedies: Sequence[Remedy],
         wanted_back: Mapping[str, object],
     ) -> AsyncGenerator[Delta, None]:
-        """The deltas of `asked`.
+        """Yield the deltas of `asked`.
 
-        Where the API refuses something of the past that a request can do without, ask once more
-        without it, and leave it out from then on.
+        If the API rejects earlier content that the request can omit, send it once more without that
+        content, and omit it from then on.
         """
         has_begun = False
         try:
@@ -283,7 +281,7 @@ class AnthropicModel:
         )
 
     async def count_tokens(self, request: ModelRequest) -> int:
-        """Input tokens of the request, as the provider counts them. Raises AgentError."""
+        """Return the input tokens of the request, counted by the provider. Raises AgentError."""
         body, headers = self._encoder.encode_count(request)
         path = "/v1/messages/count_tokens"
         return (
@@ -293,7 +291,7 @@ class AnthropicModel:
         ).input_tokens
 
     async def aclose(self) -> None:
-        """Closes its connection, which other models may share; a client of the SDK stays open."""
+        """Close the connection, which other models may share. A client of the SDK stays open."""
         await self._connection.aclose()
 
 

@@ -1,8 +1,8 @@
-"""Anthropic's list of models, which tells what each of them takes; servers that speak its wire
-often have OpenAI's list instead.
+"""Anthropic's list of models, with the abilities of each. Compatible servers often have OpenAI's
+list instead.
 
-What is known without asking is known_models.py's. Entry: `list_models`.
-Source: the SDK's types (2.10), GET /v1/models.
+known_models.py holds bundled data. Entry points: `list_models`. Source: the SDK's types (2.10), GET
+/v1/models.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from treadle.models.providers.refusals import Refusals
 from treadle.types import Effort
 
 PAGE_MODELS = 1000
-"""The most that one page can have."""
+"""Maximum number of models per page."""
 
 
 async def list_models(connection: Connection, endpoint: Endpoint) -> list[Listed]:
-    """All that can be asked at this address, page by page. Raises AgentError."""
+    """Return all models at this address, page by page. Raises AgentError."""
     refusals = Refusals(endpoint.credential, request_id="request-id")
     path = f"/v1/models?limit={PAGE_MODELS}"
     page = await fetched(connection, path, refusals)
@@ -51,7 +51,7 @@ async def list_models(connection: Connection, endpoint: Endpoint) -> list[Listed
 
 
 def _model(model_id: str, entry: Fields) -> Listed | None:
-    """None: it is retired, and stands there for the record."""
+    """Read one entry. Returns None for a retired model."""
     return (
         None
         if entry.get("lifecycle") == "retired"
@@ -78,7 +78,9 @@ def _supported(can: Fields, name: str) -> bool | None:
 
 
 def _thinking_types(thinking: Fields) -> tuple[ThinkingType, ...] | None:
-    """None where it does not tell of all of them: what is missing may be taken."""
+    """Return the supported forms of thinking; None if the list is not complete, because others may
+    be accepted.
+    """
     types = mapping(thinking, "types")
     return (
         tuple(kind for kind in get_args(ThinkingType) if _supported(types, kind))
@@ -95,5 +97,7 @@ def _efforts(can: Fields) -> tuple[Effort, ...] | None:
 
 
 def _structured(supported: bool | None) -> StructuredOutput | None:
-    """All of its models take tools, and no answer can be forced in another way."""
+    """Return the kind of structured output. All of the models support tools, the only other way to
+    force an answer.
+    """
     return None if supported is None else "native" if supported else "tool"

@@ -1,6 +1,7 @@
-"""A request as the bytes of the Messages API: same values, same bytes; only what is new is encoded.
+"""Encoding of requests to the Messages API. Equal values give equal bytes; only new content is
+encoded.
 
-How one message is encoded is messages.py's; headers that carry keys are the connection's. Entry:
+messages.py encodes single messages; the connection adds headers with keys. Entry points:
 `RequestEncoder`.
 """
 
@@ -47,12 +48,12 @@ from treadle.types import Settings, SystemBlock
 
 WIRE = "anthropic"
 BREAKPOINTS_MAX = 4
-"""The API refuses more."""
+"""Maximum number of cache breakpoints that the API accepts."""
 
 _MARK: Block = {"cache_control": {"type": "ephemeral"}}
 _LONG_MARK: Block = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
 _HOSTED = ("web_search_20250305", "web_fetch_20250910", "code_execution_20250825")
-"""Versions that every Claude with hosted tools takes.
+"""Versions of hosted tools that every Claude with hosted tools accepts.
 
 Source: platform.claude.com, "Tool reference", and the types of the SDK 2.12.
 """
@@ -68,9 +69,9 @@ _COUNTED = frozenset(
         "speed",
     }
 )
-"""What counting tokens takes, beside the messages."""
+"""Fields of a token count request, in addition to the messages."""
 FAST_BETA = "fast-mode-2026-02-01"
-"""Some models want it for any `speed`, and none refuses it.
+"""Beta header that some models require for `speed`, and none rejects.
 
 Source: platform.claude.com, "Fast mode", and SDK 2.11; read 2026-11-22.
 """
@@ -82,48 +83,46 @@ TOO_MANY_IMAGES = (
     "left out, and a line says so to the model"
 )
 SINCE = "thinking_since"
-"""A word of `settings.extra` that is not sent: thinking of messages up to this time, in seconds
-since 1970, is left out.
+"""Field of `settings.extra` that is not sent: time, in seconds since 1970, up to which thinking is
+omitted.
 """
 AS_TEXT = "compacted_as_text"
-"""A word of `settings.extra` that is not sent: a summary by the API goes back as plain text."""
+"""Field of `settings.extra` that is not sent: send a summary by the API as plain text."""
 
 
 class Encoded(NamedTuple):
     body: bytes
     headers: Mapping[str, str]
     prefix: str
-    """The digest of what the thinking of the answer will depend on; "" where the model does not
-    check that.
+    """Digest of everything that the response's thinking depends on; "" if the model does not check
+    it.
     """
     has_thinking: bool
     notes: tuple[str, ...] = ()
-    """What this request leaves out and the one before it did not, for people."""
+    """Notes for the user about content omitted for the first time in this request."""
     has_block: bool = False
-    """The messages begin with a summary by the API."""
+    """True if the messages begin with a summary by the API."""
     chain: str = ""
-    """The digest of all messages; "" where the model does not check thinking."""
+    """Digest of all messages; "" if the model does not check thinking."""
 
 
 class _Head(msgspec.Struct, frozen=True, gc=False):
-    """What stands before the messages."""
+    """The part of a body before the messages."""
 
     data: bytes
     headers: dict[str, str]
     marks_left: int
-    """Breakpoints that the messages may have."""
+    """Number of breakpoints left for the messages."""
     mark: bytes
-    """What each of them is."""
+    """Encoded breakpoint."""
     diagnoses: bool
-    """Whether the API is asked why its cache was missed."""
+    """True if the request asks for cache diagnostics."""
     lasting: bytes
-    """The system prompt and the tools, on which thinking depends; b"" where the model does not
-    check that.
-    """
+    """System prompt and tools, which thinking depends on; b"" if the model does not check it."""
 
 
 class RequestEncoder:
-    """For one model id; `preamble` is the first system block, by itself."""
+    """Encoder for one model id. `preamble` is sent as a separate first system block."""
 
     def __init__(
         self,
@@ -133,9 +132,8 @@ class RequestEncoder:
         *,
         is_vendor: bool = True,
     ) -> None:
-        """`is_vendor`:
-
-        Anthropic itself answers, which takes more images and tells why its cache was missed.
+        """`is_vendor`: Anthropic itself responds. It accepts more images and reports cache
+        misses.
         """
         self._model_id = model_id
         self._is_vendor = is_vendor
@@ -145,7 +143,7 @@ class RequestEncoder:
         self._preamble = (SystemBlock(text=preamble),) if preamble else ()
 
     def encode(self, request: ModelRequest) -> Encoded:
-        """Raises AgentError(invalid) for extras that cannot be sent."""
+        """Encode a request. Raises AgentError(invalid) for extras that cannot be sent."""
         history = (
             request.messages if isinstance(request.messages, History) else History(request.messages)
         )
@@ -181,9 +179,9 @@ class RequestEncoder:
         )
 
     def sends_blocks(self, settings: Settings) -> bool:
-        """Whether the API compacts conversations with this model, and takes its blocks back.
+        """True if the API compacts conversations with this model and accepts its blocks back.
 
-        Clouds and gateways are not asked: some drop the field and answer as if it were not there.
+        Clouds and gateways are not asked, because some ignore the field and respond normally.
         """
         extra = settings.extra or {}
         return (
@@ -194,7 +192,7 @@ class RequestEncoder:
         )
 
     def encode_compaction(self, request: ModelRequest, instructions: str) -> Encoded:
-        """The request for a summary of the messages. Raises AgentError as `encode` does."""
+        """Encode the request for a summary of the messages. Raises the errors of `encode`."""
         settings = msgspec.structs.replace(
             request.settings, max_tokens=max(request.settings.max_tokens or 0, LEAST_TOKENS)
         )
@@ -206,7 +204,7 @@ class RequestEncoder:
         return encoded._replace(body=body, headers=_with_beta(encoded.headers))
 
     def encode_count(self, request: ModelRequest) -> tuple[bytes, Mapping[str, str]]:
-        """The same, for counting its tokens."""
+        """Encode a request for its token count."""
         headers: Mapping[str, str]
         body, headers, _ = self._fields(request)
         encoder = self._encoder(request.messages, self._lasting(body), request.settings)
@@ -219,7 +217,7 @@ class RequestEncoder:
     def _encoded(
         self, history: History, wire: str, lasting: bytes, settings: Settings
     ) -> tuple[MessageEncoder, bytearray, tuple[str, ...]]:
-        """The messages; encoded again where there are more images now than the API takes."""
+        """Encode the messages, again if there are now more images than the API accepts."""
         key = f"{WIRE} {self._model_id} images"
         (left,) = cast("tuple[OmittedImages]", history.memo.get(key, (OmittedImages(),)))
         notes: tuple[str, ...] = ()
@@ -241,7 +239,9 @@ class RequestEncoder:
             notes = (TOO_MANY_IMAGES,)
 
     def _sends(self, part: MediaPart) -> bool:
-        """Raises AgentError(invalid) for an image that is too large."""
+        """True if the API accepts this part. Raises AgentError(invalid) for an image that is too
+        large.
+        """
         self._images.check(part)
         return sends(part)
 
@@ -279,8 +279,8 @@ class RequestEncoder:
         )
 
     def _tools(self, request: ModelRequest) -> list[Block]:
-        """Ours, strict where that is asked for and can be, and those that the API runs, unless one
-        of ours has its name.
+        """Return our tools, strict if requested and possible, and hosted tools whose names ours do
+        not use.
         """
         held = (
             strict_tools(request.tools, request.settings.output_schema)
@@ -307,14 +307,14 @@ class RequestEncoder:
         ]
 
     def _is_strict(self, settings: Settings) -> bool:
-        """The models that hold answers to a schema hold calls to theirs."""
+        """True if tools are strict: models with structured output also support strict calls."""
         return settings.strict_tools is True and self._abilities.structured_output in (
             None,
             "native",
         )
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """How requests differ from `settings`, because the model does not take them as they are."""
+        """Return how requests differ from `settings` because of the model."""
         loose = settings.strict_tools is True and not self._is_strict(settings)
         return (
             *fit(settings, self._abilities).notes,
@@ -338,7 +338,7 @@ class RequestEncoder:
         )
 
     def _fields(self, request: ModelRequest) -> tuple[Block, dict[str, str], int]:
-        """All but the messages, the headers that go with it, and how many breakpoints are left for
+        """Return everything but the messages, the headers, and the number of breakpoints left for
         the messages.
         """
         extra = dict(request.settings.extra or {})
@@ -393,19 +393,19 @@ def _hosted(abilities: Abilities) -> dict[str, Block]:
 
 
 def _marked(encoder: MessageEncoder, marks_left: int) -> list[int]:
-    """Where breakpoints go into the messages: at the end, and where the end was when the last
-    answer was asked for.
+    """Return the positions of breakpoints in the messages: at the end, and at the end of the
+    previous request.
 
-    The API looks for what it has cached some 20 blocks back from a breakpoint, and one turn of
-    parallel calls can be more than that.
+    The API searches its cache about 20 blocks back from a breakpoint, and one turn of parallel
+    calls can be longer.
     """
     ends = [end for end in (encoder.asked, encoder.end) if end]
     return ends[-marks_left:] if marks_left > 0 else []
 
 
 def _marked_blocks(system: list[SystemBlock], most: int) -> frozenset[int]:
-    """The last block, and those that the caller has marked: the latest of them, where there are too
-    many.
+    """Return the indexes of the marked blocks: the last one and those that the caller marked, the
+    latest if there are too many.
     """
     last = len(system) - 1
     return frozenset([i for i, block in enumerate(system) if block.cache or i == last][-most:])
@@ -416,7 +416,7 @@ def _mark_of(settings: Settings) -> Block:
 
 
 def _compared_with(response_id: str) -> bytes:
-    """The API compares the request with that of an earlier response of its own; null before there
+    """Encode the id of the response whose request the API compares with this one; null before there
     is one.
     """
     return b'"diagnostics":' + dumped(
@@ -425,8 +425,9 @@ def _compared_with(response_id: str) -> bytes:
 
 
 def _mark_last(tools: list[Block], mark: Block) -> bool:
-    """Tools that the model must search for first come after the cached prefix, and so the API
-    refuses a breakpoint on them.
+    """Mark the last tool that is not deferred, and return whether there is one.
+
+    Deferred tools come after the cached prefix, so the API rejects a breakpoint on them.
     """
     for i in reversed(range(len(tools))):
         if not tools[i].get("defer_loading"):
@@ -436,8 +437,8 @@ def _mark_last(tools: list[Block], mark: Block) -> bool:
 
 
 def _typed(extra: Block, body: Block) -> Block:
-    """The extras, with the type of `thinking` and `tool_choice` that the API insists on where
-    neither they nor our settings state it.
+    """Add the types of `thinking` and `tool_choice` that the API requires, if neither the extras
+    nor our settings contain them.
     """
     usual = {"thinking": "adaptive", "tool_choice": "auto"}
     bare = {
@@ -454,7 +455,7 @@ def _since(settings: Settings) -> float:
 
 
 def _beta_header(extra: Block) -> dict[str, str]:
-    """`betas` of the extras is a header, as in the vendor's SDK."""
+    """Return `betas` of the extras as a header, as the vendor's SDK does."""
     betas = extra.pop("betas", None)
     if betas is None:
         return {}
@@ -473,7 +474,7 @@ def _beta_header(extra: Block) -> dict[str, str]:
 
 
 def _with_beta(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """The headers, with the one that compaction wants."""
+    """Add the beta header for compaction."""
     names = [name for name in headers.get("anthropic-beta", "").split(",") if name]
     return headers if BETA in names else {**headers, "anthropic-beta": ",".join([*names, BETA])}
 

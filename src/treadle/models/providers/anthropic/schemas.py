@@ -1,10 +1,9 @@
-"""JSON Schemas for answers and strict tools in the words that Claude's API takes, which refuses a
-request for any other word in them.
+"""JSON Schemas of answers and strict tools in the subset that Claude's API accepts. It rejects
+requests with any other keyword.
 
-The reader of an answer checks it. Schemas of tools that are not strict go as they are. Entry:
-`fitted`, `strict_tools`. Source:
-https://platform.claude.com/docs/en/build-with-claude/structured-outputs (2026-11), what it says of
-limits, and the SDK's `transform_schema` (2.10).
+Readers validate answers. Schemas of non-strict tools are sent unchanged. Entry points: `fitted`,
+`strict_tools`. Source: https://platform.claude.com/docs/en/build-with-claude/structured-outputs
+(2026-11), including its limits, and the SDK's `transform_schema` (2.10).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from treadle.models.providers.schema_parts import (
 OPTIONAL_MAX = 24
 UNIONS_MAX = 16
 STRICT_MAX = 20
-"""Strict tools in one request."""
+"""Maximum number of strict tools in one request."""
 
 _SAYS_NOTHING = frozenset(
     {"$schema", "$id", "$comment", "default", "examples", "deprecated", "readOnly", "writeOnly"}
@@ -62,7 +61,7 @@ _WORDS = frozenset(
         *("prefixItems", "contentEncoding", "contentMediaType"),
     }
 )
-"""The model is told these, and nobody holds it to them."""
+"""Keywords that move into the description. The API does not enforce them."""
 _FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
 )
@@ -70,17 +69,17 @@ _SIMPLE = (str, int, float, type(None))
 
 
 def fitted(schema: Schema) -> Schema | None:
-    """Objects are closed, and bounds become words of the description.
+    """Close objects and move bounds into the descriptions.
 
-    None where it cannot be said: of recursion, maps, and what is anything at all.
+    Returns None if the subset cannot express the schema: recursion, maps, and unconstrained values.
     """
     found = _fitting(schema)
     return None if found is None else found.root
 
 
 def strict_tools(tools: Sequence[ToolDefinition], answer: Schema | None) -> dict[str, Schema]:
-    """By name, the schemas of the tools that can be strict: as many as the limits of one request
-    allow, the answer's schema counted first.
+    """Return the schemas of the tools that can be strict, by name: as many as the limits of one
+    request allow, after the answer's schema.
     """
     held = dict[str, Schema]()
     optional = unions = 0
@@ -108,10 +107,10 @@ def _fitting(schema: Schema, *, exact: bool = False) -> _Fitting | None:
 
 
 class _Fitting:
-    """Of one schema.
+    """Translation of one schema.
 
-    `exact`: no object that invites other properties is closed, and defaults and examples become
-    words.
+    `exact`: open objects are rejected instead of closed, and defaults and examples move into the
+    description.
     """
 
     def __init__(self, schema: Schema, *, exact: bool = False) -> None:
@@ -119,7 +118,7 @@ class _Fitting:
         self._exact = exact
         self.optional = self.unions = 0
         self._inside: list[str] = []
-        """The definitions that are being looked into."""
+        """Definitions on the current path."""
         self._looked_into: set[str] = set()
         self.root = self._of(schema)
         if self.optional > OPTIONAL_MAX or self.unions > UNIONS_MAX:
@@ -146,7 +145,7 @@ class _Fitting:
         return {**fitting, **self._value(fields)}
 
     def _reference(self, reference: object) -> str:
-        """Looked into once, for what must not be: a definition that holds itself."""
+        """Check a referenced definition once, and reject one that contains itself."""
         if (
             not isinstance(reference, str)
             or not reference.startswith(("#/$defs/", "#/definitions/"))
@@ -204,7 +203,7 @@ class _Fitting:
 
 
 def _told(fields: Schema) -> Schema:
-    """What is taken of the bounds, and the description with the others."""
+    """Return the accepted bounds, and a description with the others."""
     taken: Schema = {}
     if fields.get("format") in _FORMATS:
         taken["format"] = fields["format"]
@@ -221,9 +220,9 @@ def _told(fields: Schema) -> Schema:
 
 
 def _only(parts: object) -> Schema:
-    """How a description is put beside a reference.
+    """Return the only element of `allOf`, which attaches a description to a reference.
 
-    Several would each have to be closed, and so exclude each other.
+    Several would each have to be closed, and would exclude each other.
     """
     if len(list_in(parts)) != 1:
         raise UnsupportedSchema

@@ -1,9 +1,8 @@
-"""The official `anthropic` SDK 2.x as a connection: its client brings credentials, profiles and
-clouds, and we bring the wire.
+"""Connection over the official `anthropic` SDK 2.x, whose clients bring credentials, profiles and
+clouds.
 
-Its typed layer is gone round, its retries are off, its redirects too. An extra; imported with the
-first client. Entry: `SdkConnection`. Source: the SDK's 2.10 code, and its errors as measured in
-November 2026.
+Its typed layer, retries and redirects are not used. Optional; imported with the first client. Entry
+points: `SdkConnection`. Source: the SDK's 2.10 code, and its errors as measured in November 2026.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ _T = TypeVar("_T")
 
 INSTALL = "pip install 'treadle[anthropic]'"
 GRACE_S = 0.25
-"""How long an answer that has said all may take to end, and a connection to close."""
+"""Seconds that a complete response may take to end, and a connection to close."""
 
 
 class _Client(Protocol):
-    """What we use of a client."""
+    """The methods of a client that are used here."""
 
     base_url: httpx2.URL
 
@@ -46,15 +45,15 @@ class _Client(Protocol):
 
 
 class SdkConnection:
-    """Over `AsyncAnthropic` and its kind, whose own HTTP client carries our bytes, or Bedrock's and
-    Vertex's clients, which read events their own way.
+    """Connection over `AsyncAnthropic` and similar clients, whose HTTP client carries our bytes, or
+    over Bedrock's and Vertex's clients, which read events themselves.
     """
 
     def __init__(self, client: object, timeout_s: float = TIMEOUT_S) -> None:
-        """`timeout_s` comes beside the client's own.
+        """`timeout_s` applies in addition to the client's own timeout.
 
-        Raises AgentError(invalid) where the SDK is missing, or the client is not one of its async
-        ones.
+        Raises AgentError(invalid) if the SDK is missing, or the client is not one of its async
+        clients.
         """
         try:
             import anthropic  # noqa: PLC0415  1.3 s and 76 MB, and an extra
@@ -85,11 +84,13 @@ class SdkConnection:
         return _Exchange(self, path, None, headers)
 
     async def aclose(self) -> None:
-        """Nothing: the client belongs to whoever made it."""
+        """Do nothing: the caller owns the client."""
 
 
 class _Exchange:
-    """Both the context of `Connection.post` or `get` and the Reply that it gives."""
+    """An exchange, both as the context of `Connection.post` or `get` and as the reply it
+    returns.
+    """
 
     def __init__(
         self, connection: SdkConnection, path: str, body: bytes | None, headers: Mapping[str, str]
@@ -103,7 +104,7 @@ class _Exchange:
         self._response: httpx2.Response
         self._pieces: AsyncGenerator[bytes, None]
         self._reframed = False
-        """The body that comes is not in the form that the response's headers tell of."""
+        """True if the body has a different format than the response's headers state."""
 
     async def __aenter__(self) -> Self:
         import anthropic  # noqa: PLC0415  it is imported already
@@ -111,7 +112,7 @@ class _Exchange:
         try:
             self._response, self._pieces = await self._in_time(self._ask())
         except anthropic.APIStatusError as error:
-            # Raised for what is an answer like any other here; the SDK has read it to its end.
+            # the SDK raises for such responses, after reading them completely
             self._response, self._pieces = error.response, _single(error.response.content)
         return self
 
@@ -196,7 +197,7 @@ class _Exchange:
                 anyio.move_on_after(GRACE_S),
                 suppress(httpx2.HTTPError, httpx2.StreamError, OSError),
             ):
-                # only after its end can the connection carry the next request
+                # the connection is reusable only after the end of the response
                 while error is None and await anext(self._pieces, b""):
                     pass
         finally:
@@ -210,7 +211,7 @@ async def _single(body: bytes) -> AsyncGenerator[bytes, None]:
 
 
 async def _as_server_sent(stream: anthropic.AsyncStream[object]) -> AsyncGenerator[bytes, None]:
-    """Events that the SDK has taken out of a cloud's own framing, in the framing that we read."""
+    """Yield events that the SDK decoded from a cloud's framing as server-sent events."""
     import anthropic  # noqa: PLC0415  it is imported already
 
     try:
@@ -221,8 +222,8 @@ async def _as_server_sent(stream: anthropic.AsyncStream[object]) -> AsyncGenerat
 
 
 def _translated(error: Exception, host: str) -> AgentError:
-    """The SDK's and its HTTP library's errors; a disconnection in mid-answer comes as the library's
-    own.
+    """Translate errors of the SDK and its HTTP library. A disconnection within a response raises
+    the library's own error.
     """
     import anthropic  # noqa: PLC0415  it is imported already
     import httpx2  # noqa: PLC0415  comes with it
@@ -263,7 +264,7 @@ def _translated(error: Exception, host: str) -> AgentError:
             )
         case json.JSONDecodeError():
             return AgentError("network", f"{host} sent an event that is no JSON")
-        # a TypeError says that there is nothing to identify with
+        # a TypeError means that there are no credentials
         case anthropic.AnthropicError() | TypeError():
             return AgentError("auth", f"the SDK's client cannot identify itself to {host}: {error}")
         case _:

@@ -1,7 +1,6 @@
-"""What the events of a Messages stream mean: deltas. Pure: bytes in, deltas out.
+"""Decoder of Messages streams into deltas. Does no I/O.
 
-Reading them off the network is exchange.py's; the request is request.py's. Entry:
-`MessagesDecoder`.
+exchange.py reads the network; request.py encodes requests. Entry points: `MessagesDecoder`.
 """
 
 from __future__ import annotations
@@ -46,16 +45,14 @@ _STOPS = {
     "stop_sequence": StopReason.STOP_SEQUENCE,
     "refusal": StopReason.REFUSAL,
     "pause_turn": StopReason.PAUSE,
-    # with pause_after_compaction, beta: the conversation goes back as it is
+    # with pause_after_compaction, beta: the conversation is sent back unchanged
     "compaction": StopReason.PAUSE,
     "model_context_window_exceeded": StopReason.CONTEXT_OVERFLOW,
 }
 
 
 _PASSES = frozenset({"message", "fallback_message"})
-"""Passes over the whole conversation; the second kind by another model in place of the one that was
-asked.
-"""
+"""Types of passes over the whole conversation. The second is by a fallback model."""
 
 
 class MessagesDecoder(Decoder):
@@ -67,18 +64,18 @@ class MessagesDecoder(Decoder):
         prefix: str = "",
         wanted_back: Mapping[str, object] | None = None,
     ) -> None:
-        """`prefix`: the digest of all that stands before the answer.
+        """`prefix`: digest of everything before the response.
 
-        `wanted_back`: what the next request is to have in `settings.extra`.
+        `wanted_back`: fields for `settings.extra` of the next request.
         """
         super().__init__(reported)
         self._prefix, self._wanted_back = prefix, dict(wanted_back or {})
         self._block: ContentBlock | None = None
         self._index: int | None = None
         self._message: WireMessage | None = None
-        """What is known of the message so far, its blocks aside."""
+        """Fields of the message received so far, without its blocks."""
         self._program_waits = False
-        """True once a call has come that a program made, which the API runs."""
+        """True after a call that was made by a program, which the API runs."""
 
     @override
     def take_body(self, body: bytes) -> list[Delta]:
@@ -149,8 +146,8 @@ class MessagesDecoder(Decoder):
                 assert_never(event)
 
     def _block_for(self, event: BlockPiece | OtherPiece) -> ContentBlock | None:
-        """The open block, if the piece is meant for it: pieces of two calls taken for one would be
-        a call that nobody made.
+        """Return the open block if the fragment belongs to it. Mixing fragments of two calls would
+        forge a call that the model did not make.
         """
         if self._block is not None and (
             event.index == self._index or event.index is None or self._index is None
@@ -161,7 +158,7 @@ class MessagesDecoder(Decoder):
             and event.delta.keys() <= {"type", "signature"}
             and not text_of(event.delta, "signature")
         ):
-            # llama.cpp signs its thinking with nothing, and only after what follows has begun
+            # llama.cpp sends an empty signature for its thinking, after the next block has begun
             return None
         self._break("the stream mixes up its blocks: a piece came for one that is not open")
         return None
@@ -173,7 +170,7 @@ class MessagesDecoder(Decoder):
             deltas.append(Restart())
         self._message = message
         self._block, self._index, self._program_waits = None, None, False
-        # all of it where the answer is one document; calls of a program that the server runs
+        # the whole content if the response is one document; calls of a program that the server runs
         for fields in message.content:
             self._open_block(fields, deltas)
         self._close_block(deltas)
@@ -228,14 +225,14 @@ class MessagesDecoder(Decoder):
 
 
 def _overwrite(known: msgspec.Struct, said: msgspec.Struct) -> None:
-    """Totals and outcomes are said again as they change; what an event leaves out stays as it was."""  # noqa: E501
+    """Update fields with the values in an event. Missing values stay as they were."""
     for name in said.__struct_fields__:
         if (value := getattr(said, name)) is not None:
             setattr(known, name, value)
 
 
 def _context_tokens(counts: Counts) -> int | None:
-    """Size of the conversation: of the last pass of the model itself, where there were several."""
+    """Return the size of the conversation, from the model's own last pass if there were several."""
     last = next((one for one in reversed(counts.iterations or ()) if one.type in _PASSES), None)
     if last is not None:
         said = (
@@ -264,9 +261,7 @@ def _details(message: WireMessage, counts: Counts) -> ResponseDetails | None:
 
 
 def _usage(counts: Counts) -> Usage:
-    """What is billed: the totals, and what the provider spent on summaries, which the totals leave
-    out.
-    """
+    """Return the billed usage: the totals, plus summaries, which the totals exclude."""
     details = counts.output_tokens_details
     summaries = [one for one in counts.iterations or () if one.type == "compaction"]
     return Usage(

@@ -1,9 +1,9 @@
-"""Thinking, effort and tool choice as one Claude model takes them, and how that differs from what
-was asked for. Entry: `fit`.
+"""Thinking, effort and tool choice in the form that a Claude model accepts, with notes about
+differences. Entry points: `fit`.
 
 Source: platform.claude.com, "Thinking", "Effort", and "What's new" of Opus 5.5, Sonnet 5.5 and
 Haiku 5.5, and the migration guide of Fable 5; docs.aws.amazon.com/bedrock, "Adaptive thinking";
-read 2026-11-22. Which model takes which form is in known_models.json, or the provider tells.
+read 2026-11-22. The forms of each model are in known_models.json, or reported by the provider.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ BUDGETS: dict[Effort | None, int] = {
     "xhigh": 32_000,
     "max": 32_000,
 }
-"""For models that take a budget alone, where thinking is asked for without one."""
+"""Default budgets by effort, for models that accept only a budget."""
 LEAST_BUDGET = 1_024
 
 Block = dict[str, Any]
 
 
 class ThinkingFit(NamedTuple):
-    """Settings of a request, as the model takes them."""
+    """Settings of a request in the form that the model accepts."""
 
     thinking: Block | None
     effort: Effort | None
     tool_choice: str | None
     notes: tuple[str, ...] = ()
-    """What differs from what was asked for, for people."""
+    """Differences from the requested settings, for display."""
 
 
 def fit(settings: Settings, abilities: Abilities) -> ThinkingFit:
-    """Of a model that nothing is known of, whatever was asked for is sent."""
+    """Fit settings to a model. An unknown model gets them unchanged."""
     choice, notes = settings.tool_choice, list[str]()
     if abilities.forced_tools is False and choice not in (None, "auto", "none"):
         notes.append(f"a call cannot be forced: tool_choice={choice!r} became 'auto'")
@@ -126,7 +126,7 @@ def _known(
 def _little(
     thinking: Thinking, effort: Effort | None, abilities: Abilities, notes: list[str]
 ) -> tuple[Block, Effort | None]:
-    """No thinking, or only between calls; else the least that there is."""
+    """Disable thinking, or restrict it to between calls, or else use the lowest effort."""
     types, most, least = (
         abilities.thinking_types or (),
         abilities.off_up_to,

@@ -1,8 +1,8 @@
-"""Gemini over Google's API (model.py).
+"""Google's Gemini API (model.py).
 
-What a model's id tells stands in naming.py, what a request's bytes are in request.py,
-thinking.py and messages.py, what the pieces of an answer mean in chunks.py, partial.py and
-stream.py, and its list of models in models_list.py. Entry: `GeminiModel`, `connect`.
+naming.py interprets model ids; request.py, thinking.py and messages.py encode requests; chunks.py,
+partial.py and stream.py decode responses; models_list.py reads the list of models. Entry points:
+`GeminiModel`, `connect`.
 """
 
 from __future__ import annotations

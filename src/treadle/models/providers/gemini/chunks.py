@@ -1,8 +1,7 @@
-"""The pieces of an answer as typed values: only what we look into, the rest stays the text it came
-as.
+"""Chunks of a response as typed values. Fields that are not interpreted stay raw.
 
-What they mean is stream.py's. Entry: `decode_bare`, for what it refuses `decode_chunk`, for what
-that refuses `decode_rare`. Source: https://ai.google.dev/api/generate-content, and the types of
+stream.py interprets them. Entry points: `decode_bare`, `decode_chunk` for what that rejects, and
+`decode_rare` for the rest. Source: https://ai.google.dev/api/generate-content, and the types of
 google-genai 3.4 (2026-11).
 """
 
@@ -24,7 +23,7 @@ NOTHING = msgspec.Raw()
 
 
 class PartialArgument(msgspec.Struct, gc=False, rename="camel"):
-    """A piece of one value in a call's arguments."""
+    """A fragment of one value in a call's arguments."""
 
     json_path: str = ""
     string_value: str | None = None
@@ -42,7 +41,7 @@ class FunctionCall(msgspec.Struct, gc=False, rename="camel"):
 
 
 class ContentPart(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True):
-    """A part of the kinds that we look into; one that holds anything else is kept as its fields."""
+    """A part with known fields only. Any other part is kept as raw fields."""
 
     text: str | None = None
     thought: bool | None = None
@@ -91,7 +90,7 @@ class BareCandidate(msgspec.Struct, gc=False, rename="camel"):
 
 
 class BareChunk(msgspec.Struct, gc=False, rename="camel"):
-    """What comes by the thousand: one piece of unsigned text, and nothing else that counts."""
+    """The most frequent chunk: a single fragment of unsigned text, and nothing else of interest."""
 
     candidates: tuple[BareCandidate]
     usage_metadata: msgspec.Raw = NOTHING
@@ -137,18 +136,20 @@ _partial = msgspec.json.Decoder(list[PartialArgument], strict=False)
 _calls = msgspec.json.Decoder(FunctionCall, strict=False)
 
 decode_bare = msgspec.json.Decoder(BareChunk).decode
-"""Nearly all chunks of a long answer, or a ValueError or RecursionError: a bare decoder, since it
-is called for each of them.
+"""Decodes nearly all chunks of a long response. Raises ValueError or RecursionError for others.
+This is a bare decoder because it runs for every chunk.
 """
 
 decode_chunk = msgspec.json.Decoder(GeminiChunk[ContentPart], strict=False).decode
-"""Any chunk whose parts hold nothing that is unknown, or a ValueError or RecursionError."""
+"""Decodes any chunk whose parts have only known fields. Raises ValueError or RecursionError for
+others.
+"""
 
 
 def decode_rare(data: bytes) -> GeminiChunk[Fields]:
-    """What `decode_chunk` refused.
+    """Decode a chunk that `decode_chunk` rejects.
 
-    Raises ValueError or RecursionError where the text is no chunk at all.
+    Raises ValueError or RecursionError if the text is not a chunk.
     """
     try:
         return _rare.decode(data)
@@ -159,7 +160,7 @@ def decode_rare(data: bytes) -> GeminiChunk[Fields]:
 
 
 def _parsed(data: bytes) -> GeminiChunk[Fields]:
-    """Text that msgspec refuses and Python's parser takes, such as half a surrogate pair."""
+    """Parse text that msgspec rejects but Python's parser accepts, such as lone surrogates."""
     document = json_object(data)
     said = [as_object(candidate) for candidate in _list(document.pop("candidates", None))]
     contents = [as_object(candidate.pop("content", None) or {}) for candidate in said]
@@ -209,10 +210,10 @@ def _list(document: object) -> list[Any]:
 
 
 def chunks_of(body: bytes) -> Iterator[bytes]:
-    """The chunks of an answer in one JSON document: one, or a list of them where a stream was asked
-    for without server-sent events.
+    """Yield the chunks of a response in one JSON document: a chunk, or a list of chunks if a stream
+    was requested without server-sent events.
 
-    Raises ValueError or RecursionError where it is neither.
+    Raises ValueError or RecursionError if it is neither.
     """
     if not body.lstrip().startswith(b"["):
         yield body
@@ -233,7 +234,7 @@ def is_said(raw: msgspec.Raw) -> bool:
 
 
 def counts_of(usage: msgspec.Raw) -> Counts:
-    """Nothing where it cannot be read: an answer is not lost for its price tag."""
+    """Return the usage, or empty counts if it is invalid: that is no reason to lose a response."""
     try:
         return _counts.decode(usage)
     except (ValueError, RecursionError):
@@ -241,7 +242,7 @@ def counts_of(usage: msgspec.Raw) -> Counts:
 
 
 def searches_of(grounding: msgspec.Raw, *, by_query: bool) -> int:
-    """Web searches that are billed: each query, or the response that has any."""
+    """Return the number of billed web searches: each query, or one per response with any."""
     try:
         queries = len(_grounding.decode(grounding).web_search_queries)
     except (ValueError, RecursionError):
@@ -250,7 +251,7 @@ def searches_of(grounding: msgspec.Raw, *, by_query: bool) -> int:
 
 
 def call_of(fields: Fields) -> FunctionCall:
-    """Raises ValueError or RecursionError where the part holds no call that can be read."""
+    """Return the call of a part. Raises ValueError or RecursionError if it holds no valid one."""
     raw = bytes(fields["functionCall"])
     try:
         return _calls.decode(raw)
@@ -266,7 +267,7 @@ def call_of(fields: Fields) -> FunctionCall:
 
 
 def text_of(fields: Fields, name: str) -> str | None:
-    """The string under `name`; None where there is none."""
+    """Return the string under `name`, or None."""
     if (raw := fields.get(name)) is None:
         return None
     try:

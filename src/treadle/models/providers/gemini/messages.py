@@ -1,7 +1,7 @@
-"""One message as Gemini's API wants it: parts to contents, encoded once.
+"""Encoding of messages as contents of Gemini's API. Each message is encoded once.
 
-What stands around the contents is request.py's. Entry: `MessageEncoder`.
-Source: https://ai.google.dev/gemini-api/docs/function-calling and /thought-signatures (2026-11).
+request.py encodes the rest of the request. Entry points: `MessageEncoder`. Source:
+https://ai.google.dev/gemini-api/docs/function-calling and /thought-signatures (2026-11).
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ from treadle.models.providers.gemini.naming import GENERATION_OF_LEVELS, is_olde
 from treadle.models.providers.gemini.stream import MODEL, PREFIX, PROVIDER, SIGNATURE
 
 ANY_SIGNATURE = "skip_thought_signature_validator"
-"""What the vendor wants in place of a signature where a call is not the same model's own.
+"""Placeholder that the vendor accepts as the signature of a call that another model made.
 
 Source: /docs/thought-signatures, its questions.
 """
 GO_ON = dumped({"role": "user", "parts": [{"text": "Go on."}]})
-"""Where the model would speak first, or twice in a row: the API refuses calls that follow anything
-but a user.
+"""Content inserted where the model would speak first, or twice in a row: the API rejects calls that
+do not follow a user content.
 """
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
 _IN_RESULTS = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf"})
 _BESIDE = frozenset({"groundingMetadata", "citationMetadata", "urlContextMetadata"})
-"""What is told beside an answer, and has no place in a request."""
+"""Fields that accompany a response and do not exist in requests."""
 
 Content: TypeAlias = Json | msgspec.Raw
 
 
 class MessageEncoder:
-    """Encodes the messages of one history in order, for one model: another's signatures are not
-    sent to it.
+    """Encodes the messages of one history in order, for one model. Signatures of other models are
+    not sent.
     """
 
     __slots__ = ("_abilities", "_called", "_model_id", "_newer", "speaker")
@@ -69,12 +69,12 @@ class MessageEncoder:
         self._abilities = abilities
         self._newer = not is_older(model_id, GENERATION_OF_LEVELS)
         self._called: dict[str, str] = {}
-        """The names of the last calls, by their ids: a result has to bear the same."""
+        """Names of the last calls by id: a result must have the same name."""
         self.speaker = ""
-        """The role of the last content: "user", "model", or "" before any."""
+        """Role of the last content: "user" or "model", or "" before any."""
 
     def encode(self, message: Message, settled: bool) -> bytes:
-        """The contents, joined by commas; b"" where nothing of the message is sent."""
+        """Return the contents, joined by commas; b"" if nothing of the message is sent."""
         message = shown(message, self._abilities)
         if message.role != "assistant":
             contents = [
@@ -117,8 +117,8 @@ class MessageEncoder:
         return self._sendable(own_fields(part, PROVIDER), settled)
 
     def _sendable(self, fields: Fields, settled: bool) -> Fields:
-        """Without our own words, and without a signature that this model did not give, or that
-        belongs to a run that is over.
+        """Remove our own fields, and a signature that belongs to another model or to an ended
+        run.
         """
         signer = fields.pop(MODEL, None)
         if settled or (signer is not None and msgspec.json.decode(signer) != self._model_id):
@@ -129,7 +129,7 @@ class MessageEncoder:
         return _pieces(part.text, self._kept(part, settled))
 
     def _thought(self, part: ReasoningPart) -> Iterator[Content]:
-        """Thoughts are not wanted back, unless one carries a signature."""
+        """Return a thought if it has a signature. Others are not sent back."""
         kept = self._kept(part, settled=False)
         return (
             _pieces(part.text, {**kept, "thought": msgspec.Raw(b"true")})
@@ -162,8 +162,8 @@ class MessageEncoder:
     # ------------------------------------------------------------ to the model
 
     def _said_to_model(self, message: Message) -> Iterator[list[Content]]:
-        """Results stand by themselves, one for each call, as the API counts them; what they show
-        and cannot hold follows.
+        """Yield the results separately, one for each call as the API requires, then media that
+        results cannot contain.
         """
         results, others = list[Content](), list[Content]()
         for part in message.parts:
@@ -200,12 +200,12 @@ class MessageEncoder:
 
 
 def _name(name: str) -> str:
-    """As functions may be named: the declared ones are, others may come from anywhere."""
+    """Return a valid function name. Declared names are valid, but others may come from anywhere."""
     return name if _NAME.fullmatch(name) else f"_{identifier(name, longest=63)}"
 
 
 def _pieces(text: str, fields: Fields) -> Iterator[Content]:
-    """A text in the parts in which it came: what is signed apart from what is not."""
+    """Split a text into the parts in which it arrived, signed apart from unsigned."""
     before = msgspec.json.decode(fields.pop(PREFIX, b"0"), type=int)
     thought = {name: value for name, value in fields.items() if name == "thought"}
     if SIGNATURE not in fields:
@@ -227,7 +227,7 @@ def _told(part: Part) -> list[Content]:
 
 
 def sends(part: MediaPart) -> bool:
-    """True if the API takes this part in a user message."""
+    """True if the API accepts this part in a user message."""
     return _is_inline(part.media_type) or text_in(part) is not None
 
 

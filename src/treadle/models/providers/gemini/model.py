@@ -1,7 +1,7 @@
-"""Gemini: a request goes out as bytes, and its answer comes back as deltas.
+"""`Model` for Google's Gemini API: sends requests as bytes and returns responses as deltas.
 
-What the bytes are stands in request.py and messages.py, what the chunks mean in stream.py, and the
-network in http.py. No retries and no state between calls. Entry: `GeminiModel`, `connect`.
+request.py and messages.py encode, stream.py decodes, http.py connects. No retries and no state
+between calls. Entry points: `GeminiModel`, `connect`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from treadle.types import Settings
 BASE_URL = "https://generativelanguage.googleapis.com"
 API_VERSION = "v1beta"
 RESPONSE_TOKENS_MAX = 65_536
-"""The most that one streamed response can have, whatever was asked for.
+"""Maximum output tokens of one streamed response, whatever the request asks for.
 
 Source: the developer's guide to Gemini 4 Argon (2026-11).
 """
@@ -55,14 +55,14 @@ def connect(
     timeout_s: float = TIMEOUT_S,
     headers: Mapping[str, str] | None = None,
 ) -> HttpConnection:
-    """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone
-    is a server that wants no key.
+    """Create a connection that any number of models can share. Opens nothing yet. A base_url alone
+    means a server without a key.
 
-    A base_url without a version of the API (such as `/v1`) is asked below `/v1beta`. A key is sent
-    as `x-goog-api-key`, never in the address, which would end in logs; a token as `Authorization:
-    Bearer`. `headers` (a gateway's) go over ours.
+    `/v1beta` is appended to a base_url without an API version (such as `/v1`). A key is sent as
+    `x-goog-api-key`, never in the URL, which would appear in logs; a token as `Authorization:
+    Bearer`. `headers` (a gateway's) override ours.
 
-    Raises AgentError: auth (nothing to identify with, or it cannot be sent), invalid (the address).
+    Raises AgentError: auth (no credentials, or they cannot be sent), invalid (the address).
     """
     who = Identity.of(
         "Gemini",
@@ -90,11 +90,11 @@ def model_over(
 
 
 class GeminiModel:
-    """A `Model`. Keeps nothing between calls: the caller owns the history, and with it what is
-    remembered of its encoding.
+    """A model behind the Gemini API. Stateless between calls: the caller owns the history and its
+    cached encoding.
 
-    `settings.extra` goes into the body: functions in its `tools` are merged by name into the
-    request's, tools of the provider (`{"googleSearch": {}}`) follow them; objects, such as
+    `settings.extra` is merged into the body: functions in its `tools` are merged by name into the
+    request's, provider tools (`{"googleSearch": {}}`) are appended; objects, such as
     `generationConfig`, are merged with ours.
     """
 
@@ -107,7 +107,7 @@ class GeminiModel:
         abilities: Abilities = UNKNOWN,
         credential: str = _KEY_FROM,
     ) -> None:
-        """`credential` says where the key came from, for the message of an auth error."""
+        """`credential`: origin of the key, for auth errors."""
         self.abilities = (
             abilities.over(_WITHOUT_TOOLS)
             if is_older(model_id, GENERATION_OF_LEVELS)
@@ -130,16 +130,18 @@ class GeminiModel:
 
     @property
     def base_url(self) -> str:
-        """Where it is reached: what it costs depends on that."""
+        """Base URL, which prices depend on."""
         return self._connection.base_url
 
     @property
     def refuses(self) -> frozenset[str]:
-        """Models before 2.5 do not think, and refuse to be asked."""
+        """Settings that the model rejects. Models before 2.5 do not think, and reject requests to
+        do so.
+        """
         return self._refuses
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """How requests differ from `settings`, because the model does not take them as they are."""
+        """Return how requests differ from `settings` because of the model."""
         alone = settings.hosted_tools and is_older(self._model_id, GENERATION_OF_LEVELS)
         hosted = (
             (
@@ -174,9 +176,7 @@ class GeminiModel:
         )
 
     async def _continued(self, body: bytes, decoder: ContentDecoder) -> AsyncGenerator[Delta, None]:
-        """An answer that is longer than one response may be goes on in the next one; here it is
-        one.
-        """
+        """Yield an answer that spans several responses as a single one."""
         asked = body
         while True:
             async with aclosing(self._exchanged(body, decoder)) as deltas:
@@ -189,7 +189,7 @@ class GeminiModel:
             decoder.go_on()
 
     async def count_tokens(self, request: ModelRequest) -> int:
-        """Input tokens of the request, as the provider counts them. Raises AgentError."""
+        """Return the input tokens of the request, counted by the provider. Raises AgentError."""
         body, path = self._encoder.encode_count(request), f"{self._path}:countTokens"
         return (
             await asked_once(
@@ -198,7 +198,7 @@ class GeminiModel:
         ).total_tokens
 
     async def aclose(self) -> None:
-        """Closes its connection, which other models may share."""
+        """Close the connection, which other models may share."""
         await self._connection.aclose()
 
 

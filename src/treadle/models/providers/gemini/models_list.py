@@ -1,7 +1,7 @@
-"""Google's list of models, which tells how much each of them takes and whether it thinks.
+"""Google's list of models, with their token limits and whether they think.
 
-What is known without asking is known_models.py's. Entry: `list_models`.
-Source: https://ai.google.dev/api/models (2026-11).
+known_models.py holds bundled data. Entry points: `list_models`. Source:
+https://ai.google.dev/api/models (2026-11).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from treadle.models.providers.listing import (
 from treadle.models.providers.refusals import Refusals
 
 PAGE_MODELS = 1000
-"""The most that one page can have."""
+"""Maximum number of models per page."""
 _COLLECTION = "models/"
 _ASKED_BY = frozenset({"generateContent", "streamGenerateContent"})
 
 
 async def list_models(connection: Connection, endpoint: Endpoint) -> list[Listed]:
-    """All that can be asked at this address, page by page. Raises AgentError."""
+    """Return all models at this address, page by page. Raises AgentError."""
     refusals = Refusals(endpoint.credential)
     path, found = f"/models?pageSize={PAGE_MODELS}", list[Fields]()
     asked = path
@@ -51,7 +51,7 @@ def _with_id(entry: Fields) -> Fields:
 
 
 def _model(model_id: str, entry: Fields) -> Listed | None:
-    """None where it says itself that it makes no text."""
+    """Read one entry. Returns None if it declares that the model generates no text."""
     methods = words(entry, "supportedGenerationMethods")
     if methods is not None and methods.isdisjoint(_ASKED_BY):
         return None

@@ -1,7 +1,7 @@
-"""What the id of a Gemini model tells: where it is asked, and of which generation it is, since
-generations are asked in different words.
+"""Interpretation of Gemini model ids: the resource path, and the generation, which determines
+request fields.
 
-What else is known of a model is known_models.py's. Entry: `resource_of`, `is_older`.
+known_models.py holds other data. Entry points: `resource_of`, `is_older`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from urllib.parse import quote
 
 GENERATION_OF_LEVELS = (3, 0)
-"""Since then a model is told how much to think by a level, checks the signatures of its calls, and
-takes media inside a tool's result.
+"""First generation that takes thinking levels, checks the signatures of its calls, and accepts
+media inside tool results.
 """
 GENERATION_OF_THOUGHTS = (2, 5)
 
@@ -20,23 +20,22 @@ _COLLECTIONS = ("models/", "tunedModels/")
 
 
 def resource_of(model_id: str) -> str:
-    """As it stands in a path:
-
-    `models/ID`, or `tunedModels/ID` where the id says so; what a path has no place for is escaped.
+    """Return the resource path, `models/ID`, or `tunedModels/ID` if the id has that prefix. Special
+    characters are escaped.
     """
     collection = next((c for c in _COLLECTIONS if model_id.startswith(c)), "")
     return (collection or _COLLECTIONS[0]) + quote(model_id.removeprefix(collection), safe="")
 
 
 def generation_of(model_id: str) -> tuple[int, int] | None:
-    """Like (3, 1); None where the id does not tell, as those of tuned models and
-    `gemini-flash-latest`: taken for a new one.
+    """Return the generation, like (3, 1); None if the id does not contain it, as for tuned models
+    and `gemini-flash-latest`, which are treated as new.
     """
     found = _GENERATION.search(model_id.lower())
     return (int(found[1]), int(found[2] or 0)) if found else None
 
 
 def is_older(model_id: str, generation: tuple[int, int]) -> bool:
-    """Whether it is known to be of an earlier generation."""
+    """True if the model is known to be of an earlier generation."""
     own = generation_of(model_id)
     return own is not None and own < generation

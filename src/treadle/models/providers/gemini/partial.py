@@ -1,7 +1,6 @@
-"""The arguments of a call that comes value by value, each at its JSON path, put together into one
-JSON text.
+"""Assembly of call arguments that arrive value by value, each at a JSON path, into one JSON text.
 
-When a call begins and ends is stream.py's. Entry: `PartialArguments`. Source:
+stream.py detects where calls begin and end. Entry points: `PartialArguments`. Source:
 FunctionCall.partial_args and PartialArg of google-genai 3.4; the paths are RFC 9535's, without
 queries.
 """
@@ -20,11 +19,11 @@ from treadle.models.providers.encoding import dumped
 from treadle.models.providers.gemini.chunks import PartialArgument, is_said
 
 DEPTH_MAX = 200
-"""As deep as a call's arguments may be read. Beyond it, an interpreter's own limit would decide."""
+"""Maximum depth of a call's arguments, below the interpreter's own recursion limit."""
 
 Path: TypeAlias = tuple[str | int, ...]
 Leaf: TypeAlias = list[str] | msgspec.Raw
-"""The pieces of a string, or any other value."""
+"""Fragments of a string, or any other value."""
 
 _STEP = re.compile(
     r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]"""
@@ -32,17 +31,17 @@ _STEP = re.compile(
 
 
 class PartialArguments:
-    """Of one call, in the order in which its values came."""
+    """Arguments of one call, in order of arrival."""
 
     __slots__ = ("_leaves", "_paths")
 
     def __init__(self) -> None:
         self._leaves: dict[Path, Leaf] = {}
         self._paths: dict[str, Path] = {}
-        """As they were written."""
+        """Parsed paths by their text."""
 
     def add(self, pieces: list[PartialArgument]) -> None:
-        """A string goes on where it was left. Raises ValueError for a path that leads nowhere."""
+        """Add values; strings continue where they ended. Raises ValueError for an invalid path."""
         for piece in pieces:
             if (path := self._paths.get(piece.json_path)) is None:
                 path = self._paths[piece.json_path] = _path(piece.json_path)
@@ -56,9 +55,9 @@ class PartialArguments:
                 self._leaves[path] = [piece.string_value]
 
     def text(self) -> JsonText:
-        """Nothing at all where nothing came.
+        """Return the JSON text, or "" if there are no values.
 
-        Raises ValueError where the values contradict each other.
+        Raises ValueError if values contradict each other.
         """
         root: dict[str, Any] = {}
         for path, leaf in self._leaves.items():
@@ -112,8 +111,8 @@ def _put(root: dict[str, Any], path: Path, value: object) -> None:
 
 
 def _place(container: object, step: str | int, new: object) -> object:
-    """What stands there, or `new`, put there: in a list only at its end, so that no index can ask
-    for more than came.
+    """Return the value at `step`, or insert `new`. Lists only grow at their end, so that an index
+    cannot allocate more than arrived.
     """
     if isinstance(container, dict) and isinstance(step, str):
         return cast("dict[str, object]", container).setdefault(step, new)

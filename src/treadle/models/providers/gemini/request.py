@@ -1,6 +1,6 @@
-"""A request as the bytes of generateContent: same values, same bytes; only what is new is encoded.
+"""Encoding of generateContent requests. Equal values give equal bytes; only new content is encoded.
 
-How one message is encoded is messages.py's; headers that carry keys are the connection's. Entry:
+messages.py encodes single messages; the connection adds headers with keys. Entry points:
 `RequestEncoder`.
 """
 
@@ -77,15 +77,15 @@ HOSTED: dict[str, Json] = {
     "web_fetch": {"urlContext": {}},
     "code_execution": {"codeExecution": {}},
 }
-"""Models before Gemini 3 take these only where there are no functions.
+"""Definitions of hosted tools. Models before Gemini 3 accept these only without functions.
 
 Source: ai.google.dev/gemini-api/docs/tool-combination (2026-11).
 """
 _FIRST = ("systemInstruction", "tools", "cachedContent")
-"""What does not change within a run stands before the contents, the rest behind them."""
+"""Fields that do not change within a run, placed before the contents; the rest comes after them."""
 _COUNTED = frozenset({*_FIRST, "toolConfig"})
 _GENERATION_OF_LONG_ANSWERS = (4, 0)
-"""Since then an answer goes on in further responses, up to the whole window.
+"""First generation whose answers continue in further responses, up to the whole window.
 
 Source: https://ai.google.dev/gemini-api/docs/long-decode (2026-11).
 """
@@ -93,14 +93,14 @@ _TIERS: dict[ServiceTier, str] = {"standard": "standard", "flex": "flex", "fast"
 
 
 class _Frame(msgspec.Struct, frozen=True, gc=False):
-    """What stands around the contents."""
+    """The parts of a body around the contents."""
 
     before: bytes
     after: bytes
 
 
 class RequestEncoder:
-    """For one model id."""
+    """Encoder for one model id."""
 
     def __init__(self, model_id: str, abilities: Abilities = UNKNOWN) -> None:
         self._model_id = model_id
@@ -108,7 +108,7 @@ class RequestEncoder:
         self._key = wire_for(f"{WIRE} {model_id}", abilities)
 
     def encode(self, request: ModelRequest) -> bytes:
-        """The body. Raises AgentError(invalid) for extras that cannot be sent."""
+        """Encode a request. Raises AgentError(invalid) for extras that cannot be sent."""
         history = (
             request.messages if isinstance(request.messages, History) else History(request.messages)
         )
@@ -119,7 +119,7 @@ class RequestEncoder:
         return b"".join([frame.before, *self._contents(history), frame.after])
 
     def encode_count(self, request: ModelRequest) -> bytes:
-        """The same, for counting its tokens."""
+        """Encode a request for its token count."""
         fields = {name: value for name, value in self._fields(request).items() if name in _COUNTED}
         frame = self._frame({"model": resource_of(self._model_id), **fields})
         return b"".join(
@@ -133,7 +133,9 @@ class RequestEncoder:
         )
 
     def _contents(self, history: History) -> list[bytes | bytearray]:
-        """In brackets, to be joined; the user has the last word, since the API answers nobody else."""  # noqa: E501
+        """Return the bracketed contents in pieces. The last one is the user's, because the API
+        responds only to the user.
+        """
         encoder = cast(
             "MessageEncoder",
             history.memo.setdefault(self._key, (MessageEncoder(self._model_id, self._abilities),))[
@@ -159,7 +161,7 @@ class RequestEncoder:
         )
 
     def _fields(self, request: ModelRequest) -> Json:
-        """All but the contents."""
+        """Return everything but the contents."""
         extra = dict(request.settings.extra or {})
         if "contents" in extra:
             raise AgentError(
@@ -202,14 +204,16 @@ class RequestEncoder:
         return fields
 
     def _output(self, wanted: int | None) -> int:
-        """Output tokens of the whole answer: more than the model's limit would be refused."""
+        """Return the output tokens of the whole answer. The API rejects more than the model's
+        limit.
+        """
         goes_on = (generation_of(self._model_id) or (0, 0)) >= _GENERATION_OF_LONG_ANSWERS
         if wanted is None or not goes_on:
             return self._abilities.output(wanted)
         return min(wanted, self._abilities.context_tokens or wanted)
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """How requests differ from `settings`."""
+        """Return how requests differ from `settings` because of the model."""
         return fit(settings, self._abilities, self._model_id).notes
 
 
@@ -225,8 +229,8 @@ def _calling(settings: Settings) -> Json:
 
 
 def _tools(ours: tuple[ToolDefinition, ...], given: list[Json]) -> list[Json]:
-    """Our definitions, and the others: a function of the same name adds its fields to ours, a tool
-    of the provider follows, the last of its name.
+    """Combine our definitions with others: a function of the same name adds its fields to ours,
+    provider tools are appended, the last of each name.
     """
     declared: list[Json] = [
         {"name": t.name, "description": t.description, "parametersJsonSchema": fitted(t.parameters)}

@@ -1,6 +1,6 @@
-"""What the chunks of an answer mean: deltas. Pure: bytes in, deltas out.
+"""Decoder of Gemini response chunks into deltas. Does no I/O.
 
-Reading them off the network is exchange.py's; the request is request.py's. Entry: `ContentDecoder`.
+exchange.py reads the network; request.py encodes requests. Entry points: `ContentDecoder`.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ from treadle.types import StopReason, Usage
 PROVIDER = "gemini"
 SIGNATURE = "thoughtSignature"
 MODEL, PREFIX = "model", "prefix"
-"""Our own words among what is kept of a part: which model signed it, and how many of its characters
-came before the signed ones.
+"""Our own fields among the stored fields of a part: the model that signed it, and the number of
+characters before the signed ones.
 """
 
 _REFUSALS = frozenset(
@@ -80,61 +80,61 @@ _GARBLED = {
     "UNEXPECTED_TOOL_CALL": "a call that it was not offered",
     "MALFORMED_RESPONSE": "an answer that cannot be read",
 }
-"""Another try gives another answer."""
+"""Failures that a retry may avoid."""
 _CUT = {
     "MAX_TOKENS": StopReason.MAX_TOKENS,
     "CONTINUATION": StopReason.MAX_TOKENS,
     "TOO_MANY_TOOL_CALLS": StopReason.PAUSE,
 }
-"""`CONTINUATION` without a new token cannot be gone on with; too many calls are those of the
-provider's own tools.
+"""Reasons that cut an answer. `CONTINUATION` without a new token cannot be continued; too many
+calls refers to the provider's own tools.
 """
 
 _GOES_ON = frozenset({None, "", "FINISH_REASON_UNSPECIFIED"})
 
 _PLAIN_END = PartEnd()
 Kept: TypeAlias = Mapping[str, object]
-"""Fields of a part that go back with it."""
+"""Fields of a part that are sent back with it."""
 _NOTHING_KEPT: Kept = {}
 
 
 class ContentDecoder(Decoder):
-    """One answer.
+    """Decoder of one response.
 
-    Its end is known only when the stream is over, since content and counts may follow the reason
-    why it ended.
+    The end is known only when the stream is over, because content and counts may follow the finish
+    reason.
     """
 
     def __init__(
         self, reported: Callable[[bytes], AgentError], model_id: str, requests_max: int = 1
     ) -> None:
-        """`model_id`: who is asked. `requests_max`: how many requests this answer may take."""
+        """`model_id`: the requested model. `requests_max`: maximum number of requests for this
+        answer.
+        """
         super().__init__(reported)
         self._model_id = model_id
         self._requests_left = requests_max - 1
         self._open: type[TextDelta | ReasoningDelta | ToolCallStart] | None = None
-        """What is open: a text, reasoning, or a call that goes on."""
+        """Kind of the open part: text, reasoning, or an unfinished call."""
         self._length = 0
-        """Characters of the open text so far."""
+        """Number of characters in the open text so far."""
         self._call_kept: Kept = _NOTHING_KEPT
         self._arguments: PartialArguments | None = None
         self._called = False
         self._finish: Candidate[ContentPart] | Candidate[Fields] | None = None
-        """The one that said why it ended."""
+        """The candidate with the finish reason."""
         self._blocked: PromptFeedback | None = None
         self._usage = self._usage_passing = NOTHING
-        """The last counts, and what a text that goes on says of them since."""
+        """The last counts, and newer ones within a text that continues."""
         self._usage_before = Usage()
-        """Of the requests that this answer continues."""
+        """Usage of the requests that this answer continues."""
         self._beside: dict[str, msgspec.Raw] = {}
-        """What stands beside the content, such as the sources of a search; the last of each kind
-        counts.
-        """
+        """Metadata of the content, such as search sources; the last of each kind counts."""
         self._id = self._model = ""
         self._continued = ""
         self.continuation: str | None = None
-        """Set with `end`, a pause, where the provider has more to say once this is sent with the
-        same request.
+        """Set together with `end`, a pause, if the provider continues after this token is sent with
+        the same request.
         """
 
     @override
@@ -171,7 +171,7 @@ class ContentDecoder(Decoder):
         return deltas
 
     def go_on(self) -> None:
-        """What is fed from now on continues this answer."""
+        """Continue this answer with what is fed from now on."""
         self._continued, self.continuation = self.continuation or "", None
         self._usage_before = self._usage_before + self._spent()
         self._usage = self._usage_passing = NOTHING
@@ -200,7 +200,7 @@ class ContentDecoder(Decoder):
     ) -> None:
         self._id = chunk.response_id or self._id
         self._model = chunk.model_version or self._model
-        # the first ones may say no more than that there will be some
+        # the first chunks may contain empty usage
         if b"TokenCount" in bytes(chunk.usage_metadata):
             self._usage, self._usage_passing = chunk.usage_metadata, NOTHING
             self.heard = True
@@ -271,7 +271,7 @@ class ContentDecoder(Decoder):
                 return
             self._close(deltas)
             if not text and kind is TextDelta:
-                # a part of ours always says something
+                # text parts of ours are never empty
                 self._take_other({"text": "", **kept}, deltas)
                 return
             deltas.append(TextStart() if kind is TextDelta else ReasoningStart())
@@ -301,7 +301,7 @@ class ContentDecoder(Decoder):
     def _take_call(self, call: FunctionCall, kept: Kept, deltas: list[Delta]) -> None:
         whole = bytes(call.args) if is_said(call.args) else b""
         if self._open is not ToolCallStart or call.name:
-            # the end of a call that is over
+            # the end of a completed call
             if not (call.name or call.id or whole or call.partial_args):
                 return
             self._close(deltas)
@@ -422,8 +422,8 @@ def _refused(
 
 
 def _usage(said: msgspec.Raw) -> Usage:
-    """The prompt's count holds what was read from the cache; what the provider's own tools gave,
-    and the model's thoughts, are counted beside it.
+    """Convert usage. The prompt count includes cached tokens, but excludes tool results and
+    thoughts.
     """
     counts = counts_of(said)
     cached, thoughts = (
@@ -440,7 +440,7 @@ def _usage(said: msgspec.Raw) -> Usage:
 
 
 def _shown(fields: Kept) -> str:
-    """For people, where it is the call of a tool that the API ran."""
+    """Describe a hosted tool call for display; "" for other parts."""
     if "executableCode" in fields:
         return shown_call("code_execution", _field(fields["executableCode"], "code"))
     if "toolCall" in fields:

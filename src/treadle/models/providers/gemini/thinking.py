@@ -1,7 +1,7 @@
-"""Thinking as one Gemini model takes it: a level since Gemini 3, a budget before. Entry: `fit`.
+"""Thinking of Gemini models: levels since Gemini 3, budgets before. Entry points: `fit`.
 
 Source: https://ai.google.dev/gemini-api/docs/thinking, and "Thinking" of the Gemini Enterprise
-Agent Platform, read 2026-11-22; which levels a model has is in known_models.json.
+Agent Platform, read 2026-11-22. known_models.json lists the levels of each model.
 """
 
 from __future__ import annotations
@@ -27,30 +27,31 @@ _BUDGETS: dict[Effort, int] = {
     "xhigh": 24576,
     "max": 24576,
 }
-"""Where there are no levels.
+"""Budgets by effort, for models without levels.
 
-Source: the table of https://ai.google.dev/gemini-api/docs/openai, and the most that each 2.5 takes.
+Source: the table of https://ai.google.dev/gemini-api/docs/openai, and the maximum of each 2.5
+model.
 """
 _DYNAMIC = -1
 _LEAST = {"gemini-2.5-pro": 128, "gemini-2.5-flash-lite": 512}
-"""Of a budget that is none."""
+"""Minimum nonzero budgets."""
 _MOST, _MOST_OF_PRO = 24_576, 32_768
 _ALWAYS_THINKS = "gemini-2.5-pro"
 
 
 class GeminiThinking(NamedTuple):
-    """Thinking of a request, as the model takes it."""
+    """Thinking of a request in the form that the model accepts."""
 
     config: Json
-    """Empty: nothing is sent."""
+    """Fields to send; empty for none."""
     notes: tuple[str, ...] = ()
-    """Differences from the settings, for people."""
+    """Differences from the requested settings, for display."""
 
 
 def fit(settings: Settings, abilities: Abilities, model_id: str) -> GeminiThinking:
-    """By level or by budget, never by both: the API refuses that.
+    """Fit thinking to a model, as a level or a budget, never both: the API rejects that.
 
-    Summaries are asked for where thinking is.
+    Thought summaries are requested together with thinking.
     """
     thinking = settings.thinking
     if thinking is None and settings.effort is None:

@@ -1,9 +1,9 @@
-"""Whatever speaks Chat Completions: vLLM, Ollama, llama.cpp, LM Studio, OpenRouter, and hosted
-models of many vendors (model.py).
+"""The Chat Completions API: vLLM, Ollama, llama.cpp, LM Studio, OpenRouter, and hosted models of
+many vendors (model.py).
 
-What a request's bytes are stands in request.py and messages.py, what an answer means in events.py,
-calls.py, reasoning.py and stream.py, and how servers differ in servers.py, as a table. Entry:
-`ChatModel`, `connect`.
+request.py and messages.py encode requests; events.py, calls.py, reasoning.py and stream.py decode
+responses; servers.py is a table of differences between servers. Entry points: `ChatModel`,
+`connect`.
 """
 
 from __future__ import annotations

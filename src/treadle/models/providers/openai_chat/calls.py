@@ -1,8 +1,7 @@
-"""The tool calls of an answer while their pieces come, however a server numbers, names and cuts
-them.
+"""Assembly of tool calls from fragments, however a server numbers, names and splits them.
 
-Deltas tell one call at a time: where pieces of several come mixed, the later calls wait. What else
-an answer holds is stream.py's. Entry: `Calls`.
+Deltas cover one call at a time: if fragments of several calls are interleaved, later calls wait.
+stream.py handles the rest of a response. Entry points: `Calls`.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ _IN_STRING = re.compile(r'"|\\.?', re.DOTALL)
 
 
 class _Shape:
-    """How far a JSON object has come whose text comes in pieces: strings and brackets are told
-    apart, each character once.
+    """Incremental scan of a JSON object, which distinguishes strings from brackets and reads each
+    character once.
     """
 
     __slots__ = ("_depth", "_escaped", "_quoted", "ended", "more")
@@ -35,9 +34,9 @@ class _Shape:
         self._depth = 0
         self._escaped = self._quoted = False
         self.ended = False
-        """Its last bracket has come."""
+        """True after the last bracket."""
         self.more = False
-        """Something that says something came after that."""
+        """True if there is other content after the end."""
 
     def add(self, piece: str) -> None:
         at = int(self._escaped)
@@ -83,13 +82,13 @@ class _Call:
         self.closed = False
         self._shape = _Shape()
         self._looked_at = 0
-        """Pieces of which the shape knows."""
+        """Number of fragments scanned."""
         self._whole: bool | None = None
 
     def is_whole(self) -> bool:
-        """Whether its arguments could be all that there are.
+        """True if the arguments received so far could be complete.
 
-        Looks at all of them once, when they have ended like an object.
+        Parses them once, after they have ended like an object.
         """
         for piece in self.pieces[self._looked_at :]:
             self._shape.add(piece)
@@ -99,14 +98,14 @@ class _Call:
         return bool(self._whole) and not self._shape.more
 
     def rename(self, name: str) -> None:
-        """A name comes once, in pieces, or anew with each piece; once arguments have come it is
-        known.
+        """Update the name, which may arrive once, in fragments, or again with each fragment. After
+        the first arguments it is final.
         """
         if not self.pieces and name != self.name:
             self.name = name if name.startswith(self.name) else self.name + name
 
     def tell(self, deltas: list[Delta]) -> None:
-        """Its beginning, and what has come of it so far."""
+        """Emit the start and the content received so far."""
         self.told = True
         deltas.append(ToolCallStart(self.id, self.name))
         deltas += [ArgumentsDelta(piece) for piece in self.pieces]
@@ -121,7 +120,7 @@ class _Call:
 
 
 class Calls:
-    """In the order in which they began."""
+    """Calls of one response, in order of their beginnings."""
 
     __slots__ = ("_all", "_by_index", "_closed", "_stuck", "failure")
 
@@ -129,12 +128,12 @@ class Calls:
         self._all: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self._closed = 0
-        """How many, from the first, have been told to their end; the next one is told while it
-        comes.
+        """Number of calls, from the first, that were emitted completely. The next one is emitted
+        while it arrives.
         """
         self._stuck = False
-        """Something else came before that one was whole: nothing but the end of the answer can tell
-        when it is.
+        """True if other content arrived before that call was complete, so that it ends only with
+        the response.
         """
         self.failure: AgentError | None = None
 
@@ -147,7 +146,7 @@ class Calls:
 
     @property
     def are_whole(self) -> bool:
-        """Whether no call seems to be cut."""
+        """True if no call seems to be cut."""
         return all(not call.pieces or call.is_whole() for call in self._all[self._closed :])
 
     def add(self, pieces: list[CallPiece], deltas: list[Delta]) -> None:
@@ -172,7 +171,9 @@ class Calls:
                 )
 
     def _goes_on(self, piece: CallPiece) -> str | None:
-        """The usual piece of arguments: more for the call that is being told, and nothing else."""
+        """Return the text of a typical fragment, which only continues the call being emitted, or
+        else None.
+        """
         if (
             self._closed == len(self._all)
             or piece.index is None
@@ -217,9 +218,9 @@ class Calls:
             call.tell(deltas)
 
     def pause(self, deltas: list[Delta]) -> bool:
-        """Something else has begun: calls that are whole are over.
+        """Close complete calls because other content has begun.
 
-        False where one is not, and what has begun must wait for it.
+        Returns False if a call is incomplete, and the other content must wait for it.
         """
         while self.open and not self._stuck:
             call = self._all[self._closed]
@@ -240,11 +241,11 @@ class Calls:
     # ------------------------------------------------------------ which call a piece is of
 
     def _meant(self, piece: CallPiece) -> _Call:
-        """The call that goes on with this piece, or a new one."""
+        """Return the call that this fragment continues, or a new one."""
         function = piece.function or Function()
         name = function.name or ""
         call = self._candidate(piece, name)
-        # Some give a call an id anew with each piece.
+        # some servers send a new call id with each fragment
         another = (
             call is not None
             and piece.id
@@ -270,7 +271,7 @@ class Calls:
         if piece.id:
             return next((call for call in reversed(self._all) if call.id == piece.id), None)
         last = self._all[-1] if self._all else None
-        # A name without a number begins a call, unless it is said again with each piece.
+        # a name without an index begins a call, unless it is repeated with each fragment
         return (
             last if last is not None and (not name or (last.name == name and last.pieces)) else None
         )

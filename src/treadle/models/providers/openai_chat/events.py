@@ -1,9 +1,9 @@
-"""The chunks of a Chat Completions stream, and its plain JSON body, as typed values: only what we
-look into.
+"""Chunks of a Chat Completions stream, and its plain JSON body, as typed values with the fields of
+interest.
 
-What they mean is stream.py's. Entry: `decode_chunk` (and `decode_rare` for what it refuses).
-Source: https://platform.openai.com/docs/api-reference/chat-streaming (2026-11), and what compatible
-servers add.
+stream.py interprets them. Entry points: `decode_chunk` (and `decode_rare` for what it rejects).
+Source: https://platform.openai.com/docs/api-reference/chat-streaming (2026-11), and extensions of
+compatible servers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ABSENT = msgspec.Raw()
 class Function(msgspec.Struct, gc=False):
     name: str | None = None
     arguments: str | Fields | None = None
-    """An object: not as text, as it should be."""
+    """JSON text; some servers send an object instead."""
 
 
 class CallPiece(msgspec.Struct, gc=False):
@@ -32,9 +32,9 @@ class CallPiece(msgspec.Struct, gc=False):
     id: str | None = None
     function: Function | None = None
     custom: msgspec.Raw = ABSENT
-    """A call of a custom tool, which is never offered here."""
+    """A call of a custom tool, which requests never offer."""
     extra_content: Fields | None = None
-    """Google's thought signatures, among others."""
+    """Extensions such as Google's thought signatures."""
 
 
 class ContentPart(msgspec.Struct, gc=False):
@@ -48,7 +48,7 @@ def text_of(parts: str | list[ContentPart]) -> str:
 
 
 class ChatMessage(msgspec.Struct, gc=False):
-    """A `delta` of a chunk, or the `message` of a body."""
+    """The `delta` of a chunk, or the `message` of a body."""
 
     content: str | list[ContentPart] | None = None
     reasoning_content: str | None = None
@@ -56,22 +56,22 @@ class ChatMessage(msgspec.Struct, gc=False):
     reasoning_details: list[Fields] | None = None
     tool_calls: list[CallPiece] | None = None
     function_call: Function | None = None
-    """How calls were told before there could be several."""
+    """Legacy form of a single call."""
     refusal: str | None = None
     audio: msgspec.Raw = ABSENT
     images: msgspec.Raw = ABSENT
-    """OpenRouter's."""
+    """OpenRouter only."""
 
 
 class Choice(msgspec.Struct, gc=False):
     delta: ChatMessage | None = None
     message: ChatMessage | None = None
     text: str | None = None
-    """Of a completion that is no chat."""
+    """Text of a completion that is not a chat."""
     index: int | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
-    """vLLM: the stop text that was met, where it was one."""
+    """vLLM: the stop text, if one ended the response."""
     error: Fields | str | None = None
 
 
@@ -79,12 +79,12 @@ class PromptDetails(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
     cache_creation_tokens: int | None = None
-    """LiteLLM's word for the same."""
+    """LiteLLM's name for the same."""
 
 
 class CostDetails(msgspec.Struct, gc=False):
     upstream_inference_cost: float | None = None
-    """What the vendor bills to a key of one's own."""
+    """Cost billed by the vendor to the caller's own key."""
 
 
 class CompletionDetails(msgspec.Struct, gc=False):
@@ -100,11 +100,11 @@ class Counts(msgspec.Struct, gc=False):
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
     prompt_cache_hit_tokens: int | None = None
-    """DeepSeek's."""
+    """DeepSeek only."""
     cached_tokens: int | None = None
-    """Moonshot's."""
+    """Moonshot only."""
     cost: float | None = None
-    """OpenRouter's, as are the next two."""
+    """OpenRouter only, as are the next two."""
     is_byok: bool | None = None
     cost_details: CostDetails | None = None
 
@@ -122,8 +122,7 @@ class Chunk(msgspec.Struct, gc=False):
     error: Fields | str | None = None
     object: str | None = None
     message: str | None = None
-    """What a gateway says instead of an answer, with or without the word error; so does the next.
-    """
+    """Error message of a gateway, with or without an error field; so is `detail`."""
     detail: str | None = None
     x_groq: GroqNotes | None = None
     service_tier: str | None = None
@@ -153,7 +152,7 @@ class TextChoice(msgspec.Struct, gc=False):
 
 
 class TextChunk(msgspec.Struct, gc=False):
-    """Of all that a Chunk can hold, nothing but a piece of text."""
+    """The most frequent chunk: nothing but a fragment of text."""
 
     choices: tuple[TextChoice]
     usage: None = None
@@ -162,11 +161,11 @@ class TextChunk(msgspec.Struct, gc=False):
 
 
 decode_text = msgspec.json.Decoder(TextChunk).decode
-"""A ValueError or RecursionError for any other chunk."""
+"""Raises ValueError or RecursionError for any other chunk."""
 
 
 def is_text(chunk: Chunk) -> bool:
-    """Whether `decode_text` would have read it."""
+    """True if `decode_text` would have accepted the chunk."""
     if (
         not chunk.choices
         or chunk.usage is not None
@@ -203,21 +202,21 @@ def is_text(chunk: Chunk) -> bool:
 _INTEGER = re.compile(r"\d{1,18}")
 
 decode_chunk = msgspec.json.Decoder(Chunk).decode
-"""The chunks of nearly every stream, or a ValueError or RecursionError: a bare decoder, since it is
-called for each of them.
+"""Decodes the chunks of nearly every stream. Raises ValueError or RecursionError for others. This
+is a bare decoder because it runs for every chunk.
 """
 
 
 def decode_rare(data: bytes) -> Chunk:
-    """What `decode_chunk` refused: whatever of it is as it should be.
+    """Decode the valid fields of a chunk that `decode_chunk` rejects.
 
-    Raises ValueError or RecursionError where it is no JSON object.
+    Raises ValueError or RecursionError if it is not a JSON object.
     """
     return cast("Chunk", _fitted(Chunk, json_object(data)))
 
 
 def _fitted(kind: type[msgspec.Struct], given: dict[str, Any]) -> msgspec.Struct:
-    """Of the fields that `kind` has, those that fit: an odd one is no reason to lose the rest."""
+    """Build a struct from the fields that fit: an invalid one is no reason to lose the rest."""
     found = {
         field.name: _fitting(given[field.name], get_args(field.type) or (field.type,))
         for field in msgspec.structs.fields(kind)
@@ -275,7 +274,7 @@ def _fitting(value: Any, kinds: tuple[Any, ...]) -> Any:
 
 
 def _items_of(kinds: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Of the list among them."""
+    """Return the item types of the list type among `kinds`."""
     return next((get_args(kind) for kind in kinds if get_origin(kind) is list), ())
 
 

@@ -1,8 +1,9 @@
-"""One message as Chat Completions wants it: parts to one or more messages of the API, encoded once.
+"""Encoding of messages for Chat Completions, each as one or more messages of the API. Each is
+encoded once.
 
-What stands around the messages is request.py's. Entry: `MessageEncoder`. Source:
-https://platform.openai.com/docs/api-reference/chat/create (2026-11); where servers differ,
-servers.py says how.
+request.py encodes the rest of the request. Entry points: `MessageEncoder`. Source:
+https://platform.openai.com/docs/api-reference/chat/create (2026-11); servers.py lists differences
+between servers.
 """
 
 from __future__ import annotations
@@ -40,32 +41,32 @@ _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _REASONING_FIELDS = {b'"reasoning"': "reasoning", b'"reasoning_content"': "reasoning_content"}
 _FAILED = "This call failed"
-"""The API has no other word for a result that is one."""
+"""Prefix of failed results, because the API has no field for failure."""
 
 
 class MessageEncoder:
-    """Encodes the messages of one history in order, for one server, and remembers where cache
-    breakpoints may be put: positions in the joined bytes.
+    """Encodes the messages of one history in order, for one server, and records possible cache
+    breakpoints as positions in the joined bytes.
     """
 
     __slots__ = ("_after_tools", "_fits", "_length", "_marked", "_server", "asked", "end")
 
     def __init__(self, server: ServerTraits, *, marked: bool) -> None:
-        """`marked`: breakpoints will be put in, so that every text is written as a list."""
+        """`marked`: breakpoints will be inserted, so that every text is written as a list."""
         self._server = server
         self._marked = marked
         self._fits = re.compile(server.call_id, re.ASCII).fullmatch
         self._after_tools = False
         self.end = 0
-        """Where the last part of all ends, before the brackets that close its message; 0 where it
-        can carry no breakpoint.
+        """End of the last part, before the brackets that close its message; 0 if it cannot carry a
+        breakpoint.
         """
         self.asked = 0
-        """The same at the time of the request that the newest assistant message answers."""
+        """Value of `end` at the request that the newest assistant message answers."""
         self._length = 0
 
     def encode(self, message: Message, settled: bool) -> bytes:
-        """Joined by commas where it gives several; b"" where nothing of the message is sent."""
+        """Return the encoded messages, joined by commas; b"" if nothing is sent."""
         match message.role:
             case "assistant":
                 items = self._from_assistant(message.parts, settled)
@@ -83,7 +84,9 @@ class MessageEncoder:
         return encoded
 
     def _in_turn(self, items: list[Json]) -> list[Json]:
-        """With what the assistant must have said between results and what comes after them."""
+        """Insert the assistant text that some servers require between tool results and other
+        messages.
+        """
         turns = list[Json]()
         for item in items:
             if (
@@ -97,7 +100,7 @@ class MessageEncoder:
         return turns
 
     def system(self, text: str) -> Json:
-        """The message that stands before all others."""
+        """Return the system message, which precedes all others."""
         return {"role": self._server.system_role, "content": self._texts([text])}
 
     # ------------------------------------------------------------ assistant
@@ -130,7 +133,7 @@ class MessageEncoder:
         return {"id": self._call_id(part.id), "type": "function", "function": function, **extra}
 
     def _reasoning(self, parts: Sequence[Part]) -> Json:
-        """What the server wants back of its own."""
+        """Return the reasoning that the server needs back."""
         wanted = self._server.reasoning
         if wanted == "reasoning_details":
             lists = [
@@ -162,9 +165,7 @@ class MessageEncoder:
         return [{"role": "user", "content": self._texts([f"<system>\n{text}\n</system>"])}]
 
     def _from_user(self, parts: Sequence[Part]) -> list[Json]:
-        """Results first, each a message of its own; what they hold beside text follows as if the
-        user had shown it.
-        """
+        """Encode results first, each as its own message; media in them follow as a user message."""
         items, shown = list[Json](), list[Part]()
         for part in parts:
             if isinstance(part, ToolResult):
@@ -214,7 +215,7 @@ class MessageEncoder:
         )
 
     def sends(self, part: MediaPart) -> bool:
-        """True if the server takes this part in a user message."""
+        """True if the server accepts this part in a user message."""
         return self._can_show(part) or text_in(part) is not None
 
     def _can_show(self, part: MediaPart) -> bool:
@@ -230,7 +231,9 @@ class MessageEncoder:
         ]
 
     def _texts(self, texts: list[str]) -> str | list[Json]:
-        """As one text, which every server takes, unless a breakpoint is to be put there."""
+        """Return a single string, which every server accepts, or a list if it needs a
+        breakpoint.
+        """
         return (
             [{"type": "text", "text": text} for text in texts]
             if self._marked
@@ -266,12 +269,12 @@ class MessageEncoder:
 
 
 def _can_be_marked(item: Json) -> bool:
-    """Whether its last part can carry a breakpoint: a blank text cannot, nor can calls."""
+    """True if the last part can carry a breakpoint, unlike blank text and calls."""
     return item["role"] != "assistant" and bool(item["content"][-1].get("text", "shown").strip())
 
 
 def _fields(text: str | None) -> Fields:
-    """Empty where a history from elsewhere holds no object."""
+    """Return the object's fields; empty if a history from elsewhere holds no object."""
     return msgspec.json.decode(text, type=Fields) if text is not None and is_object(text) else {}
 
 
@@ -280,6 +283,6 @@ def _own(part: ReasoningPart | ToolCall) -> Fields:
 
 
 def _field(part: ReasoningPart) -> str:
-    """Under which name it came; "" where that was not on this wire."""
+    """Return the field under which the reasoning arrived; "" if it is from another wire."""
     field = bytes(_own(part).get("field", b""))
     return _REASONING_FIELDS.get(field, "")

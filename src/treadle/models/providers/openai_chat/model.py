@@ -1,9 +1,7 @@
-"""Any server of Chat Completions as a `Model`: a request goes out as bytes, and its answer comes
-back as deltas.
+"""`Model` for any Chat Completions server: sends requests as bytes and returns responses as deltas.
 
-What the bytes are stands in request.py and messages.py, what an answer means in stream.py, how
-servers differ in servers.py, and the network in http.py. No retries and no state between calls.
-Entry: `ChatModel`, `connect`.
+request.py and messages.py encode, stream.py decodes, servers.py lists differences between servers,
+http.py connects. No retries and no state between calls. Entry points: `ChatModel`, `connect`.
 """
 
 from __future__ import annotations
@@ -43,7 +41,8 @@ BASE_URL = "https://api.openai.com/v1"
 
 _PATH = "/chat/completions"
 _ROOT = "/.."
-"""Servers count tokens beside what they have in common with OpenAI, whose paths begin with `/v1`.
+"""Path from the base URL, which usually ends with `/v1`, to the server's root, where token counting
+is.
 """
 _STOP = frozenset({"stop"})
 _KEY_FROM = "the key: OPENAI_API_KEY, or api_key in the configuration"
@@ -59,11 +58,11 @@ def connect(
     timeout_s: float = TIMEOUT_S,
     headers: Mapping[str, str] | None = None,
 ) -> HttpConnection:
-    """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone
-    is a server that wants no key.
+    """Create a connection that any number of models can share. Opens nothing yet. A base_url alone
+    means a server without a key.
 
-    A key and a token are both sent as `Authorization: Bearer`. `base_url` is what comes before
-    `/chat/completions`; it mostly ends with `/v1`. `headers` (a gateway's) go over ours.
+    Key and token are both sent as `Authorization: Bearer`. `base_url` is everything before
+    `/chat/completions`; it usually ends with `/v1`. `headers` (a gateway's) override ours.
 
     Raises AgentError: auth (no key for OpenAI itself, or one that cannot be sent), invalid (the
     address).
@@ -79,10 +78,10 @@ def connect(
 def model_over(
     connection: Connection, endpoint: Endpoint, model_id: str, abilities: Abilities
 ) -> ChatModel:
-    """Of the server that the configuration names, else of the one at that address, else of the one
-    that the provider is called after.
+    """Return a model of the configured server, or else of the one at that address, or else of the
+    one that the provider is named after.
 
-    Raises AgentError(invalid) where the configuration names one that is not in the table.
+    Raises AgentError(invalid) if the configured server is not in the table.
     """
     if endpoint.server and server_named(endpoint.server) is None:
         raise AgentError(
@@ -105,11 +104,11 @@ def model_over(
 
 
 class ChatModel:
-    """A `Model`. Keeps nothing between calls but who serves it: the caller owns the history, and
-    with it what is remembered of its encoding.
+    """A model behind the Chat Completions API. Stateless between calls, except for the detected
+    server: the caller owns the history and its cached encoding.
 
-    `settings.extra` goes into the body: `tools` are merged by name into the request's (others
-    follow), objects are merged with ours.
+    `settings.extra` is merged into the body: `tools` are merged by name into the request's (others
+    are appended), objects are merged with ours.
     """
 
     def __init__(
@@ -122,7 +121,7 @@ class ChatModel:
         abilities: Abilities = UNKNOWN,
         credential: str = _KEY_FROM,
     ) -> None:
-        """`server`: how this one differs from others. `credential` says where the key came from."""
+        """`server`: traits of the server. `credential`: origin of the key, for auth errors."""
         self.abilities = abilities.over(server.abilities)
         self._name = name or f"openai-chat:{model_id}"
         self._model_id = model_id
@@ -131,7 +130,7 @@ class ChatModel:
         self._encoder = RequestEncoder(model_id, server, self.abilities)
         self._refusals = Refusals(credential)
         self._counts = server.counts if server is not OTHER else None
-        """None: it was not asked yet who it is."""
+        """Method by which the server counts tokens; None if the server was not detected yet."""
 
     @property
     def name(self) -> str:
@@ -139,20 +138,18 @@ class ChatModel:
 
     @property
     def base_url(self) -> str:
-        """Where it is reached: what it costs depends on that."""
+        """Base URL, which prices depend on."""
         return self._connection.base_url
 
     @property
     def refuses(self) -> frozenset[str]:
-        """GPT models that reason take no stop sequences."""
+        """Settings that the model rejects. GPT reasoning models accept no stop sequences."""
         return self.abilities.refused() | (
             _STOP if self._server.fits_effort and self.abilities.efforts else frozenset[str]()
         )
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """How requests differ from `settings`, because the model or its server does not take them
-        as they are.
-        """
+        """Return how requests differ from `settings` because of the model or its server."""
         tier = settings.service_tier
         lacks = tier is not None and tier not in self._server.tiers
         own = (
@@ -178,7 +175,7 @@ class ChatModel:
         )
 
     async def count_tokens(self, request: ModelRequest) -> int:
-        """Input tokens of the request: as vLLM and llama.cpp count them, elsewhere about.
+        """Return the input tokens of the request: exact for vLLM and llama.cpp, else an estimate.
 
         Raises AgentError.
         """
@@ -208,7 +205,9 @@ class ChatModel:
                 return estimated_tokens(request)
 
     async def _find_out(self) -> str:
-        """By the owner of its models; many servers have no such list, and cannot count either."""
+        """Detect how the server counts, by the owner of its models. Servers without such a list
+        cannot count.
+        """
         try:
             models = await asked_once(
                 self._connection, "/models", None, headers={}, refusals=self._refusals, kind=_Models
@@ -228,7 +227,7 @@ class ChatModel:
         )
 
     async def aclose(self) -> None:
-        """Closes its connection, which other models may share."""
+        """Close the connection, which other models may share."""
         await self._connection.aclose()
 
 

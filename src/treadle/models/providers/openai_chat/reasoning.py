@@ -1,9 +1,9 @@
-"""Reasoning in pieces that a gateway wants back as one list (`reasoning_details`), signatures and
-encrypted ones included.
+"""Reasoning fragments that a gateway needs back as one list (`reasoning_details`), including
+signatures and encrypted ones.
 
-Plain reasoning text is stream.py's, and who wants the list back is servers.py's. Entry:
+stream.py handles plain reasoning text, servers.py lists the servers. Entry points:
 `ReasoningDetails`. Source: https://openrouter.ai/docs/use-cases/reasoning-tokens (2026-11): the
-sequence goes back as it was, its pieces joined.
+sequence is returned unchanged, with fragments joined.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from treadle.models.providers.decoding import text_of, verbatim
 from treadle.models.providers.encoding import Fields
 
 _TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}
-"""The field of each kind that comes in pieces; any other kind comes whole."""
+"""Text field of each kind that arrives in fragments. Other kinds arrive complete."""
 
 
 class ReasoningDetails:
-    """Of one answer, in the order in which they came."""
+    """Reasoning details of one response, in order of arrival."""
 
     __slots__ = ("_all", "_pieces")
 
     def __init__(self) -> None:
         self._all: list[Fields] = []
         self._pieces: list[list[str]] = []
-        """The text of each, as it came."""
+        """Text fragments of each detail."""
 
     def __bool__(self) -> bool:
         return bool(self._all)
 
     def add(self, details: list[Fields]) -> str:
-        """What of it can be read."""
+        """Add details and return their readable text."""
         told = list[str]()
         for detail in details:
             text = text_of(detail, _TEXTS.get(text_of(detail, "type"), ""))
@@ -55,7 +55,7 @@ class ReasoningDetails:
         return same and text_of(detail, "type") in _TEXTS
 
     def as_json(self) -> JsonText:
-        """`{"reasoning_details": [...]}`."""
+        """Return `{"reasoning_details": [...]}`."""
         whole = list[dict[str, object]]()
         for detail, pieces in zip(self._all, self._pieces, strict=True):
             name = _TEXTS.get(text_of(detail, "type"), "")

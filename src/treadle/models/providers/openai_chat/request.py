@@ -1,6 +1,7 @@
-"""A request as the bytes of Chat Completions: same values, same bytes; only what is new is encoded.
+"""Encoding of Chat Completions requests. Equal values give equal bytes; only new content is
+encoded.
 
-How one message is encoded is messages.py's, how servers differ servers.py's. Entry:
+messages.py encodes single messages; servers.py lists differences between servers. Entry points:
 `RequestEncoder`.
 """
 
@@ -40,7 +41,7 @@ _LONG_MARK = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
 
 
 class RequestEncoder:
-    """For one model id on one server."""
+    """Encoder for one model id on one server."""
 
     def __init__(self, model_id: str, server: ServerTraits, abilities: Abilities = UNKNOWN) -> None:
         self._model_id = model_id
@@ -49,7 +50,7 @@ class RequestEncoder:
         self._caches = model_id.startswith(server.cached_models) if server.cached_models else False
 
     def encode(self, request: ModelRequest, *, as_json: bool = False) -> bytes:
-        """`as_json`: the answer shall be a JSON object, whichever.
+        """Encode a request. `as_json`: force the answer to be some JSON object.
 
         Raises AgentError(invalid) for extras that cannot be sent.
         """
@@ -74,7 +75,7 @@ class RequestEncoder:
         return b"".join([*pieces, view[begin:], b"]}"])
 
     def messages(self, request: ModelRequest) -> msgspec.Raw:
-        """The conversation as a JSON list, system message and all."""
+        """Return the conversation as a JSON list, including the system message."""
         system = self._system(request, marking=False)
         _, messages = self._encoded(History(request.messages), marking=False)
         return msgspec.Raw(
@@ -107,7 +108,7 @@ class RequestEncoder:
         )
 
     def _head(self, request: ModelRequest, marking: bool, as_json: bool) -> bytes:
-        """What stands before the messages of the conversation."""
+        """Return the part of the body before the messages of the conversation."""
         system = self._system(request, marking)
         return (
             head(self._fields(request, as_json))
@@ -123,7 +124,7 @@ class RequestEncoder:
         return message[: -len(b"}]}")] + _mark_of(request.settings) + b"}]}" if marking else message
 
     def _fields(self, request: ModelRequest, as_json: bool) -> Json:
-        """All but the messages."""
+        """Return everything but the messages."""
         settings = request.settings
         extra = dict(settings.extra or {})
         if "messages" in extra:
@@ -151,7 +152,7 @@ class RequestEncoder:
         return with_extra(body, extra)
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """How requests differ from `settings`."""
+        """Return how requests differ from `settings` because of the model."""
         notes = (
             fit(settings, self._abilities, self._model_id).notes if self._server.fits_effort else ()
         )
@@ -166,7 +167,7 @@ class RequestEncoder:
         return notes
 
     def _must_not_think(self, settings: Settings) -> bool:
-        """True if calls of tools would be refused, because the model is to think."""
+        """True if tool calls would be rejected because thinking is enabled."""
         asked = settings.effort is not None or settings.thinking not in (None, False)
         return (
             self._server.fits_effort
@@ -243,7 +244,9 @@ def _think(fields: Json, settings: Settings, words: ThinkingWords, abilities: Ab
 
 
 def _put(fields: Json, path: tuple[str, ...], value: object) -> None:
-    """Makes what is on the way anew: it may stand in the table."""
+    """Set a value at a path. Copies the objects on the way, because they may belong to the
+    table.
+    """
     *way, last = path
     for name in way:
         fields[name] = fields = dict(fields.get(name, {}))

@@ -1,9 +1,9 @@
-"""How servers of Chat Completions differ, as one table: what each takes, in which words, and what
-it wants back.
+"""Table of differences between Chat Completions servers: accepted fields, their names, and what
+must be sent back.
 
-No code branches on a server's name: whatever differs is a field here. Which models can do what is
-known_models.py's. Entry: `server_at`. Source: the servers' documentation and source, and what their
-users report (2026-11).
+No code branches on a server's name: each difference is a field here. known_models.py holds
+abilities of models. Entry points: `server_at`. Source: the servers' documentation and source, and
+reports of their users (2026-11).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from treadle.models.providers.encoding import Json
 from treadle.types import ServiceTier
 
 ReasoningBack: TypeAlias = Literal["", "as_it_came", "reasoning_content", "reasoning_details"]
-"""The field of an assistant message that takes its reasoning within a run; as it came: under the
-name that the answer had for it.
+"""Field of an assistant message for its reasoning within a run; as_it_came: the field of the
+response.
 """
 
 ANY_ID = r"[\w.:|=+/-]{1,64}"
@@ -27,13 +27,13 @@ PLAIN_ID = r"[a-zA-Z0-9_-]{1,40}"
 
 
 class ThinkingWords(msgspec.Struct, frozen=True, kw_only=True):
-    """How thinking is asked for: fields of the body, and where in it a value stands."""
+    """Request fields that control thinking, and the paths of values in them."""
 
     on: Json = {}
     off: Json = {}
     effort: tuple[str, ...] = ("reasoning_effort",)
     budget: tuple[str, ...] = ()
-    """Empty: it takes no number of tokens; thinking is on."""
+    """Path of a token budget; empty if there is none and thinking is only switched on."""
 
 
 _NONE_IS_OFF = ThinkingWords(off={"reasoning_effort": "none"})
@@ -48,59 +48,60 @@ _TEMPLATE = ThinkingWords(
 
 
 class ServerTraits(msgspec.Struct, frozen=True, kw_only=True):
-    """What any server takes, unless a row of the table says otherwise."""
+    """Traits of a server. The defaults suit most servers."""
 
     name: str
     hosts: tuple[str, ...] = ()
-    """Itself, or what stands below it; with a port, where that tells it apart."""
+    """Hosts, which include their subdomains; with a port if that identifies the server."""
     owner: str = ""
-    """How its list of models names it."""
+    """Value of `owned_by` in the server's model list."""
     max_tokens: str = "max_tokens"
     include_usage: bool = True
-    """Whether it must be asked for usage, and may be."""
+    """True if the server must be asked for usage, and accepts that."""
     system_role: str = "system"
     later_system: bool = False
-    """Whether a system message may stand in mid-conversation; else a user says it."""
+    """True if a system message may occur within a conversation; otherwise it becomes a user
+    message.
+    """
     parallel: bool = False
-    """Whether parallel calls must be asked for."""
+    """True if parallel calls must be requested."""
     names_tool: bool = True
-    """Whether it can be told which tool to call; else it is given only that one."""
+    """True if a request can force a specific tool; otherwise only that tool is sent."""
     thinking: ThinkingWords = _TEMPLATE
     fits_effort: bool = False
-    """Whether its models are GPT, so that effort.py fits effort and temperature to each of them."""
+    """True if its models are GPT models, so that effort.py fits effort and temperature."""
     reasoning: ReasoningBack = "as_it_came"
     reasoning_always: bool = False
-    """Whether a message with calls must have the field, though there be nothing to say in it."""
+    """True if a message with calls needs the reasoning field even if it is empty."""
     no_text: str | None = None
-    """The content of a message that only calls tools."""
+    """Content of a message that only calls tools."""
     call_id: str = ANY_ID
-    """The ids that it takes."""
+    """Pattern of accepted call ids."""
     call_id_chars: int = 40
-    """How long those are that we make for others."""
+    """Length of ids generated to replace others."""
     call_extras: bool = False
-    """Whether what else a call holds goes back with it."""
+    """True if extra fields of a call are sent back."""
     after_tools: str = ""
-    """What the assistant must have said between results and the next word of the user."""
+    """Assistant text required between tool results and the next user message."""
     cached_models: tuple[str, ...] = ()
-    """How the ids of those begin whose cache must be asked for, in the way of Claude's API."""
+    """Id prefixes of models that need explicit cache breakpoints, as in Claude's API."""
     files: bool = False
-    """Whether it takes PDF files."""
+    """True if the server accepts PDF files."""
     audio: bool = False
     abilities: Abilities = UNKNOWN
-    """Of its models, where nothing nearer is known."""
+    """Default abilities of its models, if nothing more specific is known."""
     json_object: bool = False
-    """Whether an answer that the prompt asks to be JSON can be held to that."""
+    """True if an answer requested as JSON by prompt can also be forced to be JSON."""
     tiers: dict[ServiceTier, str] = {}
-    """Service tiers, and its words for them."""
+    """Service tiers, with the server's names for them."""
     tells_cost: bool = False
-    """Whether `usage.cost` is what a response costs, in USD."""
+    """True if `usage.cost` is the cost of a response in USD."""
     counts: Literal["", "messages", "template"] = ""
-    """Whether its `/tokenize` takes messages, or a text to which another question has turned them.
-    """
+    """Input of `/tokenize`: messages, or a text that another endpoint renders from them."""
 
 
 OTHER = ServerTraits(name="other", call_extras=True)
-"""One that nobody has told us about: what nearly all of them take."""
+"""Defaults for an unknown server, which suit nearly all."""
 
 SERVERS: tuple[ServerTraits, ...] = (
     ServerTraits(
@@ -245,7 +246,7 @@ NAMES = tuple(server.name for server in SERVERS)
 
 
 def server_named(name: str) -> ServerTraits | None:
-    """However its name is written: `llama-cpp` is `llama.cpp`."""
+    """Return the row with this name, ignoring case and punctuation: `llama-cpp` is `llama.cpp`."""
     plain = _plain(name)
     return next((server for server in SERVERS if plain and _plain(server.name) == plain), None)
 
@@ -255,8 +256,8 @@ def _plain(name: str) -> str:
 
 
 def server_at(base_url: str, said: str = "", called: str = "") -> ServerTraits:
-    """The row that is `said` to be there, else the one whose host it is, else the one that the
-    provider is `called` after; OTHER where none is.
+    """Return the configured row (`said`), else the row of the host, else the row named like the
+    provider (`called`), else OTHER.
     """
     parts = urlsplit(base_url)
     host = (parts.hostname or "").lower()
@@ -274,5 +275,5 @@ def server_at(base_url: str, said: str = "", called: str = "") -> ServerTraits:
 
 
 def server_owning(owner: str) -> ServerTraits:
-    """The row of whoever its models are said to belong to."""
+    """Return the row whose models have this owner."""
     return next((server for server in SERVERS if server.owner and server.owner == owner), OTHER)

@@ -1,7 +1,7 @@
-"""What the chunks of a Chat Completions stream mean: deltas. Pure: bytes in, deltas out.
+"""Decoder of Chat Completions streams into deltas. Does no I/O.
 
-Reading them off the network is exchange.py's, telling calls apart is calls.py's; the request is
-request.py's. Entry: `ChatDecoder`.
+exchange.py reads the network, calls.py assembles tool calls, and request.py encodes requests. Entry
+points: `ChatDecoder`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _STOPS = {
     "sensitive": StopReason.REFUSAL,
     "stop_sequence": StopReason.STOP_SEQUENCE,
 }
-"""Any other word means that the answer is complete."""
+"""Stop reasons by finish reason. Any other means that the response is complete."""
 _FAILURES = {
     "error": "the server failed",
     "network_error": "the server failed",
@@ -91,23 +91,23 @@ class ChatDecoder(Decoder):
     def __init__(
         self, reported: Callable[[bytes], AgentError], *, tells_cost: bool = False
     ) -> None:
-        """`tells_cost`: the server's usage holds what the response costs, in USD."""
+        """`tells_cost`: the server's usage contains the cost of the response in USD."""
         super().__init__(reported)
         self._tells_cost = tells_cost
         self._tier: str | None = None
         self._calls = Calls()
         self._details = ReasoningDetails()
         self._held: list[Delta] = []
-        """What came while a call was not whole: it follows the calls."""
+        """Deltas that arrived while a call was incomplete. They follow the calls."""
         self._reasoning = ""
-        """The field under which the open reasoning part comes."""
+        """Field of the open reasoning part."""
         self._refused = False
         self._left_out: set[str] = set()
         self._counts: Counts | None = None
         self._id = self._model = ""
         self._plain = False
-        """Whether the last chunk was nothing but text, with nothing open before it: so, mostly, is
-        the next.
+        """True if the last chunk was nothing but text, with nothing else open: the next one most
+        likely is too.
         """
         self._finish: str | None = None
         self._stop_text = False
@@ -177,7 +177,7 @@ class ChatDecoder(Decoder):
             self._take_chunk(chunk, data, deltas)
 
     def _take_done(self, deltas: list[Delta]) -> None:
-        """The server says that this is all; it may have left out why."""
+        """Handle the server's end marker, which may come without a finish reason."""
         if self._finish is None and not (self._said_something and self._calls.are_whole):
             self._break("the server ended its answer before it was whole")
         else:
@@ -193,7 +193,7 @@ class ChatDecoder(Decoder):
             self.failure = self._reported(data)
             return
         for choice in chunk.choices or ():
-            if not choice.index:  # others are answers that nobody asked for
+            if not choice.index:  # other choices were not requested
                 self._take_choice(choice, deltas)
                 break
         if chunk.usage is not None:
@@ -209,7 +209,7 @@ class ChatDecoder(Decoder):
             self.failure = self._reported(dumped({"error": notes.error}))
 
     def _take_choice(self, choice: Choice, deltas: list[Delta]) -> None:
-        # Some say all of it again at the end of a stream.
+        # some servers repeat everything at the end of a stream
         if (said := choice.delta or (None if self._said_something else choice.message)) is not None:
             self._said_something = True
             if thought := said.reasoning_content or said.reasoning or said.reasoning_details:
@@ -257,7 +257,7 @@ class ChatDecoder(Decoder):
                 self._leave_out(f"content of type {part.type!r}", _SOMETHING, deltas)
 
     def _leave_out(self, what: str, said: msgspec.Raw, deltas: list[Delta]) -> None:
-        """Tell, once for each kind, of content that no part can hold."""
+        """Report, once for each kind, content that no part can hold."""
         if bytes(said) not in _NOTHING and what not in self._left_out:
             self._left_out.add(what)
             deltas.append(left_out(what))
@@ -294,7 +294,7 @@ class ChatDecoder(Decoder):
             self._add_text(said.refusal, deltas)
 
     def _now_or_held(self, delta: Delta, deltas: list[Delta]) -> bool:
-        """Held where it would cut a call in two."""
+        """Emit a delta, or hold it if it would split a call. Returns True if it was emitted."""
         if self._calls and not self._calls.pause(deltas):
             self._held.append(delta)
             self.heard = True
@@ -356,9 +356,7 @@ class ChatDecoder(Decoder):
 
 
 def _cost_usd(counts: Counts) -> float | None:
-    """What OpenRouter charges and, where the vendor's key is the caller's own, what the vendor
-    does.
-    """
+    """Return OpenRouter's charge, plus the vendor's if the vendor's key is the caller's own."""
     own = (
         counts.cost_details.upstream_inference_cost
         if counts.is_byok and counts.cost_details is not None
@@ -368,10 +366,10 @@ def _cost_usd(counts: Counts) -> float | None:
 
 
 def _usage(counts: Counts) -> Usage:
-    """Its input is all of the input, and what total adds to that is the output, though some servers
-    leave reasoning out of theirs.
+    """Convert usage. The prompt count is all input, and the rest of the total is output, even if a
+    server's output count excludes reasoning.
 
-    A router may call tokens written that it calls read as well.
+    A router may report the same tokens as both written and read.
     """
     prompt, completion = tokens(counts.prompt_tokens), tokens(counts.completion_tokens)
     of_prompt, of_completion = (

@@ -1,9 +1,7 @@
-"""OpenAI, and whatever else speaks its Responses API, without anything being stored there
-(model.py).
+"""OpenAI's Responses API and compatible servers, used without stored state (model.py).
 
-What a request's bytes are stands in request.py, compaction.py and messages.py, what the events of
-an answer mean in events.py, item.py, items.py, calls.py and stream.py. Entry:
-`OpenAIResponsesModel`, `connect`.
+request.py, compaction.py and messages.py encode requests; events.py, item.py, items.py, calls.py
+and stream.py decode responses. Entry points: `OpenAIResponsesModel`, `connect`.
 """
 
 from __future__ import annotations

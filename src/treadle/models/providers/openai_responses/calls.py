@@ -1,7 +1,7 @@
-"""The calls of an answer while they come: their arguments are told as they come, once the call has
-a name.
+"""Tool calls of a streamed response. Arguments are emitted as they arrive, once the call has a
+name.
 
-Other items are items.py's. Entry: `CallItem`, `CustomCall`.
+items.py handles other items. Entry points: `CallItem`, `CustomCall`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CallItem(OutputItem):
         self._begin(fields, deltas)
 
     def _begin(self, fields: Fields, deltas: list[Delta]) -> None:
-        """Once it has a name."""
+        """Begin the call when it has a name."""
         self._call_id, self._name = text_of(fields, "call_id"), self._named(fields)
         if self._name:
             self._begun = True
@@ -93,7 +93,7 @@ class CallItem(OutputItem):
         return text_of(fields, "name")
 
     def _whole(self, fields: Fields) -> str:
-        """The arguments; a server may have sent them as the object itself."""
+        """Return the arguments, which some servers send as an object."""
         raw = bytes(fields.get("arguments", b'""'))
         return (
             text_of(fields, "arguments")
@@ -108,8 +108,8 @@ class CallItem(OutputItem):
 
 
 class CustomCall(CallItem):
-    """Of a tool that takes any text: the text becomes the argument `input`, so that a tool of ours
-    can be it.
+    """Call of a tool that takes arbitrary text. The text becomes the argument `input`, so that a
+    tool of ours can handle it.
     """
 
     __slots__ = ()
@@ -136,8 +136,8 @@ class CustomCall(CallItem):
 
 
 class PatchCall(CallItem):
-    """Call of `apply_patch`, which the API has built in: its operation on one file becomes the
-    argument `operation`, so that a tool of ours can be it.
+    """Call of the API's built-in `apply_patch`. Its operation on one file becomes the argument
+    `operation`, so that a tool of ours can handle it.
 
     Source: developers.openai.com, "Apply patch", and the types of SDK 3.52; read 2026-11-26.
     """
@@ -146,7 +146,7 @@ class PatchCall(CallItem):
 
     @override
     def add(self, piece: ItemDelta, deltas: list[Delta]) -> None:
-        """Its end holds the whole operation."""
+        """Ignore fragments: the end of the item holds the whole operation."""
 
     @override
     def _named(self, fields: Fields) -> str:

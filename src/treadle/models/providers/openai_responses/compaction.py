@@ -1,7 +1,7 @@
-"""Compaction by OpenAI: `/responses/compact` returns the items that later requests begin with, in
-place of those that were sent.
+"""Compaction by OpenAI: `/responses/compact` returns items that replace the previous input in later
+requests.
 
-When a run asks for it is context/'s. Entry: `window_in`, `compacted`. Source:
+context/ decides when to compact. Entry points: `window_in`, `compacted`. Source:
 developers.openai.com, guide "Compaction", and the types of the SDK 3.52; read 2026-11-26.
 """
 
@@ -26,13 +26,13 @@ COMPACTION = "compaction"
 TAKEN = frozenset(
     {"model", "instructions", "input", "prompt_cache_key", "service_tier", "prompt_cache_retention"}
 )
-"""Fields of a request for a response that the endpoint takes too."""
+"""Fields of a response request that the endpoint accepts too."""
 MANAGED = "context_management"
-"""A field of requests with which OpenAI compacts by itself."""
+"""Field that makes OpenAI compact on its own."""
 
 
 class Compacted(msgspec.Struct):
-    """The endpoint's answer."""
+    """Response of the endpoint."""
 
     object: Literal["response.compaction"]
     output: list[Fields]
@@ -42,7 +42,7 @@ class Compacted(msgspec.Struct):
 
 
 def compacted(answer: Compacted) -> Iterator[Delta]:
-    """Deltas of a compacted window: all of its items, in order; none if it has no summary."""
+    """Yield deltas of a compacted window: all of its items, in order; none if it has no summary."""
     if any(text_of(item, "type") == COMPACTION for item in answer.output):
         for item in answer.output:
             yield WholePart(ProviderPart(provider=PROVIDER, data=verbatim(item)))
@@ -55,9 +55,10 @@ def compacted(answer: Compacted) -> Iterator[Delta]:
 
 
 def window_in(message: Message) -> list[msgspec.Raw]:
-    """Items of a message that stands for a window which OpenAI has compacted; empty if it has none.
+    """Return the items of a message that replaces a window compacted by OpenAI; empty if it has
+    none.
 
-    They go back as they came: the guide forbids to leave any out.
+    They are sent back unchanged: the guide forbids omitting any.
     """
     if not message.is_summary:
         return []

@@ -1,7 +1,7 @@
-"""The events of a Responses stream, and its plain JSON body, as typed values: only what we look
-into, the rest stays the text it came as.
+"""Events of a Responses stream, and its plain JSON body, as typed values. Fields that are not
+interpreted stay raw.
 
-What they mean is stream.py's. Entry: `decode_event` (and `decode_rare` for what it refuses),
+stream.py interprets them. Entry points: `decode_event` (and `decode_rare` for what it rejects),
 `decode_body`. Source: https://developers.openai.com/api/reference/responses/streaming-events, and
 the types of SDK 3.51 (2026-11).
 """
@@ -18,7 +18,7 @@ from treadle.models.providers.encoding import Fields, dumped
 
 
 class ItemDelta(msgspec.Struct, gc=False):
-    """A delta of some part of an item; servers leave out what they like of where it belongs."""
+    """A delta within an item. Servers may omit its position."""
 
     delta: str
     output_index: int | None = None
@@ -42,7 +42,7 @@ class ArgumentsPiece(
 class InputPiece(
     ItemDelta, tag_field="type", tag="response.custom_tool_call_input.delta", gc=False
 ):
-    """Of a custom tool's, which is any text."""
+    """Input of a custom tool, which is arbitrary text."""
 
 
 class SummaryPiece(
@@ -52,7 +52,7 @@ class SummaryPiece(
 
 
 class ReasoningPiece(ItemDelta, tag_field="type", tag="response.reasoning_text.delta", gc=False):
-    """Of the reasoning itself, where a server shows it."""
+    """A fragment of the reasoning itself, if a server shows it."""
 
 
 class ItemAdded(msgspec.Struct, tag_field="type", tag="response.output_item.added"):
@@ -81,7 +81,7 @@ class OutputDetails(msgspec.Struct):
 
 class Counts(msgspec.Struct):
     input_tokens: int | None = None
-    """All of it, cached or not."""
+    """All input tokens, cached or not."""
     output_tokens: int | None = None
     input_tokens_details: InputDetails | None = None
     output_tokens_details: OutputDetails | None = None
@@ -122,7 +122,7 @@ class Incompleted(msgspec.Struct, tag_field="type", tag="response.incomplete"):
 
 
 class FailedEvent(msgspec.Struct):
-    """An `error` event or a failed response: its text, and the response where it holds one."""
+    """An `error` event or a failed response, undecoded, with the response if it contains one."""
 
     data: bytes
     response: WireResponse | None = None
@@ -135,11 +135,11 @@ class PartDone(msgspec.Struct, tag_field="type", tag="response.content_part.done
 
 
 class Passed(msgspec.Struct, gc=False):
-    """An event that says nothing which another does not say too."""
+    """An event without information that others lack."""
 
 
 class KeepAlive(Passed, tag_field="type", tag="keepalive", gc=False):
-    """Not even that somebody is at work."""
+    """An event that does not count as progress."""
 
 
 class InProgress(Passed, tag_field="type", tag="response.in_progress", gc=False):
@@ -248,22 +248,22 @@ _incomplete = msgspec.json.Decoder(Incomplete | None, strict=False)
 _diagnostics = msgspec.json.Decoder(Diagnostics | None, strict=False)
 
 decode_event = _known.decode
-"""The events that make up nearly every stream, or a ValueError or RecursionError: a bare decoder,
-since it is called for each of them.
+"""Decodes the events of nearly every stream. Raises ValueError or RecursionError for others. This
+is a bare decoder because it runs for every event.
 """
 
 
 def decode_rare(data: bytes) -> Event:
-    """What `decode_event` refused.
+    """Decode an event that `decode_event` rejects.
 
-    Raises ValueError or RecursionError where the text is no event at all.
+    Raises ValueError or RecursionError if the text is not an event.
     """
     try:
         return _other(_envelope.decode(data), data)
     except (ValueError, RecursionError):
         if data.strip() == b"[DONE]":  # how Chat Completions end, which servers let through
             return Passed()
-    # Text that msgspec refuses and Python's parser takes, such as half a surrogate pair.
+    # text that msgspec rejects but Python's parser accepts, such as lone surrogates
     document = json_object(data)
     if isinstance(document.get("delta"), str) and document.get("type") in _KNOWN:
         return msgspec.convert(document, Known, strict=False)
@@ -278,12 +278,12 @@ def decode_rare(data: bytes) -> Event:
 def _other(envelope: _Envelope, data: bytes) -> Event:
     if envelope.type in ("error", "response.error", "response.failed"):
         return FailedEvent(data, envelope.response)
-    # how some gateways call the end
+    # some gateways' name for the end
     if envelope.type == "response.done" and envelope.response is not None:
         return Completed(envelope.response)
     if envelope.type in _KNOWN:
         raise ValueError(f"a {envelope.type} event is not as it should be")
-    # a gateway's, in no event's form
+    # an error from a gateway that is not in the form of an event
     if not envelope.type and any(
         bytes(said) != _NULL for said in (envelope.error, envelope.message, envelope.detail)
     ):
@@ -292,7 +292,7 @@ def _other(envelope: _Envelope, data: bytes) -> Event:
 
 
 def item_id_of(data: bytes) -> str | None:
-    """Which item an event speaks of, by its id."""
+    """Return the id of the item that an event refers to."""
     try:
         return _place.decode(data).item_id
     except (ValueError, RecursionError):
@@ -300,9 +300,9 @@ def item_id_of(data: bytes) -> str | None:
 
 
 def decode_body(data: bytes) -> WireResponse | FailedEvent:
-    """The whole of an answer that was not streamed.
+    """Decode a response that was not streamed.
 
-    Raises ValueError or RecursionError where it is none.
+    Raises ValueError or RecursionError if it is not a response.
     """
     try:
         response = _response.decode(data)
@@ -317,7 +317,7 @@ def decode_body(data: bytes) -> WireResponse | FailedEvent:
 
 
 def counts_of(response: WireResponse) -> Counts:
-    """Nothing where it cannot be read: an answer is not lost for its price tag."""
+    """Return the usage, or empty counts if it is invalid: that is no reason to lose a response."""
     try:
         return _counts.decode(response.usage) or Counts()
     except (ValueError, RecursionError):
@@ -325,7 +325,7 @@ def counts_of(response: WireResponse) -> Counts:
 
 
 def reason_of(response: WireResponse) -> str | None:
-    """Why it is not complete, where it says so."""
+    """Return why the response is incomplete, if it contains a reason."""
     try:
         return (_incomplete.decode(response.incomplete_details) or Incomplete()).reason
     except (ValueError, RecursionError):
@@ -333,7 +333,7 @@ def reason_of(response: WireResponse) -> str | None:
 
 
 def details_of(response: WireResponse) -> ResponseDetails | None:
-    """What it says of itself beside its content; None where that is nothing."""
+    """Return the metadata of the response; None if there is none."""
     tier, miss = tier_of(_text(response.service_tier)), None
     try:
         found = _diagnostics.decode(response.prompt_cache_diagnostics)
@@ -356,7 +356,7 @@ _objects = msgspec.json.Decoder(list[Fields])
 
 
 def objects_of(fields: Fields, name: str) -> list[Fields]:
-    """The objects in the list under `name`; none where it is no such list."""
+    """Return the objects in the list under `name`; empty if it is not such a list."""
     try:
         return _objects.decode(fields.get(name, b"[]"))
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""What an item of an answer is while it comes, whatever its kind: pieces go in, deltas come out,
-and at its end it says all that it is.
+"""Base class of streamed items: fragments become deltas, and the end of an item contains its whole
+content.
 
-The kinds are items.py's and calls.py's. Entry: `OutputItem`.
+items.py and calls.py define the kinds. Entry points: `OutputItem`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ PLAIN_END = PartEnd()
 
 
 class OutputItem:
-    """One item.
+    """A streamed item.
 
-    Pieces are added until it is closed; `finish` may come before that, after it, or never.
+    Fragments are added until it is closed; `finish` may come before, after, or never.
     """
 
     __slots__ = ("closed", "id", "index", "settled")
@@ -30,20 +30,22 @@ class OutputItem:
         self.id = text_of(fields, "id")
         self.closed = False
         self.settled = False
-        """Its end has come."""
+        """True after its end has arrived."""
 
     def add(self, piece: ItemDelta, deltas: list[Delta]) -> None:
-        """Not after it was closed."""
+        """Add a fragment. Not called after `close`."""
 
     def part_done(self, fields: Fields) -> None:
-        """All that its open part is."""
+        """Set the whole content of the open part."""
 
     def close(self, deltas: list[Delta]) -> None:
-        """Something else begins: its end has not come yet, or never will."""
+        """Close the item because another begins. Its end may still arrive."""
         self.closed = True
 
     def finish(self, fields: Fields, deltas: list[Delta]) -> bool:
-        """This is all that it is. False where that can no longer be said in deltas."""
+        """Complete the item with its whole content. Returns False if deltas can no longer express
+        it.
+        """
         raise NotImplementedError
 
     @property
@@ -52,7 +54,7 @@ class OutputItem:
 
     @property
     def is_search(self) -> bool:
-        """Whether it is a web search, which the provider bills."""
+        """True for a web search that the provider bills."""
         return False
 
     @property
@@ -65,5 +67,7 @@ def present(fields: Fields, *but: str) -> Fields:
 
 
 def same(a: str, b: str) -> bool:
-    """But for what is white around it, which some servers do not tell twice alike."""
+    """True if both are equal except for surrounding whitespace, which some servers do not repeat
+    exactly.
+    """
     return a == b or mended(a).strip() == mended(b).strip()

@@ -1,9 +1,9 @@
-"""The items of an answer while they come: each kind turns its pieces into deltas, and knows what
-goes back with its parts.
+"""Items of a streamed response: each kind turns its fragments into deltas, and keeps the data that
+is sent back with its parts.
 
-An item says at its end all that it is. What came before it is checked against that: what is missing
-is added, and where something else was said, `finish` tells. Calls are calls.py's, in which order
-items come stream.py's. Entry: `open_item`.
+The end of an item contains its whole content. Earlier fragments are checked against it: missing
+content is added, and `finish` reports contradictions. calls.py handles calls, stream.py the order
+of items. Entry points: `open_item`.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ _HOSTED = {
     "file_search_call": "file_search",
 }
 _ASKED = ("action", "code", "queries")
-"""Where the call of a hosted tool says what it did."""
+"""Fields of a hosted tool call that describe what it did."""
 _NONE = b"[]"
 _MESSAGE: Fields = {"type": msgspec.Raw(b'"message"')}
 _REASONING: Fields = {"type": msgspec.Raw(b'"reasoning"')}
 
 
 def open_item(fields: Fields, index: int | None, deltas: list[Delta]) -> OutputItem:
-    """The item that begins so; it may hold all of its content already."""
+    """Return the item that begins with these fields, which may contain all of its content."""
     match text_of(fields, "type"):
         case "message":
             return _Message(fields, index)
@@ -81,8 +81,8 @@ def open_item(fields: Fields, index: int | None, deltas: list[Delta]) -> OutputI
 
 
 def implied_item(piece: ItemDelta, item_id: str, deltas: list[Delta]) -> OutputItem | None:
-    """The item of a piece that came without its item having been announced; None where more than a
-    piece is needed to know it.
+    """Return the item of a fragment whose item was not announced; None if the fragment does not
+    identify it.
     """
     if isinstance(piece, TextPiece | RefusalPiece):
         item = open_item(_MESSAGE, piece.output_index, deltas)
@@ -94,7 +94,7 @@ def implied_item(piece: ItemDelta, item_id: str, deltas: list[Delta]) -> OutputI
     return item
 
 
-# ---------------------------------------------------------------- what is said
+# ---------------------------------------------------------------- text
 
 
 class _Message(OutputItem):
@@ -113,7 +113,7 @@ class _Message(OutputItem):
         super().__init__(fields, index)
         self._phase = present({"phase": fields.get("phase", msgspec.Raw(NULL))})
         self._said: list[str] = []
-        """The parts before the open one."""
+        """Texts of the parts before the open one."""
         self._open = False
         self._content_index: int | None = None
         self._pieces: list[str] = []
@@ -208,11 +208,11 @@ def _words(content: Fields) -> str:
     return text_of(content, "refusal" if text_of(content, "type") == "refusal" else "text")
 
 
-# ---------------------------------------------------------------- what is thought
+# ---------------------------------------------------------------- reasoning
 
 
 class _Reasoning(OutputItem):
-    """Its text is the summary where there is one, else the reasoning itself."""
+    """A reasoning item. Its text is the summary if there is one, else the reasoning itself."""
 
     __slots__ = ("_kind", "_part", "_pieces")
 
@@ -285,7 +285,7 @@ Source: developers.openai.com, "Web search"; read 2026-11-22.
 
 
 class _Other(OutputItem):
-    """Anything that goes back as it came, and nobody here looks into."""
+    """An item that is returned verbatim and not interpreted."""
 
     __slots__ = ("_is_search",)
 

@@ -1,12 +1,12 @@
-"""One message as the Responses API wants it: parts to input items, encoded once.
+"""Encoding of messages as input items of the Responses API. Each message is encoded once.
 
-What stands around the items is request.py's. Entry: `MessageEncoder`.
+request.py encodes the rest of the request. Entry points: `MessageEncoder`.
 
-Nothing is stored at the provider, so ids of items would only be looked for there in vain: messages,
-reasoning and calls go back without theirs (recorded: the API takes them so; with an id, reasoning
-is refused whose next item is another). Items of hosted tools keep theirs where their type insists
-on one. Source: https://developers.openai.com/api/reference/responses/create, the guides on
-reasoning and on files, and the types of SDK 3.51 (2026-11).
+Nothing is stored at the provider, which could not find items by id: messages, reasoning and calls
+are sent without theirs (recorded: the API accepts that; reasoning with an id is rejected if a
+different item follows). Items of hosted tools keep their ids if their type requires one. Source:
+https://developers.openai.com/api/reference/responses/create, the guides on reasoning and on files,
+and the types of SDK 3.51 (2026-11).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _DOCUMENTS = {
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
     "application/vnd.openxmlformats-officedocument.presentationml.presentation": "pptx",
 }
-"""The ending of a file that has no name: the API tells documents apart by it."""
+"""Extensions for unnamed files. The API identifies document types by them."""
 _KEEP_THEIR_ID = frozenset(
     {
         *(
@@ -78,8 +78,8 @@ _UNANSWERED: dict[str, Json] = {
     },
     "apply_patch_call": {"type": "apply_patch_call_output", "status": "failed", "output": _NOT_RUN},
 }
-"""Calls of tools that the API has words for, but that run at its caller's: it refuses a history
-where one has no answer.
+"""Outputs for calls of client-side tools that the API defines: it rejects a history with an
+unanswered one.
 """
 _NULL = b"null"
 
@@ -92,22 +92,22 @@ class MessageEncoder:
     __slots__ = ("_abilities", "_kinds", "_windows", "begin", "has_window", "response_id")
 
     def __init__(self, abilities: Abilities = UNKNOWN, *, windows: bool = False) -> None:
-        """`windows`: windows that OpenAI has compacted are sent as such, and not as text."""
+        """`windows`: windows compacted by OpenAI are sent as such, not as text."""
         self._windows = windows
         self.has_window = False
-        """True if the input begins with one."""
+        """True if the input begins with a compacted window."""
         self.begin = b""
-        """The first message that was sent."""
+        """The first encoded message."""
         self.response_id = ""
-        """The provider's id of the newest answer."""
+        """The provider's id of the newest response."""
         self._abilities = abilities
         self._kinds: dict[str, str] = {}
-        """Item type of each call that is no call of a function: its result is an item of another
-        type.
+        """Item type of each call that is not a function call, because its result has a different
+        item type.
         """
 
     def encode(self, message: Message, settled: bool) -> bytes:
-        """The items, joined by commas; b"" where nothing of the message is sent."""
+        """Return the items, joined by commas; b"" if nothing of the message is sent."""
         items: Sequence[Item]
         if self._windows and not self.begin and (items := window_in(message)):
             self.has_window, self.begin = True, b",".join(map(bytes, items))
@@ -128,7 +128,7 @@ class MessageEncoder:
         self.begin = self.begin or encoded
         return encoded
 
-    # ------------------------------------------------------------ what the model said
+    # ------------------------------------------------------------ output of the model
 
     def _said(self, parts: Iterable[Part], settled: bool) -> list[Item]:
         items: list[Item] = []
@@ -144,8 +144,7 @@ class MessageEncoder:
             elif said := self._item(part, answered):
                 items += [*thought, *said]
                 thought = []
-        # without reasoning that nothing follows, such as that of an answer that was cut: the API
-        # refuses it
+        # drop reasoning that nothing follows, as in an interrupted response: the API rejects it
         return items
 
     def _item(self, part: Part, answered: set[str]) -> list[Item]:
@@ -182,7 +181,7 @@ class MessageEncoder:
         fields.pop("type", None)
         return {"type": "function_call", **own, "arguments": arguments, **fields}
 
-    # ------------------------------------------------------------ what it is told
+    # ------------------------------------------------------------ input to the model
 
     def _given(self, parts: Iterable[Part]) -> list[Item]:
         items: list[Item] = []
@@ -251,12 +250,12 @@ def _text(part: TextPart) -> Json:
 
 
 def _message(content: object) -> Json:
-    """With its type, which the API does without, and llama.cpp does not."""
+    """Return a message with its type, which the API does not need but llama.cpp does."""
     return {"type": "message", "role": "assistant", "content": content}
 
 
 def _reasoning(part: ReasoningPart) -> list[Item]:
-    """What can be read without the provider having stored anything: encrypted, or in the open."""
+    """Return reasoning that is readable without stored state: encrypted, or in plain text."""
     fields = {
         name: value
         for name, value in own_fields(part, PROVIDER).items()
@@ -276,7 +275,7 @@ def _hosted(fields: Fields, answered: set[str]) -> list[Item]:
     item: Json = {
         name: value for name, value in fields.items() if name != "id" or kind in _KEEP_THEIR_ID
     }
-    # where some calls have no output of their own
+    # some calls have no separate output
     at_provider = b"container" in bytes(fields.get("environment", b""))
     if (
         kind in _UNANSWERED
@@ -321,7 +320,7 @@ def _input_text(text: str) -> Json:
 
 
 def _short(content: list[Json]) -> object:
-    """One text needs no list, which some servers do not take."""
+    """Return a single text as a string, because some servers do not accept a list."""
     if not content:
         return ""
     return (
@@ -330,7 +329,7 @@ def _short(content: list[Json]) -> object:
 
 
 def sends(part: MediaPart) -> bool:
-    """True if the API takes this part in a user message."""
+    """True if the API accepts this part in a user message."""
     return part.media_type in _IMAGES or part.media_type in _DOCUMENTS or text_in(part) is not None
 
 

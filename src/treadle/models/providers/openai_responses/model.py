@@ -1,9 +1,7 @@
-"""OpenAI, and whatever else speaks its Responses API: a request goes out as bytes, and its answer
-comes back as deltas.
+"""`Model` for OpenAI's Responses API: sends requests as bytes and returns responses as deltas.
 
-What the bytes are stands in request.py and messages.py, what the events mean in stream.py, and the
-network in http.py. No retries, and no state between calls: neither here nor, by what is asked of
-it, at the provider. Entry: `OpenAIResponsesModel`, `connect`.
+request.py and messages.py encode, stream.py decodes, http.py connects. No retries, and no state
+between calls, neither here nor at the provider. Entry points: `OpenAIResponsesModel`, `connect`.
 """
 
 from __future__ import annotations
@@ -49,13 +47,13 @@ def connect(
     timeout_s: float = TIMEOUT_S,
     headers: Mapping[str, str] | None = None,
 ) -> HttpConnection:
-    """Our own connection, which any number of models can share. Opens nothing yet. A base_url alone
-    is a server that wants no key.
+    """Create a connection that any number of models can share. Opens nothing yet. A base_url alone
+    means a server without a key.
 
-    A key and a token are both sent as `Authorization: Bearer`. `headers` (a gateway's, or
-    `OpenAI-Project`) go over ours.
+    Key and token are both sent as `Authorization: Bearer`. `headers` (a gateway's, or
+    `OpenAI-Project`) override ours.
 
-    Raises AgentError: auth (nothing to identify with, or it cannot be sent), invalid (the address).
+    Raises AgentError: auth (no credentials, or they cannot be sent), invalid (the address).
     """
     who = Identity.of(
         "OpenAI",
@@ -88,13 +86,13 @@ def model_over(
 
 
 class OpenAIResponsesModel:
-    """A `Model`. Keeps nothing between calls: the caller owns the history, and with it what is
-    remembered of its encoding.
+    """A model behind the Responses API. Stateless between calls: the caller owns the history and
+    its cached encoding.
 
-    `settings.extra` goes into the body, with two words of its own: `tools` are merged by name into
-    the request's (hosted tools follow; one of type `custom` takes the place of a tool of ours,
-    which is given the text as its argument `input`), and `include` is joined to ours; objects, such
-    as `reasoning` and `text`, are merged with ours.
+    `settings.extra` is merged into the body, with two special fields: `tools` are merged by name
+    into the request's (hosted tools are appended; one of type `custom` replaces a tool of ours,
+    which receives the text as its argument `input`), and `include` is joined with ours; objects,
+    such as `reasoning` and `text`, are merged with ours.
     """
 
     def __init__(
@@ -107,9 +105,8 @@ class OpenAIResponsesModel:
         own_host: bool = False,
         credential: str = _KEY_FROM,
     ) -> None:
-        """`own_host`: OpenAI itself answers, which counts tokens and makes use of cache keys.
-
-        `credential` says where the key came from.
+        """`own_host`: OpenAI itself responds, which counts tokens and uses cache keys.
+        `credential`: origin of the key, for auth errors.
         """
         self.abilities = abilities
         self._name = name or f"openai:{model_id}"
@@ -124,34 +121,35 @@ class OpenAIResponsesModel:
 
     @property
     def base_url(self) -> str:
-        """Where it is reached: what it costs depends on that."""
+        """Base URL, which prices depend on."""
         return self._connection.base_url
 
     @property
     def refuses(self) -> frozenset[str]:
-        """The API has no word for stop sequences."""
+        """Settings that the model rejects. The API has no stop sequences."""
         return self.abilities.refused() | _REFUSES
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """How requests differ from `settings`, because the model does not take them as they are."""
+        """Return how requests differ from `settings` because of the model."""
         return self._encoder.notes(settings)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         schema = request.settings.output_schema
         abilities = self.abilities
-        # the API takes no other, whether strict or not
+        # the API accepts no other schema, strict or not
         if schema is not None and schema.get("type") != "object":
             abilities = msgspec.structs.replace(abilities, structured_output="prompt")
         return structured(self._stream, request, abilities)
 
     def can_compact(self, settings: Settings) -> bool:
-        """Return whether OpenAI compacts a conversation with these settings."""
+        """True if OpenAI compacts conversations with these settings."""
         return self._encoder.sends_windows(settings)
 
     async def compact(
         self, request: ModelRequest, instructions: str
     ) -> AsyncGenerator[Delta, None]:
-        """Deltas of the window that replaces the messages; the endpoint takes no instructions.
+        """Yield deltas of the window that replaces the messages. The endpoint takes no
+        instructions.
 
         Raises AgentError.
         """
@@ -174,10 +172,10 @@ class OpenAIResponsesModel:
     async def _mended(
         self, request: ModelRequest, asked: AsyncGenerator[Delta, None]
     ) -> AsyncGenerator[Delta, None]:
-        """The deltas of `asked`.
+        """Yield the deltas of `asked`.
 
-        Where OpenAI cannot read a window of its own, such as another account's, ask once more with
-        text in its place, and send that from then on.
+        If OpenAI cannot read a compacted window, for example another account's, send the request
+        once more with text in its place, and use that from then on.
         """
         has_begun = False
         try:
@@ -214,8 +212,8 @@ class OpenAIResponsesModel:
         )
 
     async def count_tokens(self, request: ModelRequest) -> int:
-        """Input tokens of the request, as OpenAI counts them; an estimate where another server
-        answers. Raises AgentError.
+        """Return the input tokens of the request: counted by OpenAI, or an estimate for other
+        servers. Raises AgentError.
         """
         if not self._own_host:
             from treadle.models.providers.estimate import estimated_tokens  # noqa: PLC0415  only who counts needs it
@@ -234,7 +232,7 @@ class OpenAIResponsesModel:
         ).input_tokens
 
     async def aclose(self) -> None:
-        """Closes its connection, which other models may share."""
+        """Close the connection, which other models may share."""
         await self._connection.aclose()
 
 

@@ -1,7 +1,7 @@
-"""A request as the bytes of the Responses API: same values, same bytes; only what is new is
+"""Encoding of requests to the Responses API. Equal values give equal bytes; only new content is
 encoded.
 
-How one message is encoded is messages.py's; headers that carry keys are the connection's. Entry:
+messages.py encodes single messages; the connection adds headers with keys. Entry points:
 `RequestEncoder`.
 """
 
@@ -38,7 +38,7 @@ from treadle.types import ServiceTier, Settings
 
 WIRE = "openai"
 OUTPUT_TOKENS_MIN = 16
-"""The API refuses fewer."""
+"""Minimum output limit that the API accepts."""
 
 _ENCRYPTED = "reasoning.encrypted_content"
 _ANSWER = "answer"
@@ -47,7 +47,9 @@ _HOSTED: dict[str, Json] = {
     "web_fetch": {"type": "web_search"},  # which opens pages too
     "code_execution": {"type": "code_interpreter", "container": {"type": "auto"}},
 }
-"""Source: the guides "Web search" and "Code Interpreter", and the types of the SDK 3.54."""
+"""Definitions of hosted tools. Source: the guides "Web search" and "Code Interpreter", and the
+types of the SDK 3.54.
+"""
 _COUNTED = frozenset(
     {
         "model",
@@ -60,20 +62,19 @@ _COUNTED = frozenset(
         "truncation",
     }
 )
-"""What counting tokens takes, beside the input."""
+"""Fields of a token count request, in addition to the input."""
 _TAKES_CACHE_OPTIONS = re.compile(r"gpt-(5\.[6-9]|[6-9])")
-"""Earlier models answer with 400. Source:
-
-SDK 3.52 and developers.openai.com, "Prompt cache diagnostics"; read 2026-11-22.
+"""Models that accept cache options; earlier ones respond with 400. Source: SDK 3.52 and
+developers.openai.com, "Prompt cache diagnostics"; read 2026-11-22.
 """
 _TIERS: dict[ServiceTier, str] = {"standard": "default", "flex": "flex", "fast": "priority"}
 _OWN_ID = "resp_"
 AS_TEXT = "compacted_as_text"
-"""A word of `settings.extra` that is not sent: a compacted window goes back as plain text."""
+"""Field of `settings.extra` that is not sent: send a compacted window as plain text."""
 
 
 class RequestEncoder:
-    """For one model id; `cache_keys` where the server is known to make use of one."""
+    """Encoder for one model id. `cache_keys`: the server is known to use cache keys."""
 
     def __init__(
         self, model_id: str, abilities: Abilities = UNKNOWN, *, cache_keys: bool = False
@@ -85,7 +86,7 @@ class RequestEncoder:
         self._wire = wire_for(WIRE, abilities)
 
     def encode(self, request: ModelRequest) -> bytes:
-        """The body. Raises AgentError(invalid) for extras that cannot be sent."""
+        """Encode a request. Raises AgentError(invalid) for extras that cannot be sent."""
         history = (
             request.messages if isinstance(request.messages, History) else History(request.messages)
         )
@@ -109,9 +110,10 @@ class RequestEncoder:
         )
 
     def sends_windows(self, settings: Settings) -> bool:
-        """Whether OpenAI compacts conversations with this model, and takes its windows back.
+        """True if OpenAI compacts conversations with this model and accepts its windows back.
 
-        Other servers are not asked: what one has compacted, no other can read.
+        Other servers are not asked, because a compacted window is readable only by the server that
+        made it.
         """
         extra = settings.extra or {}
         return (
@@ -122,7 +124,7 @@ class RequestEncoder:
         )
 
     def has_window(self, request: ModelRequest) -> bool:
-        """Whether the input begins with a window that OpenAI has compacted."""
+        """True if the input begins with a window compacted by OpenAI."""
         return (
             len(request.messages) > 0
             and self.sends_windows(request.settings)
@@ -130,14 +132,14 @@ class RequestEncoder:
         )
 
     def encode_compaction(self, request: ModelRequest) -> bytes:
-        """The request for a compacted window. Raises AgentError as `encode` does."""
+        """Encode the request for a compacted window. Raises the errors of `encode`."""
         body = self.encode(msgspec.structs.replace(request, messages=History(request.messages)))
         fields = msgspec.json.decode(body, type=Fields)
         return dumped({name: value for name, value in fields.items() if name in TAKEN})
 
     def _cache_options(self, settings: Settings, response_id: str) -> bytes:
-        """Behind the input, since it changes with every request: for how long to keep it, and the
-        response to compare with if the cache is missed.
+        """Return cache options, placed after the input because they change with every request: the
+        lifetime, and the response to compare with on a cache miss.
         """
         if (
             not self._takes_cache_options
@@ -151,7 +153,7 @@ class RequestEncoder:
         return b',"prompt_cache_options":' + dumped(options) if options else b""
 
     def encode_count(self, request: ModelRequest) -> bytes:
-        """The same, for counting its tokens."""
+        """Encode a request for its token count."""
         items = bytes(
             History(request.messages).encoded(self._wire, self._encoder(request.settings).encode)
         )
@@ -159,7 +161,9 @@ class RequestEncoder:
         return dumped({**counted, "input": msgspec.Raw(b"[" + items + b"]")})
 
     def _encoder_of(self, history: History, settings: Settings) -> tuple[MessageEncoder, str]:
-        """The encoder of a conversation, and the name under which the history keeps its bytes."""
+        """Return the encoder of a conversation, and the key under which the history stores its
+        bytes.
+        """
         wire = f"{self._wire} compacted" if self.sends_windows(settings) else self._wire
         made = history.memo.get(wire)
         if made is None:
@@ -186,7 +190,7 @@ class RequestEncoder:
         return head(fields) + b',"input":['
 
     def _fields(self, request: ModelRequest) -> Json:
-        """All but the input."""
+        """Return everything but the input."""
         extra = dict(request.settings.extra or {})
         extra.pop(AS_TEXT, None)
         if "input" in extra:
@@ -213,9 +217,7 @@ class RequestEncoder:
         return with_extra({**body, **self._settings(request.settings, tools)}, extra)
 
     def _has_built_in(self, tool: ToolDefinition) -> bool:
-        """True where OpenAI itself answers with a model that is trained on its own tool of that
-        kind.
-        """
+        """True if OpenAI itself responds with a model trained on its built-in tool of that kind."""
         return (
             tool.native == PATCH_TOOL and self._cache_keys and self._abilities.apply_patch is True
         )
@@ -248,12 +250,12 @@ class RequestEncoder:
         return fields
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """How requests differ from `settings`."""
+        """Return how requests differ from `settings` because of the model."""
         return fit(settings, self._abilities, self._model_id).notes
 
 
 def _include(theirs: object, *, encrypted: bool) -> list[object]:
-    """The extras' join ours: without it, what the model thought would be lost between two turns."""
+    """Join the extras' `include` with ours, without which reasoning would be lost between turns."""
     if theirs is not None and not isinstance(theirs, list | tuple):
         raise AgentError(
             "invalid", f"settings.extra['include'] must be a list of names, not {theirs!r}"
@@ -263,7 +265,7 @@ def _include(theirs: object, *, encrypted: bool) -> list[object]:
 
 
 def _joined(ours: Json, theirs: Json) -> Json:
-    """One of another type takes the place of ours."""
+    """Join two definitions. One of another type replaces ours."""
     return (
         ours | theirs
         if theirs.get("type", "function") in ("function", ours["type"])
@@ -272,13 +274,13 @@ def _joined(ours: Json, theirs: Json) -> Json:
 
 
 def _key(tool: Json) -> object:
-    """What tells a tool from others: its name; of a hosted tool, its type."""
+    """Return what identifies a tool: its name, or the type of a hosted tool."""
     return tool["name"] if "name" in tool else ("hosted", tool.get("type"))
 
 
 def _tool(tool: ToolDefinition, *, strictly: bool) -> Json:
-    """Strict where the subset expresses its schema exactly: the API would else make optional
-    parameters required.
+    """Return a tool definition, strict if the subset expresses its schema exactly: otherwise the
+    API would make optional parameters required.
     """
     taken = parameters(tool.parameters)
     fitted = strict(taken, exact=True) if strictly else None

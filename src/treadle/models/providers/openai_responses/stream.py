@@ -1,8 +1,8 @@
-"""What the events of a Responses stream mean: deltas. Pure: bytes in, deltas out.
+"""Decoder of Responses streams into deltas. Does no I/O.
 
-Items come one after the other, each with its end, and the last event holds all of them again: by
-it, what was lost on the way is found out and put right. Reading events off the network is
-exchange.py's; the request is request.py's. Entry: `ResponsesDecoder`.
+Items arrive one after the other, each with its end, and the last event repeats all of them, so that
+lost content is detected and restored. exchange.py reads the network; request.py encodes requests.
+Entry points: `ResponsesDecoder`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from treadle.types import StopReason, Usage
 
 _INCOMPLETE = {"max_output_tokens": StopReason.MAX_TOKENS, "content_filter": StopReason.REFUSAL}
 _POLICY = re.compile(r"(?:^|_)policy(?:_violation)?$")
-"""How codes end that say that the model may not answer this."""
+"""Suffix of error codes that mean a refusal."""
 
 
 class ResponsesDecoder(Decoder):
@@ -59,14 +59,14 @@ class ResponsesDecoder(Decoder):
         super().__init__(reported)
         self._response: WireResponse | None = None
         self._item: OutputItem | None = None
-        """The one that is open."""
+        """The open item."""
         self._index: int | None = None
-        """Its place, where the server says places."""
+        """Index of the open item, if the server sends indexes."""
         self._items: list[OutputItem] = []
         self._done: dict[OutputItem, Fields] = {}
-        """What items said in the end that they are; a server may say it twice."""
+        """Final content of items. A server may send it twice."""
         self._strayed = False
-        """What came cannot be put together in the order in which it came."""
+        """True if the content cannot be assembled in order of arrival."""
 
     @override
     def take_body(self, body: bytes) -> list[Delta]:
@@ -161,8 +161,8 @@ class ResponsesDecoder(Decoder):
             self._item = self._index = None
 
     def _add_piece(self, piece: ItemDelta, data: bytes, deltas: list[Delta]) -> None:
-        """For which of the items it is meant: pieces of two calls taken for one would be a call
-        that nobody made.
+        """Add a fragment to its item. Mixing fragments of two calls would forge a call that the
+        model did not make.
         """
         item_id = item_id_of(data)
         item = self._known(piece.output_index, item_id)
@@ -178,7 +178,9 @@ class ResponsesDecoder(Decoder):
             self._strayed = True
 
     def _known(self, index: int | None, item_id: str | None) -> OutputItem | None:
-        """The item at this place, or of this id; the open one, where the server says neither."""
+        """Return the item at this index, or with this id, or the open one if the server sends
+        neither.
+        """
         open_one = self._item
         if index is not None:
             if open_one is not None and open_one.index is None:
@@ -202,7 +204,7 @@ class ResponsesDecoder(Decoder):
             self._item = self._index = None
 
     def _in_place(self) -> list[OutputItem]:
-        """In the order of the places that the server gave them, where it gave any."""
+        """Return the items in the order of the server's indexes, if it sent any."""
         places = [item.index for item in self._items if item.index is not None]
         if len(places) < len(self._items) or places == sorted(places):
             return self._items
@@ -213,7 +215,7 @@ class ResponsesDecoder(Decoder):
 
     def _complete(self, response: WireResponse, deltas: list[Delta]) -> None:
         items, output = self._in_place(), response.output or []
-        # else the server leaves out of its end what it had said before
+        # otherwise the server omits earlier content from the end
         told = len(output) >= len(self._done)
         truth = output if told else [self._done[item] for item in items if item in self._done]
         lost = len(self._items) < len(truth)
@@ -252,7 +254,7 @@ class ResponsesDecoder(Decoder):
         )
         if raw == "incomplete":
             raw = reason_of(response) or raw
-            # whatever the reason: it is not whole
+            # whatever the reason, it is incomplete
             stop = _INCOMPLETE.get(raw, StopReason.MAX_TOKENS)
             if stop is StopReason.REFUSAL:
                 deltas.append(ModelNotice(f"the provider refused to go on: {raw}"))
