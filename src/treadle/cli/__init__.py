@@ -1,64 +1,64 @@
-"""The command line: `treadle`.
+"""The `treadle` command line.
 
-Commands live in modules of their own and are loaded when they are called. Entry: `main`.
+Each command lives in its own module, which is imported when the command is called. Entry points:
+`main`.
 
-    agent_of_run.py     which agent goes on with a run
-    agent_option.py     which agent a command runs
+    agent_of_run.py     selects the agent that resumes a run
+    agent_option.py     `--agent`, `--input` and `--output-schema`
     agents.py           `treadle agents`
-    app.py              the tree of commands, and how errors reach a person
-    asked_call.py       A call that waits for an answer, whole
+    app.py              the root command and its subcommands
+    asked_call.py       complete text of a call that needs approval
     chat.py             `treadle chat`
-    commands.py         A group of commands that imports each of them only when it is called
+    commands.py         command group that imports its commands lazily
     completion.py       `treadle completion`
     config.py           `treadle config show | path | check | set`
-    database_option.py  which database of users' rows a command works
+    database_option.py  `--database`
     demo.py             `treadle demo`
-    demo_crash.py       the demo's second half
-    demo_view.py        how the demo shows a run, while it runs
+    demo_crash.py       second half of the demo: kill -9 and resume
+    demo_view.py        live view of a run in the demo
     doctor.py           `treadle doctor`
-    doctor_journal.py   whether the journal can be had, and what it needs
-    doctor_sandbox.py   what `treadle doctor` says of the sandbox
-    doctor_servers.py   whether the configured MCP servers can be had
-    echo.py             the one way in which a command writes lines for a person
-    exits.py            exit codes, and the one way in which a command fails
-    help.py             how every command shows its help, whether it is called through `treadle`
+    doctor_journal.py   journal checks of `treadle doctor`
+    doctor_sandbox.py   sandbox checks of `treadle doctor`
+    doctor_servers.py   MCP server checks of `treadle doctor`
+    echo.py             sanitised output for people
+    exits.py            exit codes and command failures
+    help.py             help settings shared by all commands
     init.py             `treadle init`
-    input.py            the prompt of a run
-    journal_option.py   which journal a command works
-    logs.py             what goes wrong in a process that runs for long, on standard error
+    input.py            the prompt of a run and its attachments
+    journal_option.py   `--journal`
+    logs.py             logging of long-running processes to standard error
     mcp.py              `treadle mcp`
     models.py           `treadle models`
-    next_steps.py       what a person can type after a run that did not complete
-    output_file.py      FILE of `-o`
+    next_steps.py       commands suggested after a run that did not complete
+    output_file.py      the file that `-o` names
     policy.py           `treadle policy check`
-    render.py           how a run looks on the command line
-    response_notes.py   what stands under a response in `runs show`
+    render.py           text output of a run
+    response_notes.py   notes below a response in `runs show`
     run.py              `treadle run`
     run_detached.py     `treadle run --detach`
-    run_options.py      what can be said of a run on the command line
+    run_options.py      options of every command that runs an agent
+    run_request.py      values of one `treadle run` and the session that it continues
     serve.py            `treadle serve`
     sessions.py         `treadle sessions …`
-    story.py            what happened in a run, in the order in which a person reads
-    task_model.py       which model the task assistant asks
+    story.py            a run's entries in reading order
+    task_model.py       model of the task assistant
     tasks.py            `treadle tasks`
-    tasks_chat.py       what `treadle tasks` does with messages
+    tasks_chat.py       chat of `treadle tasks`
     tasks_mcp.py        `treadle tasks mcp`
-    terminal.py         text on stdout that is no answer of a model
+    terminal.py         tables, colours and JSON on standard output
     timeline.py         the timeline of a run
     tools.py            `treadle tools`
     tools_accept.py     `treadle tools accept`
     trust.py            `treadle trust`
-    trust_contents.py   the lines with which `treadle trust` describes an agent, a skill, a command
+    trust_contents.py   descriptions of agents, skills and commands in `treadle trust`
     work.py             `treadle work`
-    work_batch.py       begins a batch or goes on with one, follows it, and tells what came
-    work_table.py       how a batch looks
+    work_batch.py       starts or continues a batch, follows it and reports
+    work_table.py       live table and report of a batch
     worker.py           `treadle worker`
-    worker_agents.py    which agent of which files drives a run that a worker was given
-    worker_lines.py     what `treadle worker` says on standard error, and what it counts of its runs
+    worker_agents.py    agents and directories that a worker may drive runs in
+    worker_lines.py     log lines and counters of `treadle worker`
     runs/               `treadle runs …`
-    stream_schema/      the JSON Schemas that ship beside this file
-
-    run_request.py  the values of one `treadle run`, and the conversation that it continues
+    stream_schema/      JSON Schemas of the stream output
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ import sys
 
 
 def main() -> None:
-    """Runs one command and exits with the codes of the manual: 0 done, 1 error, 2 usage, 3 limit, 4
-    approval, 75 later, 130 stopped.
+    """Run one command and exit with its code: 0 done, 1 error, 2 usage, 3 limit, 4 approval, 75
+    retry later, 130 cancelled.
     """
-    # before anything is imported: it is asked by scripts, often
+    # Before any import: scripts ask for the version often.
     if sys.argv[1:] in (["--version"], ["-V"]):
         from treadle import __version__  # noqa: PLC0415  the cheapest import there is
 
@@ -84,22 +84,24 @@ def main() -> None:
         sys.exit(app(prog_name="treadle", standalone_mode=False))
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # whoever read our output has left
+    except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except Exception as e:  # noqa: BLE001  the edge of the program: a person is told in a sentence, a developer asks for more
+    except Exception as e:  # noqa: BLE001  the edge of the program: one sentence for users, a traceback on request
         sys.exit(_told(e))
 
 
 def _open_closed_streams() -> None:
-    """A closed stream is as good as an empty one, and no other file takes its number."""
+    """Replace closed standard streams by the null device, so that no other file takes their
+    descriptors.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  as long as the process
 
 
 def _told(error: Exception) -> int:
-    """Says what went wrong, without anything secret; gives the exit code."""
+    """Report the error without secrets and return the exit code."""
     import io  # noqa: PLC0415  here and below: only where something went wrong
 
     import click  # noqa: PLC0415

@@ -1,7 +1,7 @@
-"""Which agent goes on with a run: the one that its name means where the run works. Entry:
-`agent_of_run`.
+"""Selection of the agent that resumes a run: the one that its name refers to in the run's
+directory.
 
-What may be said of it on the command line is agent_option.py's.
+The command-line options for agents are in agent_option.py. Entry points: `agent_of_run`.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ ELSEWHERE = "resume or fork it in its own program, with Runtime.resume or Runtim
 class RunAgent(NamedTuple):
     agent: Agent[Any, Any]
     others: tuple[Agent[Any, Any], ...] = ()
-    """Found by name while it runs."""
+    """Agents that it can start by name."""
     warnings: tuple[str, ...] = ()
 
 
 def agent_of_run(
     info: RunInfo, config: Config, cwd: Path, *, schema: dict[str, object] | None = None
 ) -> RunAgent:
-    """`cwd`: where it goes on; `schema`: which its answer was to fit when it began. Blocks while it
-    reads files.
+    """Return the agent that resumes the run in `cwd`. Reads files, so it blocks.
 
-    Raises Failed where there is no such agent there any more, AgentError(invalid) where something
-    is wrong with it.
+    `schema` is the output schema with which the run began. Raises CommandFailed if the agent is no
+    longer defined there, AgentError(invalid) if its definition is wrong.
     """
     found = (
         _assistant(info, config, cwd) if info.agent == ASSISTANT else _defined(info, config, cwd)
@@ -57,7 +56,7 @@ def _assistant(info: RunInfo, config: Config, cwd: Path) -> RunAgent:
 
 
 def _defined(info: RunInfo, config: Config, cwd: Path) -> RunAgent:
-    from treadle.agents.definitions import Catalog  # noqa: PLC0415  likewise
+    from treadle.agents.definitions import Catalog  # noqa: PLC0415  brings the library for YAML
 
     name, catalog = info.agent, Catalog(config, cwd)
     catalog.name(name)  # as the command line did when the run began
@@ -70,7 +69,7 @@ def _defined(info: RunInfo, config: Config, cwd: Path) -> RunAgent:
 
 
 async def schema_of(journal: Journal, run_id: str) -> dict[str, object] | None:
-    """Which the answer of a run was to fit when it began."""
+    """Return the output schema with which a run began."""
     started = (await journal.load(run_id)).started
     assert started is not None, "a run begins with run.started"
     return schema_when_begun(started)

@@ -1,8 +1,7 @@
-"""Which agent a command runs: `--agent`, its inputs, and where it is looked for. Entry:
-`agent_options`, `chosen_agent`, `defined_agent`.
+"""Options that select an agent: `--agent`, its inputs and its output schema.
 
-What a definition may say is treadle.agents.definitions'; the coding assistant is
-treadle.agents.coding's.
+Definitions are parsed in treadle.agents.definitions; the coding assistant is built in
+treadle.agents.coding. Entry points: `agent_options`, `chosen_agent`, `defined_agent`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 ASSISTANT = "treadle"
-"""The coding assistant, which runs where no agent is named."""
+"""Name of the coding assistant, the default agent."""
 
 _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option(
@@ -56,12 +55,12 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
 class ChosenAgent(NamedTuple):
     agent: Agent[Any, Any]
     limits: Limits
-    """Of the run."""
+    """Limits of the run."""
     inputs: dict[str, Any]
     others: tuple[Agent[Any, Any], ...] = ()
-    """Found by name while it runs."""
+    """Agents that it can start by name."""
     warnings: tuple[str, ...] = ()
-    """For the person, once."""
+    """Warnings to show once."""
 
 
 def agent_options(command: F) -> F:
@@ -73,9 +72,11 @@ def agent_options(command: F) -> F:
 def chosen_agent(
     config: Config, cwd: Path, options: Mapping[str, Any], *, attended: bool = False
 ) -> ChosenAgent:
-    """`attended`: a person is there to be asked.
+    """Return the agent that the options select; `attended` means that a person can answer
+    questions.
 
-    Raises AgentError(invalid), and Failed for what was said wrong of its inputs and its output.
+    Raises AgentError(invalid) for a wrong definition and CommandFailed for wrong inputs or a wrong
+    output schema.
     """
     chosen = _named(config, cwd, options, attended=attended)
     return (
@@ -102,26 +103,25 @@ def _named(config: Config, cwd: Path, options: Mapping[str, Any], *, attended: b
 
 
 def defined_agent(config: Config, catalog: Catalog, name: str) -> ChosenAgent:
-    """Make an agent of files and modules that a person named.
+    """Build the agent that a user named, from files and modules.
 
-    Raises AgentError(invalid) with all that is wrong with it.
+    Raises AgentError(invalid) with every problem found in its definition.
     """
     catalog.name(name)
     return made_agent(config, catalog, name)
 
 
 def made_agent(config: Config, catalog: Catalog, name: str) -> ChosenAgent:
-    """As `defined_agent`, for a name that no person typed: of an untrusted project nothing counts."""  # noqa: E501
+    """Build an agent that no user named: definitions of an untrusted project are ignored."""
     agent = catalog.agent(name)
     others = tuple(other for other in catalog.made() if other is not agent)
     return ChosenAgent(agent, _limits(config, agent), {}, others, catalog.remarks(name))
 
 
 def module_hooks(config: Config) -> tuple[Hook, ...]:
-    """Of the configured modules, for every run.
+    """Return the hooks of the configured modules, which apply to every run.
 
-    Raises AgentError(invalid) where one cannot be imported: what guards runs is not left out in
-    silence.
+    Raises AgentError(invalid) if a module cannot be imported: a guard must not be skipped silently.
     """
     if not config.agents:
         return ()
@@ -154,7 +154,7 @@ def _with_output(agent: Agent[Any, Any], file: Path) -> Agent[Any, Any]:
     try:
         asked = replace(agent, output=cast("dict[str, object]", schema))
         assert asked.answer is not None, "there is a schema"
-        _ = asked.answer.schema  # made now, so that what is wrong with it is said of the file
+        _ = asked.answer.schema  # built now, so that errors name the file
     except RecursionError as e:
         raise CommandFailed(f"{file}: --output-schema is nested too deeply") from e
     except AgentError as e:
@@ -163,7 +163,7 @@ def _with_output(agent: Agent[Any, Any], file: Path) -> Agent[Any, Any]:
 
 
 def _limits(config: Config, agent: Agent[Any, Any]) -> Limits:
-    """What an option says goes before what the agent says, and that before the configuration."""
+    """Merge limits: options override the agent's limits, which override the configuration."""
     said = msgspec.structs.asdict(agent.limits or Limits())
     own = {
         name: None
@@ -174,7 +174,7 @@ def _limits(config: Config, agent: Agent[Any, Any]) -> Limits:
 
 
 def _inputs(agent: Agent[Any, Any], given: Sequence[str]) -> dict[str, Any]:
-    from treadle.agents.definitions import missing, typed  # noqa: PLC0415  likewise
+    from treadle.agents.definitions import missing, typed  # noqa: PLC0415  brings the library for YAML
     from treadle.config.readers import nearest  # noqa: PLC0415  as in chosen_agent
 
     values: dict[str, Any] = {}

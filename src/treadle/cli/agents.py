@@ -1,7 +1,6 @@
-"""`treadle agents`: the agents that files and modules define: which there are, what each is, what
-is wrong with them. Entry: `agents`.
+"""`treadle agents`: list, show and check the agents defined in files and modules.
 
-How a definition is read stands in treadle.agents.definitions.
+Definitions are parsed in treadle.agents.definitions. Entry points: `agents`.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ def agents() -> None:
     """List, show and check the agents that are defined in files and in Python modules.
 
     .treadle/agents/NAME.md or NAME.yaml defines the agent NAME, in your own folder and in the
-    project. Of one name your own counts, then the project's nearest. Agents of a project that you
-    have not trusted are marked; they run only where you name them with --agent. Modules are named
-    by the key `agents` of the configuration.
+    project. If a name is defined twice, your own definition wins, then the nearest one of the
+    project. Agents of a project that you have not trusted are marked; they run only if you name
+    them with --agent. The configuration key `agents` names the modules.
     """
 
 
@@ -58,7 +57,7 @@ def agents() -> None:
 @as_json
 @folder
 def list_(as_json: bool, cwd: Path) -> None:
-    """Which agents there are, and where each is defined."""
+    """List the agents and where each is defined."""
     config, catalog = _opened(cwd)
     secrets = Redactor(config.secrets())
     facts = [_facts(catalog, name, cwd) for name in catalog.names()]
@@ -107,9 +106,9 @@ def _colour(broken: set[str], column: int, text: str) -> Style:
 @as_json
 @folder
 def show(name: str, as_json: bool, cwd: Path) -> None:
-    """What the agent NAME is told, and what it may use.
+    """Show the instructions, tools and limits of the agent NAME.
 
-    Exits with 1 where something is wrong with it.
+    Exits with 1 if its definition has problems.
     """
     config, catalog = _opened(cwd)
     secrets = Redactor(config.secrets())
@@ -131,10 +130,9 @@ def show(name: str, as_json: bool, cwd: Path) -> None:
 @click.argument("which", metavar="[NAME|FILE]", required=False)
 @folder
 def check(which: str | None, cwd: Path) -> None:
-    """Say what is wrong with the agent NAME, with FILE, or with all agents, with file and line.
+    """Check the agent NAME, FILE, or all agents, and print each problem with file and line.
 
-    Nothing is connected to: tools of MCP servers are taken on trust. Exits with 1 where something
-    is wrong.
+    MCP servers are not started, so their tools are not checked. Exits with 1 if there are problems.
     """
     config, catalog = _opened(cwd)
     with failing():
@@ -156,15 +154,15 @@ def check(which: str | None, cwd: Path) -> None:
     short_help="Print the format of a definition as a JSON Schema, for editors.",
 )
 def schema() -> None:
-    """Print the format of a definition as a JSON Schema, with which editors complete and check what
-    is typed.
+    """Print the format of a definition as a JSON Schema, which editors use to complete and check
+    input.
     """
     from treadle.agents.definitions.format import definition_schema  # noqa: PLC0415  only here
 
     put_json(definition_schema(), Redactor(()))
 
 
-# ---------------------------------------------------------------- what is known of one
+# ---------------------------------------------------------------- facts about an agent
 
 
 def _opened(cwd: Path) -> tuple[Config, Catalog]:
@@ -278,14 +276,14 @@ def _inputs(of: ReadDefinition | Agent[Any, Any]) -> dict[str, Any]:
 
 
 def _short(path: Path, cwd: Path) -> str:
-    """As a person would type it."""
+    """Return the path relative to `cwd` or to the home directory if it is inside."""
     for base, sign in ((Path(os.path.realpath(cwd)), ""), (Path.home(), "~/")):
         if path.is_relative_to(base):
             return f"{sign}{path.relative_to(base)}"
     return str(path)
 
 
-# ---------------------------------------------------------------- how it looks
+# ---------------------------------------------------------------- the page of an agent
 
 
 def _page(facts: dict[str, Any], ink: Ink) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The tree of commands, and how errors reach a person. Entry: `app`."""
+"""The root command `treadle` and the table of its subcommands. Entry points: `app`."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ ELSEWHERE = {
 def app(ctx: click.Context) -> None:
     """Treadle runs agents: a language model, tools, and the loop between them.
 
-    Start with `treadle demo`, or set ANTHROPIC_API_KEY and `treadle run "…"`. `treadle COMMAND
-    --help` tells of each command.
+    Start with `treadle demo`, or set ANTHROPIC_API_KEY and `treadle run "…"`. Run `treadle COMMAND
+    --help` for details.
     """
     if os.environ.get("NO_COLOR"):
-        ctx.color = False  # of every command's output, on a terminal too
+        ctx.color = False  # for every command, also on a terminal
     try:
         os.getcwd()
     except OSError as e:

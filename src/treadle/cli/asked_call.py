@@ -1,5 +1,5 @@
-"""A call that waits for an answer, whole: its tool, and every character of its arguments. Entry:
-`call_lines`.
+"""Complete text of a tool call that needs approval: its name and every character of its arguments.
+Entry points: `call_lines`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from treadle.journal.entries import ApprovalAsked
 from treadle.journal.projection import shown_arguments
 
 SHOWN_CHARS_MAX = 20_000
-"""Of more a person sees nothing at a glance: it cannot be approved where it is not shown."""
+"""Maximum number of characters shown. A longer call cannot be reviewed here, and so cannot be
+approved.
+"""
 
 
 class CallLines(NamedTuple):
@@ -24,7 +26,7 @@ class CallLines(NamedTuple):
 
 
 def call_lines(asked: ApprovalAsked, clean: Callable[[str], str]) -> CallLines:
-    """The arguments, one or more lines for each; hidden and control characters are spelled out."""
+    """Return one or more lines per argument, with hidden and control characters escaped."""
     lines, left = list[str](), SHOWN_CHARS_MAX
     for line in _arguments(asked, clean):
         if len(line) > left:
@@ -45,5 +47,5 @@ def _arguments(asked: ApprovalAsked, clean: Callable[[str], str]) -> Iterator[st
         key = revealed_line(clean(name))
         first, *more = revealed(clean(text)).split("\n")
         yield f"{key}: {first}"
-        # a line of a value cannot look like another argument
+        # A line of a value must not look like another argument.
         yield from (f"{' ' * len(key)}| {line}" for line in more)

@@ -1,6 +1,5 @@
-"""`treadle chat`: the terminal UI, started with what the command line says of its runs.
-
-What it looks like is treadle.tui's. Entry: `chat`.
+"""`treadle chat`: starts the terminal UI of treadle.tui with the command's options. Entry points:
+`chat`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 LAST = "last"
 HISTORY = "history"
-"""What was typed, in Treadle's own folder."""
+"""Name of the input history file in Treadle's own folder."""
 
 
 @click.command(context_settings=HELP)
@@ -42,10 +41,10 @@ HISTORY = "history"
     help="Open a conversation again: the last one, or the one of this id.",
 )
 def chat(resume: str | None, **options: Any) -> None:
-    """Talk with an agent in the terminal: see what it does, approve it, steer it, go back.
+    """Talk with an agent in the terminal: see its work, approve it, steer it, go back.
 
-    It needs a terminal; without one, use `treadle run`. /help inside tells of keys and commands.
-    Limits of a run hold for each message; none is set where nobody sets one.
+    It needs a terminal; without one, use `treadle run`. Type /help inside for keys and commands.
+    Limits apply to each message; by default there are none.
     """
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         raise CommandFailed(
@@ -83,7 +82,7 @@ def chat(resume: str | None, **options: Any) -> None:
 def _setting(
     cwd: Path, options: dict[str, Any], config: Config
 ) -> tuple[RunSetting, tuple[str, ...]]:
-    from treadle.tui.conversation import RunSetting  # noqa: PLC0415  it brings the runtime, for which the first frame does not wait
+    from treadle.tui.conversation import RunSetting  # noqa: PLC0415  brings the runtime; the first frame must not wait for it
 
     chosen = chosen_agent(config, cwd, options, attended=True)
     said = msgspec.structs.asdict(chosen.limits)

@@ -1,7 +1,4 @@
-"""A group of commands that imports each of them only when it is called.
-
-Which there are is said where a group is made. Entry: `CommandGroup`.
-"""
+"""Command group that imports each command only when it is called. Entry points: `CommandGroup`."""
 
 from __future__ import annotations
 
@@ -17,9 +14,7 @@ from typing_extensions import override
 
 @contextmanager
 def in_one_sentence() -> Generator[None]:
-    """Wrong use of a command is told as every other failure is; where its help is to be found ends
-    the sentence.
-    """
+    """Turn click's usage errors into CommandFailed: one sentence with a pointer to the help."""
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:
@@ -110,8 +105,8 @@ def _number(kind: click.IntRange | click.FloatRange) -> str:
 
 
 class CommandGroup(click.Group):
-    """Knows every command's name and line of help, and imports a command only to run it or to show
-    its own help.
+    """Group that knows the names and help lines of its commands and imports a command only to run
+    it or to show its own help.
     """
 
     def __init__(
@@ -121,9 +116,8 @@ class CommandGroup(click.Group):
         elsewhere: Mapping[str, str] | None = None,
         **more: Any,
     ) -> None:
-        """`known`: by name, where the command is, as `module:name`, and its line of help.
-
-        `elsewhere`: words that are none, and what to type instead.
+        """`known` maps a name to `module:attribute` and the command's help line; `elsewhere` maps
+        words that are not commands to a hint.
         """
         super().__init__(*arguments, **more)
         self._known = known
@@ -142,7 +136,7 @@ class CommandGroup(click.Group):
 
     @override
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        # which is how completion asks
+        # Completion resolves commands resiliently.
         if (
             args
             and args[0] not in self._known
@@ -171,7 +165,7 @@ class CommandGroup(click.Group):
         try:
             with in_one_sentence():
                 return super().invoke(ctx)
-        except KeyboardInterrupt:  # before click takes it for an error
+        except KeyboardInterrupt:  # before click reports it as an error
             sys.exit(130)
 
     @override

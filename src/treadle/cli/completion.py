@@ -1,7 +1,4 @@
-"""`treadle completion`: the script that teaches a shell our commands and options. Entry:
-
-`completion`.
-"""
+"""`treadle completion`: prints the completion script of a shell. Entry points: `completion`."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from treadle.cli.help import HELP
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print shell completion, to be evaluated by your shell: put eval "$(treadle completion bash)"
-    into ~/.bashrc, or the like for zsh and fish.
+    """Print the completion script for your shell. For bash, add eval "$(treadle completion bash)"
+    to ~/.bashrc; zsh and fish work the same way.
     """
     shell_complete = get_completion_class(shell)
     assert shell_complete is not None, "the choices are those click knows"

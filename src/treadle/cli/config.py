@@ -1,7 +1,7 @@
-"""`treadle config show | path | check | set`: settings, where each came from, and changes to the
-user's own file.
+"""`treadle config show | path | check | set`: shows and checks settings and changes the user's own
+file.
 
-Order, trust and keys are treadle.config's. Entry: `config`.
+Precedence, trust and keys are defined in treadle.config. Entry points: `config`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def config() -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON: key -> value, source, name, line.")
 @folder
 def show(as_json: bool, cwd: Path) -> None:
-    """Show every setting, and where it came from. API keys are never shown."""
+    """Show every setting and its origin. API keys are never shown."""
     with failing():
         loaded = load(cwd=cwd)
     _warn(loaded.warnings)
@@ -84,7 +84,9 @@ def show(as_json: bool, cwd: Path) -> None:
 @config.command(context_settings=HELP)
 @folder
 def path(cwd: Path) -> None:
-    """List the files that are looked for, in the order in which they are read."""
+    """List the configuration files in the order in which they are read, also those that do not
+    exist.
+    """
     with failing():
         files = config_files(os.environ, cwd)
     for file in files:
@@ -98,7 +100,7 @@ def path(cwd: Path) -> None:
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @folder
 def check(file: Path | None, cwd: Path) -> None:
-    """Check FILE, or everything that a run would read. Exits with 2 where something is wrong."""
+    """Check FILE, or everything that a run would read. Exits with 2 if there are problems."""
     with failing():
         files = config_files(os.environ, cwd)
     if file is not None:
@@ -125,10 +127,10 @@ def check(file: Path | None, cwd: Path) -> None:
 @click.argument("key")
 @click.argument("value")
 def set_(key: str, value: str) -> None:
-    """Set KEY in your own file, like: limits.turns 30. Comments and order stay.
+    """Set KEY in your own file, for example: limits.turns 30. Comments and order stay.
 
-    With - as VALUE it is read from standard input, so that an API key stays out of the shell's
-    history. A list is written '["a", "b"]'.
+    If VALUE is -, it is read from standard input, which keeps an API key out of the shell's
+    history. Write a list as '["a", "b"]'.
     """
     with failing():
         file = home(os.environ) / "config.yaml"
@@ -139,7 +141,7 @@ def set_(key: str, value: str) -> None:
         raise CommandFailed(str(e.args[0])) from None
     if value == "-":
         value = _from_input(key)
-    # how Python shows bytes that are no text
+    # Python decodes bytes that are not text as surrogates.
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise CommandFailed(f"{key}: the value is not UTF-8 text")
     try:
@@ -163,12 +165,14 @@ def _from_input(key: str) -> str:
 
 
 def _meant(key: KeySpec, value: str) -> tuple[Plain, object]:
-    """What was typed: as it stands where the key takes it so, else as YAML. Raises Wrong."""
+    """Return the typed text and the value read from it: as plain text if the key accepts that, else
+    as YAML. Raises Wrong.
+    """
     try:
         return value, read_value(key, value)
     except Wrong as e:
         wrong = e
-    from treadle.config.document import parse  # noqa: PLC0415  only for what is no text
+    from treadle.config.document import parse  # noqa: PLC0415  only for values that are not plain text
 
     try:
         root = parse(value).root

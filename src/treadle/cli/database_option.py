@@ -1,7 +1,7 @@
-"""Which database of users' rows a command works on: the option, the variable, or the one in
-Treadle's own folder.
+"""The `--database` option: the service database from the option, the variable, or Treadle's own
+folder.
 
-What stands in it is treadle.service.database's. Entry: `database_option`, `database_url`,
+Its tables are in treadle.service.database. Entry points: `database_option`, `database_url`,
 `require_database`.
 """
 
@@ -32,11 +32,11 @@ database_option = click.option(
 
 
 def database_url(given: str | None) -> str:
-    """`given`, what `--database` said, else TREADLE_DATABASE, else `tasks.db` in Treadle's own
-    folder. Nothing is opened or made.
+    """Return `given` (the option), else TREADLE_DATABASE, else `tasks.db` in Treadle's own folder.
+    Opens and creates nothing.
 
-    The path of a SQLite file is absolute, `~` expanded. Raises Failed where Treadle's folder cannot
-    be one.
+    The path of a SQLite file is absolute, with `~` expanded. Raises CommandFailed if Treadle's
+    folder is not usable.
     """
     url = given or os.environ.get(_VARIABLE)
     if not url:
@@ -49,6 +49,6 @@ def database_url(given: str | None) -> str:
 
 
 def require_database() -> None:
-    """Raises AgentError(invalid) where the libraries for it are not installed."""
+    """Raise AgentError(invalid) if the libraries of the service are not installed."""
     if find_spec("sqlmodel") is None or find_spec("alembic") is None:
         raise AgentError("invalid", f"this needs the libraries of the service: {INSTALL}")

@@ -1,7 +1,7 @@
-"""`treadle demo`: a scripted model drives the real loop and the real tools to find, fix and prove a
-bug; then a run survives kill -9. Entry: `demo`.
+"""`treadle demo`: a scripted model uses the real loop and tools to fix a bug; then a run survives
+kill -9.
 
-The kill and what comes after it stand in demo_crash.py.
+The second half is in demo_crash.py. Entry points: `demo`.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ OUTRO = (
 )
 KEPT = "The files are in {}; this shows the runs of part two:\n  TREADLE_HOME={} treadle runs list"
 PYTEST = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {shlex.quote(sys.executable)} -m pytest -q --tb=no"
-"""Without the plugins that happen to be installed: they would talk into the demo."""
+"""pytest command without installed plugins, whose output would clutter the demo."""
 
 
 @click.command(context_settings=HELP)
 @click.option("--keep", is_flag=True, help="Leave the files where they were worked on.")
 @click.option("--fast", is_flag=True, help="Without the pauses that make it readable.")
 def demo(keep: bool, fast: bool) -> None:
-    """Watch an agent find, fix and prove a bug in a small Python project; then one that is killed,
-    and goes on. Needs no key and no network.
+    """Watch an agent find and fix a bug in a small Python project and prove it; then watch a second
+    run survive kill -9. Needs no key and no network.
     """
     if sys.platform == "win32":
         raise CommandFailed(
@@ -69,9 +69,8 @@ def demo(keep: bool, fast: bool) -> None:
 
 
 def _mend(directory: Path, fast: bool) -> None:
-    """The first half.
-
-    Ends the process where it was cancelled; raises Failed where it did not come to its end.
+    """Play the first half. Exits the process on cancellation; raises CommandFailed if it does not
+    complete.
     """
     with as_file(files("treadle.cli").joinpath("demo_project")) as project:
         shutil.copytree(project, directory, ignore=shutil.ignore_patterns("__pycache__"))
@@ -103,7 +102,7 @@ async def _work(directory: Path, fast: bool) -> RunResult[str]:
 
 
 def script(delay_ms: float) -> list[dict[str, Any]]:
-    """What the model says, with `delay_ms` between its words."""
+    """Return the model's script, with `delay_ms` between words."""
     pytest = {"name": "bash", "arguments": {"command": PYTEST}}
     edits = [
         {
@@ -147,7 +146,7 @@ def script(delay_ms: float) -> list[dict[str, Any]]:
 
 
 def _show_change(before: str, after: str) -> None:
-    import difflib  # noqa: PLC0415  after the show, where nobody waits for it
+    import difflib  # noqa: PLC0415  after the run, so that it delays nothing
 
     echo()
     for line in list(
@@ -167,6 +166,6 @@ def _show_change(before: str, after: str) -> None:
 
 
 def _proved(result: RunResult[Any]) -> bool:
-    """The first run of the tests failed and the last one passed: by pytest's own words."""
+    """True if the first test run failed and the last one passed, according to pytest's output."""
     runs = [r.text for m in result.messages for r in m.tool_results if r.name == "bash"]
     return len(runs) == 2 and "2 failed, 2 passed" in runs[0] and "4 passed" in runs[1]

@@ -1,8 +1,7 @@
-"""The demo's second half: a run is killed in the middle of a charge, really, and goes on from its
-journal. Entry: `crash`.
+"""Second half of the demo: kill a run in the middle of a charge and resume it from its journal.
 
-Everything happens through the commands that are shown, in processes of their own, in the demo's own
-folder.
+It runs the commands that it shows, as processes of their own in the demo's folder. Entry points:
+`crash`.
 """
 
 from __future__ import annotations
@@ -58,14 +57,14 @@ The same by hand, when a run of yours was cut (`last` is the newest run; its id 
   treadle runs resume last
 """
 WITHIN_S = 20.0
-"""How long the demo waits for one of its processes."""
+"""Deadline for each process of the demo."""
 LINE_BYTES_MAX = 1 << 20
 
 _event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(cast("type[Event]", Event))
 
 
 def script(delay_ms: float) -> list[dict[str, Any]]:
-    """What the model says; the first two entries before the kill."""
+    """Return the model's script; the first two entries come before the kill."""
 
     def call(name: str, **arguments: str) -> list[dict[str, Any]]:
         return [{"name": name, "arguments": arguments}]
@@ -95,9 +94,8 @@ def script(delay_ms: float) -> list[dict[str, Any]]:
 
 
 def crash(directory: Path, *, fast: bool) -> None:
-    """Makes `directory` and plays in it.
-
-    Raises Failed where it did not come to the end that it tells of.
+    """Create `directory` and play the second half in it. Raises CommandFailed if the result is not
+    the announced one.
     """
     with as_file(files("treadle.cli").joinpath("demo_orders")) as orders:
         shutil.copytree(orders, directory, ignore=shutil.ignore_patterns("__pycache__"))
@@ -114,7 +112,7 @@ def crash(directory: Path, *, fast: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The folder in which it happens, and its commands."""
+    """Folder of the second half, and the commands that run in it."""
 
     directory: Path
 
@@ -124,7 +122,7 @@ class Stage:
 
     @property
     def temporary(self) -> Path:
-        """What a killed process leaves there goes with the demo."""
+        """Temporary directory of the killed process, removed with the demo."""
         return self.directory.parent / "temporary"
 
     @property
@@ -136,14 +134,16 @@ class Stage:
 
     @property
     def _bank(self) -> Path:
-        """There while the program that charges runs, which ends when it goes: a process id from
-        inside a sandbox names a stranger out here.
+        """Marker file that exists while the charging program runs; the program exits when the file
+        is removed. A process id from inside a sandbox would name another process outside.
         """
         return self.directory / "bank.busy"
 
     @property
     def environment(self) -> dict[str, str]:
-        """Nobody's keys and settings: what is shown here must not depend on them."""
+        """Environment without the user's keys and settings, so that the demo does not depend on
+        them.
+        """
         mine = ("TREADLE_", "ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_")
         own = {"TREADLE_HOME": str(self.home), "TMPDIR": str(self.temporary)}
         return {
@@ -152,13 +152,13 @@ class Stage:
         }
 
     def say(self, arguments: Sequence[str]) -> list[str]:
-        """Shows the command, and gives what to execute."""
+        """Print the command and return the argument vector that runs it."""
         click.secho(f"$ {shlex.join(['treadle', *arguments])}\n", fg="cyan")
         sys.stdout.flush()
         return [sys.executable, "-P", "-m", "treadle", *arguments]
 
     def command(self, *arguments: str) -> None:
-        """Raises Failed where it fails, or does not end."""
+        """Run a command to its end. Raises CommandFailed if it fails or times out."""
         try:
             subprocess.run(
                 self.say(arguments),
@@ -174,7 +174,7 @@ class Stage:
 
     @asynccontextmanager
     async def running(self, *arguments: str) -> AsyncGenerator[Process]:
-        """It is killed where it is left behind."""
+        """Start a command; kill it on exit."""
         async with await anyio.open_process(
             self.say(arguments),
             cwd=self.directory,
@@ -189,18 +189,18 @@ class Stage:
                     process.kill()
 
     async def charging(self) -> None:
-        """Waits until the card is charged, and the bank has not answered yet."""
+        """Wait until the card is charged and the bank has not answered yet."""
         while not (self.ledger and self._bank.exists()):  # noqa: ASYNC110  files of another process
             await anyio.sleep(0.01)
 
     def end_bank(self) -> None:
-        """What the killed process had started outlives it where there is no sandbox."""
+        """Stop the charging program, which outlives the killed process if there is no sandbox."""
         self._bank.unlink(missing_ok=True)
 
 
 @contextmanager
 def _tidy(stage: Stage) -> Generator[None]:
-    """Nothing goes on after the demo, also where a signal ends it."""
+    """Stop the charging program when the demo ends, also by a signal."""
 
     def end(number: int, _: object) -> None:
         sys.exit(128 + number)
@@ -215,7 +215,7 @@ def _tidy(stage: Stage) -> Generator[None]:
 
 
 async def _play(stage: Stage) -> str:
-    """Gives the id of the run."""
+    """Run, kill and resume; return the run's id."""
     try:
         with anyio.fail_after(WITHIN_S):
             run_id = await _killed(stage)
@@ -264,7 +264,7 @@ async def _resumed(stage: Stage, run_id: str) -> None:
 
 
 async def _events(process: Process) -> AsyncIterator[Event]:
-    """Those that come as a whole: a killed process may leave a piece of a line."""
+    """Yield complete events. A killed process may leave a partial last line."""
     assert process.stdout is not None, "it is a pipe"
     lines = BufferedByteReceiveStream(process.stdout)
     with suppress(anyio.IncompleteRead, anyio.EndOfStream):
@@ -273,7 +273,7 @@ async def _events(process: Process) -> AsyncIterator[Event]:
 
 
 async def _check(stage: Stage, run_id: str) -> None:
-    """What the words claim. Raises Failed."""
+    """Raise CommandFailed if the journal and the ledger do not show what the text claims."""
     journal = open_journal(f"sqlite:///{stage.home / 'journal.db'}")
     try:
         entries = [record.entry for record in await journal.read(run_id)]

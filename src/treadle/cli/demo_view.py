@@ -1,4 +1,4 @@
-"""How the demo shows a run, while it runs. Entry: `DemoView`."""
+"""Live view of a run in the demo. Entry points: `DemoView`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LINE_CHARS = 110
 
 
 class DemoView:
-    """What happens, as it happens."""
+    """Prints the events of a run as they arrive."""
 
     def __init__(self, shorter: Mapping[str, str] | None = None) -> None:
-        """`shorter`: what is shown in place of long words in arguments."""
+        """`shorter` maps long words in arguments to their replacement."""
         self._shorter = shorter or {}
         self._column = 0
 

@@ -1,6 +1,6 @@
-"""`treadle doctor`: whether what a run needs is there and works.
+"""`treadle doctor`: checks that everything a run needs is present and works.
 
-Connects only where the configuration points to. Entry: `doctor`.
+Connects only to configured endpoints. Entry points: `doctor`.
 """
 
 from __future__ import annotations
@@ -56,11 +56,10 @@ class CheckResult:
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON: a list of findings.")
 def doctor(offline: bool, full: bool, as_json: bool) -> None:
-    """Test the key, the connection, the sandbox and the tools, and say what to do about what is
-    wrong.
+    """Test the key, the connection, the sandbox and the tools, and say how to fix each problem.
 
-    One small request goes to the provider of the default model, to see that the key is accepted.
-    Exits with 1 where something is bad.
+    Sends one small request to the provider of the default model to check the key. Exits with 1 if a
+    check fails.
     """
     findings: list[CheckResult] = []
     mask: Callable[[str], str] = Redactor(()).text
@@ -153,7 +152,9 @@ def _model(config: Config, offline: bool) -> Iterator[CheckResult]:
 
 
 def _small_model(config: Config) -> Iterator[CheckResult]:
-    """Where long conversations cannot be summed up by it; that of nobody's choice may lack its key."""  # noqa: E501
+    """Report a small model that cannot summarise long conversations. The default one may lack its
+    key.
+    """
     name, instead = (
         config.models.small,
         (
@@ -176,7 +177,7 @@ def _small_model(config: Config) -> Iterator[CheckResult]:
 
 
 async def _ask(config: Config, name: str) -> CheckResult:
-    """The smallest request there is, answered or not."""
+    """Send a minimal request and report the answer or the error."""
     request = ModelRequest(messages=[Message.user("Say ok.")], settings=Settings(max_tokens=16))
     async with Runtime(config=config) as runtime:
         model = runtime.models.get(name, scope="doctor")

@@ -1,7 +1,4 @@
-"""Whether the journal can be had, and what it needs: part of `treadle doctor`. Entry:
-
-`journal_findings`.
-"""
+"""Journal checks of `treadle doctor`. Entry points: `journal_findings`."""
 
 from __future__ import annotations
 
@@ -23,11 +20,11 @@ from treadle.journal.queue import WorkerInfo
 from treadle.types import now
 
 CLOCK_S = 5.0
-"""Another clock than that is worth a word: times of entries are the processes', leases the server's
-alone.
+"""Clock difference that is reported. Entry times come from the processes' clocks; only leases use
+the server's.
 """
 COMMIT_MS = 20.0
-"""A run waits for a commit at each step."""
+"""Commit time that is reported as slow: a run waits for a commit at each step."""
 
 State = Literal["ok", "note", "bad"]
 
@@ -38,9 +35,8 @@ class _Seen(NamedTuple):
 
 
 def journal_findings(config: Config) -> Iterator[tuple[str, State, str]]:
-    """What, how it is, and in words; opened as a run opens it.
-
-    Where there is none yet, none is made.
+    """Yield subject, state and text of each finding. Opens the journal as a run would, but never
+    creates one.
     """
     url = journal_url(config, None)
     file = journal_file(url)
@@ -56,7 +52,7 @@ def journal_findings(config: Config) -> Iterator[tuple[str, State, str]]:
         except AgentError as e:
             yield "journal", "bad", e.message
             return
-        from treadle.journal.sqlite.schema import VERSION  # noqa: PLC0415  only who looks into a journal needs it
+        from treadle.journal.sqlite.schema import VERSION  # noqa: PLC0415  only needed to inspect a journal
 
         yield (
             "journal",
@@ -161,7 +157,7 @@ async def _queued(journal: Journal) -> list[str]:
 
 
 def _workers(workers: list[WorkerInfo]) -> Iterator[tuple[str, State, str]]:
-    """A line each; nothing where there was none within a day."""
+    """Yield one line per worker seen within a day."""
     for info in workers:
         card = info.card
         where = (
@@ -189,9 +185,7 @@ def _workers(workers: list[WorkerInfo]) -> Iterator[tuple[str, State, str]]:
 
 
 async def _seen(config: Config, url: str) -> _Seen:
-    """The runs of a file are counted; those of a server may be any number, and only what is queued
-    there is.
-    """
+    """Count all runs of a file; for a server, which may hold any number, count only queued ones."""
     journal = opened_journal(config, url)
     try:
         counts = (
@@ -203,8 +197,8 @@ async def _seen(config: Config, url: str) -> _Seen:
 
 
 def _place(file: Path) -> tuple[State, str]:
-    """Whether a journal could be made there."""
-    from treadle.journal.sqlite.places import NETWORK, mount_kind  # noqa: PLC0415  likewise
+    """Report whether a journal could be created there."""
+    from treadle.journal.sqlite.places import NETWORK, mount_kind  # noqa: PLC0415  only needed for a new journal
 
     folder = next(parent for parent in file.parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):

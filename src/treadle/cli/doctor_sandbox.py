@@ -1,7 +1,6 @@
-"""What `treadle doctor` says of the sandbox: whether it works, and with `--full` whether each way
-out of it that we know is held.
+"""Sandbox checks of `treadle doctor`: it works, and with `--full` it blocks every known escape.
 
-The ways out are in treadle.policy.sandboxes.escapes. Entry: `sandbox_findings`.
+The escapes are in treadle.policy.sandboxes.escapes. Entry points: `sandbox_findings`.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ State: TypeAlias = Literal["ok", "note", "bad"]
 
 
 def sandbox_findings(config: Config, *, full: bool) -> Iterator[tuple[State, str]]:
-    """One for each thing to say.
+    """Yield state and text of each finding.
 
-    With `full` it takes some seconds, and writes in a folder of its own, which is gone afterwards.
+    With `full` it takes some seconds and writes to a temporary folder.
     """
     wanted = config.defaults.sandbox
     own = home(os.environ)
@@ -66,7 +65,9 @@ def _standing(standing: SandboxStatus, wanted: str) -> tuple[State, str]:
 
 
 async def _network(config: Config, sandbox: Sandbox) -> tuple[State, str]:
-    """What commands of mode full reach. The network of their own is made once, where there is one."""  # noqa: E501
+    """Report the network access of commands in mode full. Sets up the isolated network once to
+    prove it.
+    """
     from treadle.policy.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  only on Linux
 
     listed = config.permissions.network
@@ -103,9 +104,9 @@ async def _network(config: Config, sandbox: Sandbox) -> tuple[State, str]:
 
 
 def _escapes(sandbox: Sandbox, base: Path) -> Iterator[tuple[State, str]]:
-    from treadle.policy.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  only for --full, as what follows
-    from treadle.policy.sandboxes.escapes import ATTEMPTS, try_escape  # noqa: PLC0415  likewise
-    from treadle.policy.sandboxes.limits import Group  # noqa: PLC0415  likewise
+    from treadle.policy.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  only for --full
+    from treadle.policy.sandboxes.escapes import ATTEMPTS, try_escape  # noqa: PLC0415  only for --full
+    from treadle.policy.sandboxes.limits import Group  # noqa: PLC0415  only for --full
 
     if not isinstance(sandbox, Bubblewrap):
         yield (

@@ -1,6 +1,5 @@
-"""Whether the configured MCP servers can be had: part of `treadle doctor`.
-
-They are started and asked only with `--full`. Entry: `server_findings`.
+"""MCP server checks of `treadle doctor`. Servers are started only with `--full`. Entry points:
+`server_findings`.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
 def server_findings(
     config: Config, *, full: bool, offline: bool
 ) -> Iterator[tuple[Literal["ok", "note", "bad"], str]]:
-    """Nothing where none is configured. `offline`: those with an address are not asked."""
+    """Yield a finding per configured server. `offline` skips the servers that have a URL."""
     if not config.mcp_servers:
         return
-    from treadle.tools.mcp import McpServer  # noqa: PLC0415  only where somebody has servers
-    from treadle.tools.mcp.joining import LEFT_OUT  # noqa: PLC0415  likewise
-    from treadle.tools.mcp.servers import INSTALL  # noqa: PLC0415  likewise
+    from treadle.tools.mcp import McpServer  # noqa: PLC0415  only if servers are configured
+    from treadle.tools.mcp.joining import LEFT_OUT  # noqa: PLC0415  only if servers are configured
+    from treadle.tools.mcp.servers import INSTALL  # noqa: PLC0415  only if servers are configured
 
     if find_spec("mcp") is None:
         yield (
@@ -68,7 +67,7 @@ def server_findings(
 
 
 async def _asked(config: Config, servers: list[McpServer]) -> list[tuple[int, list[str]]]:
-    """How many tools each has, and what is wrong with it."""
+    """Return the number of tools and the problems of each server, in order."""
     from treadle.tools.mcp import McpServers  # noqa: PLC0415  as above
 
     found: list[tuple[int, list[str]]] = [(0, []) for _ in servers]

@@ -1,5 +1,5 @@
-"""The one way in which a command writes lines for a person: colours of our own, and nothing else
-that a terminal obeys. Entry: `echo`, `shown`.
+"""Sanitised output for people: keeps Treadle's own colours and drops every other control sequence.
+Entry points: `echo`, `shown`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import click
 from treadle._internal.terminal_text import plain
 
 _INK = re.compile(r"(\x1b\[(?:0|1|2|3[1-6]|1;30;43)m)")
-"""Colours of `Ink`."""
+"""Matches the colours of `Ink`."""
 
 
 def shown(text: str) -> str:
-    """Without what a terminal would obey, but colours, and without what hides or turns text."""
+    """Return `text` without control sequences other than colours, and without hidden or
+    bidirectional characters.
+    """
     if "\x1b" not in text:
         return plain(text)
     return "".join(piece if _INK.fullmatch(piece) else plain(piece) for piece in _INK.split(text))
@@ -25,5 +27,5 @@ def shown(text: str) -> str:
 def echo(
     text: str = "", *, err: bool = False, nl: bool = True, file: IO[Any] | None = None
 ) -> None:
-    """A line on stdout; `err`: on stderr."""
+    """Print a sanitised line on stdout, or on stderr if `err`."""
     click.echo(shown(text), err=err, nl=nl, file=file)

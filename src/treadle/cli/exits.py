@@ -1,6 +1,5 @@
-"""Exit codes, and the one way in which a command fails. Entry:
-
-`exit_code`, `CommandFailed`, `failing`, `clean`, `unwritable`.
+"""Exit codes and command failures. Entry points: `exit_code`, `CommandFailed`, `failing`, `clean`,
+`unwritable`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _LIMITS = frozenset(
 
 
 def exit_code(outcome: Outcome, error: str | None) -> int:
-    """Of a run that ended; `error` is the kind of error that ended it."""
+    """Return the exit code of a run that ended; `error` is the kind of error that ended it."""
     if outcome is Outcome.COMPLETED:
         return 0
     if outcome in _LIMITS:
@@ -46,7 +45,7 @@ def exit_code(outcome: Outcome, error: str | None) -> int:
 
 
 class CommandFailed(click.ClickException):
-    """What went wrong in one sentence on stderr, and its exit code."""
+    """Failure of a command: one sentence for stderr, and an exit code."""
 
     def __init__(self, message: str, code: int = 2) -> None:
         super().__init__(message)
@@ -60,20 +59,20 @@ class CommandFailed(click.ClickException):
 
 
 def clean(text: str) -> str:
-    """What a command fails with, for a person: without the secrets of the configuration and the
-    environment, and what looks like one. Raises nothing.
+    """Return `text` without configured secrets, secrets of the environment, and anything that looks
+    like one. Never raises.
     """
     from treadle.config import load, own_secrets  # noqa: PLC0415  only where something went wrong
 
     try:
         secrets = load().secrets()
-    except AgentError:  # it may be what is wrong
+    except AgentError:  # the configuration itself may be broken
         secrets = own_secrets()
     return Redactor(secrets).text(text)
 
 
 def unwritable(error: OSError) -> Exception:
-    """What to raise where stdout takes no more: a reader that has left needs no word about it."""
+    """Return the exception to raise if stdout cannot be written. A closed pipe needs no message."""
     silence(sys.stdout)
     return (
         error
@@ -83,7 +82,7 @@ def unwritable(error: OSError) -> Exception:
 
 
 def silence(stream: IO[str]) -> None:
-    """Sends what is still to come to nowhere, so that the end of the process does not fail on it
+    """Redirect the rest of the output to the null device, so that the final flush does not fail
     again.
     """
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -93,9 +92,7 @@ def silence(stream: IO[str]) -> None:
 
 @contextmanager
 def failing(code: int = 2) -> Generator[None]:
-    """An AgentError inside is told to the person, and the command exits with `code`; with 1 where a
-    session or a run is busy, which is no wrong use.
-    """
+    """Turn AgentError into CommandFailed with `code`, or with 1 if a session or run is busy."""
     try:
         yield
     except AgentError as e:

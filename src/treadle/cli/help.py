@@ -1,7 +1,4 @@
-"""How every command shows its help, whether it is called through `treadle` or by itself. Entry:
-
-`HELP`.
-"""
+"""Help settings shared by all commands. Entry points: `HELP`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""`treadle init`: a `.treadle/` folder with an example agent and a commented configuration. Entry:
-`init`.
+"""`treadle init`: writes a `.treadle/` folder with an example agent and a commented configuration.
 
-What is written stands beside this file, in init_files/.
+The files are copied from init_files/. Entry points: `init`.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from treadle.cli.help import HELP
 from treadle.cli.terminal import put
 
 FILES = {"config.yaml": "config.yaml", "agents/reviewer.md": "reviewer.md"}
-"""Path below `.treadle/` -> name beside this file."""
+"""Maps a path below `.treadle/` to the name in init_files/."""
 
 
 @click.command(context_settings=HELP)
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), default=".")
 def init(folder: Path) -> None:
-    """Write an example agent and a commented configuration into DIR/.treadle, and say what comes
-    next.
+    """Write an example agent and a commented configuration into DIR/.treadle and print the next
+    steps.
 
-    What is there already stays as it is.
+    Existing files are kept.
     """
     for name, beside in FILES.items():
         path = folder / ".treadle" / name
@@ -47,7 +46,7 @@ Next:
 
 
 def _written(path: Path, beside: str) -> bool:
-    """False where there is something of that name."""
+    """Write the file; return False if it exists."""
     data = get_data("treadle.cli", f"init_files/{beside}")
     assert data is not None, "it is part of the package"
     path.parent.mkdir(parents=True, exist_ok=True)

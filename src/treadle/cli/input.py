@@ -1,4 +1,4 @@
-"""The prompt of a run: words, standard input, and files that were named. Entry: `read_prompt`."""
+"""The prompt of a run: words, standard input and attached files. Entry points: `read_prompt`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ STDIN_BYTES_MAX = 10 * 1024 * 1024
 
 
 def read_prompt(words: str) -> list[Part]:
-    """What a person typed, and what was piped in. Raises CommandFailed where there is nothing to
-    ask.
+    """Return the typed words and the piped input as one prompt. Raises CommandFailed if both are
+    empty.
     """
     texts = [text for text in (words, _piped()) if text.strip()]
     parts: list[Part] = [TextPart(text="\n\n".join(texts))] if texts else []
@@ -31,7 +31,7 @@ def read_prompt(words: str) -> list[Part]:
 
 
 def _piped() -> str:
-    """Standard input where it is a pipe or a file; a terminal and a closed one are not read."""
+    """Return standard input if it is a pipe, a socket or a file; a terminal is not read."""
     try:
         kind = os.fstat(0).st_mode
     except OSError:
@@ -51,7 +51,8 @@ def _piped() -> str:
 
 
 def attachments(paths: Iterable[str | Path], config: Config, workspace: Path) -> list[Part]:
-    """Of `--file`. To name a file there is to agree that it is read, but a rule that denies holds.
+    """Return the files of `--file` as parts. Naming a file approves reading it, but a deny rule
+    still applies.
 
     Raises CommandFailed.
     """

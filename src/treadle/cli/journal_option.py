@@ -1,8 +1,8 @@
-"""Which journal a command works on: the option, the variable, the user's file, or the one in
-Treadle's own folder.
+"""The `--journal` option: the journal from the option, the variable, the user's file, or Treadle's
+own folder.
 
-What a journal is stands in treadle.journal, where they are kept in treadle.journal. Entry:
-`journal_option`, `journal_url`, `open_runtime`, `on_journal`.
+Journals are implemented in treadle.journal. Entry points: `journal_option`, `journal_url`,
+`open_runtime`, `on_journal`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ journal_option = click.option(
 
 
 def journal_url(config: Config, given: str | None) -> str:
-    """`given`, what `--journal` said, else TREADLE_JOURNAL, else the user's own file, else
+    """Return `given` (the option), else TREADLE_JOURNAL, else the user's own file, else
     `journal.db` in Treadle's own folder.
 
-    The path of a SQLite file is absolute, `~` expanded. Nothing is opened or made. Raises Failed
-    where Treadle's folder cannot be one.
+    The path of a SQLite file is absolute, with `~` expanded. Opens and creates nothing. Raises
+    CommandFailed if Treadle's folder is not usable.
     """
-    url = given or config.journal  # the variable stands over the file there
+    url = given or config.journal  # the variable overrides the file there
     if url is None:
         with failing():
             return f"{_SQLITE}{home(os.environ) / 'journal.db'}"
@@ -54,13 +54,13 @@ def journal_url(config: Config, given: str | None) -> str:
 
 
 def journal_file(url: str) -> Path | None:
-    """The file of a SQLite journal; None for any other."""
+    """Return the file of a SQLite journal, else None."""
     name = url.removeprefix(_SQLITE)
     return Path(os.path.abspath(os.path.expanduser(name))) if name and name != url else None
 
 
 def shown_url(url: str) -> str:
-    """Of a journal or a database, for people: without a password and without options."""
+    """Return the URL of a journal or database without password and options, for display."""
     scheme, slashes, rest = url.partition("://")
     if not slashes or scheme.startswith("sqlite"):
         return url
@@ -70,8 +70,8 @@ def shown_url(url: str) -> str:
 
 
 def opened_journal(config: Config, url: str) -> Journal:
-    """Raises AgentError(invalid) for one that cannot be opened."""
-    from treadle.journal import open_journal  # noqa: PLC0415  the help of a command needs it not
+    """Open a journal. Raises AgentError(invalid) if it cannot be opened."""
+    from treadle.journal import open_journal  # noqa: PLC0415  not needed for --help
 
     return open_journal(url, lease_s=config.workers.lease_s)
 
@@ -84,13 +84,13 @@ def open_runtime(
     hooks: Sequence[Hook] = (),
     unattended: bool = False,
 ) -> Runtime:
-    """A runtime over the journal at `url`, which is made where there is none. Raises Failed, with
-    exit code 2, where it cannot be opened.
+    """Return a runtime on the journal at `url`, which is created if it does not exist. Raises
+    CommandFailed with exit code 2 if it cannot be opened.
 
-    `otherwise`: what a person could do without that journal. `hooks`: of all its runs.
-    `unattended`: overloads of providers are waited out for minutes.
+    `otherwise` is appended to that error: an alternative without the journal. `hooks` apply to all
+    runs. `unattended` retries overloaded providers for minutes.
     """
-    from treadle.runtime.runtime import PATIENT, Runtime  # noqa: PLC0415  the help of a command needs it not
+    from treadle.runtime.runtime import PATIENT, Runtime  # noqa: PLC0415  not needed for --help
 
     with failing():
         try:
@@ -103,7 +103,7 @@ def open_runtime(
 
 
 class OpenedJournal(NamedTuple):
-    """A journal that is open, and what must not be shown of it."""
+    """Open journal, with the redactor for text shown from it."""
 
     journal: Journal
     secrets: Redactor
@@ -117,10 +117,10 @@ def on_journal(
     *,
     absent: Callable[[Redactor], T],
 ) -> T:
-    """What `work` gives on the journal that `--journal` names. Where there is no such file none is
-    made, and `absent` is called instead.
+    """Return the result of `work` on the journal that `--journal` names. If its file does not
+    exist, none is created and the result of `absent` is returned.
 
-    Raises Failed: with exit code 1 for what another process holds, else with 2.
+    Raises CommandFailed with exit code 1 if another process holds the run or session, else 2.
     """
     with failing():
         config = load()
@@ -128,7 +128,7 @@ def on_journal(
     url = journal_url(config, given)
     if (file := journal_file(url)) is not None and not file.exists():
         return absent(secrets)
-    import anyio  # noqa: PLC0415  as above
+    import anyio  # noqa: PLC0415  not needed for --help
 
     async def main() -> T:
         journal = opened_journal(config, url)

@@ -1,5 +1,4 @@
-"""What goes wrong in a process that runs for long, on standard error and without a secret. Entry:
-
+"""Logging of long-running processes to standard error, without secrets. Entry points:
 `log_to_stderr`.
 """
 
@@ -15,7 +14,9 @@ from treadle._internal.redaction import Redactor
 
 
 def log_to_stderr(redactor: Redactor, levels: Mapping[str, int]) -> None:
-    """`levels`: what is told of which logger; one with a dot is heard by the one above it."""
+    """Send the named loggers to standard error. `levels` maps a logger to its level; a child logger
+    uses its parent's handler.
+    """
 
     class Clean(logging.Formatter):
         @override

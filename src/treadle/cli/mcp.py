@@ -1,7 +1,6 @@
-"""`treadle mcp`: agents as tools for any client of the Model Context Protocol, on standard input
-and output. Entry: `mcp`.
+"""`treadle mcp`: serves agents as MCP tools over standard input and output.
 
-What a tool of it is and how it is carried stands in treadle.apps.mcp_server.
+The server is in treadle.apps.mcp_server. Entry points: `mcp`.
 """
 
 from __future__ import annotations
@@ -58,12 +57,12 @@ INSTRUCTIONS = (
 def mcp(names: tuple[str, ...], **options: Any) -> None:
     """Serve agents as tools over the Model Context Protocol, on standard input and output.
 
-    A client starts this command: its tools are the agents, with a `prompt` and the agent's inputs.
-    Each call is a run in the journal. A call that needs a person's yes is asked about at the
-    client, where that can ask; limits and mode are those of each run.
+    A client starts this command. Its tools are the agents, with a `prompt` and the agent's inputs.
+    Each call is a run in the journal. Approvals are requested through the client if it supports
+    that; limits and mode apply to each run.
 
     Ends when the client closes the input, with exit code 0; with 2 on wrong use, 130 when stopped.
-    Runs that are open then are closed.
+    Open runs are then closed.
     """
     from treadle.apps.mcp_server import require_sdk  # noqa: PLC0415  --help needs none of it
 
@@ -80,15 +79,15 @@ def mcp(names: tuple[str, ...], **options: Any) -> None:
     sys.exit(130 if stopped else 0)
 
 
-# there is no prompt that --file could add to
+# There is no prompt that --file could add to.
 mcp.params[:] = [one for one in mcp.params if one.name != "attached"]
 
 
 async def _serve(config: Config, agents: Sequence[ChosenAgent], options: dict[str, Any]) -> bool:
-    """Whether a signal ended it."""
-    from treadle.apps.mcp_server.agents import ServedAgent  # noqa: PLC0415  it brings the SDK
-    from treadle.apps.mcp_server.server import McpToolServer  # noqa: PLC0415  likewise
-    from treadle.apps.mcp_server.stdio import serve_stdio  # noqa: PLC0415  likewise
+    """Serve until the input closes. True if a signal ended it."""
+    from treadle.apps.mcp_server.agents import ServedAgent  # noqa: PLC0415  brings the SDK
+    from treadle.apps.mcp_server.server import McpToolServer  # noqa: PLC0415  brings the SDK
+    from treadle.apps.mcp_server.stdio import serve_stdio  # noqa: PLC0415  brings the SDK
 
     stopped = Stopped()
     async with open_runtime(
@@ -120,10 +119,8 @@ class Stopped:
     by_signal = False
 
     async def watch(self, scope: anyio.CancelScope) -> None:
-        """The first signal closes the runs that are open; the third ends the process where it
-        stands.
-        """
-        # not on Windows; what nohup ignores stays ignored
+        """Close the open runs on the first signal; the third ends the process at once."""
+        # Windows has no SIGHUP; under nohup it stays ignored.
         hang_up = getattr(signal, "SIGHUP", None)
         heard = [
             signal.SIGINT,
@@ -145,8 +142,8 @@ class Stopped:
 
 
 def _agents(config: Config, names: Sequence[str], options: dict[str, Any]) -> list[ChosenAgent]:
-    """Those that were named; without names all that are defined, or the coding assistant where none
-    is. Raises AgentError(invalid), and Failed.
+    """Return the named agents; without names, all defined agents, or the coding assistant if there
+    are none. Raises AgentError(invalid) and CommandFailed.
     """
     from treadle.agents.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
 

@@ -1,7 +1,7 @@
-"""`treadle models`: what is configured, what answers, and how much each model takes, costs and can
-do.
+"""`treadle models`: configured providers, their availability, and each model's limits, prices and
+features.
 
-Who is asked, and what is known without asking, is model_catalog.py's. Entry: `models`.
+Entry points: `models`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from treadle.errors import AgentError, ErrorKind
 from treadle.runtime.model_catalog import CatalogModel, ProviderAnswer, looked_up
 
 ROWS = 20
-"""Of each provider, where nobody asked for more."""
+"""Default number of models listed per provider."""
 WIDE = 100
 _NUMBERS = frozenset({"context", "output", "in $", "out $"})
 
@@ -52,10 +52,10 @@ _NUMBERS = frozenset({"context", "output", "in $", "out $"})
     help="As JSON: large, small, and providers with their models.",
 )
 def models(word: str | None, provider: str | None, offline: bool, as_json: bool) -> None:
-    """List the models there are: of every provider that has a key or needs none.
+    """List the models of every provider that has a key or needs none.
 
-    Each is asked once, all at the same time. WORD shows those that hold it in their names. Prices
-    are USD for a million tokens. What the providers tell is remembered, and used by runs.
+    All providers are queried once, in parallel. WORD filters models by name. Prices are USD per
+    million tokens. The answers are cached, and runs use them.
     """
     with failing():
         config = load()
@@ -110,7 +110,7 @@ def _object(answer: ProviderAnswer) -> dict[str, Any]:
     }
 
 
-# ---------------------------------------------------------------- for a person
+# ---------------------------------------------------------------- text output
 
 
 def _lines(
@@ -224,7 +224,7 @@ def _price(usd: float | None) -> str:
 
 
 def advice(error: AgentError) -> str:
-    """What to do about a provider that does not answer."""
+    """Return how to fix a provider that does not answer."""
     if error.status == 404:
         return " (a server without such a list can be asked all the same: --model PROVIDER:ID)"
     if error.kind in (ErrorKind.NETWORK, ErrorKind.TIMEOUT) and not error.status:

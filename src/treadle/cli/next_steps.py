@@ -1,6 +1,5 @@
-"""What a person can type after a run that did not complete. How it ended is told by render.py.
-
-Entry: `next_steps`.
+"""Commands suggested after a run that did not complete. Its outcome is rendered in render.py. Entry
+points: `next_steps`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from treadle.journal.run_state import RunState
 
 
 class _Waiting(NamedTuple):
-    """A call that waits for an answer, in the run or in one below it."""
+    """Call that waits for an answer, in the run or one of its child runs."""
 
     asked: ApprovalAsked
     state: RunState
@@ -39,7 +38,7 @@ class _Waiting(NamedTuple):
 
     @property
     def answer(self) -> tuple[str, str]:
-        """As options: the one that most people want."""
+        """The option that most people want, as name and value."""
         return (
             ("--result", f"{self.asked.call_id}=TEXT")
             if self.asked.deferred
@@ -48,11 +47,10 @@ class _Waiting(NamedTuple):
 
 
 async def next_steps(runs: Journal, state: RunState, *, journal: str | None = None) -> list[str]:
-    """Lines for stderr, as they may hold secrets and escape sequences. Of a run that waits: each
-    call that does, and the command that answers.
+    """Return lines for stderr; they may hold secrets and escape sequences. For a waiting run: each
+    call and the command that answers it.
 
-    `journal`: its URL where a command has to be told, because it is not where a command looks by
-    itself.
+    `journal` is its URL if it is not the default journal.
     """
     started = state.started
     assert started is not None, "a run begins with run.started"
@@ -72,12 +70,14 @@ async def next_steps(runs: Journal, state: RunState, *, journal: str | None = No
 
 
 def follow_command(run_id: str, journal: str | None) -> str:
-    """What follows a run that another process drives."""
+    """Return the command that follows a run in another process."""
     return _command("runs", "follow", run_id, *(() if journal is None else ("--journal", journal)))
 
 
 async def _waiting(runs: Journal, state: RunState) -> list[_Waiting]:
-    """A call that waits only for the run that it started is left out: that one's calls are there."""  # noqa: E501
+    """Return the calls that need an answer, without those that only wait for a child run: the
+    child's own calls are listed.
+    """
     if not state.approvals.asked:
         return []
     from treadle.runtime.children import open_below  # noqa: PLC0415  it brings the loop, and `runs show` seldom needs it
@@ -136,7 +136,7 @@ def _instead(waiting: Sequence[_Waiting]) -> str:
 
 
 def _question(one: _Waiting, run_id: str) -> list[str]:
-    """The call, and below it its arguments with every character."""
+    """Return the call and, below it, its complete arguments."""
     asked = one.asked
     why = (
         "nobody knows whether it took effect"

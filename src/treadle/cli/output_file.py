@@ -1,5 +1,4 @@
-"""FILE of `-o`: takes what would be printed. How a run looks there is render.py's. Entry:
-
+"""The file that `-o` names, which receives the output in place of stdout. Entry points:
 `OutputFile`, `write_out`.
 """
 
@@ -19,34 +18,33 @@ from treadle.cli.exits import CommandFailed
 from treadle.cli.terminal import put_bytes
 
 _PRIVATE = partial(os.open, mode=0o600)
-"""Makes a new file for its owner alone, whatever the umask is: it holds a conversation.
+"""Opener that creates a file readable only by its owner, whatever the umask: it holds a
+conversation.
 
-A file that is there keeps its mode.
+An existing file keeps its mode.
 """
 
 
 class OutputFile(BytesIO):
-    """Each flush writes what was said since the last one. The first makes FILE anew: a run that
-    could not start leaves it as it was.
+    """File that is written at each flush. The first flush truncates it, so a run that fails to
+    start leaves it unchanged.
 
-    What FILE does not take goes to stdout whole, and the run goes on.
+    If a write fails, that output goes to stdout instead, and the run continues.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises Failed where FILE cannot be written, as far as that can be seen without touching
-        it.
-        """
+        """Raise CommandFailed if the file is visibly not writable. Does not touch the file."""
         super().__init__()
         self._path, self._place = path, Path(os.path.realpath(path))
         self._file: FileIO | None = None
         self._size_bytes = 0
-        """What FILE holds of whole pieces."""
+        """Size of the complete pieces in the file."""
         self._lost: OSError | None = None
         if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
             raise CommandFailed(
                 f"-o {str(path)!r} cannot be written: is its directory there, and yours?"
             )
-        # a pipe waits here for its reader, where Ctrl-C still ends the wait
+        # Opening a pipe waits for its reader; Ctrl-C still works here.
         if path.exists() and not path.is_file():
             try:
                 self._file = FileIO(path, "w", opener=_PRIVATE)
@@ -55,7 +53,7 @@ class OutputFile(BytesIO):
 
     @override
     def flush(self) -> None:
-        """Raises OSError where stdout, in FILE's place, takes no more."""
+        """Write the buffered output. Raises OSError if stdout, as the fallback, fails too."""
         piece = self.getvalue()
         self.seek(0)
         self.truncate()
@@ -69,9 +67,9 @@ class OutputFile(BytesIO):
         sys.stdout.buffer.flush()
 
     def finish(self) -> None:
-        """After the run; FILE is there even where nothing was said.
+        """Flush and close the file, which exists afterwards even if there was no output.
 
-        Raises Failed where a part of it stands elsewhere.
+        Raises CommandFailed if part of the output went to stdout.
         """
         self.flush()
         if self._lost is not None:
@@ -84,7 +82,7 @@ class OutputFile(BytesIO):
             )
         try:
             self.close()
-        except OSError as e:  # where a file system in the network first says that it is full
+        except OSError as e:  # a network file system may report a full disk only here
             raise CommandFailed(
                 f"-o {str(self._path)!r} may not be whole: {e.strerror or e}", 1
             ) from e
@@ -96,7 +94,7 @@ class OutputFile(BytesIO):
         super().close()
 
     def _write(self, piece: bytes) -> None:
-        """All of the piece, or nothing of it."""
+        """Write the whole piece or none of it."""
         if self._file is None:
             self._file = FileIO(
                 open_in_place(self._place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w"
@@ -113,9 +111,9 @@ class OutputFile(BytesIO):
 
 
 def write_out(data: bytes, output_file: Path | None) -> None:
-    """What stands whole already: to FILE, or to stdout.
+    """Write complete data to the file, or to stdout.
 
-    Raises as `OutputFile` does, and what ends a command where stdout takes no more.
+    Raises CommandFailed, or the exception for an unwritable stdout.
     """
     if output_file is None:
         put_bytes(data)

@@ -1,7 +1,8 @@
-"""`treadle policy check`: the policy's decision on one command line, or on each of a stream of
-them. Runs nothing. Entry: `policy`.
+"""`treadle policy check`: prints the policy's decision on one command line or on a stream of them.
+Runs nothing.
 
-The decision is policy.py's; this module reads the input and shows the result.
+The decision is made in treadle.policy; this module reads input and prints results. Entry points:
+`policy`.
 """
 
 from __future__ import annotations
@@ -30,15 +31,13 @@ from treadle.policy.policy import Decision, Permissions, decide_command, permiss
 from treadle.types import Mode
 
 MAX_LINE_BYTES = 1024 * 1024
-"""Bytes of one line of `--from`: what is longer than any command that can be started is not kept in
-memory.
-"""
+"""Maximum size of a line of `--from`: longer than any command that can be started."""
 _INK: dict[Verdict, Style] = {"allow": "green", "contained": "cyan", "ask": "yellow", "deny": "red"}
 
 
 class OneArgument(click.Command):
-    """Says how a command with options is given: left to itself the parser speaks of options of ours
-    that are not there.
+    """Command whose usage errors say to quote the argument. By default click would report options
+    of the checked command as unknown options of this one.
     """
 
     @override
@@ -58,7 +57,7 @@ class OneArgument(click.Command):
     def _in_quotes(self, given: list[str]) -> str:
         ours = {spelling for parameter in self.params for spelling in parameter.opts}
         words = [word for word in given if word != "--"]
-        # which of them belong to the command is anybody's guess
+        # The boundary between our options and the command is ambiguous, so show an example.
         if not ours.isdisjoint(word.partition("=")[0] for word in words):
             words = ["ls", "-la"]
         return (
@@ -69,7 +68,7 @@ class OneArgument(click.Command):
 
 @click.group(context_settings=HELP)
 def policy() -> None:
-    """Say what would happen to a command, without running it."""
+    """Check what would happen to a command, without running it."""
 
 
 @policy.command(
@@ -113,14 +112,14 @@ def check(
     deny: tuple[str, ...],
     cwd: Path,
 ) -> None:
-    """Print what would happen to COMMAND: decision, why, and the commands found in it. As JSON,
-    except on a terminal.
+    """Print what would happen to COMMAND: the decision, the reason, and the commands found in it.
+    As JSON, except on a terminal.
 
     COMMAND is one argument, in quotes, like: treadle policy check -- "git push --force".
 
-    allow: it runs unasked, with or without a sandbox. contained: unasked inside the sandbox only,
-    else it asks. ask: it needs a person, and without one it is refused. deny: it is refused
-    whatever a rule or a mode says.
+    allow: it runs without approval, with or without a sandbox. contained: it runs without approval
+    inside the sandbox only, else it asks. ask: it needs approval, and is denied if no one can
+    approve. deny: it is denied whatever a rule or a mode allows.
 
     With --from, each line of the input is a JSON object with `command` and, if it differs from
     --mode, `mode`. Each gets one result line, in the order of the input and as soon as it is read;
@@ -155,7 +154,7 @@ def check(
 
 
 class _Checker(NamedTuple):
-    """Decides and shows, with all that is the same for each command."""
+    """Mode, directory and permissions shared by all checked commands."""
 
     mode: Mode
     cwd: Path
@@ -174,7 +173,7 @@ class _Checker(NamedTuple):
         put(self.secrets.exact("\n".join(lines)))
 
     def stream(self, source: str) -> bool:
-        """Answer each line of the input. Gives False if one of them was bad."""
+        """Answer each line of the input. True if every line was valid."""
         all_well = True
         with _opened(source) as stream:
             for number, line in enumerate(_lines(stream), 1):
@@ -211,8 +210,8 @@ def _as_json(decision: Decision) -> dict[str, Any]:
 
 
 def _for_a_person(command: str, decision: Decision) -> list[str]:
-    """The decision and its reason, a row for each command found, and the rules that would allow the
-    line.
+    """Return the decision and its reason, a row per command found, and the rules that would allow
+    the line.
     """
     ink = Ink()
     lines = [ink(decision.verdict, _INK[decision.verdict]) + f"  {one_line(revealed(command))}"]
@@ -245,9 +244,8 @@ def _for_a_person(command: str, decision: Decision) -> list[str]:
 
 
 def _opened(source: str) -> Any:
-    """A context manager that gives the input as bytes.
-
-    Raises Failed for a file that cannot be read.
+    """Return a context manager for the input as bytes. Raises CommandFailed if the file cannot be
+    read.
     """
     if source == "-":
         return nullcontext(sys.stdin.buffer)
@@ -258,9 +256,7 @@ def _opened(source: str) -> Any:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Each line as soon as it is there, its end removed; of a longer one than MAX_LINE_BYTES only
-    the beginning.
-    """
+    """Yield each line once it is complete, without its end, truncated above MAX_LINE_BYTES."""
     while line := stream.readline(MAX_LINE_BYTES + 1):
         rest = line
         while rest and not rest.endswith(b"\n"):
@@ -269,9 +265,9 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _request(line: bytes, mode: Mode) -> tuple[str, Mode]:
-    """The command of one line, and its mode or `mode`.
+    """Return the command and mode of one line; the mode defaults to `mode`.
 
-    Raises ValueError with a message for a person.
+    Raises ValueError with a message for users.
     """
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"it is longer than {MAX_LINE_BYTES:,} bytes")

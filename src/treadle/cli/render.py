@@ -1,7 +1,4 @@
-"""How a run looks on the command line: the answer on stdout, everything else on stderr. Entry:
-
-`renderer`.
-"""
+"""Output of a run: the answer on stdout, everything else on stderr. Entry points: `renderer`."""
 
 from __future__ import annotations
 
@@ -33,9 +30,8 @@ class Renderer(Protocol):
 
 
 class StreamJson:
-    """Every event, one JSON object a line.
-
-    Secrets are taken out of its values: whatever they are, the line stays JSON.
+    """Renderer that prints every event as one line of JSON. Secrets are masked inside the values,
+    so each line stays valid JSON.
     """
 
     def __init__(self, out: IO[bytes], secrets: Redactor) -> None:
@@ -53,8 +49,8 @@ class StreamJson:
 
 
 class Json(StreamJson):
-    """The last event alone: the end of the run that was asked for, whose first event is the first
-    of all, and not of its children.
+    """Renderer that prints only the last event of the requested run, which is the run of the first
+    event, not one of its children.
     """
 
     def __init__(self, out: IO[bytes], secrets: Redactor) -> None:
@@ -69,11 +65,11 @@ class Json(StreamJson):
 
 
 class Text:
-    """The answer; and, on stderr, what happens: a line for each call, words in between, and how it
-    ended.
+    """Renderer that prints the answer on stdout and progress on stderr: a line per call, text
+    between calls, and the outcome.
 
-    Words are shown when their message is complete, because a retry takes back what an attempt had
-    said. Lines of an agent among the tools begin with its name.
+    Text is printed when its message is complete, because a retry discards the text of the failed
+    attempt. Lines of a child agent begin with its name.
     """
 
     def __init__(
@@ -86,11 +82,13 @@ class Text:
         self._verbose = verbose
         self._colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         self._asked: set[str] = set()
-        """Calls that stand on the screen; those of a run that goes on were asked for elsewhere."""
+        """Ids of calls already printed. A resumed run's calls may have been requested in an earlier
+        process.
+        """
         self._run = ""
-        """That was asked for: its first event is the first of all."""
+        """Id of the requested run: the run of the first event."""
         self._begins: dict[str, str] = {}
-        """What lines of its children begin with."""
+        """Line prefix per child run."""
         self._begin = ""
 
     def show(self, event: Event) -> None:
@@ -152,7 +150,7 @@ class Text:
         mark = "?" if event.unknown else "✗" if event.failed else "✓"
         exited = f" exit {event.exit_code}" if event.exit_code else ""
         lines = plain(event.result).strip().splitlines()
-        is_command = isinstance(event.exit_code, int)  # which says at its end what came of it
+        is_command = isinstance(event.exit_code, int)  # whose last lines hold the result
         most = lines[-RESULT_LINES:] if is_command else lines[:RESULT_LINES]
         shown = most if self._verbose else lines[:1] if event.is_error else []
         self._say(
@@ -181,8 +179,8 @@ class Text:
             self._say(summary(event), "2")
 
     def _answer(self, event: events.RunEnd) -> str:
-        """A typed one as JSON, also where it is a string; what is none of those that were asked for
-        as it was said.
+        """Return the answer: JSON if a schema was requested and the answer fits it, else the text
+        unchanged.
         """
         if (self._typed and event.validated) or not isinstance(event.output, str | None):
             return encode_json(self._secrets.inside(event.output)).decode()
@@ -195,12 +193,12 @@ class Text:
                 f"\x1b[{style}m{text}\x1b[0m\n" if style and self._colour else f"{text}\n"
             )
             sys.stderr.flush()
-        except OSError:  # nobody can be told; the run and its answer count all the same
+        except OSError:  # stderr is gone; the run and its answer still count
             silence(sys.stderr)
 
 
 def _arguments(event: events.ToolCallAsked) -> str:
-    """What stands behind the name of a call."""
+    """Return the text after the name of a call."""
     if event.name == TOOL and (todos := written(event.arguments)) is not None:
         return progress(todos)
     if isinstance(event.arguments, str):
@@ -216,7 +214,7 @@ def _arguments(event: events.ToolCallAsked) -> str:
 
 
 _ABOUT = {"write": "path", "edit": "path", "bash": "command"}
-"""The argument that says what a call of our own is about; the others are long, or details."""
+"""Argument that identifies a call of a built-in tool; the others are long or secondary."""
 _WHY = {
     Outcome.TURN_LIMIT: "stopped at its limit of turns: allow more with --max-turns, or go on from here",  # noqa: E501
     Outcome.CALL_LIMIT: "stopped at its limit of tool calls: allow more with --max-tool-calls",
@@ -240,9 +238,9 @@ _WHY = {
 
 
 def ended(event: events.RunEnd) -> str:
-    """Why a run that did not complete ended, and what to do next.
+    """Return why a run did not complete and what to do next.
 
-    One that only waits has no end in its journal, and so no durable one here.
+    A waiting run has no RunEnd in its journal, so its event has no id.
     """
     if isinstance(event.error, events.ErrorInfo):
         where = f" (request {event.error.request_id})" if event.error.request_id else ""
@@ -254,7 +252,7 @@ def ended(event: events.RunEnd) -> str:
 
 
 def summary(event: events.RunEnd) -> str:
-    """Figures of the run, and of its tree if it started other runs."""
+    """Return the run's figures, with totals if it started other runs."""
     counts = (
         count(event.turns, "turn"),
         count(event.tool_calls, "tool call"),
@@ -268,9 +266,10 @@ def summary(event: events.RunEnd) -> str:
 def renderer(
     output: str, out: IO[bytes], secrets: Redactor, *, quiet: bool, verbose: bool, typed: bool
 ) -> Renderer:
-    """`secrets` are taken out of whatever is shown: a model may repeat what a person told it.
+    """Return the renderer for an output format. `secrets` are masked in everything shown, because a
+    model may repeat them.
 
-    `typed`: whether a schema was asked for.
+    `typed` is True if a schema was requested.
     """
     match output:
         case "stream-json":

@@ -1,7 +1,7 @@
-"""What stands under a response in `runs show`: a prompt cache that gave back less than it could
-have, and in detail, what the provider reports.
+"""Notes below a response in `runs show`: prompt cache misses and, in detail, facts that the
+provider reports.
 
-Where they stand is timeline.py's. Entry: `response_notes`, `counted`.
+They are placed in timeline.py. Entry points: `response_notes`, `counted`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from treadle.types import Usage
 Notes = dict[str, list[tuple[str, Style]]]
 
 CACHED_FROM_TOKENS = 1_024
-"""No vendor caches fewer."""
+"""Smallest prompt that any vendor caches."""
 GOOD = 0.9
 SHORT_LIFE_S = 300
 
 
 def response_notes(story: Story, before: ModelResponded | None, *, verbose: bool) -> Notes:
-    """By the id of the response's message. `before`: the last response of the session's run before."""  # noqa: E501
+    """Map message ids of responses to their notes. `before` is the last response of the session's
+    previous run.
+    """
     notes: Notes = {}
     for item in story.items:
         if isinstance(item, Note) and item.kind == "view":
-            before = None  # the next request is another one on purpose
+            before = None  # the next request differs on purpose
         if not isinstance(item, Turn) or (response := item.response) is None:
             continue
         found = [
@@ -48,7 +50,7 @@ def counted(usage: Usage) -> str:
 
 
 def request_of(error: ErrorInfo) -> str:
-    """By which the provider can be asked about it."""
+    """Return the request id as a suffix, for support requests to the provider."""
     return f" (request {error.request_id})" if error.request_id else ""
 
 

@@ -1,6 +1,7 @@
-"""`treadle run`: one prompt, worked to its end without a person. Entry: `run`.
+"""`treadle run`: runs one prompt to its end, unattended. Entry points: `run`.
 
-What it is asked is input.py's, where it is kept journal_option.py's, how it looks render.py's.
+The prompt is read in input.py, the journal selected in journal_option.py, the output rendered in
+render.py.
 """
 
 from __future__ import annotations
@@ -89,17 +90,17 @@ EPHEMERAL = ". Or run with --ephemeral, which keeps nothing"
     "-v", "verbose", is_flag=True, help="Also the model's reasoning and the results of tools."
 )
 def run(prompt: str, attached: tuple[Path, ...], output_file: Path | None, **options: Any) -> None:
-    """Run PROMPT to its end. Standard input, when piped, is added to it.
+    """Run PROMPT to its end. Piped standard input is added to it.
 
-    Each step is kept in the journal before the next one begins: a run that was killed goes on with
+    Each step is kept in the journal before the next one begins, so a killed run can continue with
     `treadle runs resume`.
 
     The defaults are those of an empty configuration; `treadle config show` prints yours.
 
-    With --detach a worker drives it: `treadle worker` on any machine over the same journal.
+    With --detach, a worker drives the run: `treadle worker` on any machine with the same journal.
 
-    Exits with 0 when completed, 1 on an error, 2 on wrong use, 3 at a limit, 4 where an approval
-    was needed, 75 where trying again later may help, 130 when stopped.
+    Exits with 0 when completed, 1 on an error, 2 on wrong use, 3 at a limit, 4 if an approval was
+    needed, 75 if trying again later may help, 130 when stopped.
     """
     _check(options | {"output_file": output_file})
     parts = read_prompt(prompt)
@@ -123,7 +124,7 @@ def run(prompt: str, attached: tuple[Path, ...], output_file: Path | None, **opt
 
 
 def _check(options: dict[str, Any]) -> None:
-    """What contradicts itself is refused, and not decided in silence."""
+    """Raise CommandFailed for contradictory options."""
     check_directory(options["cwd"])
     check_detached(options)
     if options["goes_on"] and options["session"] is not None:
@@ -209,7 +210,7 @@ async def _run(
 async def _tell_next_steps(runtime: Runtime, wish: RunRequest, run_id: str) -> None:
     try:
         state = await runtime.journal.load(run_id)
-    except AgentError:  # the run's end has told what is wrong with its journal
+    except AgentError:  # the run's outcome already reported it
         return
     if wish.quiet and not state.approvals.asked:
         return
@@ -218,10 +219,10 @@ async def _tell_next_steps(runtime: Runtime, wish: RunRequest, run_id: str) -> N
 
 
 async def follow(stream: RunStream[Any], show: Callable[[Event], None]) -> None:
-    """Shows a run's events to its end; Ctrl-C, SIGTERM and the end of the terminal cancel it.
+    """Show a run's events to its end. Ctrl-C, SIGTERM and the end of the terminal cancel the run.
 
-    Raises BrokenPipeError where the reader has left, and Failed where the output cannot be written.
-    Then the run is cancelled.
+    Raises BrokenPipeError if the reader has gone, and CommandFailed if the output cannot be
+    written; either cancels the run.
     """
     lost: OSError | None = None
     async with stream, anyio.create_task_group() as group:
@@ -238,8 +239,8 @@ async def follow(stream: RunStream[Any], show: Callable[[Event], None]) -> None:
 
 
 async def _cancel_on_signals(stream: RunStream[Any]) -> None:
-    """The first signal closes the run, which takes half a second at most; the third ends the
-    process where it stands.
+    """Cancel the run on the first signal, which takes at most half a second; the third ends the
+    process at once.
     """
     heard = [signal.SIGINT, signal.SIGTERM]
     hang_up = getattr(signal, "SIGHUP", None)  # not on Windows; what nohup ignores stays ignored

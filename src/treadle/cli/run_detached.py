@@ -1,6 +1,5 @@
-"""`treadle run --detach`: puts the run into a queue for a worker, instead of driving it. Entry:
-
-`detached`, `check_detached`.
+"""`treadle run --detach`: submits the run to a queue for a worker. Entry points: `detached`,
+`check_detached`.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ HERE_ONLY = {
         "commands run where the run is driven: give it to `treadle worker`",
     ),
 }
-"""What counts in the process that drives a run, and why it says nothing here."""
+"""Options that only apply to the process that drives a run, with flag and reason."""
 
 
 def check_detached(options: dict[str, Any]) -> None:
-    """Raises Failed for what makes no sense with `--detach`, and for what makes none without it."""
+    """Raise CommandFailed for options that conflict with `--detach` or that need it."""
     if not options["detach"]:
         if alone := [f"--{name}" for name in ("queue", "priority") if options[name] is not None]:
             raise CommandFailed(f"{alone[0]} is for a run in a queue: add --detach")
@@ -63,7 +62,7 @@ def check_detached(options: dict[str, Any]) -> None:
 
 
 def check_journal(url: str) -> None:
-    """Raises Failed for one that no other process sees."""
+    """Raise CommandFailed for a journal that other processes cannot open."""
     if url == "memory:":
         raise CommandFailed(
             "no worker sees a journal in memory: name one with --journal sqlite:///FILE or "
@@ -72,7 +71,7 @@ def check_journal(url: str) -> None:
 
 
 def detached(config: Config, wish: RunRequest, chosen: ChosenAgent) -> None:
-    """Puts it there, and prints its id. Raises AgentError and Failed."""
+    """Submit the run and print its id. Raises AgentError and CommandFailed."""
     check_journal(wish.journal)
     session, run_id = anyio.run(_submitted, config, wish, chosen)
     if wish.output == "json":

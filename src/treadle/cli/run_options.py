@@ -1,8 +1,7 @@
-"""What can be said of a run on the command line: the options of every command that begins some, and
-what they come to.
+"""Options of every command that starts runs, and the configuration and settings built from them.
 
-Not here: which conversation it belongs to, and how it looks (run.py, work.py). Entry:
-`run_options`, `configured`.
+The session and the output are options of run.py and work.py. Entry points: `run_options`,
+`configured`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ ON_UNKNOWN: Final = (
 
 
 def finite(ctx: click.Context, parameter: click.Parameter, value: float) -> float:
-    """A callback: a range of numbers lets `nan` through."""
+    """Option callback that rejects `nan` and infinity, which click's number ranges accept."""
     if not math.isfinite(value):
         raise click.BadParameter(f"{value} is not finite")
     return value
@@ -65,7 +64,7 @@ permission_options: Final[tuple[Callable[[Any], Any], ...]] = (
         help="Do not confine commands. What would run unasked inside the sandbox then asks.",
     ),
 )
-"""Also of commands that go on with a run."""
+"""Permission options, also used by commands that resume a run."""
 
 _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option(
@@ -163,16 +162,18 @@ _UNATTENDED: Final[tuple[Callable[[Any], Any], ...]] = (
         help=ON_UNKNOWN,
     ),
 )
-"""Where nobody is there to be asked."""
+"""Options of unattended runs."""
 
 
 def run_options(command: F) -> F:
-    """Gives a command the options of a run; those that set a key reach it through `configured`."""
+    """Add the options of an unattended run; those that set a configuration key apply through
+    `configured`.
+    """
     return _with(command, (*_OPTIONS, *_UNATTENDED, journal_option))
 
 
 def chat_options(command: F) -> F:
-    """The same, of runs for which a person is there."""
+    """Add the options of a run attended by a person."""
     return _with(command, (*_OPTIONS, journal_option))
 
 
@@ -183,7 +184,7 @@ def _with(command: F, options: tuple[Callable[[Any], Any], ...]) -> F:
 
 
 def configured(options: Mapping[str, Any], *, cwd: Path) -> Config:
-    """The configuration for runs in `cwd`, under what was said on the command line.
+    """Return the configuration for runs in `cwd`, overridden by the options.
 
     Raises AgentError(invalid).
     """
@@ -196,13 +197,13 @@ def configured(options: Mapping[str, Any], *, cwd: Path) -> Config:
 
 
 def settings_of(options: Mapping[str, Any]) -> Settings:
-    """The options that are settings of the call: a model that does not take one is an error, and
-    not left alone as for a default.
+    """Return the options that are settings of the model call. Unlike defaults, a setting that the
+    model does not support is an error.
     """
     return Settings(effort=options["effort"], max_tokens=options["max_output_tokens"])
 
 
 def check_directory(cwd: Path) -> None:
-    """Raises Failed where `--cwd` is none."""
+    """Raise CommandFailed if `--cwd` is not a directory."""
     if not cwd.is_dir():
         raise CommandFailed(f"--cwd {str(cwd)!r} is no directory")

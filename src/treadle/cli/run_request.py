@@ -1,4 +1,4 @@
-"""The values of one `treadle run`, and the conversation that it continues. Entry: `RunRequest`."""
+"""Values of one `treadle run` and the session that it continues. Entry points: `RunRequest`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from treadle.runtime.runtime import Runtime
 from treadle.types import OnAsk, OnUnknown, Settings
 
 NEWEST_RUNS = 100
-"""Where the last conversation of a directory is sought first: listing all runs takes longer."""
+"""Number of newest runs searched first for a directory's last session, because listing all runs is
+slower.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What the person asked for."""
+    """Validated request of `treadle run`."""
 
     prompt: list[Part]
     settings: Settings
@@ -25,23 +27,23 @@ class RunRequest:
     quiet: bool
     verbose: bool
     journal: str
-    """Its URL."""
+    """URL of the journal."""
     session: str | None
-    """None: a new one; or, with `goes_on`, the last one that worked here."""
+    """Session id. None means a new session or, with `goes_on`, the last one in this directory."""
     goes_on: bool
     on_ask: OnAsk
     on_unknown: OnUnknown
     journal_option: str | None
-    """What was said of it on the command line: the next command about this run needs it too."""
+    """Value of `--journal`, repeated in suggested commands."""
     queue: str
-    """Of a run that is detached; likewise the next."""
+    """Queue of a detached run."""
     priority: int
 
 
 async def last_here(runtime: Runtime, cwd: Path) -> str:
-    """The newest conversation whose last run worked in `cwd`; an imported run begins none.
+    """Return the newest session whose last run worked in `cwd`, ignoring imported runs.
 
-    Raises Failed where there is none.
+    Raises CommandFailed if there is none.
     """
     for limit in (NEWEST_RUNS, None):
         seen: set[str] = set()

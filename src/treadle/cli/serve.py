@@ -1,6 +1,5 @@
-"""`treadle serve`: the chat service over HTTP, in one command.
-
-What it serves and how is treadle.service's. Entry: `serve`.
+"""`treadle serve`: the HTTP service of treadle.service, started by one command. Entry points:
+`serve`.
 """
 
 from __future__ import annotations
@@ -80,27 +79,28 @@ def serve(
 ) -> None:
     """Serve the task assistant to many people: a web page, chat, tasks and runs over HTTP.
 
-    Needs no key and no set-up: accounts and tasks are kept in SQLite, and rules answer where there
-    is no model. Limits, names and who may register are set under `service:` in the configuration.
+    Needs no key and no set-up: accounts and tasks are kept in SQLite, and a rule-based assistant
+    answers if there is no model. Set limits, names and registration under `service:` in the
+    configuration.
 
-    Ctrl-C, or SIGTERM, ends it in peace: what is under way gets a few seconds, and the rest goes on
-    at the next start. Exits with 0 then, with 2 where it cannot start.
+    Ctrl-C or SIGTERM shuts it down: active requests get a few seconds, and interrupted runs
+    continue at the next start. Exits with 0 then, with 2 if it cannot start.
     """
     from treadle.service import require_service  # noqa: PLC0415  --help needs none of it
 
     with failing():
         require_service()
-        from msgspec import structs  # noqa: PLC0415  likewise
+        from msgspec import structs  # noqa: PLC0415  not needed for --help
 
-        from treadle.cli.task_model import model_flags, task_model  # noqa: PLC0415  likewise
-        from treadle.config import load  # noqa: PLC0415  likewise
-        from treadle.runtime.submit import check_queue  # noqa: PLC0415  likewise
+        from treadle.cli.task_model import model_flags, task_model  # noqa: PLC0415  not needed for --help
+        from treadle.config import load  # noqa: PLC0415  not needed for --help
+        from treadle.runtime.submit import check_queue  # noqa: PLC0415  not needed for --help
 
         config = load(flags=model_flags(model))
         if queue is not None:
             check_queue(config.queue_names, queue)
             config = structs.replace(config, service=structs.replace(config.service, queue=queue))
-        # it is served anyway
+        # The task assistant is always served.
         beside = tuple(
             name for name in dict.fromkeys((*config.service.agents, *agents)) if name != "tasks"
         )
@@ -114,23 +114,23 @@ def _serve(
     places: tuple[str | None, str | None],
     agents: Sequence[str],
 ) -> None:
-    """`model`: that of the task assistant, None for the rules; `places`: of the journal and the
-    database.
+    """Run the server. `model` is the task assistant's, None for the rules; `places` holds the URLs
+    of the journal and the database as given.
     """
     import anyio  # noqa: PLC0415  --help needs none of it
 
-    from treadle._internal.redaction import Redactor  # noqa: PLC0415  likewise
-    from treadle.apps.assistant.application import task_application  # noqa: PLC0415  likewise
-    from treadle.cli.agent_option import module_hooks  # noqa: PLC0415  likewise
-    from treadle.cli.database_option import database_url  # noqa: PLC0415  likewise
-    from treadle.cli.journal_option import journal_url, open_runtime, shown_url  # noqa: PLC0415  likewise
-    from treadle.config import home  # noqa: PLC0415  likewise
-    from treadle.service.app import create_app  # noqa: PLC0415  likewise
-    from treadle.service.database.database import Database  # noqa: PLC0415  likewise
-    from treadle.service.hosts import is_loopback  # noqa: PLC0415  likewise
-    from treadle.service.serving import bound, serve_app  # noqa: PLC0415  likewise
-    from treadle.service.state import Service  # noqa: PLC0415  likewise
-    from treadle.service.tokens import signing_key  # noqa: PLC0415  likewise
+    from treadle._internal.redaction import Redactor  # noqa: PLC0415  not needed for --help
+    from treadle.apps.assistant.application import task_application  # noqa: PLC0415  not needed for --help
+    from treadle.cli.agent_option import module_hooks  # noqa: PLC0415  not needed for --help
+    from treadle.cli.database_option import database_url  # noqa: PLC0415  not needed for --help
+    from treadle.cli.journal_option import journal_url, open_runtime, shown_url  # noqa: PLC0415  not needed for --help
+    from treadle.config import home  # noqa: PLC0415  not needed for --help
+    from treadle.service.app import create_app  # noqa: PLC0415  not needed for --help
+    from treadle.service.database.database import Database  # noqa: PLC0415  not needed for --help
+    from treadle.service.hosts import is_loopback  # noqa: PLC0415  not needed for --help
+    from treadle.service.serving import bound, serve_app  # noqa: PLC0415  not needed for --help
+    from treadle.service.state import Service  # noqa: PLC0415  not needed for --help
+    from treadle.service.tokens import signing_key  # noqa: PLC0415  not needed for --help
 
     redactor, (host, port) = Redactor(config.secrets()), address
     requests = logging.WARNING if config.telemetry.logs == "off" else logging.INFO
@@ -184,11 +184,11 @@ def _serve(
 
 
 def _name_of(key: bytes, journal: str) -> str:
-    """Of a journal: the same for all that share it, and one that no other machine or folder gives
-    to its own.
+    """Return an identifier of a journal that is the same for every process that shares it and
+    unique across machines and folders.
     """
     parts = urlsplit(journal)
-    if parts.scheme in ("postgresql", "postgres"):  # on whatever host, and as whoever
+    if parts.scheme in ("postgresql", "postgres"):  # the user and the local host do not matter
         place = [
             (parts.hostname or "").encode(),
             str(parts.port or 5432).encode(),
@@ -201,10 +201,10 @@ def _name_of(key: bytes, journal: str) -> str:
 
 
 def _register(config: Config, runtime: Runtime, names: Sequence[str]) -> None:
-    """With everything that they call by name. Raises AgentError(invalid)."""
+    """Register the agents and every agent that they can call. Raises AgentError(invalid)."""
     if not names:
         return
-    from treadle.agents.definitions import Catalog  # noqa: PLC0415  likewise
+    from treadle.agents.definitions import Catalog  # noqa: PLC0415  brings the library for YAML
     from treadle.cli.agent_option import defined_agent, made_agent  # noqa: PLC0415  it brings the library for YAML
 
     catalog = Catalog(config, Path.cwd())
@@ -225,7 +225,7 @@ def _address(listening: socket.socket) -> str:
 
 
 def _tell(address: str, rows: Sequence[tuple[str, str]]) -> None:
-    """The address for programs, the rest for people."""
+    """Print the address on stdout for programs, and the rest on stderr for people."""
     echo(address)
     for name, text in (*rows, ("stop", "Ctrl-C")):
         echo(f"  {name:<9} {plain(text)}", err=True)

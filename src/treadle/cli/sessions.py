@@ -1,6 +1,6 @@
-"""`treadle sessions …`: conversations, as the journal holds them.
+"""`treadle sessions …`: lists, shows, searches and deletes the conversations in a journal.
 
-What a session can do is sessions.py's. Entry: `sessions`.
+Entry points: `sessions`.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 @click.group(context_settings=HELP)
 def sessions() -> None:
-    """List, show, search and keep conversations.
+    """List, show, search and manage conversations.
 
     ID is a session's id, the beginning of one, or `last` for the one that changed last. `treadle
-    run --session ID` goes on with one.
+    run --session ID` continues one.
     """
 
 
@@ -68,7 +68,7 @@ def sessions() -> None:
 @click.option("--all", "everything", is_flag=True, help="All conversations, without a limit.")
 @journal_option
 def list_(as_json: bool, limit: int, everything: bool, journal: str | None) -> None:
-    """List conversations, the last one that changed first."""
+    """List conversations, most recently changed first."""
 
     def show(found: list[SessionInfo], secrets: Redactor) -> None:
         if as_json:
@@ -128,9 +128,9 @@ def _style(column: int, _: str) -> Style:
 )
 @journal_option
 def show(session: str, as_json: bool, verbose: bool, journal: str | None) -> None:
-    """Show what was said in a conversation, as far as its next run is shown it.
+    """Show a conversation, as far as the model of its next run sees it.
 
-    The rest is in `sessions export`, and found by `sessions search`.
+    `sessions export` has the rest, and `sessions search` finds it.
     """
 
     async def work(place: OpenedJournal) -> None:
@@ -207,7 +207,7 @@ def _said(
 def _shown(
     part: Part, role: str, clean: Callable[[str], str], *, verbose: bool
 ) -> Iterator[tuple[str, str, str, Style]]:
-    """What stands before its first line, before the others, the text, and its style."""
+    """Yield the indent of the first line, the indent of further lines, the text and its style."""
     match part:
         case TextPart():
             mark = "> " if role == "user" else "  "
@@ -264,7 +264,7 @@ def rename(session: str, title: str, journal: str | None) -> None:
 @click.option("--yes", is_flag=True, help="Without asking.")
 @journal_option
 def delete(session: str, yes: bool, journal: str | None) -> None:
-    """Delete a conversation with all that was said in it. Says first what that is, then asks."""
+    """Delete a conversation and everything in it. Shows first what that is, then asks."""
 
     async def work(place: OpenedJournal) -> None:
         store = place.journal.sessions
@@ -305,8 +305,8 @@ def delete(session: str, yes: bool, journal: str | None) -> None:
 )
 @journal_option
 def search(words: tuple[str, ...], as_json: bool, limit: int, journal: str | None) -> None:
-    """Find messages that hold all the WORDS, the newest first; also those that the model is no
-    longer shown.
+    """Find messages that contain all the WORDS, newest first, including those that the model no
+    longer sees.
     """
 
     def show(found: list[SearchHit], secrets: Redactor) -> None:
@@ -356,10 +356,10 @@ def search(words: tuple[str, ...], as_json: bool, limit: int, journal: str | Non
 @click.option("--view", is_flag=True, help="Only what the model of its next run is shown.")
 @journal_option
 def export(session: str, output_file: Path | None, view: bool, journal: str | None) -> None:
-    """Print a conversation as JSON lines, one for each message, as it is stored.
+    """Print a conversation as JSON lines, one per message, as it is stored.
 
-    Also what the model is no longer shown. A line whose id begins with `summary_` stands where what
-    is before it was summed up.
+    Includes messages that the model no longer sees. A line whose id begins with `summary_` is a
+    summary of the messages before it.
     """
 
     async def work(place: OpenedJournal) -> bytes:
@@ -373,13 +373,13 @@ def export(session: str, output_file: Path | None, view: bool, journal: str | No
     write_out(on_journal(journal, work, absent=lambda _: _none(session)), output_file)
 
 
-# ---------------------------------------------------------------- which one is meant
+# ---------------------------------------------------------------- session lookup
 
 
 def find_session(store: Sessions, given: str) -> SessionInfo:
-    """By its id, the beginning of it, or `last`.
+    """Return the session with this id or id prefix, or the `last` one.
 
-    Raises Failed for one that is not there, with the nearest ids.
+    Raises CommandFailed for an unknown id, with the nearest ones.
     """
     if given != LAST and (found := store.get(given)) is not None:
         return found
@@ -396,7 +396,7 @@ def find_session(store: Sessions, given: str) -> SessionInfo:
         raise CommandFailed(
             f"{given!r} is the beginning of {len(meant)} ids: {shown}. Write more of it"
         )
-    import difflib  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong
+    import difflib  # noqa: PLC0415  costs 5 ms of start-up; only needed for wrong ids
 
     near = difflib.get_close_matches(given, [info.id for info in known[:1000]], n=3)
     hint = f"Did you mean {' or '.join(near)}?" if near else "`treadle sessions list` shows them"
@@ -404,6 +404,6 @@ def find_session(store: Sessions, given: str) -> SessionInfo:
 
 
 def _none(given: str) -> NoReturn:
-    """Raises Failed."""
+    """Report that there are no sessions. Raises CommandFailed."""
     none = "there are no sessions yet"
     raise CommandFailed(none if given == LAST else f"there is no session {given!r}: {none}")

@@ -1,7 +1,6 @@
-"""What happened in a run, in the order in which a person reads it: its entries, gathered into
-turns, calls, breaks and notes.
+"""A run's entries in reading order, grouped into turns, calls, breaks and notes.
 
-How that looks is timeline.py's. Entry: `Story.of`.
+Story.of builds it; timeline.py draws it. Entry points: `Story.of`.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from treadle.types import Time
 
 @dataclass(slots=True)
 class StoryCall:
-    """What one driver saw of a call."""
+    """Entries about one call within one driver's part of the run."""
 
     call_id: str
     name: str
@@ -48,9 +47,7 @@ class StoryCall:
 
     @property
     def runs_with(self) -> JsonText:
-        """The arguments that it ran with, or would run with: a person or a hook may have changed
-        those of the model.
-        """
+        """Arguments used or to be used, which a person or a hook may have edited."""
         if self.started is not None:
             return self.started.arguments_json
         if self.answered is not None and self.answered.arguments_json is not None:
@@ -59,7 +56,7 @@ class StoryCall:
 
     @property
     def edited_by(self) -> str | None:
-        """Who changed the arguments; None if they are the model's."""
+        """Author of changes to the arguments; None if they are the model's."""
         if self.runs_with == self.arguments_json:
             return None
         edited = self.answered is not None and self.answered.arguments_json is not None
@@ -71,31 +68,31 @@ class Turn:
     number: int
     at: Time
     again: bool
-    """Another driver goes on with it."""
+    """True if another driver continues the turn."""
     requested_at: Time | None = None
-    """When its last attempt began to be waited for."""
+    """Time of the last attempt's request."""
     failed: list[ModelRequested] = field(default_factory=list[ModelRequested])
-    """For each attempt that came to nothing, the one after it, which tells."""
+    """Requests that followed a failed attempt and hold its error."""
     response: ModelResponded | None = None
     calls: dict[str, StoryCall] = field(default_factory=dict[str, StoryCall])
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Nobody drove the run for a while."""
+    """Period in which no process drove the run."""
 
     stopped_at: Time
-    """Of the last entry before."""
+    """Time of the last entry before the break."""
     resumed: RunResumed
     waited: bool
-    """It was let go to wait for a person; else its process stopped, or it had none yet."""
+    """True if the run waited for a person; else its process stopped, or it had none yet."""
     changes: tuple[str, ...]
-    """What the new driver does in another way."""
+    """Settings that the new driver changed."""
 
     @property
     def is_first(self) -> bool:
-        """It waited in a queue for the first process that drives it: a run that begins where it is
-        driven has its first driver from the start.
+        """True if the run waited in a queue for its first driver. A run that begins where it is
+        driven has a driver from the start.
         """
         return self.resumed.fence == 1
 
@@ -116,20 +113,20 @@ class Story:
     items: list[Item] = field(default_factory=list[Item])
     finished: RunFinished | None = None
     last_at: Time | None = None
-    """Of the last entry before the end."""
+    """Time of the last entry before the end."""
     results: dict[str, ToolFinished] = field(default_factory=dict[str, ToolFinished])
-    """By call."""
+    """Results by call id."""
     late: set[str] = field(default_factory=set[str])
-    """Calls of which a result came late."""
+    """Ids of calls whose result arrived late."""
     _asked: dict[str, tuple[str, JsonText]] = field(default_factory=dict[str, tuple[str, JsonText]])
-    """Name and arguments of every call."""
+    """Name and arguments of each call by id."""
     _waiting: set[str] = field(default_factory=set[str])
     _held: tuple[str, str, str] = ("", "", "")
     """Model, mode and directory of the last driver."""
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> Story:
-        """`records`: of one run, from its first entry on."""
+        """Build the story of one run from all of its records."""
         started = records[0].entry
         assert isinstance(started, RunStarted), "a run begins with run.started"
         story = cls(started, last_at=started.at, _held=(started.model, started.mode, started.cwd))
@@ -139,7 +136,7 @@ class Story:
 
     @property
     def unknown(self) -> list[ToolFinished]:
-        """Results that say that nobody knows, and of which nothing came late."""
+        """Results with status `unknown` for which no late result arrived."""
         return [
             finished
             for call_id, finished in self.results.items()
@@ -221,7 +218,7 @@ class Story:
                 self._waiting.discard(call_id)
 
     def _turn(self, number: int, at: Time) -> Turn:
-        """The one under way; after a break a further piece of it."""
+        """Return the current turn of that number; after a break, a new part of it."""
         for item in reversed(self.items):
             if isinstance(item, Turn) and item.number == number:
                 return item
@@ -255,7 +252,7 @@ class Story:
 def _view(entry: Compaction) -> str:
     try:
         receipt = read_receipt(entry.receipt)
-    except AgentError:  # of a kind that this version does not know
+    except AgentError:  # written by a newer version
         return "older messages left the model's view"
     match receipt:
         case Cleared() if receipt.unseen:

@@ -1,7 +1,5 @@
-"""Which model the task assistant asks: the one that was chosen, or the default one where there is a
-key for it, else rules.
-
-Entry: `task_model`, `model_flags`.
+"""Model of the task assistant: the chosen one, else the default one if it has a key, else rules.
+Entry points: `task_model`, `model_flags`.
 """
 
 from __future__ import annotations
@@ -12,19 +10,19 @@ from treadle.config import Config
 from treadle.errors import AgentError
 
 EMBEDDED: Final = "embedded"
-"""The name of the rules, for whoever has a key and wants them."""
+"""Name that selects the rules, for users who also have a key."""
 
 
 def model_flags(model: str | None) -> dict[str, str]:
-    """`--model` for the configuration, which knows no model by the name of the rules."""
+    """Return the configuration flags for `--model`; none for the embedded rules."""
     return {"--model": model} if model and model != EMBEDDED else {}
 
 
 def task_model(config: Config, chosen: str | None = None) -> str | None:
-    """Its name; None: the embedded one, which needs no key. Of a model that somebody named nothing
-    is asked here: what is wrong with it is said later.
+    """Return the model's name, or None for the embedded rules, which need no key. A configured
+    model is not checked here; its first use reports errors.
 
-    `chosen`: what `--model` said.
+    `chosen` is the value of `--model`.
     """
     name = config.models.large
     if chosen == EMBEDDED:

@@ -1,5 +1,4 @@
-"""`treadle tasks`: the task assistant in the terminal, and its tools for other programs. Entry:
-
+"""`treadle tasks`: the task assistant in the terminal, and its tools over MCP. Entry points:
 `tasks`.
 """
 
@@ -39,7 +38,7 @@ def _options(command: F) -> F:
 
 
 class _Talk(CommandGroup):
-    """What is no command is something to say."""
+    """Group that treats an unknown command as a message."""
 
     @override
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -58,12 +57,11 @@ class _Talk(CommandGroup):
 def tasks(ctx: click.Context, **options: str | None) -> None:
     """Keep a list of tasks, in plain language: `treadle tasks "add milk tomorrow"`.
 
-    Without MESSAGE it asks for one after the other; from a pipe it reads one a line. Ctrl-C stops
-    what is under way, Ctrl-D ends. Deleting, and changing many tasks at once, is confirmed by what
-    it asks for: `treadle tasks "yes delete"`.
+    Without MESSAGE it prompts for messages; from a pipe it reads one per line. Ctrl-C stops the
+    current message, Ctrl-D ends. Deleting tasks, or changing many at once, needs the confirmation
+    that the reply asks for: `treadle tasks "yes delete"`.
 
-    Exits with 0, with 1 where a message could not be worked on, 2 on wrong use, 3 where it took too
-    long, 130 when stopped.
+    Exits with 0, with 1 if a message failed, 2 on wrong use, 3 on a timeout, 130 when stopped.
     """
     ctx.obj = options
     if ctx.invoked_subcommand is None:
@@ -75,7 +73,7 @@ def tasks(ctx: click.Context, **options: str | None) -> None:
 @_options
 @click.pass_obj
 def say(before: dict[str, str | None], words: tuple[str, ...], **options: str | None) -> None:
-    """Say one thing."""
+    """Send one message."""
     _talk(
         words,
         {name: value if value is not None else before.get(name) for name, value in options.items()},

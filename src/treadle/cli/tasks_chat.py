@@ -1,7 +1,7 @@
-"""What `treadle tasks` does with messages: one, those of a pipe, or those that a person types one
-after the other. Entry: `talk`.
+"""Chat of `treadle tasks`: a single message, messages from a pipe, or an interactive prompt. Entry
+points: `talk`.
 
-The terminal belongs to the main thread; the assistant works in an event loop beside it, so that
+The main thread owns the terminal and the assistant runs in an event loop on another thread, so that
 Ctrl-C stops a run and not the process.
 """
 
@@ -41,14 +41,14 @@ WELCOME: Final = (
 WORKING: Final = "working ..."
 WORKING_AFTER_S: Final = 0.7
 ONE_SHOT: Final = "terminal"
-"""The conversation of single messages: what one of them asks, the next may answer."""
+"""Id of the conversation shared by single messages, so that one can answer another's question."""
 HISTORY: Final = "tasks_history"
 HISTORY_LINES: Final = 1_000
 _BOXES: Final = str.maketrans({"☐": "[ ]", "✓": "[x]"})
 
 
 def talk(message: str, options: Mapping[str, str | None]) -> int:
-    """Its exit code. Raises Failed."""
+    """Return the exit code of the chat. Raises CommandFailed."""
     with failing():
         config = load(flags=model_flags(options["model"]))
         database = database_url(options["database"])
@@ -74,14 +74,14 @@ async def _opened(
 
 
 class Talk:
-    """One conversation; what was said is kept here, and gone with the process."""
+    """Conversation whose history is kept in memory only."""
 
     def __init__(self, runner: AgentRunner, portal: BlockingPortal, conversation_id: str) -> None:
         self._runner, self._portal, self._id = runner, portal, conversation_id
         self._said: tuple[MessageHistory, ...] = ()
 
     def typed(self) -> int:
-        """A person at a terminal. Ctrl-C drops the line; Ctrl-D ends."""
+        """Read messages from a terminal. Ctrl-C discards the line; Ctrl-D ends."""
         _put(WELCOME)
         with _line_history():
             while True:
@@ -97,7 +97,7 @@ class Talk:
                     self.say(message)
 
     def piped(self) -> int:
-        """One message a line. The exit code is the worst of all."""
+        """Read one message per line. The exit code is the worst one."""
         worst = 0
         for line in sys.stdin.buffer:
             if message := line.decode("utf-8", "replace").strip():
@@ -108,7 +108,7 @@ class Talk:
         return worst
 
     def say(self, message: str) -> int:
-        """One message and its reply on standard output; as an exit code, what became of it."""
+        """Print the reply to a message and return its exit code."""
         stream = self._runner.stream(AgentContext(LOCAL, self._id, self._said), message)
         with _Waiting() as waiting:
             reply, code = self._reply(stream, waiting)
@@ -134,7 +134,7 @@ class Talk:
         return result.response, 0 if result.success else 1
 
     def _followed(self, stream: ReplyStream, waiting: _Waiting) -> None:
-        """To its end; Ctrl-C cancels it, and its end is waited for."""
+        """Wait for the end of the reply; Ctrl-C cancels it and keeps waiting."""
         future = self._portal.start_task_soon(_to_the_end, stream)
         while True:
             try:
@@ -152,9 +152,7 @@ async def _to_the_end(stream: ReplyStream) -> None:
 
 
 class _Waiting:
-    """Says on a terminal that something is done, where it takes long; and takes it back where that
-    can be.
-    """
+    """Progress note on a terminal, shown after a delay and erased afterwards where possible."""
 
     def __init__(self) -> None:
         self._shows = sys.stderr.isatty()
@@ -165,7 +163,7 @@ class _Waiting:
         return self
 
     def wait(self, future: Future[None]) -> None:
-        """Raises what the work raised, and KeyboardInterrupt."""
+        """Wait for the work. Raises its exception, and KeyboardInterrupt."""
         if self._shows and not self._shown:
             with suppress(NotYet):
                 return future.result(WORKING_AFTER_S)
@@ -192,9 +190,7 @@ def _put(text: str) -> None:
 
 @contextmanager
 def _line_history() -> Generator[None]:
-    """What was typed before can be had again; where that cannot be kept, nobody is kept from
-    typing.
-    """
+    """Keep a history of typed lines. If it cannot be stored, typing still works."""
     try:
         import readline  # noqa: PLC0415  not on every system
     except ImportError:

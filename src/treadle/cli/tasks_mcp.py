@@ -1,7 +1,6 @@
-"""`treadle tasks mcp`: the task tools for any client of the Model Context Protocol, on standard
-input and output. Entry: `mcp`.
+"""`treadle tasks mcp`: serves the task tools as MCP tools over standard input and output.
 
-What the tools do stands in treadle.apps.assistant.
+The tools are in treadle.apps.assistant. Entry points: `mcp`.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from treadle.cli.mcp import Stopped
 def mcp(before: dict[str, str | None] | None, database: str | None) -> None:
     """Serve the task tools over the Model Context Protocol, on standard input and output.
 
-    A client starts this command. The tasks are those of `treadle tasks`. Deleting, and changing
-    many tasks, needs the person's yes: it is asked for at the client, where that can ask, and else
-    given by a code with a second call.
+    A client starts this command. The tasks are those of `treadle tasks`. Deleting tasks, or
+    changing many, needs the user's confirmation: through the client if it supports that, else with
+    a code in a second call.
 
     Ends when the client closes the input, with exit code 0; with 2 on wrong use, 130 when stopped.
     """
@@ -41,12 +40,12 @@ def mcp(before: dict[str, str | None] | None, database: str | None) -> None:
 
 
 async def _serve(url: str) -> bool:
-    """Whether a signal ended it."""
-    from treadle.apps.assistant.over_mcp import tasks_over_mcp  # noqa: PLC0415  likewise
-    from treadle.apps.assistant.server import MCPToolServer  # noqa: PLC0415  likewise
-    from treadle.apps.assistant.terminal_user import terminal_user  # noqa: PLC0415  likewise
-    from treadle.apps.mcp_server.stdio import serve_stdio  # noqa: PLC0415  it brings the SDK
-    from treadle.service.database.database import Database  # noqa: PLC0415  it brings SQLAlchemy
+    """Serve until the input closes. True if a signal ended it."""
+    from treadle.apps.assistant.over_mcp import tasks_over_mcp  # noqa: PLC0415  not needed for --help
+    from treadle.apps.assistant.server import MCPToolServer  # noqa: PLC0415  not needed for --help
+    from treadle.apps.assistant.terminal_user import terminal_user  # noqa: PLC0415  not needed for --help
+    from treadle.apps.mcp_server.stdio import serve_stdio  # noqa: PLC0415  brings the SDK
+    from treadle.service.database.database import Database  # noqa: PLC0415  brings SQLAlchemy
 
     stopped = Stopped()
     async with Database.open(url) as database:

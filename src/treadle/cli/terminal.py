@@ -1,7 +1,6 @@
-"""Text on stdout that is no answer of a model: its colours, tables, and values as JSON.
+"""Tables, colours, JSON and confirmations on the terminal.
 
-What stands in it is each command's business; what of it may be shown is terminal_text.py's. Entry:
-`put`, `put_json`, `confirm`, `Ink`, `table`.
+Sanitising is in terminal_text.py. Entry points: `put`, `put_json`, `confirm`, `Ink`, `table`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from treadle.cli.echo import shown
 from treadle.cli.exits import CommandFailed, unwritable
 
 WIDTH = 100
-"""Columns that are used at most, and where nobody can tell how many there are."""
+"""Maximum width, and the width if the terminal's is unknown."""
 WIDTH_MIN = 40
 
 Style: TypeAlias = Literal["", "bold", "dim", "red", "green", "yellow", "cyan", "alarm"]
@@ -38,14 +37,14 @@ _CODES: dict[Style, str] = {
 
 
 def put(text: str) -> None:
-    """One text and a line end on stdout, as `echo` shows it. Raises what ends a command where
-    stdout takes no more.
+    """Print a sanitised text and a line end on stdout. Raises BrokenPipeError or CommandFailed if
+    stdout cannot be written.
     """
     _write(shown(text).encode("utf-8", "replace") + b"\n")
 
 
 def put_bytes(data: bytes) -> None:
-    """JSON on stdout, byte for byte; on a terminal, what it would obey is escaped as JSON does.
+    """Write JSON to stdout byte for byte; on a terminal, escape control characters as JSON does.
     Raises as `put`.
     """
     if sys.stdout.isatty():
@@ -62,16 +61,15 @@ def _write(data: bytes) -> None:
 
 
 def put_json(value: object, secrets: Redactor) -> None:
-    """A value as one indented JSON text, known secrets taken out of it."""
+    """Print a value as indented JSON with known secrets masked."""
     text = json.dumps(secrets.inside(msgspec.to_builtins(value)), indent=2, ensure_ascii=False)
     _write(json_shown(text).encode("utf-8", "replace") + b"\n")
 
 
 def confirm(question: str, *, undone: str = "nothing was deleted") -> None:
-    """Asks on a terminal.
+    """Ask on the terminal.
 
-    Raises Failed, with what then is not done, where nobody can be asked, and where the answer is
-    no.
+    Raises CommandFailed with `undone` if there is no terminal to ask on, and if the answer is no.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise CommandFailed(f"nobody is there to be asked, so {undone}: add --yes")
@@ -80,15 +78,15 @@ def confirm(question: str, *, undone: str = "nothing was deleted") -> None:
 
 
 def width() -> int:
-    """Columns to fill: those of the terminal where there is one, and 100 at most."""
+    """Return the terminal's width, at most 100."""
     return max(min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH), WIDTH_MIN)
 
 
 class Ink:
-    """Colours, where stdout is a terminal that shows them."""
+    """Applies colours if stdout is a terminal that shows them."""
 
     def __init__(self, *, colour: bool | None = None) -> None:
-        """`colour`: None asks the terminal and NO_COLOR."""
+        """`colour` overrides the detection by terminal and NO_COLOR."""
         wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._colour = (sys.stdout.isatty() and wanted) if colour is None else colour
 
@@ -105,10 +103,10 @@ def table(
     style: Callable[[int, str], Style],
     most: int | None = None,
 ) -> list[str]:
-    """The last column takes what is left of the width. `right`: the columns of numbers;
-    `style(column, text)`: the colour of a cell.
+    """Format rows as lines; the last column is cut to the remaining width.
 
-    `most`: columns to fill; None: `width()`.
+    `right` names the right-aligned columns, `style(column, text)` returns the style of a cell, and
+    `most` is the total width, `width()` by default.
     """
     cells = [list(row) for row in rows]
     widths = [max(columns(row[n]) for row in (list(head), *cells)) for n in range(len(head))]

@@ -1,8 +1,4 @@
-"""The timeline of a run: turns, calls and their times, retries, approvals, what is unknown, crashes
-and who went on, as lines for a terminal.
-
-What happened is gathered by story.py; here is only how it looks. Entry: `timeline`.
-"""
+"""The timeline of a run as terminal lines, drawn from story.py. Entry points: `timeline`."""
 
 from __future__ import annotations
 
@@ -23,26 +19,26 @@ from treadle.messages.metrics import totalled
 from treadle.types import Time, Usage
 
 CLOCK = 9
-"""Columns of the time since the run began."""
+"""Width of the elapsed time."""
 MARGIN = " " * (CLOCK + 2)
 PROMPT_LINES = 3
 SAID_LINES = 2
-"""Of what the model says before it calls tools."""
+"""Maximum lines of the model's text before its tool calls."""
 ANSWER_LINES = 8
 NOBODY = "nobody"
-"""Who answers where no person is there."""
+"""Author of the automatic answer in unattended runs."""
 VERBOSE_LINES = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relations:
-    """Other runs that belong to it."""
+    """Runs related to the one that is drawn."""
 
     children: Sequence[RunInfo] = ()
-    """Those that its calls started, theirs, and so on; the oldest first."""
+    """Its descendants, oldest first."""
     forks: Sequence[RunInfo] = ()
     before: ModelResponded | None = None
-    """The last response of the run before it in its session."""
+    """Last response of the session's previous run."""
 
 
 def timeline(
@@ -54,9 +50,9 @@ def timeline(
     ink: Ink,
     verbose: bool = False,
 ) -> list[str]:
-    """Lines of at most 100 columns.
+    """Return lines of at most 100 columns.
 
-    `clean` takes secrets out of a text; escape sequences are taken out here.
+    `clean` masks secrets in a text; escape sequences are removed here.
     """
     drawing = _Drawing(story, info, relations, lambda text: plain(clean(text)), ink, verbose)
     return [*drawing.head(), "", *drawing.body(), *drawing.end()]
@@ -85,7 +81,7 @@ class _Drawing:
         self._notes = response_notes(story, relations.before, verbose=verbose)
         self._last = next((item for item in reversed(story.items) if isinstance(item, Turn)), None)
 
-    # ------------------------------------------------------------ above
+    # ------------------------------------------------------------ head
 
     def head(self) -> Iterator[str]:
         info, started = self._info, self._story.started
@@ -147,7 +143,7 @@ class _Drawing:
                 f"{cut(one_line(self._clean(text), 400), self._width - 11)}"
             )
 
-    # ------------------------------------------------------------ between
+    # ------------------------------------------------------------ body
 
     def body(self) -> Iterator[str]:
         items = self._story.items
@@ -185,11 +181,11 @@ class _Drawing:
             yield from self._call(turn, call, names, is_last=n == len(calls) - 1)
 
     def _asked_for(self, turn: Turn) -> tuple[str, Style]:
-        """How long the model took, and what it counted."""
+        """Return the model's response time and token counts."""
         response = turn.response
         if response is None or turn.requested_at is None:
             return "", ""
-        # a further attempt is written down before its wait
+        # A retry is journaled before its wait.
         waited_s = turn.failed[-1].wait_s if turn.failed else 0.0
         took = lasting((response.at - turn.requested_at).total_seconds() - waited_s)
         return (
@@ -265,7 +261,7 @@ class _Drawing:
                 yield indent + self._ink(line, tone)
 
     def _state(self, turn: Turn, call: StoryCall) -> tuple[str, Style, str]:
-        """Mark, colour, and the word or the time at the right."""
+        """Return the mark, its style, and the status or duration on the right."""
         finished = call.finished
         if finished is None:
             over = turn is not self._last or self._info.status in ("stopped", "finished")
@@ -336,7 +332,7 @@ class _Drawing:
                 yield "it had begun, and nothing says whether it took effect", "yellow"
         elif (
             finished.status != "denied" or answered is None or answered.by == NOBODY
-        ):  # else it has been told above
+        ):  # else it is shown above
             yield from self._result(finished)
 
     def _result(self, finished: ToolFinished) -> Iterator[tuple[str, Style]]:
@@ -349,7 +345,7 @@ class _Drawing:
                 finished.result.exit_code is not None,
                 [f"… {count(len(lines) - VERBOSE_LINES, 'more line')}"],
             )
-            # a command says at its end what came of it
+            # The last lines of a command's output hold its result.
             shown = "\n".join(lines[-VERBOSE_LINES:] if is_command else lines[:VERBOSE_LINES])
             for part in (
                 [shown]
@@ -391,7 +387,7 @@ class _Drawing:
         if len(lines) > most:
             yield self._under(f"… {count(len(lines) - most, 'more line')}", "dim")
 
-    # ------------------------------------------------------------ runs inside it
+    # ------------------------------------------------------------ child runs
 
     def _children(self, since: Time | None, until: Time | None) -> Iterator[str]:
         for child in self._relations.children:
@@ -420,7 +416,7 @@ class _Drawing:
             if inner.parent_run_id == child.run_id:
                 yield from self._child(inner, depth + 1)
 
-    # ------------------------------------------------------------ below
+    # ------------------------------------------------------------ end
 
     def end(self) -> Iterator[str]:
         if (finished := self._story.finished) is not None:
@@ -457,10 +453,12 @@ class _Drawing:
                 f"{error.kind}: {error.message}{request_of(error)}", ANSWER_LINES, "red"
             )
 
-    # ------------------------------------------------------------ pieces
+    # ------------------------------------------------------------ helpers
 
     def _line(self, at: Time, shown: str, used: int, right: str = "", style: Style = "") -> str:
-        """`shown` takes `used` columns."""
+        """Format a line with the elapsed time. `used` is the width of `shown`, which may hold
+        escape sequences.
+        """
         gap = " " * (self._width - len(MARGIN) - used - columns(right)) if right else ""
         return f"{self._ink(self._clock(at), 'dim')}  {shown}{gap}{self._ink(right, style)}"
 

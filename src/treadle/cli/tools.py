@@ -1,4 +1,4 @@
-"""`treadle tools`: the tools that a definition can name. Entry: `tools`."""
+"""`treadle tools`: lists the tools that a definition can name. Entry points: `tools`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from treadle.tools.tool import Tool
 
 @click.group(context_settings=HELP)
 def tools() -> None:
-    """List the tools that agents can be given: of Treadle, of Python modules, of MCP servers."""
+    """List the tools available to agents: built-in tools, those of Python modules, and those of MCP
+    servers.
+    """
 
 
 @tools.command(
@@ -45,11 +47,11 @@ def tools() -> None:
     help="Whose configuration counts.",
 )
 def list_(as_json: bool, cwd: Path) -> None:
-    """Which tools there are: what can stand among the `tools` of a definition, beside the names of
-    agents.
+    """List the names that the `tools` of a definition can contain, besides names of agents.
 
-    The effect says what a repetition does: pure changes nothing, idempotent is safe to repeat, once
-    must not happen twice. MCP servers are not asked: SERVER_* stands for all tools of one.
+    The effect tells what a repetition does: pure changes nothing, idempotent is safe to repeat,
+    once must not happen twice. MCP servers are not started: SERVER_* stands for all tools of a
+    server.
     """
     check_directory(cwd)
     with failing():
@@ -79,9 +81,9 @@ def _style(column: int, text: str) -> Style:
 
 
 def _rows(config: Config, cwd: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """And what could not be imported."""
+    """Return the tools, and the problems of modules that could not be imported."""
     from treadle.agents.definitions import Catalog  # noqa: PLC0415  --help needs none of it
-    from treadle.tools.builtin.complete import Complete  # noqa: PLC0415  likewise
+    from treadle.tools.builtin.complete import Complete  # noqa: PLC0415  not needed for --help
 
     catalog = Catalog(config, cwd)
     rows = [_row(tool, "coding", "treadle") for tool in catalog.tool_names.coding.values()]

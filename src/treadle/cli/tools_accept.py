@@ -1,6 +1,5 @@
-"""`treadle tools accept`: looks at what MCP servers have changed, and takes it for what it is now.
-
-Entry: `accept`.
+"""`treadle tools accept`: shows changed tools of MCP servers and accepts them. Entry points:
+`accept`.
 """
 
 from __future__ import annotations
@@ -30,12 +29,11 @@ from treadle.tools.mcp import ChangedTool, Pins
 @click.argument("server", required=False)
 @click.option("--yes", is_flag=True, help="Without asking.")
 def accept(server: str | None, yes: bool) -> None:
-    """Look at the tools of MCP servers that have changed since they were first seen, and use them
-    again.
+    """Review the tools of MCP servers that have changed since they were first seen, and accept
+    them.
 
-    A tool that says something else than it did is not offered to any model until you have looked at
-    it here: its description is read by models, and may be an instruction to them. SERVER: only of
-    this one.
+    A changed tool is not offered to any model until you have reviewed it here: models read its
+    description, which may contain instructions to them. SERVER restricts this to one server.
     """
     with failing():
         config = load(cwd=Path.cwd())

@@ -1,8 +1,7 @@
-"""`treadle trust`: show what a project's own configuration is, and admit it as it is now. Entry:
+"""`treadle trust`: shows a project's own configuration and trusts its current state. Entry points:
 `trust`.
 
-What is bound to what is config/trust.py's; what it admits stands where it is used. What its files
-say of themselves: trust_contents.py.
+The trust store is in treadle.config; file contents are described by trust_contents.py.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ _ALSO_UNSEEN = re.compile(
 )
 """Fillers and selectors, which are letters and marks to Unicode.
 
-Not U+FE0F, which makes a picture of the character before it.
+U+FE0F is excluded, because it turns the character before it into an emoji.
 """
 _UNSEEN = frozenset(("Cc", "Cf", "Co", "Cs", "Zl", "Zp"))
-"""Categories of which a terminal shows nothing, or does what they say."""
+"""Unicode categories that a terminal does not display, or obeys."""
 
 
 @click.command(context_settings=HELP)
@@ -52,17 +51,17 @@ _UNSEEN = frozenset(("Cc", "Cf", "Co", "Cs", "Zl", "Zp"))
 @click.option("--show", is_flag=True, help="Show what would be trusted, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
 def trust(folder: Path, revoke: bool, listing: bool, show: bool, yes: bool) -> None:
-    """Show a project's own configuration, and say that it may be used as it is now.
+    """Show a project's own configuration, and trust it in its current state.
 
     The project is that of DIR, or of the working directory: the nearest folder above with a .git,
-    else DIR itself. From then on its AGENTS.md files, and its agents and skills with their
+    else DIR itself. Once trusted, its AGENTS.md files, and its agents and skills with their
     descriptions, are sent to the model, its commands are offered in the chat, and the modules under
-    `agents` and the servers under `mcp_servers` of its .treadle/config.yaml count. It never allows
-    what your own permissions do not, and sets no sandbox, address, header, key or journal. An agent
-    of yours keeps its name.
+    `agents` and the servers under `mcp_servers` of its .treadle/config.yaml are used. It never
+    allows what your own permissions do not, and sets no sandbox, address, header, key or journal.
+    An agent of yours keeps its name.
 
-    A file of these that changes, goes or comes voids it all, until you have looked and trust it
-    again.
+    A change to any of these files, or a new or removed one, revokes the trust until you review the
+    project and trust it again.
     """
     with failing():
         own = home(os.environ)
@@ -89,7 +88,7 @@ def _project(folder: Path) -> Project:
 
 
 def _trust(own: Path, project: Project, *, show: bool, ask: bool) -> None:
-    """`ask`: after the files are shown, and before anything is trusted."""
+    """Trust the project. `ask` requests confirmation after showing the files."""
     files = store.survey(project, own)
     if show or ask:
         _say(f"would be trusted, as it is now: {project.root}")
@@ -128,7 +127,7 @@ def _say_files(files: Mapping[str, bytes]) -> None:
 
 
 def _unseen_in(text: str) -> int | None:
-    """Where the first character stands that nobody sees, and a model reads."""
+    """Return the index of the first character that is invisible to people but read by models."""
     places = [
         text.find(c)
         for c in set(text) - {"\n", "\t"}
@@ -138,7 +137,7 @@ def _unseen_in(text: str) -> int | None:
 
 
 def _shown(name: str) -> str:
-    """Spell out every odd character of a file's name, line ends and tabs too."""
+    """Escape every unusual character of a file name, including line ends and tabs."""
     return revealed(name).replace("\n", "\\n").replace("\t", "\\t")
 
 

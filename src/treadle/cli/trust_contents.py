@@ -1,8 +1,8 @@
-"""The lines with which `treadle trust` describes an agent, a skill, a command and a configuration
-file of a project. Entry: `described`.
+"""Descriptions of a project's agents, skills, commands and configuration files for `treadle trust`.
+Entry points: `described`.
 
-The files are untrusted: their text is shown with every odd character spelled out, and a file that
-is no valid definition is shown as far as it can be read.
+The files are untrusted: unusual characters are escaped, and an invalid definition is shown as far
+as it can be read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from treadle.config.document import Plain
 
 TEXT_CHARS = 300
-"""Of one value that runs nothing."""
+"""Maximum characters shown of a value that is not executed."""
 _WITH_KEYS = frozenset(
     (TrustedKind.CONFIG, TrustedKind.SKILL, TrustedKind.COMMAND, TrustedKind.AGENT)
 )
@@ -28,9 +28,9 @@ SHOWN_KEYS = ("name", "description", "model", "tools")
 
 
 def described(name: str, data: bytes) -> Iterator[str]:
-    """Describe one file by its keys. `name`: its path below the project's root.
+    """Yield lines that describe one file by its keys; `name` is its path below the project's root.
 
-    Yields lines for a terminal; raises nothing for a broken file.
+    Does not raise for an invalid file.
     """
     kind = kind_of(PurePosixPath(name))
     if kind not in _WITH_KEYS or (
@@ -57,15 +57,15 @@ def _of_definition(said: Mapping[str, Plain]) -> Iterator[str]:
 
 
 def _of_config(said: Mapping[str, Plain]) -> Iterator[str]:
-    """Name everything that runs, whole: nothing here is cut."""
+    """Yield everything that is executed, without truncation."""
     for key in ("agents", "mcp_servers"):
         yield from _leaves(key, said.get(key))
 
 
 def _leaves(path: str, value: Plain) -> Iterator[str]:
-    """Each value below, by its path.
+    """Yield each nested value with its path.
 
-    A command is quoted as a shell would need it, so that one argument does not look like two.
+    Commands are shell-quoted, so that one argument cannot look like two.
     """
     if isinstance(value, dict):
         for key, inside in value.items():

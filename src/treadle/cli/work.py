@@ -1,6 +1,6 @@
-"""`treadle work`: a batch of prompts, unattended, and a report.
+"""`treadle work`: runs a batch of prompts unattended and prints a report. Entry points: `work`.
 
-What is done for it stands in work_batch.py. Entry: `work`.
+The batch is started in work_batch.py.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ OF_A_BATCH = {
     "inputs": "--input",
     "output_schema": "--output-schema",
 }
-"""What is settled when a batch begins."""
+"""Options that are fixed when a batch starts."""
 
 
 def _check_workers(options: dict[str, Any]) -> None:
-    """Raises Failed for what counts where the runs are driven, and for what is for workers alone."""  # noqa: E501
+    """Raise CommandFailed for options that apply only where runs are driven, and for options only
+    for workers.
+    """
     by_workers = options["workers"] or options["detach"]
     if options["queue"] is not None and not by_workers:
         raise CommandFailed("--queue is for runs that workers drive: add --workers")
@@ -162,24 +164,24 @@ def _check_workers(options: dict[str, Any]) -> None:
 @click.option("-v", "verbose", is_flag=True, help="Also a line for each call of a tool.")
 @click.pass_context
 def work(ctx: click.Context, **options: Any) -> None:
-    """Work many prompts to their ends, and report what came of each.
+    """Work many prompts to their ends and report the result of each.
 
-    Each prompt is a conversation of its own. After its run completed the gates, commands that check
-    it, are run where it worked; where one fails and --retries allows it, the model is told how, and
-    tries again. Limits are for one prompt with all its attempts; there is none for the batch.
+    Each prompt is a conversation of its own. After its run completed, the gates run where it
+    worked: commands that check the result. If one fails and --retries allows it, the model gets its
+    output and tries again. Limits apply to one prompt with all its attempts; the batch has none.
 
     The defaults are those of an empty configuration; `treadle config show` prints yours.
 
-    With --workers, workers need what the runs need: the same folders, and so one machine or one
-    file system; and rules and keys of their own.
+    With --workers, workers need what the runs need: the same folders, so one machine or one file
+    system; and rules and keys of their own.
 
-    A batch that was stopped, or killed, goes on with --resume: what is done stays, runs that were
-    under way go on.
+    A batch that was stopped or killed continues with --resume: finished prompts stay finished,
+    interrupted runs continue.
 
     Exits with 0 when all prompts completed and passed their gates, 1 when one did not, 2 on wrong
     use, 130 when stopped.
     """
-    from treadle.cli.work_batch import BatchRequest, detached, resume_command, worked  # noqa: PLC0415  it brings all that runs, and --help needs none
+    from treadle.cli.work_batch import BatchRequest, detached, resume_command, worked  # noqa: PLC0415  brings the runtime, which --help does not need
 
     wish = BatchRequest(
         options=options,

@@ -1,6 +1,6 @@
-"""Begins a batch or goes on with one, follows it, and tells what came of it.
+"""Starts or resumes a batch, follows it and prints its report.
 
-What can be typed is work.py's. Entry: `worked`.
+The options are defined in work.py. Entry points: `worked`.
 """
 
 from __future__ import annotations
@@ -53,18 +53,20 @@ LIMITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRequest:
-    """What the person asked for."""
+    """Options of `treadle work` and which of them were given."""
 
     options: dict[str, Any]
     given: frozenset[str]
-    """The options that were typed; every other has its default."""
+    """Names of options given on the command line; the others have defaults."""
 
     def said(self, name: str) -> bool:
         return name in self.given
 
 
 async def worked(wish: BatchRequest, out: IO[bytes] | None) -> Report:
-    """Raises Failed and AgentError for what is wrong before the first run."""
+    """Run a batch and return its report. Raises CommandFailed and AgentError for errors before the
+    first run.
+    """
     options = wish.options
     prompts = [] if options["batch"] is not None else _prompts(options)
     shelf, resumed = _shelf(configured(options, cwd=options["cwd"]), options["journal"]), None
@@ -109,9 +111,9 @@ async def worked(wish: BatchRequest, out: IO[bytes] | None) -> Report:
 
 
 async def detached(wish: BatchRequest) -> tuple[str, int]:
-    """Begins a batch whose runs are queued; gives its id, and how many there are.
+    """Start a batch whose runs are queued; return its id and the number of runs.
 
-    Raises Failed and AgentError.
+    Raises CommandFailed and AgentError.
     """
     options = wish.options
     prompts, config = _prompts(options), configured(options, cwd=options["cwd"])
@@ -165,7 +167,7 @@ async def _followed(crew: Crew, logbook: Logbook, *, is_new: bool) -> Report:
 
 
 async def _stop_on_signals(crew: Crew) -> None:
-    """The first signal ends what is under way; the third ends the process where it stands."""
+    """Cancel active runs on the first signal; the third ends the process at once."""
     heard = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # what nohup ignores stays ignored
         heard.append(signal.SIGHUP)
@@ -178,11 +180,13 @@ async def _stop_on_signals(crew: Crew) -> None:
                 signal.signal(number, signal.SIG_DFL)
 
 
-# ---------------------------------------------------------------- what was asked for
+# ---------------------------------------------------------------- options
 
 
 def _prompts(options: dict[str, Any]) -> list[str]:
-    """Those of the arguments, then those of `--from`. Raises Failed and AgentError(invalid)."""
+    """Return the prompts of the arguments, then those of `--from`. Raises CommandFailed and
+    AgentError(invalid).
+    """
     prompts = [prompt for prompt in options["prompts"] if prompt.strip()]
     if len(prompts) < len(options["prompts"]):
         raise CommandFailed("a PROMPT is empty: say what to do")
@@ -206,8 +210,8 @@ def _prompts(options: dict[str, Any]) -> list[str]:
 
 
 def _terms(config: Config, options: dict[str, Any]) -> Terms:
-    """Raises AgentError(invalid) and Failed for what is wrong with the agent, its inputs and its
-    output.
+    """Return the terms of a new batch. Raises AgentError(invalid) and CommandFailed for a wrong
+    agent, inputs or output schema.
     """
     chosen = chosen_agent(config, options["cwd"].resolve(), options)
     agent, model = chosen.agent, chosen.agent.model or config.models.large
@@ -241,7 +245,7 @@ def _terms(config: Config, options: dict[str, Any]) -> Terms:
 
 
 def _queue(config: Config, options: dict[str, Any]) -> str | None:
-    """Raises Failed for one that there is not."""
+    """Return the queue for the runs. Raises CommandFailed for an unknown queue."""
     if not (options["workers"] or options["detach"]):
         return None
     queue = DEFAULT_QUEUE if options["queue"] is None else options["queue"]
@@ -254,7 +258,7 @@ def _queue(config: Config, options: dict[str, Any]) -> str | None:
 
 
 def _allowed_before(options: dict[str, Any], terms: Terms) -> dict[str, Any]:
-    """What a person allowed when the batch began stands, and what they allow now comes to it."""
+    """Merge permissions: those granted at the start of the batch stay, and new ones are added."""
     allowed = {
         "allow": tuple(dict.fromkeys((*terms.allow, *options["allow"]))),
         "no_sandbox": options["no_sandbox"] or terms.sandbox,
@@ -263,7 +267,7 @@ def _allowed_before(options: dict[str, Any], terms: Terms) -> dict[str, Any]:
 
 
 def _changed(terms: Terms, config: Config, options: dict[str, Any], wish: BatchRequest) -> Terms:
-    """The terms of a batch under what was typed now."""
+    """Return the terms of a batch, updated by the options given now."""
     changes: dict[str, Any] = {
         name: options[name]
         for name in ("on_ask", "on_unknown", "gates", "retries", "parallel")
@@ -291,8 +295,8 @@ def _changed(terms: Terms, config: Config, options: dict[str, Any], wish: BatchR
 
 
 def _shelf(config: Config, journal: str | None) -> Path:
-    """Where batches are kept: beside the journal of their runs, or on this machine where that is a
-    server's.
+    """Return the folder of batches, next to a journal file, or on this machine for a journal on a
+    server.
     """
     file = journal_file(url := journal_url(config, journal))
     if file is None and config.home is not None and url != "memory:":
@@ -306,7 +310,7 @@ def _shelf(config: Config, journal: str | None) -> Path:
 
 
 def _there(logbook: Logbook) -> Path:
-    """Where the batch was begun."""
+    """Return the folder in which the batch was started."""
     folder = Path(logbook.batch.terms.cwd)
     if not folder.is_dir():
         raise CommandFailed(
@@ -315,7 +319,7 @@ def _there(logbook: Logbook) -> Path:
     return folder
 
 
-# ---------------------------------------------------------------- what is told
+# ---------------------------------------------------------------- output
 
 
 def _print(report: Report, output: str, secrets: Redactor, out: IO[bytes] | None) -> None:

@@ -1,8 +1,7 @@
-"""How a batch looks: what happens while it is worked, on stderr, and its report as text. Entry:
-`display`, `as_text`.
+"""Progress of a batch on stderr, and its report as text. Entry points: `display`, `as_text`.
 
-On a terminal what is under way stands in a few lines that are drawn anew, below a line for each
-prompt that has ended; elsewhere each change is a line.
+On a terminal, active prompts are redrawn in a region below a line per finished prompt; elsewhere
+each change is a line.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from treadle.types import Outcome
 
 FRAME_S = 0.1
 LINES_MOST = 12
-"""Of what is under way."""
+"""Maximum lines of active prompts."""
 PROMPT_CHARS = 400
 
 
 class Display(Protocol):
-    """A `Watcher` that a person sees."""
+    """`Watcher` with output for people."""
 
     def begins(self, batch: Batch, done: Sequence[ReportRow]) -> None: ...
 
@@ -84,7 +83,7 @@ class NoOutput:
 
 
 class LineOutput:
-    """A line for each change."""
+    """Display that prints a line per change."""
 
     def __init__(self, secrets: Redactor, *, verbose: bool) -> None:
         self._secrets, self._verbose = secrets, verbose
@@ -151,14 +150,14 @@ class LineOutput:
 
 
 class LiveTable(LineOutput):
-    """The same lines for what ends; below them, what is under way."""
+    """Display that adds a live region of active prompts below the lines."""
 
     def __init__(self, secrets: Redactor, *, verbose: bool) -> None:
         super().__init__(secrets, verbose=verbose)
         self._under_way: dict[int, _Progress] = {}
         self._ended: dict[int, ReportRow] = {}
         self._drawn = 0
-        """Lines of the region that stand on the screen."""
+        """Height of the region on the screen."""
 
     @override
     def begins(self, batch: Batch, done: Sequence[ReportRow]) -> None:
@@ -206,7 +205,7 @@ class LiveTable(LineOutput):
 
     @override
     def _print(self, text: str) -> None:
-        """Above the region, which is drawn again with the next frame."""
+        """Print above the region, which the next frame redraws."""
         write(f"{self._up()}{text}\n")
         self._drawn = 0
 
@@ -256,7 +255,7 @@ class _Progress:
 
 
 def write(text: str) -> None:
-    """On stderr. Where nobody can be told any more, the work goes on all the same."""
+    """Write to stderr. If it cannot be written, the batch continues without output."""
     if not text:
         return
     try:
@@ -270,7 +269,7 @@ def write(text: str) -> None:
 
 
 def as_text(report: Report, *, to_file: bool) -> str:
-    """A table, what is to be looked at, and the sum."""
+    """Return a table, notes on prompts that need attention, and the totals."""
     head = [
         "#",
         "outcome",
@@ -305,7 +304,7 @@ def as_text(report: Report, *, to_file: bool) -> str:
 
 
 def summary(row: ReportRow) -> str:
-    """What came of a prompt, in a few words."""
+    """Return the result of a prompt in a few words."""
     cost = [] if row.cost_usd is None else [money(row.cost_usd)]
     changed = [changes(row.diff)] if row.diff is not None and row.diff.files else []
     tries = [f"attempt {row.attempts}"] if row.attempts > 1 else []

@@ -1,7 +1,6 @@
-"""`treadle worker`: drives runs that wait in queues.
+"""`treadle worker`: drives queued runs.
 
-What a worker does with them is treadle.workers.worker's, what delivers them an engine's. Entry:
-`worker`.
+The worker is in treadle.workers.worker; engines deliver runs to it. Entry points: `worker`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 ENGINES: Final = ("local", "dbos")
 HOST_MOST: Final = 80
-"""Of its characters in a worker's name: the process id behind it tells two workers apart."""
+"""Maximum length of the host in a worker's name; the process id after it keeps names unique."""
 METRICS_NEED: Final = "metrics need a library that is not installed: pip install 'treadle[metrics]'"
 
 
@@ -92,26 +91,26 @@ def _rules(command: Any) -> Any:
 )
 @journal_option
 def worker(**options: Any) -> None:
-    """Drive runs that wait in queues: those of `treadle run --detach`, of `treadle work --workers`,
-    of the service, of programs, and of schedules.
+    """Drive queued runs: those of `treadle run --detach`, of `treadle work --workers`, of the
+    service, of programs, and of schedules.
 
-    Any number of workers, on any number of machines, may work on one journal: each run is driven by
-    one of them at a time, and when one dies another goes on with its runs. Workers of one machine
-    may share a SQLite journal; for several machines it is PostgreSQL.
+    Any number of workers, on any number of machines, can share a journal: each run is driven by one
+    worker at a time, and if a worker dies, another continues its runs. Workers of one machine can
+    share a SQLite journal; several machines need PostgreSQL.
 
-    An agent is found as `treadle runs resume` finds it: in the directory of the run, which must be
-    there. Rules, keys and the sandbox are this worker's.
+    An agent is found as `treadle runs resume` finds it: in the directory of the run, which must
+    exist on this machine. Rules, keys and the sandbox are this worker's.
 
-    SIGTERM, or Ctrl-C, drains it: it takes no more, its runs get workers.grace_s seconds to end,
-    and what is left goes on elsewhere. A second one ends it at once. Exits with 0 then, with 2
-    where it cannot start.
+    SIGTERM or Ctrl-C drains it: it takes no more runs, its active runs get workers.grace_s seconds
+    to end, and unfinished ones continue on other workers. A second signal ends it at once. Exits
+    with 0 then, with 2 if it cannot start.
     """
     import anyio  # noqa: PLC0415  --help needs none of it
 
-    from treadle._internal.redaction import Redactor  # noqa: PLC0415  likewise
-    from treadle.cli.journal_option import journal_url  # noqa: PLC0415  likewise
-    from treadle.cli.logs import log_to_stderr  # noqa: PLC0415  likewise
-    from treadle.config import load  # noqa: PLC0415  likewise
+    from treadle._internal.redaction import Redactor  # noqa: PLC0415  not needed for --help
+    from treadle.cli.journal_option import journal_url  # noqa: PLC0415  not needed for --help
+    from treadle.cli.logs import log_to_stderr  # noqa: PLC0415  not needed for --help
+    from treadle.config import load  # noqa: PLC0415  not needed for --help
 
     flags = {
         "--allow": options["allow"] or None,
@@ -143,7 +142,7 @@ class _Wish:
 
 
 def _wish(config: Config, url: str, options: dict[str, Any], flags: dict[str, Any]) -> _Wish:
-    """Raises Failed for what contradicts the configuration."""
+    """Validate the options. Raises CommandFailed if they contradict the configuration."""
     if url == "memory:":
         raise CommandFailed(
             "a worker takes runs of other processes, and no other process sees a journal in "
@@ -185,10 +184,10 @@ def _wish(config: Config, url: str, options: dict[str, Any], flags: dict[str, An
 
 async def _work(config: Config, wish: _Wish, tell: WorkerOutput) -> None:
 
-    from treadle.cli.agent_option import module_hooks  # noqa: PLC0415  likewise
-    from treadle.cli.journal_option import open_runtime, shown_url  # noqa: PLC0415  likewise
-    from treadle.cli.worker_agents import Agents  # noqa: PLC0415  likewise
-    from treadle.workers.worker import Worker  # noqa: PLC0415  likewise
+    from treadle.cli.agent_option import module_hooks  # noqa: PLC0415  not needed for --help
+    from treadle.cli.journal_option import open_runtime, shown_url  # noqa: PLC0415  not needed for --help
+    from treadle.cli.worker_agents import Agents  # noqa: PLC0415  not needed for --help
+    from treadle.workers.worker import Worker  # noqa: PLC0415  not needed for --help
 
     async with (
         _engine(wish) as engine,
@@ -228,9 +227,9 @@ async def _work(config: Config, wish: _Wish, tell: WorkerOutput) -> None:
 async def _worked(
     made: Worker, journal: Journal, grace_s: float, first: str, tell: WorkerOutput
 ) -> None:
-    """To its end.
+    """Run the worker to its end.
 
-    Raises Failed where its name is taken, AgentError for what else keeps it from beginning.
+    Raises CommandFailed if its name is taken, AgentError for other errors at the start.
     """
     import anyio  # noqa: PLC0415  as above
 
@@ -261,14 +260,14 @@ async def _worked(
 def _metrics(
     wish: _Wish, working: Worker, runtime: Runtime, tell: WorkerOutput
 ) -> Generator[str | None]:
-    """Gives the address; None where nobody asked for any.
+    """Serve metrics and yield the address, or None if they are not configured.
 
-    Raises AgentError(invalid) where nothing can listen there.
+    Raises AgentError(invalid) if the address cannot be bound.
     """
     if wish.metrics is None:
         yield None
         return
-    from treadle.events.telemetry.workers import QueueDepths, WorkerMetrics, served  # noqa: PLC0415  only where somebody asks for it
+    from treadle.events.telemetry.workers import QueueDepths, WorkerMetrics, served  # noqa: PLC0415  only if metrics are configured
 
     tell.metrics = WorkerMetrics(
         working,
@@ -281,11 +280,13 @@ def _metrics(
 
 @asynccontextmanager
 async def _engine(wish: _Wish) -> AsyncGenerator[Engine | None]:
-    """None: the worker's own. Raises AgentError(invalid) where its library is not installed."""
+    """Yield the engine, or None for the worker's own. Raises AgentError(invalid) if its library is
+    not installed.
+    """
     if wish.engine == "local":
         yield None
         return
-    from treadle.workers.engines.dbos import DbosEngine  # noqa: PLC0415  it needs an extra
+    from treadle.workers.engines.dbos import DbosEngine  # noqa: PLC0415  needs an extra
 
     async with DbosEngine.open(wish.url) as engine:
         yield engine
@@ -294,14 +295,12 @@ async def _engine(wish: _Wish) -> AsyncGenerator[Engine | None]:
 async def _drain_on_signals(
     working: Worker, journal: Journal, grace_s: float, tell: WorkerOutput
 ) -> None:
-    """The first signal drains, the second ends it at once, the third ends the process where it
-    stands.
-    """
+    """Drain on the first signal, stop at once on the second; the third ends the process."""
     import anyio  # noqa: PLC0415  as above
 
     async def hurry_after_grace() -> None:
         await anyio.sleep(grace_s)
-        journal.hurry()  # whoever stops services counts on the grace
+        journal.hurry()  # service managers rely on the grace period
 
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with anyio.create_task_group() as group:

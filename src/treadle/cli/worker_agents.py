@@ -1,5 +1,5 @@
-"""Which agent of which files drives a run that a worker was given: that of the folder where the run
-works, as `runs resume` finds it. Entry: `Agents`.
+"""Agents of a worker: each run uses the definition in its own directory, as with `runs resume`.
+Entry points: `Agents`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class Agents:
-    """Of one worker.
+    """Agents with which one worker drives runs.
 
-    What the worker's own folder defines and `--agent` names goes before what a run's folder says.
+    Agents that `--agent` selects from the worker's own folder override those of a run's folder.
     """
 
     def __init__(self, config: Config, runtime: Runtime, flags: Mapping[str, Any]) -> None:
@@ -38,13 +38,15 @@ class Agents:
         self._own: frozenset[str] = frozenset()
 
     def register(self, names: Sequence[str]) -> None:
-        """Agents of this folder. Raises AgentError(invalid) with all that is wrong with one."""
+        """Register agents of this folder. Raises AgentError(invalid) with all problems of a
+        definition.
+        """
         for name in dict.fromkeys(names):
             self._register(name, defined_agent)
         self._own = frozenset(names)
 
     def schedules(self, warn: Callable[[str], None]) -> dict[str, Schedule]:
-        """Those whose agents this folder defines; the others begin nothing here."""
+        """Return the schedules whose agents this folder defines; the others start no runs here."""
         kept: dict[str, Schedule] = {}
         for name, schedule in self._config.schedules.items():
             try:
@@ -73,9 +75,9 @@ class Agents:
                 self._runtime.agents.register(agent)
 
     async def of(self, info: RunInfo) -> Agent[Any, Any] | None:
-        """None: the runtime knows it by its name.
+        """Return the agent of a run, or None if the runtime resolves it by name.
 
-        Raises AgentError(invalid) where the run cannot be driven here.
+        Raises AgentError(invalid) if the run cannot be driven here.
         """
         if not await anyio.Path(info.cwd).is_dir():
             raise AgentError("invalid", f"its directory {info.cwd!r} is not there on this machine")
@@ -101,9 +103,9 @@ class Agents:
         return replace(found.agent, hooks=(*more, *found.agent.hooks))
 
     def _check_rules(self, there: Config, cwd: Path) -> None:
-        """A project's own rules guard its runs, and a worker has one set of rules for all.
+        """Check that the worker enforces the project's rules: it has one set of rules for all runs.
 
-        Raises AgentError(invalid) where it would drop some.
+        Raises AgentError(invalid) if it would drop some.
         """
         for name in ("ask", "deny"):
             own, theirs = getattr(self._config.permissions, name), getattr(there.permissions, name)

@@ -1,5 +1,4 @@
-"""What `treadle worker` says on standard error, and what it counts of its runs. Entry:
-
+"""Log lines of `treadle worker` on standard error, and metrics of its runs. Entry points:
 `WorkerOutput`.
 """
 
@@ -23,22 +22,22 @@ if TYPE_CHECKING:
 
 
 class WorkerOutput:
-    """What a worker says on standard error, and what it counts of its runs."""
+    """Prints log lines on standard error and counts finished runs."""
 
     def __init__(self, secrets: Redactor, *, quiet: bool, verbose: bool) -> None:
         self._secrets, self._quiet, self._verbose = secrets, quiet, verbose
         self._under_way: dict[str, str] = {}
-        """The agents of runs that began here and have not ended, by run."""
+        """Agent by id of each run started here and not ended."""
         self.metrics: WorkerMetrics | None = None
 
     def follow(self, runtime: Runtime, agents: Agents, *, counted: bool) -> None:
-        """`counted`: each end is, so that it is listened for."""
+        """Subscribe to the runtime's events if runs are `counted` or printed."""
         self._runtime, self._agents = runtime, agents
         if counted or self._verbose:
             runtime.hub.agents.add(self)
 
     async def left(self) -> int:
-        """Runs that began here, and that nobody drives now."""
+        """Return the number of runs started here that no process drives now."""
         number = 0
         for run_id in self._under_way:
             with suppress(AgentError):
@@ -63,10 +62,10 @@ class WorkerOutput:
         return agent
 
     def put(self, event: Event) -> None:
-        """Of the hub."""
-        from treadle.cli.render import summary  # noqa: PLC0415  as in worker.py
-        from treadle.messages.events import RunEnd  # noqa: PLC0415  likewise
-        from treadle.types import Outcome  # noqa: PLC0415  likewise
+        """Record the end of a run; called by the event hub."""
+        from treadle.cli.render import summary  # noqa: PLC0415  not needed for --help
+        from treadle.messages.events import RunEnd  # noqa: PLC0415  not needed for --help
+        from treadle.types import Outcome  # noqa: PLC0415  not needed for --help
 
         if (
             isinstance(event, RunEnd)
@@ -75,7 +74,7 @@ class WorkerOutput:
             if self.metrics is not None:
                 self.metrics.ended(agent, event)
             if self._verbose:
-                # else no journal has that end
+                # Otherwise the end is not in the journal.
                 is_over = isinstance(event.id, str) or event.outcome is Outcome.APPROVAL_NEEDED
                 self.say(
                     f"< {event.run_id} "

@@ -1,56 +1,54 @@
-"""The terminal UI, `treadle chat`: what a person says becomes runs, and what runs do is drawn.
+"""The terminal UI of `treadle chat`, which turns input into runs and draws their events.
 
-Inline: what is finished is written once into the terminal's own scrollback; below it stands a small
-region that lives. What a run is, and how it is kept, is the runtime's. Reading order: chat.py (the
-whole), conversation.py (runs), transcript.py (events to blocks), screen.py (the terminal). Entry:
-`treadle.tui.start.chat`, which is imported by itself so that the first paint waits for nothing
-else.
+Finished output is written once into the terminal's own scrollback; below it is a small live region.
+Runs belong to treadle.runtime. Reading order: chat.py (overview), conversation.py (runs),
+transcript.py (events to blocks), screen.py (terminal). Entry points: `treadle.tui.start.chat`,
+which is imported on its own so that the first paint waits for nothing else.
 
-    acting.py        what the keys do in an open chat
-    approval.py      the question whether a call may run
-    approval_choices.py the answers that a question about a call offers
-    approving.py     asks the person about calls, and keeps what they said for more than one
-    blocks.py        what is finished, and is written once into the scrollback
-    calling.py       how a tool call is named on the screen
-    confirm.py       asks the person yes or no, at the bottom of the screen
-    desk.py          what commands, pickers and the wizard work
-    differences.py   what changed in a file, for a person
-    drawing.py       what Rich lays out, as text for a terminal's scrollback and as pieces
-    editor.py        the input in the person's own editor
-    ends.py          why a run that did not complete ended, in words for somebody who sits there
-    file_names.py    the files below a directory by name, for completions
-    going_back.py    back to before an earlier prompt
-    growing.py       markdown that is still being written, given away block by block, so that only
-    highlighting.py  source code in colours, by the name of its language or of its file
-    inline.py        A renderer for an inline screen
-    input.py         where the person types
-    keys.py          which key does what while the person types
-    lines.py         the chat on a terminal that can only print, and for a screen reader
-    live.py          what is not finished yet, and so is drawn anew with each frame
-    markdown.py      how Markdown looks
-    matching.py      which rows of a list a person means by some words
-    mention_approval.py which mentions of a prompt are attached
-    mentions.py      files that a prompt names, like `@src/app.py:10-20`
+    acting.py        actions of the keys in an open chat
+    approval.py      the approval prompt for a tool call
+    approval_choices.py the choices of an approval prompt
+    approving.py     asks for approvals and remembers granted rules
+    blocks.py        finished output, written once into the scrollback
+    calling.py       display names of tool calls
+    confirm.py       yes-or-no questions at the bottom of the screen
+    desk.py          protocol through which commands and pickers use the chat
+    differences.py   file differences
+    drawing.py       Rich renderables as scrollback text and as fragments
+    editor.py        editing the input in $EDITOR
+    ends.py          explanations of runs that did not complete
+    file_names.py    file names below a directory, for completions
+    going_back.py    going back to before an earlier prompt
+    growing.py       splits streaming Markdown into finished and growing blocks
+    highlighting.py  syntax highlighting
+    inline.py        prompt_toolkit renderer for an inline screen
+    input.py         the input line
+    keys.py          key bindings of the input
+    lines.py         the chat for plain terminals and screen readers
+    live.py          unfinished output, redrawn with each frame
+    markdown.py      Markdown rendering
+    matching.py      search in lists
+    mention_approval.py approval of file mentions in a prompt
+    mentions.py      file mentions such as `@src/app.py:10-20`
     pages.py         blocks as rows of a full-screen view
-    pasted.py        mentions that came into the input without being typed
-    picker.py        one of many, chosen by a person
-    preview.py       what a call would do, for whoever is asked about
+    pasted.py        pasted text that contains mentions
+    picker.py        selection from a list
+    preview.py       preview of a call that needs approval
     region.py        the live region around the input
-    reopening.py     what stands on the screen when a conversation is opened
-    rows.py          lines as a part of prompt_toolkit's layout, drawn as they
-    slot.py          the one place at the bottom of the screen in which the person types
-    start.py         from the command to the first frame, and from there to the open chat
-    status.py        the last line of the screen
-    suggestions.py   what could be typed
-    tables.py        A Markdown table that fits
-    theme.py         how things look
-    viewer.py        everything at full length, on a screen of its own that one leaves again
-    wizard.py        the first start
-    wizard_entry.py  one line that a person types or pastes, a key say, which nobody sees then
-    wizard_ways.py   which ways there are to a first model
-    wording.py       the words of a Markdown block, as Rich text
-    commands/        what a person can say to the chat itself
-    pickers/         what a person chooses from in a chat
-
-    start_request.py  what the command line asks of a chat
+    reopening.py     display of a conversation that is opened
+    rows.py          drawn lines as a prompt_toolkit layout
+    slot.py          the place at the bottom of the screen for input and questions
+    start.py         from the command to the first frame and the open chat
+    start_request.py options of a chat
+    status.py        the status line
+    suggestions.py   completions
+    tables.py        Markdown tables that fit the width
+    theme.py         colours and glyphs
+    viewer.py        full-screen view of complete output
+    wizard.py        first start without a key
+    wizard_entry.py  hidden input of a key
+    wizard_ways.py   ways to set up a first model
+    wording.py       inline Markdown as Rich text
+    commands/        slash commands
+    pickers/         pickers for models, sessions and prompts
 """

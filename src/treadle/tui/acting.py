@@ -1,4 +1,4 @@
-"""What the keys do in an open chat. Which key does what is keys.py's. Entry: `Acting`."""
+"""Actions of the keys in an open chat; the bindings are in keys.py. Entry points: `Acting`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from treadle.tui.chat import Chat
 
 TWICE_S: Final = 1.5
-"""Within which a second Escape, or Ctrl-C, counts as the second."""
+"""Time within which a second Escape or Ctrl-C counts as a repetition."""
 MODES: Final[tuple[Mode, ...]] = ("ask", "accept-edits", "plan")
-"""Through which Shift-Tab goes; `full` has to be said in words."""
+"""Modes that Shift-Tab cycles through; `full` needs the /mode command."""
 
 
 class Acting:
@@ -77,7 +77,9 @@ class Acting:
     # ------------------------------------------------------------
 
     def _interrupted(self) -> bool:
-        """What is queued comes back to be edited: it may not be meant any more."""
+        """Interrupt the run and return queued messages to the input, because they may no longer
+        apply.
+        """
         if not self._chat.conversation.is_running:
             return False
         self._chat.give_back()
@@ -87,7 +89,7 @@ class Acting:
         return anyio.current_time() - before < TWICE_S
 
     def _note(self, text: str) -> None:
-        """In the status line, for a moment."""
+        """Show a text in the status line for a moment."""
         self._chat.status.note = text
         self._chat.screen.refresh()
         if text:
@@ -105,16 +107,16 @@ class Acting:
             self._chat.screen.close()
 
     async def _go_back(self) -> None:
-        from treadle.tui.pickers.points import pick_point  # noqa: PLC0415  only where somebody goes back
+        from treadle.tui.pickers.points import pick_point  # noqa: PLC0415  only for this action
 
         await pick_point(self._chat)
 
     async def _edit(self) -> None:
-        from treadle.tui.editor import edited  # noqa: PLC0415  only where somebody asks for it
+        from treadle.tui.editor import edited  # noqa: PLC0415  only for this action
 
         line = self._chat.line
         text = line.whole(line.buffer.text)
-        line.clear()  # what is given back meanwhile stays
+        line.clear()  # text given back during the edit is kept
         try:
             text = await edited(self._chat.screen, text)
             line.pasted.remember(text)

@@ -1,9 +1,9 @@
-"""The question whether a call may run: once, for this session, always, or not, and why not. Entry:
-`Approval`.
+"""The approval prompt for a tool call: once, for this session, always, or no, with an optional
+reason. Entry points: `Approval`.
 
-chat.py acts on the answer. Escape denies. Keys that arrive within half a second of its appearance,
-or of one another then, were meant for the input, and go there. While part of the call does not fit
-the screen, only `d`, which shows all of it, makes a yes possible.
+chat.py acts on the answer. Escape denies. Keys within half a second of its appearance, and keys
+that follow such a key within half a second, were meant for the input and go there. While part of
+the call does not fit the screen, it can only be approved after `d` has shown all of it.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ class ApprovalReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """Actions of the chat that a question needs."""
+    """Actions of the chat that the prompt needs."""
 
     view: Callable[[], None]
-    """Shows all of what the call would do, full screen."""
+    """Shows the complete call, full screen."""
     typed: Callable[[str], None]
-    """Takes what was meant for the input."""
+    """Receives keys that were meant for the input."""
     columns: Callable[[], int]
     cycle_mode: Callable[[], None] = lambda: None
 
 
 class Approval:
-    """A slot."""
+    """Slot with an approval prompt."""
 
     def __init__(
         self,
@@ -90,12 +90,12 @@ class Approval:
         )
         self._columns = around.columns
         self._laid: tuple[int, list[Line], list[Line]] = (0, [], [])
-        """Width, and for it the lines of the path and of the rest."""
+        """Width, and the lines of the path and of the rest laid out for it."""
         self._hidden = 0
-        """Lines of the preview that were left out when it was drawn last."""
+        """Number of preview lines hidden in the last drawing."""
         self._viewed = False
         self._seen_rules = set[str]()
-        """Keys of the choices that were drawn last with all of their rules."""
+        """Keys of the choices whose rules were completely visible in the last drawing."""
         self._answered = SlotAnswer[ApprovalReply]()
         self._choices = choices_of(request)
         self._at = 0
@@ -137,7 +137,7 @@ class Approval:
     async def answer(self) -> ApprovalReply:
         return await self._answered.wait()
 
-    # ------------------------------------------------------------ how it looks
+    # ------------------------------------------------------------ drawing
 
     def _height(self) -> Dimension:
         return Dimension.exact(len(self._drawn()))
@@ -149,7 +149,9 @@ class Approval:
         return whole
 
     def _drawn(self) -> list[Line]:
-        """The choices always fit; of what is asked about, as much as there is room for."""
+        """Return the lines of the prompt. The choices always fit; the preview gets the remaining
+        rows.
+        """
         width, style = max(self._columns() - 1, 10), self._theme.toolkit
         head: Line = [
             (style("warning"), cut(f"{self._theme.glyphs.question} {self._asks()}", width))
@@ -161,7 +163,7 @@ class Approval:
         shown, self._hidden = self._shown(
             width, min(max(room - len(why) - 1, min(room, 1)), PREVIEW_LINES)
         )
-        # the line that says why a yes does nothing comes first
+        # The line that explains why the call cannot be approved has priority.
         if self._is_unseen and len(shown) == room:
             shown.pop()
         room -= len(shown)
@@ -188,7 +190,7 @@ class Approval:
 
     @property
     def _is_cut(self) -> bool:
-        """True if not even the full view shows all of it."""
+        """True if even the full view does not show the complete call."""
         return isinstance(self._preview, TextPreview) and self._preview.left_out > 0
 
     def _help(self, width: int) -> Line:
@@ -198,11 +200,11 @@ class Approval:
         return [(self._theme.toolkit("dim"), cut("    d view full · Esc deny", width))]
 
     def _offered(self, width: int, most: int) -> list[Line]:
-        """The choices, or as many around the marked one as fit; one always does."""
+        """Return the choices, or as many around the selected one as fit, at least one."""
         most = max(most, 1)
         laid = [self._choice(n, choice, width) for n, choice in enumerate(self._choices)]
         first, end = self._at, self._at + 1
-        is_below = True  # the window grows to both sides by turns
+        is_below = True  # the window grows on alternating sides
         while True:
             after = sum(map(len, laid[first : end + 1])) <= most and end < len(laid)
             before = first > 0 and sum(map(len, laid[first - 1 : end])) <= most
@@ -217,7 +219,7 @@ class Approval:
         return lines[:most]
 
     def _shown(self, width: int, most: int) -> tuple[list[Line], int]:
-        """At most so many lines of the preview, and how many are left out."""
+        """Return at most `most` lines of the preview, and the number of hidden lines."""
         if self._laid[0] != width:
             self._laid = (width, *self._lay_out(width - 2))
         path, rest = self._laid[1:]
@@ -226,7 +228,7 @@ class Approval:
         return [*paths, *shown], hidden + more
 
     def _lay_out(self, width: int) -> tuple[list[Line], list[Line]]:
-        """The path and the rest, long lines on several."""
+        """Return the path and the rest, with long lines wrapped."""
         if isinstance(self._preview, Patch):
             return [], [line for file in self._preview.files for line in self._file(file, width)]
         if isinstance(self._preview, TextPreview):
@@ -239,7 +241,7 @@ class Approval:
         return [path, *rest[: paths - 1]], rest[paths - 1 :]
 
     def _file(self, file: FileDifference, width: int) -> list[Line]:
-        """Its path, and what changes in it."""
+        """Return the path and the differences of a file."""
         drawing = Drawing(width, self._theme)
         drawn = drawing.lines(
             differences.drawn(file.path, file.before, file.after, drawing, whole=True)
@@ -253,8 +255,8 @@ class Approval:
         return [[(self._theme.toolkit(style), f"  {line}")] for line in lines]
 
     def _ends(self, lines: Sequence[Line], most: int) -> tuple[list[Line], int]:
-        """All lines, or the first and the last of them around a warning that names how many are
-        missing.
+        """Return all lines, or the first and the last of them around a warning with the number of
+        hidden lines.
         """
         if len(lines) <= most:
             return [*lines], 0
@@ -267,7 +269,7 @@ class Approval:
         return [*lines[: most - 1 - last], mark, *lines[len(lines) - last :]], missing
 
     def _choice(self, n: int, choice: Choice, width: int) -> list[Line]:
-        """Its rule behind it, or below where there is no room for all of it."""
+        """Return a choice with its rule after it, or below if the line is too short."""
         style = self._theme.toolkit
         mark = self._theme.glyphs.prompt if n == self._at else " "
         words = f"  {mark} {choice.key} {choice.words}"
@@ -277,11 +279,11 @@ class Approval:
         rule = wrapped(choice.pattern, max(width - 6, 10))
         return [line, *([(style("pattern"), f"      {part}")] for part in rule)]
 
-    # ------------------------------------------------------------ in words
+    # ------------------------------------------------------------ plain terminals
 
     def spoken(self) -> list[str]:
-        """The question, whole, for a terminal on which nothing can be drawn; in its last line what
-        can be said.
+        """Return the complete prompt as plain text for a terminal without drawing; the last line
+        names the possible answers.
         """
         width = max(self._columns() - 1, 10)
         shown, self._hidden = self._shown(width, SPOKEN_LINES)
@@ -300,9 +302,9 @@ class Approval:
         ]
 
     def hears(self, line: str) -> bool:
-        """`line`: the letter of a choice, and behind one that says no, the reason.
+        """Handle a typed answer: the letter of a choice and, after one that denies, the reason.
 
-        Whether it was that; then the answer is given.
+        True if `line` was an answer, which is then given.
         """
         letter, _, rest = line.strip().partition(" ")
         for choice in self._choices:
@@ -330,7 +332,9 @@ class Approval:
         @keys.add(Keys.Any, filter=deaf, eager=True)
         @keys.add(Keys.Any, filter=choosing)
         def _(event: KeyPressEvent) -> None:
-            """What is no answer was meant for the input, and so may be what comes right behind it."""  # noqa: E501
+            """Pass a key that is not an answer to the input, together with the keys that follow
+            closely.
+            """
             self._deaf_until = self._clock() + DEAF_S
             if event.data.isprintable() or event.key_sequence[-1].key is Keys.BracketedPaste:
                 self._around.typed(event.data)
@@ -360,7 +364,7 @@ class Approval:
         self._around.view()
 
     def _change_mode(self) -> None:
-        """Accept edits where the question is about one, as Shift-Tab does outside of it."""
+        """Accept edits if the call is an edit, as Shift-Tab does in the input."""
         edits = next((choice for choice in self._choices if choice.scope == "edits"), None)
         if edits is not None:
             self._take(edits)
@@ -369,11 +373,11 @@ class Approval:
 
     def _take(self, choice: Choice) -> None:
         if choice.scope != "no":
-            self._drawn()  # in the window as it is now
+            self._drawn()  # for the current window size
         if choice.scope != "no" and self._is_unseen:
-            return  # the line of help says what is missing
+            return  # the help line explains why
         if choice.pattern and choice.key not in self._seen_rules:
-            return  # a rule that is granted is seen whole; moving to it shows it
+            return  # a rule must be completely visible to be granted; moving to it shows it
         if not choice.asks_why:
             self._answered.give(ApprovalReply(choice.scope))
             return
@@ -381,7 +385,7 @@ class Approval:
         get_app().layout.focus(self._reason)
 
     def _back(self) -> None:
-        """From the reason to the choices."""
+        """Return from the reason to the choices."""
         self._says_why = False
         get_app().layout.focus(self._text)
 

@@ -1,4 +1,4 @@
-"""The answers that a question about a call offers. Entry: `choices_of`."""
+"""The choices of an approval prompt. Entry points: `choices_of`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Scope: TypeAlias = Literal["once", "edits", "session", "always", "no"]
 @dataclass(frozen=True, slots=True)
 class Choice:
     key: str
-    """Always the same for the same answer, whatever else is offered."""
+    """Key of the choice, the same whatever else is offered."""
     words: str
     scope: Scope
     pattern: str = ""
-    """Word for word, what it allows from now on."""
+    """Text of the rule that it grants."""
     asks_why: bool = False
 
 

@@ -1,6 +1,6 @@
-"""Asks the person about calls, and keeps what they said for more than one.
+"""Approval of tool calls: asks the user and remembers rules granted for the session.
 
-How the question looks is approval.py's. Entry: `Approving`.
+The prompt is drawn by approval.py. Entry points: `Approving`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from treadle.tui.preview import preview_of
 
 
 async def answered(chat: Chat, request: ApprovalRequest, server: str) -> Approve | Deny:
-    """The person's answer. A form is declined and shown, since it cannot be filled in here."""
+    """Return the user's answer to a server's question. A form is shown and declined, because it
+    cannot be filled in here.
+    """
     arguments = request.arguments
     said = cast("Mapping[str, object]", arguments if isinstance(arguments, dict) else {})
     name = revealed_line(server)
@@ -62,7 +64,7 @@ def _words(message: str) -> Iterator[str]:
 
 
 def _fields(schema: object) -> list[str]:
-    """Of the form, as they are shown: required ones, or all where none is."""
+    """Return the names of a form's required fields, or of all fields if none is required."""
     if not isinstance(schema, Mapping):
         return []
     form = cast("Mapping[str, object]", schema)
@@ -75,19 +77,17 @@ def _fields(schema: object) -> list[str]:
 
 
 class Approving:
-    """Called as an `on_approval=`."""
+    """Approver of a chat's runs, passed as `on_approval`."""
 
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
         self._granted: set[str] = set()
-        """Rules that the person has said yes to in this conversation."""
+        """Rules granted in this conversation."""
         self._one = anyio.Semaphore(1)
-        """Of calls that ask at once, the second is asked about once the answer to the first is
-        known: it may hold for both.
-        """
+        """Serialises concurrent approval requests: the answer to one may also cover the next."""
 
     def forget(self) -> None:
-        """Another conversation begins."""
+        """Drop the granted rules when another conversation opens."""
         self._granted.clear()
 
     async def __call__(self, request: ApprovalRequest) -> Approve | Deny:
@@ -96,7 +96,7 @@ class Approving:
                 return await answered(self._chat, request, request.server)
             if request.pattern and self._granted.issuperset(request.pattern):
                 return Approve()
-            # it was held before the mode changed
+            # The request may have waited while the mode changed.
             if request.is_edit and self._chat.conversation.setting.mode == "accept-edits":
                 return Approve()
             return await self._asked(request)

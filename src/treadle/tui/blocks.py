@@ -1,7 +1,8 @@
-"""What is finished, and is written once into the scrollback: each kind says how it is drawn, short
-and in full.
+"""Blocks of finished output, which are written once into the scrollback and can be drawn short or
+in full.
 
-Not here: colours (theme.py), Markdown, diffs. Entry: `Block` and its kinds.
+Colours are in theme.py; Markdown and differences have their own modules. Entry points: `Block` and
+its kinds.
 """
 
 from __future__ import annotations
@@ -24,30 +25,32 @@ from treadle.tui.theme import Glyphs
 
 BODY_LINES: Final = 10
 SAID_LINES: Final = 12
-"""Of what a person pasted."""
+"""Maximum lines shown of a prompt."""
 LINE_CHARS: Final = 2_000
 _COMMANDS: Final = frozenset({"bash", "bash_output", "bash_kill"})
-"""Tools whose results end with what matters."""
+"""Tools whose output has the result at its end."""
 
 
 class Block(Protocol):
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
-        """`full`: all of it, for the viewer; else at most some lines, and a word about the rest."""
+        """Return the drawn block: all of it if `full`, for the viewer, else a limited number of
+        lines.
+        """
         ...
 
     @property
     def spaced(self) -> bool:
-        """Whether an empty line stands above it."""
+        """True if an empty line precedes it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PromptBlock:
-    """What the person said."""
+    """Prompt of the user."""
 
     text: str
     note: str = ""
-    """How: `steering`, say."""
+    """How it was sent, for example `steering`."""
     spaced = True
 
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
@@ -66,11 +69,11 @@ class PromptBlock:
 
 @dataclass(frozen=True, slots=True)
 class AnswerBlock:
-    """A finished block of what the model says, as Markdown."""
+    """Finished Markdown block of the model's answer."""
 
     source: str
     first: bool = False
-    """Of its message."""
+    """True for the first block of its message."""
 
     @property
     def spaced(self) -> bool:
@@ -82,7 +85,7 @@ class AnswerBlock:
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What the model thought before it answered: one line."""
+    """Reasoning of the model, shown as one line with its duration."""
 
     seconds: float
     text: str
@@ -102,18 +105,18 @@ class Thought:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallBlock:
-    """A tool call that is over: one line, and the beginning of what it gave."""
+    """Finished tool call: one line and the beginning of its result."""
 
     call: Calling
     name: str
     result: str
     status: str
-    """ok, error, unknown, denied."""
+    """One of ok, error, unknown, denied."""
     seconds: float
     exit_code: int | None = None
     agent: str = ""
     calls: int = 0
-    """That an agent made which was handed something."""
+    """Number of tool calls that a child agent made."""
     spaced = True
 
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
@@ -121,7 +124,7 @@ class CallBlock:
         mark, style = self._mark(glyphs)
         head = Text(no_wrap=not full, overflow="ellipsis")
         head.append(f"{mark} ", drawing.style(style))
-        if self.exit_code:  # first, where no long command pushes it off the screen
+        if self.exit_code:  # first, so that a long command does not push it off the screen
             head.append(f"exit {self.exit_code} {glyphs.dot} ", drawing.style("error"))
         head.append(f"{one_line(self.agent)}: " if self.agent else "", drawing.style("dim"))
         head.append(
@@ -184,18 +187,18 @@ class CallBlock:
 
 
 def _difference_in(result: str) -> str | None:
-    """The unified diff in what `edit` and `write` say."""
+    """Return the unified diff in the result of `edit` or `write`."""
     at = result.find("@@ ")
     return result[at:] if at >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class NoticeBlock:
-    """A line of our own: what happened, and what to do."""
+    """Message of the chat itself."""
 
     text: str
     style: str = "dim"
-    """Of the theme: `dim`, `warning`, `error`."""
+    """Style of the theme: `dim`, `warning` or `error`."""
     spaced: bool = True
 
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
@@ -204,7 +207,7 @@ class NoticeBlock:
 
 @dataclass(frozen=True, slots=True)
 class ProposedCallBlock:
-    """What a call would do, whole."""
+    """Complete preview of a call that needs approval."""
 
     preview: Preview
     spaced = False
@@ -225,7 +228,7 @@ class ProposedCallBlock:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Anything else that Rich can draw, as what a command tells."""
+    """Any other Rich renderable, for example the output of a command."""
 
     renderable: RenderableType
     spaced: bool = True
@@ -239,7 +242,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _first(lines: list[str], most: int) -> list[str]:
-    """The beginning, and the key that shows the rest."""
+    """Return the first lines and a line that names the key for the rest."""
     return (
         lines
         if len(lines) <= most
@@ -248,7 +251,7 @@ def _first(lines: list[str], most: int) -> list[str]:
 
 
 def _ends(lines: list[str], most: int) -> list[str]:
-    """The first lines and, more of them, the last, where a command says what came of it."""
+    """Return the first lines and more of the last, where the output of a command has its result."""
     if len(lines) <= most:
         return lines
     first = most // 4
@@ -269,8 +272,8 @@ def _body(
     ends: bool = False,
     first: str | None = None,
 ) -> RenderableType:
-    """`ends`: of what is too long, the end too. `first`: the style of the first line, if it is
-    another.
+    """Draw lines as the body of a call. `ends` also keeps the last lines of a long text; `first` is
+    the style of the first line.
     """
     shown: Iterable[str] = lines if full else (_ends if ends else _first)(lines, BODY_LINES)
     bar = drawing.theme.glyphs.bar

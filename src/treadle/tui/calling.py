@@ -1,7 +1,4 @@
-"""How a tool call is named on the screen: a verb and what it is done to. Entry:
-
-`Calling`, `calling`.
-"""
+"""Display name of a tool call: a verb and its target. Entry points: `Calling`, `calling`."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ class _Verb(NamedTuple):
     doing: str
     done: str
     about: str
-    """The argument that says what it is done to."""
+    """Argument that holds the target."""
 
 
 _VERBS: Final[Mapping[str, _Verb]] = {
@@ -40,15 +37,17 @@ _VERBS: Final[Mapping[str, _Verb]] = {
 
 class Calling(NamedTuple):
     doing: str
-    """While it runs: "Running"."""
+    """Verb while the call runs, for example "Running"."""
     done: str
-    """Afterwards: "Ran"."""
+    """Verb after the call, for example "Ran"."""
     target: str
-    """One line, harmless; may be empty."""
+    """Target as one sanitised line; may be empty."""
 
 
 def calling(name: str, arguments: object) -> Calling:
-    """`arguments`: as events have them. A tool that is not ours is called by its own name."""
+    """Return the display name. `arguments` are those of an event. Custom tools use their own name
+    as the verb.
+    """
     if name == TOOL and (todos := written(arguments)) is not None:
         return Calling("Planning", "Planned", one_line(progress(todos), TARGET_CHARS))
     if name == PATCH and isinstance(arguments, dict):

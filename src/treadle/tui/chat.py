@@ -1,8 +1,7 @@
-"""The open chat: what keys and commands set going, and what runs show. It holds the pieces together
-and draws nothing itself.
+"""The open chat, which connects keys, commands, runs and the screen and draws nothing itself.
 
-Runs are conversation.py's, events become blocks in transcript.py, the terminal is screen.py's.
-Entry: `Chat`.
+Runs are in conversation.py, events become blocks in transcript.py, and screen.py owns the terminal.
+Entry points: `Chat`.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ class _Teller(logging.Handler):
 
 @contextmanager
 def told(tell: Callable[[str], None]) -> Generator[None]:
-    """Within, warnings of any library are told, one line each, without their tracebacks; from
-    whatever thread.
+    """Pass warnings of any library, logged by any thread, to `tell` as one line each, without
+    tracebacks.
     """
     handler, root = _Teller(tell), logging.getLogger()
     root.addHandler(handler)
@@ -70,14 +69,14 @@ def told(tell: Callable[[str], None]) -> Generator[None]:
 
 
 KEPT_BLOCKS: Final = 1_000
-"""That the viewer shows."""
+"""Maximum number of blocks that the viewer shows."""
 TICK_S: Final = 0.1
-"""Between two pictures of a spinner."""
+"""Interval between frames of a spinner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """What a chat is made of."""
+    """Components of an open chat."""
 
     config: Config
     theme: Theme
@@ -89,7 +88,7 @@ class Open:
 
 
 class Chat:
-    """Made when the first frame stands on the screen; `run` goes on until the person leaves."""
+    """Chat that is created once the first frame is on the screen and runs until the user quits."""
 
     def __init__(
         self, opened: Open, runtime: Runtime, setting: RunSetting, session_id: str | None
@@ -112,13 +111,13 @@ class Chat:
         self.reopening = Reopening(self)
         self.blocks: deque[Block] = deque(maxlen=KEPT_BLOCKS)
         self.read_only = ""
-        """Why nothing can be said just now; empty: it can."""
+        """Reason why no message can be sent now, or empty."""
         self._group: TaskGroup | None = None
         self._more = anyio.Event()
         self._left = ""
-        """The run that the person wants to go on with."""
+        """Id of the run to resume, or empty."""
         self._shown: dict[str, str] = {}
-        """What is queued -> what stands on the screen for it."""
+        """Queued text mapped to its display text."""
 
     @property
     def config(self) -> Config:
@@ -137,8 +136,8 @@ class Chat:
         *,
         then: Callable[[], None] = lambda: None,
     ) -> None:
-        """`said_before`: what was typed and sent before this was there; `warnings`: for the person,
-        once; `then`: called when keys may do their work.
+        """Run the chat until the user quits. `said_before` holds messages sent before the chat was
+        ready, `warnings` are shown once, and `then` is called when keys may act.
         """
         async with anyio.create_task_group() as self._group:
             with told(self._warned):
@@ -160,12 +159,12 @@ class Chat:
         await self._work()
 
     async def _look_at_sandbox(self) -> None:
-        """Whether what the mode lets through is confined stands beside it."""
+        """Show in the status line if the mode's unapproved actions are confined."""
         self.status.confined = await self.runtime.is_confined(self.conversation.setting.agent)
         self.screen.refresh()
 
     async def _work(self) -> None:
-        """Runs, one after the other: the one to go on with, then what is queued."""
+        """Drive runs one after the other: first the one to resume, then queued messages."""
         conversation = self.conversation
         while True:
             if self._left:
@@ -192,12 +191,12 @@ class Chat:
             self.give_back()
 
     def go_on(self, run_id: str) -> None:
-        """With a run that has no end, before anything that is queued."""
+        """Resume an unfinished run before any queued message."""
         self._left = run_id
         self.wake()
 
     async def _running(self, run: Callable[[], Awaitable[object]]) -> None:
-        """What goes wrong is told, and what did not reach a run comes back to be edited."""
+        """Drive a run and show its errors. Messages that did not reach it return to the input."""
         self.transcript.begin()
         self.screen.title(f"treadle: working in {self.cwd.name}")
         is_over = False
@@ -213,12 +212,12 @@ class Chat:
         self.screen.title(f"treadle: {self.cwd.name}")
 
     async def _safely(self, work: Callable[[], Awaitable[object]]) -> bool:
-        """What goes wrong is told, and ends nothing else: whether it went well."""
+        """Run `work` and show its errors. True if it succeeded."""
         try:
             await work()
         except AgentError as e:
             self.tell(e.message, "error")
-        except Exception as e:  # noqa: BLE001  the edge of a task: the chat outlives a mistake of ours
+        except Exception as e:  # noqa: BLE001  the edge of a task: the chat survives our bugs
             self._mistaken(e)
         else:
             return True
@@ -234,7 +233,7 @@ class Chat:
         )
 
     async def _tick(self) -> None:
-        """Spinners turn, where there are any. A chat that waits for the person draws nothing."""
+        """Redraw while a spinner moves. An idle chat draws nothing."""
         while True:
             await anyio.sleep(TICK_S)
             if self.transcript.live.moves:
@@ -243,14 +242,14 @@ class Chat:
     def _happened(self, event: events.Event) -> None:
         try:
             self.print(*self.transcript.apply(event))
-        except Exception as e:  # noqa: BLE001  a run that costs money does not end because it cannot be drawn
+        except Exception as e:  # noqa: BLE001  a drawing error must not end a run
             self._mistaken(e)
         if isinstance(event, events.TurnStart | events.UsageReported | events.RunStart):
             self._refresh_status()
         self.screen.refresh()
 
     def _refresh_status(self) -> None:
-        """A title that cannot be read stays what it was."""
+        """Update the status line. A title that cannot be read stays unchanged."""
         conversation, status = self.conversation, self.status
         model = conversation.setting.agent.model or self.config.models.large
         status.model = model if isinstance(model, str) else model.name
@@ -276,10 +275,10 @@ class Chat:
     def _warned(self, text: str) -> None:
         self.tell(text, "warning")
 
-    # ------------------------------------------------------------ what the person says
+    # ------------------------------------------------------------ input
 
     def said(self, text: str) -> None:
-        """What was typed: a command at once, anything else after the run that is under way."""
+        """Handle typed text: run a command at once, queue anything else behind the current run."""
         if lost := self.line.lost(text):
             self.line.give_back(text)
             self.tell(
@@ -320,7 +319,7 @@ class Chat:
         await command.run(self, rest)
 
     def steer(self, text: str) -> None:
-        """For the run that is under way; where none is, it is sent."""
+        """Steer the current run; without one, send the text."""
         whole = self.line.whole(text)
         if is_command(text) or not self.conversation.steer(whole):
             self.said(text)
@@ -328,16 +327,16 @@ class Chat:
             self.transcript.steered[self.runtime.redact(whole)] = text
 
     def leave(self) -> None:
-        """As Ctrl-D does."""
+        """Quit, as Ctrl-D does."""
         self.acting.leave()
 
     def wake(self) -> None:
-        """What is queued may be said now."""
+        """Start queued work."""
         self._more.set()
 
     def give_back(self) -> None:
-        """What no run has heard comes back to be edited: after an interruption it may not be meant
-        any more.
+        """Return messages that reached no run to the input, because they may no longer apply after
+        an interruption.
         """
         steered, queued = self.transcript.steered, self.conversation.queued
         if steered or queued:
@@ -348,17 +347,17 @@ class Chat:
             queued.clear()
 
     async def view(self, title: str, blocks: Sequence[Block], *, at_end: bool = True) -> None:
-        """Full screen, all of each block."""
-        from treadle.tui.viewer import view  # noqa: PLC0415  only where somebody looks
+        """Show the complete blocks full screen."""
+        from treadle.tui.viewer import view  # noqa: PLC0415  only for this view
 
         await view(self.screen, title, blocks, at_end=at_end)
 
     def soon(self, work: Callable[..., Awaitable[object]], *arguments: Any, **named: Any) -> None:
-        """In a task of its own; what goes wrong there is told."""
+        """Run `work` in its own task and show its errors."""
         assert self._group is not None, "keys come while it runs"
         self._group.start_soon(self._safely, partial(work, *arguments, **named))
 
-    # ------------------------------------------------------------ what commands change
+    # ------------------------------------------------------------ changes by commands
 
     def use_mode(self, mode: Mode) -> None:
         self.conversation.use_mode(mode)

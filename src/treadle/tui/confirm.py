@@ -1,6 +1,6 @@
-"""Asks the person yes or no, at the bottom of the screen.
+"""Yes-or-no questions at the bottom of the screen.
 
-What a tool may do is asked elsewhere (approval.py). Entry: `confirm`.
+Approvals of tool calls are in approval.py. Entry points: `confirm`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from treadle.tui.screen import Screen
 
 DEAF_S: Final = 0.5
-"""After it has appeared: what is typed on does not answer it."""
+"""Time after its appearance in which keys are ignored, so that ongoing typing does not answer it.
+"""
 _BUTTON_ROWS: Final = 1
 
 
@@ -36,10 +37,10 @@ async def confirm(
     complete: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> bool:
-    """What the person says; Escape is no. `danger`: it looks so, and Enter alone means no.
-    `complete`: a yes is impossible while a part of the question does not fit the screen.
+    """Ask a question and return the answer; Escape means no. Waits while another question is open.
 
-    Waits while another question stands there.
+    With `danger`, it is styled as a warning and Enter alone means no. With `complete`, yes is
+    disabled while a part of the question does not fit the screen.
     """
     return await screen.ask(
         Confirm(
@@ -55,7 +56,7 @@ async def confirm(
 
 
 class Confirm:
-    """The slot: a question of one or more lines, and two answers."""
+    """Slot with a question of one or more lines and two answers."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class Confirm:
         columns: Callable[[], int] = lambda: 80,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`words`: what stands for yes, and for no."""
+        """`words` are the labels of yes and no."""
         self._theme, self._words, self._danger, self._columns, self._clock = (
             theme,
             words,
@@ -110,11 +111,11 @@ class Confirm:
     async def answer(self) -> bool:
         return await self._answered.wait()
 
-    # ------------------------------------------------------------ in words
+    # ------------------------------------------------------------ plain terminals
 
     def spoken(self) -> list[str]:
-        """The question, for a terminal on which nothing can be drawn; in its last line what can be
-        said.
+        """Return the question as plain text for a terminal without drawing; the last line names the
+        possible answers.
         """
         return [
             *self._question.splitlines(),
@@ -122,7 +123,7 @@ class Confirm:
         ]
 
     def hears(self, line: str) -> bool:
-        """Whether it was an answer; then it is given."""
+        """Handle a typed answer. True if `line` was one."""
         said = {"y": True, "yes": True, "n": False, "no": False}.get(line.strip().lower())
         if said is not None:
             self._answered.give(said)
@@ -142,7 +143,7 @@ class Confirm:
         return keys
 
     def _give(self, said: bool) -> None:
-        if not (said and self._is_unseen):  # the last line says what is missing
+        if not (said and self._is_unseen):  # the last line explains why
             self._answered.give(said)
 
     def _refuse(self, _: KeyPressEvent) -> None:
@@ -168,7 +169,7 @@ class Confirm:
 
     @property
     def _is_unseen(self) -> bool:
-        """True if all of the question has to be seen, and does not fit."""
+        """True if the complete question must be visible and does not fit."""
         most = max(self._rows - _BUTTON_ROWS, 1)
         return self._complete and len(self._wrapped()) > most
 
@@ -176,7 +177,7 @@ class Confirm:
         return wrapped(self._question, max(self._columns() - 3, 10))
 
     def _lines(self) -> list[Line]:
-        """The question as far as there is room, and below it the answers."""
+        """Return the question, shortened to the available rows, and the answers."""
         style, glyphs = (
             self._theme.toolkit("warning" if self._danger else "title"),
             self._theme.glyphs,

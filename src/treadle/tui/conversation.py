@@ -1,7 +1,7 @@
-"""What the person and the agent say to each other: one run at a time, what is queued behind it, and
-from where it goes on.
+"""The conversation of a chat: one run at a time, queued messages, and the point from which the next
+run continues. Entry points: `ChatConversation`.
 
-It draws nothing: what happens is handed to whoever draws. Entry: `ChatConversation`.
+Draws nothing: events go to a callback.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from treadle.types import Limits, Mode, Settings, new_id
 
 @dataclass(slots=True, kw_only=True)
 class RunSetting:
-    """With what the next run is begun."""
+    """Settings with which the next run starts."""
 
     agent: Agent[Any, Any]
     cwd: Path
@@ -36,11 +36,11 @@ class RunSetting:
     settings: Settings = field(default_factory=Settings)
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     others: Sequence[Agent[Any, Any]] = ()
-    """Found by name while it runs."""
+    """Agents that it can start by name."""
 
 
 class ChatConversation:
-    """One session of a runtime, until another is opened in its place. For one event loop."""
+    """One session of a runtime, which can be replaced by another. Bound to one event loop."""
 
     def __init__(
         self,
@@ -51,17 +51,16 @@ class ChatConversation:
         approver: Approver,
         show: Callable[[Event], None],
     ) -> None:
-        """`approver`: asks the person; `show`: is told of each event, in order. `session_id`:
-
-        None begins a new one with the first run.
+        """`approver` asks the user; `show` receives each event in order. A `session_id` of None
+        starts a new session with the first run.
         """
         self.runtime, self.setting = runtime, setting
         self.session_id = session_id
         self.queued: list[str] = []
-        """What is said after the run that is under way, oldest first."""
+        """Messages to send after the current run, oldest first."""
         self.goes_back_to: str | None = None
-        """The run in the place of which the next one begins: what came after its prompt is left
-        behind, in the session that it was said in.
+        """Run that the next one replaces. Its prompt and everything after it stay in the old
+        session.
         """
         self._approver, self._show = approver, show
         self._stream: RunStream[Any] | None = None
@@ -71,13 +70,13 @@ class ChatConversation:
 
     @property
     def is_running(self) -> bool:
-        """Also while one is about to begin."""
+        """True if a run is active or about to start."""
         return self._is_beginning or self._stream is not None
 
     @contextmanager
     def beginning(self) -> Generator[None]:
-        """Within, a run begins, is under way, and ends: an interruption of what has not begun holds
-        as soon as it has.
+        """Mark a run as starting until the context exits. An interruption before its start takes
+        effect as soon as it has started.
         """
         self._is_beginning, self._stops = True, False
         try:
@@ -87,11 +86,11 @@ class ChatConversation:
 
     @property
     def window_tokens(self) -> int | None:
-        """That the model of the run takes; None where none runs, or nobody knows."""
+        """Context window of the running model, or None without a run or if it is unknown."""
         return None if self._stream is None else self._stream.window_tokens
 
     async def say(self, text: str | Sequence[Part]) -> RunResult[Any]:
-        """One run to its end. Raises AgentError for what is wrong before it starts."""
+        """Run a message to its end. Raises AgentError for errors before the run starts."""
         setting = self.setting
         options: dict[str, Any] = {
             "inputs": setting.inputs,
@@ -113,9 +112,9 @@ class ChatConversation:
         return await self._follow(stream)
 
     async def go_on(self, run_id: str) -> RunResult[Any]:
-        """With a run that was cut, or that waits for an answer.
+        """Resume an interrupted or waiting run.
 
-        Raises AgentError where it cannot be taken up.
+        Raises AgentError if it cannot be resumed.
         """
         setting = self.setting
         return await self._follow(
@@ -143,7 +142,7 @@ class ChatConversation:
         return stream.result
 
     def steer(self, text: str) -> bool:
-        """For the model's next turn; False where nothing runs any more."""
+        """Add a message to the model's next turn. False if no run is active."""
         if self._stream is None:
             return False
         try:
@@ -153,50 +152,52 @@ class ChatConversation:
         return True
 
     def interrupt(self) -> bool:
-        """Ends the run that is under way; False where there is none."""
+        """Cancel the current run. False if there is none."""
         self._stops = self._is_beginning
         if self._stream is not None:
             self._stream.cancel()
         return self.is_running
 
-    # ------------------------------------------------------------ changing
+    # ------------------------------------------------------------ settings
 
     def use_model(self, model: str) -> None:
-        """From the next run on."""
+        """Use a model from the next run on."""
         self.setting.agent = replace(self.setting.agent, model=model)
 
     def use_mode(self, mode: Mode) -> None:
-        """From now on, in a run that is under way too."""
+        """Use a mode from now on, also for the current run."""
         self.setting.mode = mode
         if self.session_id is not None:
             self.runtime.use_mode(self.session_id, mode)
 
     def open(self, session_id: str | None) -> None:
-        """Another session; None: a new one. Raises AgentError(busy) while a run is under way."""
+        """Open another session, or a new one if None. Raises AgentError(busy) while a run is
+        active.
+        """
         if self.is_running:
             raise AgentError("busy", "a run is under way: interrupt it first (Escape)")
         self.session_id, self.goes_back_to = session_id, None
 
-    # ------------------------------------------------------------ what there is
+    # ------------------------------------------------------------ queries
 
     def info(self) -> SessionInfo | None:
-        """None as long as nothing was said."""
+        """Return the session, or None before its first message."""
         return None if self.session_id is None else self.runtime.sessions.get(self.session_id)
 
     async def messages(self) -> list[Message]:
-        """Of ended runs, oldest first, as far as they are in view."""
+        """Return the messages of finished runs that the model sees, oldest first."""
         return [] if self.session_id is None else await self.runtime.messages(self.session_id)
 
     async def runs(self) -> list[RunInfo]:
-        """That the person began here, oldest first."""
+        """Return the runs that the user started here, oldest first."""
         if self.session_id is None:
             return []
         found = await self.runtime.journal.runs(session_id=self.session_id)
         return [info for info in reversed(found) if info.parent_run_id is None]
 
     async def unfinished(self) -> RunInfo | None:
-        """The last run, where it has no end: it was cut, waits for an answer, or is driven
-        elsewhere.
+        """Return the last run if it has not finished: it was interrupted, waits for an answer, or
+        runs elsewhere.
         """
         runs = await self.runs()
         return runs[-1] if runs and runs[-1].status != "finished" else None

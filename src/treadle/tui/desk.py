@@ -1,6 +1,5 @@
-"""What commands, pickers and the wizard work on: the open chat as they may use it. chat.py is it.
-
-Entry: `Desk`.
+"""Protocol through which commands, pickers and the wizard use the chat, which chat.py implements.
+Entry points: `Desk`.
 """
 
 from __future__ import annotations
@@ -29,34 +28,36 @@ class Desk(Protocol):
 
     @property
     def config(self) -> Config:
-        """As it was when the chat began, with what was said on the command line."""
+        """Configuration at the start of the chat, with command-line options applied."""
         ...
 
     @property
     def cwd(self) -> Path: ...
 
     def tell(self, text: str, style: str = "dim") -> None:
-        """A line of our own into the scrollback; `style`: of the theme, like `warning` or `error`."""  # noqa: E501
+        """Print a message into the scrollback; `style` is a style of the theme, such as `warning`
+        or `error`.
+        """
         ...
 
     def show(self, renderable: RenderableType) -> None:
-        """Anything that Rich can draw, into the scrollback."""
+        """Print a Rich renderable into the scrollback."""
         ...
 
     def send(self, text: str, *, shown: str | None = None) -> None:
-        """As if the person had typed it; `shown`: what stands in the scrollback for it."""
+        """Send a message as if the user had typed it; `shown` is its display text."""
         ...
 
     async def open(self, session_id: str | None) -> None:
-        """Another conversation in the place of this one, what was said in it drawn; None: a new
-        one. Raises AgentError(busy) while a run is under way.
+        """Replace the conversation by another, whose messages are drawn, or by a new one if None.
+        Raises AgentError(busy) while a run is active.
         """
         ...
 
     def use_model(self, model: str) -> None:
-        """From the next run on. Raises AgentError(invalid) for what is no model."""
+        """Use a model from the next run on. Raises AgentError(invalid) for an unknown model."""
         ...
 
     def leave(self) -> None:
-        """Ends the chat; where a run is under way, the person is asked first."""
+        """End the chat; if a run is active, ask first."""
         ...

@@ -1,7 +1,6 @@
-"""What changed in a file, for a person: line numbers, what was taken and what came, and which
-words; side by side where there is room.
+"""Drawing of file differences with line numbers and changed words, side by side on wide terminals.
 
-Not here: how texts are compared (tools/builtin/difference.py). Entry: `drawn`, `drawn_patch`.
+Texts are compared in tools/builtin/difference.py. Entry points: `drawn`, `drawn_patch`.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ if TYPE_CHECKING:
     from treadle.tui.drawing import Drawing
 
 SPLIT_COLUMNS: Final = 140
-"""From which on both sides stand beside each other."""
+"""Width from which both sides are drawn side by side."""
 HIGHLIGHTED_LINES: Final = 60
-"""Of more, the language is not looked at."""
+"""Maximum number of lines that are syntax-highlighted."""
 WORDS_MAX: Final = 200
-"""Of a line; what has more is not compared word by word."""
+"""Maximum words of a line for a comparison word by word."""
 LINE_CHARS: Final = 2_000
-"""That are drawn of a line, whatever the width."""
+"""Maximum characters drawn of a line, whatever the width."""
 WHOLE_CHARS: Final = 200_000
-"""The same where a person approves what is drawn."""
+"""The same limit for differences that need approval."""
 
 Kind: TypeAlias = Literal["added", "removed", "same", "note"]
 _KINDS: Final[dict[str, Kind]] = {"+": "added", "-": "removed", " ": "same", "": "same"}
@@ -46,16 +45,16 @@ _WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
 
 @dataclass(slots=True, eq=False)
 class Changed:
-    """A line of a difference."""
+    """Line of a difference."""
 
     kind: Kind
     text: str
     number: int = 0
-    """In the file: before where it was removed, and after otherwise."""
+    """Line number: in the old file for a removed line, else in the new one."""
     other: int = 0
-    """Of a line that stayed: before."""
+    """Line number of an unchanged line in the old file."""
     opposite: Changed | None = None
-    """The line in whose place it stands, or which stands in its place."""
+    """The line that replaces it or that it replaces."""
 
 
 Pair: TypeAlias = tuple[Changed | None, Changed | None]
@@ -70,8 +69,8 @@ def drawn(
     most: int | None = None,
     whole: bool = False,
 ) -> DifferenceView:
-    """`most`: lines that are drawn, the last of which says how many are missing; None: all, long
-    ones on several. `whole`: no line is cut.
+    """Return a renderable of the difference between two texts. `most` limits the lines, the last of
+    which counts the rest; None draws all and wraps long ones. With `whole`, no line is truncated.
     """
     return DifferenceView(
         difference(before, after), drawing, language=language_of(path), most=most, whole=whole
@@ -81,7 +80,7 @@ def drawn(
 def drawn_patch(
     patch: str, drawing: Drawing, *, path: str = "", most: int | None = None
 ) -> DifferenceView:
-    """As `drawn`, of a unified diff; lines before its first `@@` are not drawn."""
+    """Return a renderable of a unified diff; lines before its first `@@` are skipped."""
     lines = patch.split("\n")
     begin = next((n for n, line in enumerate(lines) if line.startswith("@@")), 0)
     return DifferenceView(
@@ -90,7 +89,7 @@ def drawn_patch(
 
 
 class DifferenceView(LaidOut):
-    """A renderable. Where there is nothing to tell it draws nothing."""
+    """Renderable of a difference; empty if there is none."""
 
     def __init__(
         self,
@@ -146,7 +145,7 @@ class DifferenceView(LaidOut):
         *,
         before: bool = False,
     ) -> list[Line]:
-        """`before`: its number is that in the file before."""
+        """Draw a line; `before` selects the line number in the old file."""
         if change is None:
             return [[]]
         drawing = self._drawing
@@ -220,7 +219,7 @@ class DifferenceView(LaidOut):
         return text
 
     def _coloured(self, shown: Sequence[Changed]) -> dict[Changed, Text]:
-        """Each side for itself, so that a text over several lines is known as one."""
+        """Highlight each side separately, so that multi-line constructs are recognised."""
         found: dict[Changed, Text] = {}
         for side in ("removed", "added"):
             changes = [change for change in shown if change.kind in (side, "same")]
@@ -232,7 +231,7 @@ class DifferenceView(LaidOut):
 
 
 def _changes(lines: Sequence[str], chars: int) -> Iterator[Changed]:
-    """With their numbers; a line between hunks says that something was left out."""
+    """Yield the lines with their numbers; a note between hunks marks omitted lines."""
     before = after = 0
     for n, line in enumerate(lines):
         if found := _HUNK.match(line):
@@ -254,12 +253,12 @@ def _changes(lines: Sequence[str], chars: int) -> Iterator[Changed]:
 
 
 def cut_off(text: str, chars: int) -> str:
-    """The beginning of a text, which ends by saying how much is missing."""
+    """Truncate a text, with a note of how much is missing."""
     return text if len(text) <= chars else f"{text[:chars]}… {len(text) - chars:,} more characters"
 
 
 def _paired(changes: Sequence[Changed]) -> list[Pair]:
-    """What stayed with itself; what was removed with what came in its place, in order."""
+    """Pair unchanged lines with themselves and removed lines with their replacements, in order."""
     pairs: list[Pair] = []
     removed: list[Changed] = []
     added: list[Changed] = []
@@ -286,7 +285,7 @@ def _paired(changes: Sequence[Changed]) -> list[Pair]:
 
 
 def _blocks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
-    """One under the other: of each change first all that was removed."""
+    """Reorder pairs for one column: all removed lines of a change before the added ones."""
     block: list[Pair] = []
     for pair in [*pairs, None]:
         if pair is not None and pair[0] is not pair[1]:
@@ -300,7 +299,9 @@ def _blocks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
 
 
 def _different(text: str, opposite: str) -> tuple[int, int]:
-    """From where to where it has words that the other has not; nothing where too little is alike."""  # noqa: E501
+    """Return the range of the words that differ, or an empty range if the lines have too little in
+    common.
+    """
     ours, theirs = _words(text), _words(opposite)
     if max(len(ours), len(theirs)) > WORDS_MAX:
         return 0, 0
@@ -318,7 +319,7 @@ def _words(text: str) -> list[str]:
 
 
 def _path_in(lines: Sequence[str]) -> str:
-    """As the head of a patch has it."""
+    """Return the path in the header of a patch."""
     return next(
         (line[4:].split("\t")[0].removeprefix("b/") for line in lines if line.startswith("+++ ")),
         "",

@@ -1,8 +1,8 @@
-"""What Rich lays out, as text for a terminal's scrollback and as pieces for prompt_toolkit: both
-from one layout, and never too wide.
+"""Conversion of Rich renderables to ANSI text and prompt_toolkit fragments, always cut to the
+width.
 
-Whatever is drawn passes here, so that no control character of a text reaches the terminal. Not
-here: what things look like (theme.py). Entry: `Drawing`.
+All output passes through here, so that no control character reaches the terminal. Colours are in
+theme.py. Entry points: `Drawing`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from treadle.tui.theme import STYLES, Theme, toolkit_style
 
 TAB_COLUMNS: Final = 4
 WIDENING: Final = "\ufe0f"
-"""Makes what stands before it an emoji, which some terminals draw wider."""
+"""Variation selector that makes an emoji, which some terminals draw wider."""
 _SYSTEMS: Final = {4: ColorSystem.STANDARD, 8: ColorSystem.EIGHT_BIT, 24: ColorSystem.TRUECOLOR}
 _CODES: Final = (
     ("bold", 1),
@@ -39,15 +39,15 @@ _NAMES: Final = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "
 
 Row: TypeAlias = list[tuple[str, Style | None]]
 Line: TypeAlias = list[Segment]
-"""One row as Rich has it, without its line end."""
+"""One row of Rich segments, without its line end."""
 
 
 class LaidOut(ABC):
-    """A renderable that knows its lines: it takes the short way, and Rich can draw it too."""
+    """Renderable that computes its own lines, which is faster than Rich's layout."""
 
     @abstractmethod
     def laid_out(self, width: int) -> Iterable[Line]:
-        """None should be wider than `width`, at least one column."""
+        """Return the lines, none wider than `width`, which is at least one column."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for line in self.laid_out(max(options.max_width, 1)):
@@ -56,9 +56,9 @@ class LaidOut(ABC):
 
 
 class Drawing:
-    """For one width, at least one column, and one theme.
+    """Drawing for one width of at least one column and one theme.
 
-    Cheap to make: what costs is kept for all of a theme.
+    Cheap to create: expensive state is cached per theme.
     """
 
     __slots__ = ("_pens", "theme", "width")
@@ -69,12 +69,14 @@ class Drawing:
         self._pens = _pens(theme)
 
     def style(self, name: str) -> Style:
-        """Of the theme, as Rich has it. Raises KeyError for a name that is none of `STYLES`."""
+        """Return a style of the theme as a Rich style. Raises KeyError if the name is not in
+        `STYLES`.
+        """
         return self._pens.named[name]
 
     @property
     def console(self) -> Console:
-        """That lays out; its theme knows the names of our styles."""
+        """Console for the layout, with the names of our styles."""
         return self._pens.console
 
     @property
@@ -82,8 +84,8 @@ class Drawing:
         return self._pens.options.update(width=self.width)
 
     def ansi(self, renderable: RenderableType) -> str:
-        """Whole lines, each with a line end and none with blanks before it that nobody sees;
-        colours end with their line.
+        """Return complete lines with line ends and without trailing blanks; colours end with their
+        line.
         """
         out: list[str] = []
         for row in self.rows(renderable):
@@ -94,7 +96,7 @@ class Drawing:
         return "".join(out)
 
     def lines(self, renderable: RenderableType) -> list[list[tuple[str, str]]]:
-        """The same as fragments of prompt_toolkit, one list a line."""
+        """Return the same lines as prompt_toolkit fragments."""
         spelled = self._pens.spelled
         return [
             [("" if style is None else spelled(style), text) for text, style in row]
@@ -102,7 +104,7 @@ class Drawing:
         ]
 
     def rows(self, renderable: RenderableType) -> Iterator[Row]:
-        """Laid out, cleaned, and cut to the width."""
+        """Yield the rows, sanitised and cut to the width."""
         if isinstance(renderable, LaidOut):
             lines: Iterable[Row] = (
                 [(text, style) for text, style, _ in line]
@@ -125,7 +127,7 @@ class Drawing:
 
 
 class _Pens:
-    """How each style is written, once found out."""
+    """Cache of the codes of each style."""
 
     def __init__(self, theme: Theme) -> None:
         self._theme = theme
@@ -142,9 +144,9 @@ class _Pens:
         self._spelled: dict[Style, str] = {}
 
     def code(self, style: Style) -> str:
-        """What stands between `ESC [` and `m`.
+        """Return the code between `ESC [` and `m`.
 
-        Links are not drawn: where one leads is said in words.
+        Links are omitted; their targets are written out.
         """
         if (code := self._codes.get(style)) is None:
             code = self._codes[style] = (
@@ -184,7 +186,7 @@ def _pens(theme: Theme) -> _Pens:
 
 
 def _named(colour: Color | None) -> str:
-    """As theme.py spells colours."""
+    """Return the colour in the spelling of theme.py."""
     if colour is None or colour.is_default:
         return ""
     if (
@@ -197,7 +199,7 @@ def _named(colour: Color | None) -> str:
 
 
 def _split(segments: Iterable[Segment]) -> Iterator[Row]:
-    """Into lines; each ends with its line end, and so does the last one."""
+    """Split segments into lines, of which the last may lack its line end."""
     row: Row = []
     for text, style, control in segments:
         if control:
@@ -213,9 +215,7 @@ def _split(segments: Iterable[Segment]) -> Iterator[Row]:
 
 
 def _trimmed(row: Row) -> Row:
-    """Without blanks at its end: a terminal that wraps lines anew when it is resized would wrap
-    them too.
-    """
+    """Remove trailing blanks, which a terminal would wrap when it is resized."""
     while row:
         text, style = row[-1]
         if style is not None and (style.bgcolor or style.reverse or style.underline):
@@ -228,8 +228,8 @@ def _trimmed(row: Row) -> Row:
 
 
 def _columns(row: Row) -> int:
-    """As the terminal counts that counts most: some draw joined emoji as one sign, others one after
-    the other.
+    """Return the larger width of those that terminals use: some draw joined emoji as one glyph,
+    others as several.
     """
     return sum(
         len(text) if text.isascii() else max(cell_len(text), sum(map(_size, text)))
@@ -242,7 +242,7 @@ def _size(character: str) -> int:
 
 
 def _folded(row: Row, width: int) -> Iterator[Row]:
-    """Where Rich made it too wide: cut hard, but nothing is lost."""
+    """Fold a row that Rich made too wide, without loss."""
     kept: Row = []
     used = 0
     for text, style in row:

@@ -1,4 +1,4 @@
-"""The input in the person's own editor. Entry: `edited`."""
+"""Editing of the input in the user's own editor. Entry points: `edited`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 async def edited(screen: Screen, text: str) -> str:
-    """Lends the terminal to $VISUAL, $EDITOR or vi, and gives what was saved.
+    """Open $VISUAL, $EDITOR or vi on the terminal and return the saved text.
 
-    Raises AgentError(invalid) where that cannot be started, or fails.
+    Raises AgentError(invalid) if the editor cannot be started or fails.
     """
     said = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     try:
         command = shlex.split(said)
     except ValueError as e:
         raise AgentError("invalid", f"EDITOR={said!r} is no command: {e}") from e
-    with tempfile.TemporaryDirectory(prefix="treadle-") as folder:  # for the user alone
+    with tempfile.TemporaryDirectory(prefix="treadle-") as folder:  # readable only by the user
         file = Path(folder) / "prompt.md"
         file.write_text(text, "utf-8", "replace")
         async with screen.lent():

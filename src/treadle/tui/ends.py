@@ -1,4 +1,4 @@
-"""Why a run that did not complete ended, in words for somebody who sits there. Entry: `ended`."""
+"""Explanations of runs that did not complete, for the user of a chat. Entry points: `ended`."""
 
 from __future__ import annotations
 

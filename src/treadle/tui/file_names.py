@@ -1,7 +1,7 @@
-"""The files below a directory by name, for completions: listed beside what the person types, and
-found by a few of their letters.
+"""Index of the file names below a directory, for completions: built in the background and searched
+by letters. Entry points: `FileNames`.
 
-Not here: what a completion looks like (suggestions.py). Entry: `FileNames`.
+Completions are displayed by suggestions.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 FRESH_S: Final = 5.0
-"""How long a list is believed. An older one is still shown, while another one is made."""
+"""Age at which the list is rebuilt. The old one is used in the meantime."""
 FILES_MAX: Final = 200_000
 GIT_S: Final = 20.0
 FOUND_MAX: Final = 50
@@ -32,39 +32,39 @@ _GIT: Final = (
     "-c",
     "core.untrackedCache=false",
 )
-"""Nothing that a repository configures is started."""
+"""Options that keep git from starting programs that the repository configures."""
 _UNSHOWABLE: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
 
 
 class _Joined(NamedTuple):
-    """Many texts as one, each behind a line end: what stands in any of them is found at once."""
+    """Texts joined with newlines, so that one search covers all of them."""
 
     text: str
     starts: Sequence[int]
-    """Where each line end stands, and where the text ends."""
+    """Position of each newline, and of the end."""
 
 
 class _Names(NamedTuple):
-    """Lists side by side, the shortest paths first: what is found first is then likely to be meant."""  # noqa: E501
+    """Parallel lists, shortest path first, because short paths are the likeliest matches."""
 
     paths: Sequence[str]
-    """With `/`, also at the end of a directory."""
+    """Paths with `/` as separator and after directories."""
     folded: Sequence[str]
-    """Without regard to case."""
+    """Paths with case folded."""
     last_at: Sequence[int]
-    """Where the last part of each begins."""
+    """Start of the last component of each path."""
     letters: Sequence[int]
-    """Which letters each has, as bits."""
+    """Bit set of the letters in each path."""
     whole: _Joined
-    """The folded paths."""
+    """Folded paths, joined."""
     last: _Joined
-    """Their last parts."""
+    """Last components, joined."""
 
 
 class FileNames:
-    """Safe from any thread; `find` blocks where there is no list yet."""
+    """Searchable index of file names. Thread-safe; `find` blocks until the first list exists."""
 
     def __init__(
         self,
@@ -73,22 +73,20 @@ class FileNames:
         secrets: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`secrets`: are in no environment of a program that is asked."""
+        """`secrets` are removed from the environment of git."""
         self._cwd, self._secrets, self._clock = Path(os.path.realpath(cwd)), secrets, clock
         self._names = _sorted(())
         self._narrowed: tuple[_Names, str, Sequence[int]] = (self._names, "", ())
-        """What was typed last, and which paths have its letters in order, or may: what is typed on
-        can only be among these.
-        """
+        """The last search and its candidates: longer input can only match among these."""
         self._made_at: float | None = None
         self._making = threading.Lock()
-        """One list is made at a time, and the first is waited for."""
+        """Serialises builds; only the first one is waited for."""
         self._thread: threading.Thread | None = None
 
     def find(self, typed: str) -> list[str]:
-        """At most 50 paths from the directory, the likeliest first.
+        """Return at most 50 paths relative to the directory, best matches first.
 
-        `typed`: some of their letters in order; nothing: what lies in the directory itself.
+        `typed` holds letters in order; if empty, return the entries of the directory itself.
         """
         names = self._current()
         if _UNSHOWABLE.search(typed):
@@ -97,13 +95,13 @@ class FileNames:
         return [*islice((path for path in found if os.path.lexists(self._cwd / path)), FOUND_MAX)]
 
     def refresh(self) -> None:
-        """Makes a new list now, and waits for it."""
+        """Build a new list now and wait for it."""
         with self._making:
             self._make()
 
     def _ranked(self, names: _Names, typed: str) -> Iterator[str]:
-        """The name begins with it; the path does; the name holds it; the path does; the name has
-        its letters in order; the path has them. Each once.
+        """Yield matches once each, by rank: the name starts with the text; the path does; the name
+        contains it; the path does; the name has its letters in order; the path does.
         """
         given: set[int] = set()
         for joined, text in (
@@ -126,7 +124,7 @@ class FileNames:
                     yield names.paths[at]
 
     def _able(self, names: _Names, typed: str) -> Sequence[int]:
-        """Which paths have these letters in order."""
+        """Return the paths that contain these letters in order."""
         of, before, able = self._narrowed
         if of is not names or not before or not typed.startswith(before):
             able = range(len(names.paths))
@@ -159,14 +157,14 @@ class FileNames:
         return islice(_walked(self._cwd) if listed is None else listed, FILES_MAX)
 
 
-# ---------------------------------------------------------------- which there are
+# ---------------------------------------------------------------- listing
 
 
 def _from_git(cwd: Path, secrets: Collection[str]) -> list[str] | None:
-    """None outside a repository, and where git cannot be asked."""
+    """Return the files known to git, or None outside a repository and if git fails."""
     if not any(os.path.lexists(folder / ".git") for folder in (cwd, *cwd.parents)):
         return None
-    from treadle._internal.environment import child_environment, path_outside  # noqa: PLC0415  the first frame needs neither
+    from treadle._internal.environment import child_environment, path_outside  # noqa: PLC0415  not needed for the first frame
 
     environment = {
         name: value
@@ -212,7 +210,7 @@ def _walked(cwd: Path) -> Iterator[str]:
 
 
 def _sorted(listed: Iterable[str]) -> _Names:
-    """With the directories that they lie in; without what cannot be shown as it is."""
+    """Sort paths and their directories by length; drop paths that cannot be displayed."""
     paths: set[str] = set()
     for path in listed:
         if not path or _UNSHOWABLE.search(path):
@@ -245,7 +243,7 @@ def _bits(text: str) -> int:
     return bits
 
 
-# ---------------------------------------------------------------- which are meant
+# ---------------------------------------------------------------- search
 
 
 def _shallow(names: _Names) -> Iterator[str]:
@@ -255,7 +253,7 @@ def _shallow(names: _Names) -> Iterator[str]:
 
 
 def _holding(joined: _Joined, text: str) -> Iterator[int]:
-    """Which of the texts hold it, by their places in the list."""
+    """Yield the indices of the texts that contain `text`."""
     at = joined.text.find(text)
     while at >= 0:
         found = bisect_right(joined.starts, at) - 1
@@ -264,7 +262,7 @@ def _holding(joined: _Joined, text: str) -> Iterator[int]:
 
 
 def _letters_in_order(typed: str) -> re.Pattern[str]:
-    """Each before the next one, which never looks at a letter twice."""
+    """Compile a pattern for letters in order that does not backtrack."""
     return re.compile(
         "".join(f"[^{re.escape(letter)}]*+{re.escape(letter)}" for letter in typed), re.DOTALL
     )

@@ -1,9 +1,8 @@
-"""Back to before an earlier prompt: which there are, how files are put back, and where the next
-words go.
+"""Going back to before an earlier prompt: the list of prompts, restoring files, and the start of
+the new conversation.
 
-What was said stays in its own conversation, and the next words begin a new one. Putting files back
-is undo.py's; which prompt is meant is said by `/undo` and pickers/points.py. Entry: `prompts`,
-`put_files_back`, `go_back_before`.
+The old conversation is kept; the next message starts a new one. `/undo` and pickers/points.py
+select the prompt. Entry points: `prompts`, `put_files_back`, `go_back_before`.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ PATHS_SHOWN: Final = 20
 
 
 async def prompts(desk: Desk) -> list[RunInfo]:
-    """The runs that are in view, oldest first: those of this conversation, and before them those
-    from which it was forked.
+    """Return the runs in view, oldest first: those of this conversation, preceded by those from
+    which it was forked.
     """
     runs = await desk.conversation.runs()
     journal, seen = desk.conversation.runtime.journal, set[str]()
@@ -43,8 +42,8 @@ async def prompts(desk: Desk) -> list[RunInfo]:
 
 
 async def _before(journal: Journal, run_id: str, origin: str) -> list[RunInfo]:
-    """Of the conversation from which that run was forked: what was said before, and the origin
-    itself where the fork keeps some of its turns.
+    """Return the runs of the forked conversation before the fork, including the origin if the fork
+    keeps some of its turns.
     """
     started, forked = (await journal.load(run_id)).started, await journal.info(origin)
     if forked.session_id is None:
@@ -59,9 +58,9 @@ async def _before(journal: Journal, run_id: str, origin: str) -> list[RunInfo]:
 
 
 async def put_files_back(desk: Desk, runs: Sequence[RunInfo]) -> bool:
-    """What they changed, after it was shown and the person said yes.
+    """Show the file changes of the runs and revert them after confirmation.
 
-    False: they said no, and nothing was done.
+    Returns False if the user declined and nothing was changed.
     """
     journal = desk.conversation.runtime.journal
     would = await undone_since(journal, runs, apply=False)
@@ -88,7 +87,7 @@ async def put_files_back(desk: Desk, runs: Sequence[RunInfo]) -> bool:
 
 
 def _tell(desk: Desk, would: Rewound) -> None:
-    """What will be put back, and what cannot be."""
+    """List the files that will be restored and those that cannot be."""
     verbs = {"restored": "as it was before", "removed": "removed: it was not there"}
     back = [
         f"  {shown(desk, file.path)}: {verbs[file.action]}"
@@ -119,10 +118,10 @@ def _done(desk: Desk, call: IrreversibleCall) -> str:
 
 
 async def go_back_before(desk: Desk, point: RunInfo) -> None:
-    """The next words take the place of that prompt, which stands in the input to be changed."""
+    """Replace that prompt by the next message, and put it into the input for editing."""
     desk.conversation.goes_back_to = point.run_id
     prompt = await _prompt(desk, point)
-    desk.line.pasted.remember(prompt)  # where it came from is not in the journal
+    desk.line.pasted.remember(prompt)  # the journal does not record whether it was pasted
     desk.line.give_back(prompt)
     desk.tell(
         "Your next message takes the place of this prompt, in a new conversation; the one before "
@@ -132,7 +131,7 @@ async def go_back_before(desk: Desk, point: RunInfo) -> None:
 
 
 async def _prompt(desk: Desk, point: RunInfo) -> str:
-    """Without the files that were attached: what the person wrote is the last text."""
+    """Return the prompt without attachments: the user's text is the last part."""
     started = (await desk.conversation.runtime.journal.load(point.run_id)).started
     assert started is not None, "a run begins with run.started"
     return next(
@@ -141,5 +140,5 @@ async def _prompt(desk: Desk, point: RunInfo) -> str:
 
 
 def shown(desk: Desk, path: str) -> str:
-    """As a person would type it."""
+    """Return the path as a user would type it, with secrets masked."""
     return one_line(desk.conversation.runtime.redact(shown_path(path, desk.cwd)), 200)

@@ -1,10 +1,10 @@
-"""Markdown that is still being written, given away block by block, so that only the last one has to
-be drawn anew.
+"""Incremental splitter for streaming Markdown that emits finished blocks, so that only the last one
+is redrawn. Entry points: `Growing`, `SourcePiece`.
 
-What is finished depends on the text alone, never on how it was cut into deltas, and is given away
-exactly once. What would grow without a bound is given away in pieces: lines of code, items of a
-list, rows of a table, sentences of a long paragraph. Whatever is looked at again is at most a tail
-of `TAIL_LINES`. Not here: how it looks (markdown.py). Entry: `Growing`, `SourcePiece`.
+The pieces depend on the text alone, not on its division into deltas, and each is emitted exactly
+once. Blocks that grow without bound are emitted in parts: lines of code, list items, table rows,
+sentences of a long paragraph. At most a tail of `TAIL_LINES` is parsed again. Rendering is in
+markdown.py.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 CODE_LINES: Final = 8
-"""Of an open code block, that are not given away yet."""
+"""Maximum lines of an open code block that are held back."""
 TAIL_LINES: Final = 40
-"""Of anything else."""
+"""Maximum lines of any other block that are held back."""
 TAIL_CHARS: Final = 3_000
 LINE_CHARS: Final = 1_500
-"""That are waited for before a line is cut: at a sentence, if it has one."""
+"""Length at which a line is cut, at the end of a sentence if possible."""
 DEPTH_MAX: Final = 20
-"""Lists and quotes in one another, as in markdown-it. What is deeper counts as text."""
+"""Maximum nesting of lists and quotes, as in markdown-it. Deeper levels are text."""
 BLANKS: Final = " \t\r\n>"
-"""What a line is made of that says nothing, in a quote too."""
+"""Characters of a blank line, also inside a quote."""
 RULES_OFF: Final = ("reference", "html_block")
-"""A definition is drawn where it stands: links to it from other blocks would not find it."""
+"""Disabled rules. Link definitions are drawn in place, because links in other blocks would not find
+them.
+"""
 
 _ITEM = re.compile(r" *(?:[-*+]|\d{1,9}[.)])(?: {1,4}(?! )| (?= )|$)")
 _QUOTE = re.compile(r" {0,3}> ?")
@@ -41,26 +43,26 @@ _SENTENCE = re.compile("[.!?\u2026:]['\")\\]*_]* |[\u3002\uff01\uff1f]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Within:
-    """What was open already where a piece begins."""
+    """Context that is open at the start of a piece."""
 
     containers: tuple[int, ...] = ()
-    """From the outside in: the columns by which an item of a list is indented; 0 for a quote."""
+    """Containers from the outside in: the indent of a list item, or 0 for a quote."""
     gap: bool = False
-    """An empty line stands above it."""
+    """True if a blank line precedes it."""
     midline: bool = False
-    """It goes on with a line that was cut."""
+    """True if it continues a line that was cut."""
     number: int | None = None
-    """Of the ordered item it begins with, whatever that calls itself."""
+    """Number of the ordered item with which it begins, whatever the source has."""
     fence: str = ""
-    """The line that opened the code it goes on with."""
+    """Opening line of the code block that it continues."""
     table: str = ""
-    """The two lines at the head of the table it goes on with."""
+    """The two header lines of the table that it continues."""
 
 
 class SourcePiece(str):
-    """The source of a finished block, or of a part of one.
+    """Source of a finished block or of a part of one.
 
-    As a text it is just that: all pieces joined are the whole.
+    Joined in order, all pieces give the complete text.
     """
 
     within: Within
@@ -72,28 +74,28 @@ class SourcePiece(str):
 
 
 class Growing:
-    """Fed with deltas; gives finished pieces.
+    """Splitter that receives deltas and returns finished pieces.
 
-    The cost of a delta does not depend on what was given away.
+    The cost of a delta does not depend on what was already emitted.
     """
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        """Whole ones, each with its line end, that are not given away."""
+        """Complete lines with line ends that are not emitted yet."""
         self._part = ""
-        """The last one, which has no end yet."""
+        """Last line, which is incomplete."""
         self._within = Within()
-        """Where `_lines` begin."""
+        """Context at the start of `_lines`."""
         self._numbers: tuple[int | None, ...] = ()
-        """For each container: what the next item of its list is called."""
+        """Number of the next list item in each container."""
         self._fence = ""
-        """The line that opened the code that the next line belongs to."""
+        """Opening line of the code block that contains the next line."""
         self._shown = False
         self._after_blank = False
 
     @property
     def tail(self) -> SourcePiece:
-        """What is not given away yet."""
+        """Source that is not emitted yet."""
         source = "".join([*self._lines, self._part])
         gap = self._has_gap(source)
         return SourcePiece(
@@ -101,11 +103,11 @@ class Growing:
         )
 
     def feed(self, text: str) -> list[SourcePiece]:
-        """What is finished now, in order."""
+        """Add a delta and return the pieces that are now finished, in order."""
         return list(self._fed(self._part + text))
 
     def finish(self) -> list[SourcePiece]:
-        """All the rest: nothing more will come."""
+        """Return the remaining pieces at the end of the text."""
         last, self._part = self._part, ""
         pieces = list(self._line(last)) if last else []
         return [*pieces, *self._give(len(self._lines))]
@@ -158,7 +160,7 @@ class Growing:
     # ------------------------------------------------------------ blocks
 
     def _settled(self) -> Iterator[SourcePiece]:
-        """Gives away what the next line cannot change any more."""
+        """Emit the blocks that the next line can no longer change."""
         lines = insides(self._lines, self._within)
         before = len(lines) - len(self._lines)
         tokens = _parser().parse("".join(lines))
@@ -186,7 +188,7 @@ class Growing:
     def _items(
         self, listing: Token, tokens: Sequence[Token], given: int, number: int | None
     ) -> Iterator[SourcePiece]:
-        """All but the last."""
+        """Emit all items of a list but the last."""
         if listing.type == "ordered_list_open" and number is None:
             number = int(listing.attrs.get("start", 1))
         items = [
@@ -200,7 +202,7 @@ class Growing:
             self._within = replace(self._within, number=None if number is None else number + n)
 
     def _force(self) -> Iterator[SourcePiece]:
-        """Gives all away that there is, and remembers what is open."""
+        """Emit everything held back and record the open context."""
         if not self._lines:
             return
         if self._fence:
@@ -218,10 +220,10 @@ class Growing:
             table=opened.table,
         )
 
-    # ------------------------------------------------------------ giving
+    # ------------------------------------------------------------ emitting
 
     def _give(self, lines: int) -> Iterator[SourcePiece]:
-        """The first so many lines, if any."""
+        """Emit the first `lines` lines, if any."""
         if not lines:
             return
         given, self._lines = self._lines[:lines], self._lines[lines:]
@@ -243,7 +245,7 @@ class Growing:
 
 
 class _Opened:
-    """What the end of some lines leaves open."""
+    """Context that the end of some lines leaves open."""
 
     def __init__(
         self, tokens: Sequence[Token], lines: Sequence[str], number: int | None = None
@@ -285,13 +287,13 @@ class _Opened:
 
 
 def is_blank(line: str) -> bool:
-    """Also in a quote."""
+    """True for a blank line, also inside a quote."""
     return not line.strip(BLANKS)
 
 
 def insides(lines: Sequence[str], within: Within) -> list[str]:
-    """Lines as they are inside of all that is open, and before them those that open the code or the
-    table they go on with.
+    """Return the lines without their containers, preceded by the opening lines of the code or table
+    that they continue.
     """
     head = within.fence or within.table
     inner = [
@@ -305,7 +307,7 @@ def insides(lines: Sequence[str], within: Within) -> list[str]:
 
 
 def stripped(line: str, containers: Sequence[int]) -> tuple[str, int]:
-    """What is left of it inside of the containers, and how many of those it is inside of."""
+    """Strip the containers from a line; also return how many of them the line is inside of."""
     for n, columns in enumerate(containers):
         blanks = line[: len(line) - len(line.lstrip(" \t"))]
         if "\t" in blanks:
@@ -322,7 +324,7 @@ def stripped(line: str, containers: Sequence[int]) -> tuple[str, int]:
 
 
 def _peeled(line: str, containers: Sequence[int]) -> str:
-    """As `stripped`, where the marks of items may still stand."""
+    """Strip the containers like `stripped`, where list markers may still be present."""
     for columns in containers:
         mark = _QUOTE.match(line)
         line = line[columns:] if columns else line[mark.end() :] if mark else line
@@ -330,7 +332,7 @@ def _peeled(line: str, containers: Sequence[int]) -> str:
 
 
 def _chain(tokens: Sequence[Token]) -> list[tuple[int, Token]]:
-    """The block that began last, and before it those that it is in; each with its place."""
+    """Return the block that began last, preceded by its ancestors, each with its index."""
     stack: list[tuple[int, Token]] = []
     chain: list[tuple[int, Token]] = []
     for n, token in enumerate(tokens):
@@ -370,8 +372,8 @@ def _first(token: Token) -> int:
 
 
 def _sentence(text: str, *, code: bool) -> int:
-    """Where to cut it: behind a sentence of its second half at which no code and nothing bold is
-    open; else behind a word.
+    """Return where to cut a line: after a sentence in its second half with no open code or bold,
+    else after a word.
     """
     half = len(text) // 2
     ends = [] if code else [found.end() for found in _SENTENCE.finditer(text, half)]
@@ -385,7 +387,7 @@ def _sentence(text: str, *, code: bool) -> int:
 
 @lru_cache(maxsize=1)
 def _parser() -> MarkdownIt:
-    """Of blocks alone."""
-    from markdown_it import MarkdownIt  # noqa: PLC0415  not before the first answer
+    """Return a parser for blocks only."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415  not needed before the first answer
 
     return MarkdownIt("commonmark", {"html": False}).enable("table").disable([*RULES_OFF, "inline"])

@@ -1,8 +1,6 @@
-"""Source code in colours, by the name of its language or of its file. Pygments comes with the first
-code that is drawn.
+"""Syntax highlighting by language or file name. Pygments is imported with the first code drawn.
 
-What it does not know, and what is too large to be worth it, is drawn plain. Entry: `highlighted`,
-`language_of`.
+Unknown languages and large texts are drawn plain. Entry points: `highlighted`, `language_of`.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
 CHARS_MAX: Final = 8_000
 LINE_CHARS_MAX: Final = 400
-"""Some lexers go back and forth in a long line."""
+"""Maximum line length: some lexers backtrack on long lines."""
 
 _STYLES: Final = (
     ("Comment", "code.comment"),
@@ -43,16 +41,15 @@ _STYLES: Final = (
     ("Generic.Heading", "hunk"),
     ("Generic.Subheading", "hunk"),
 )
-"""The first that holds: kinds of tokens, and what is in them."""
+"""Styles by token prefix; the first match wins."""
 _ENDINGS: Final[Mapping[str, str]] = {
     "pyi": "python", "h": "c", "hpp": "cpp", "cc": "cpp", "htm": "html", "jsonl": "json", "mjs": "js", "cjs": "js", "zsh": "bash", "markdown": "md",  # noqa: E501
 }  # fmt: skip
 
 
 def highlighted(code: str, language: str, drawing: Drawing) -> Text:
-    """`language`: any of its names, in any case; empty where nobody knows.
-
-    The text stays what it is, to the character.
+    """Highlight `code`, whose characters stay unchanged. `language` is any of its names, in any
+    case, or empty.
     """
     whole = Text(code, drawing.style("code"), end="", no_wrap=True)
     if (
@@ -72,24 +69,22 @@ def highlighted(code: str, language: str, drawing: Drawing) -> Text:
 
 
 def language_of(path: str) -> str:
-    """What its ending calls it."""
+    """Return the language that the file's extension stands for."""
     ending = PurePath(path).suffix[1:].lower()
     return _ENDINGS.get(ending, ending)
 
 
 @lru_cache(maxsize=512)
 def _style(kind: str) -> str:
-    """`kind`: as Pygments writes it, `Token.Name.Function`."""
+    """Return the style of a Pygments token such as `Token.Name.Function`."""
     kind = kind.removeprefix("Token.") + "."
     return next((style for begin, style in _STYLES if kind.startswith(f"{begin}.")), "")
 
 
 @lru_cache(maxsize=64)
 def _lexer(language: str) -> Lexer | None:
-    """Only of those that Pygments has itself: it would look through everything installed for
-    others.
-    """
-    from pygments.lexers import get_lexer_by_name  # noqa: PLC0415  as the module says # pyright: ignore[reportUnknownVariableType]  its options are not typed
+    """Return a built-in lexer. Looking for plug-ins would scan every installed package."""
+    from pygments.lexers import get_lexer_by_name  # noqa: PLC0415  imported with the first code drawn # pyright: ignore[reportUnknownVariableType]  its options are not typed
 
     if language not in _languages() or language in ("text", "output"):
         return None

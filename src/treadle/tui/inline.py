@@ -1,9 +1,9 @@
-"""A renderer for an inline screen: text goes above the live region once, in the same frame in which
-the region is drawn anew.
+"""Renderer for an inline screen: prints text above the live region and redraws the region in the
+same frame.
 
-prompt_toolkit's own asks the terminal where the cursor is, never makes a region smaller, and erases
-the wrong rows where a terminal has wrapped them on resize. Reaches into what its class keeps for
-itself (3.0.53; the pin allows 3.0.x only). Entry: `InlineRenderer`.
+prompt_toolkit's own renderer asks the terminal for the cursor position, never shrinks a region, and
+erases the wrong rows after a terminal has rewrapped on resize. This class uses private attributes
+of its base class (checked with 3.0.53). Entry points: `InlineRenderer`.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 
 BEGIN_FRAME: Final = "\x1b[?2026h"
 END_FRAME: Final = "\x1b[?2026l"
-"""Synchronized output: what stands between them is shown at once.
+"""Synchronized output: the text between them is displayed at once.
 
-A terminal that does not know it passes over it.
+Terminals without support ignore it.
 """
 
 
 class InlineRenderer(Renderer):
-    """Draws the region, and above it whatever was given to `above` since."""
+    """Renderer that draws the region, preceded by the text passed to `above`."""
 
     def __init__(self, style: BaseStyle, output: Output, *, reflows: bool = True) -> None:
-        """`reflows`: whether the terminal wraps what stands on it anew when it is resized."""
+        """`reflows` is True if the terminal rewraps its content when it is resized."""
         super().__init__(style, output)
         self._reflows = reflows
         self._above: list[str] = []
         self.holds = False
-        """While the terminal is being resized nothing is drawn: tmux has changed its grid up to a
-        quarter of a second before it says so.
+        """True while the terminal is being resized and nothing is drawn: tmux changes its grid up
+        to a quarter of a second before it reports the new size.
         """
         self.settled: Size | None = None
-        """The size that a resizing has come to."""
+        """Size after the last completed resize."""
         self.noticed: Callable[[], None] = lambda: None
-        """Told of another size that no signal has told of yet."""
+        """Called for a new size that no signal has reported yet."""
 
     def above(self, text: str) -> None:
-        """`text`: whole lines, with colours. It is written with the next frame."""
+        """Queue complete coloured lines for the next frame."""
         self._above.append(text)
 
     @property
@@ -76,8 +76,8 @@ class InlineRenderer(Renderer):
 
     @override
     def erase(self, leave_alternate_screen: bool = True) -> None:
-        """Called before another program may write to the terminal, and at the end: what was to come
-        with the next frame is written too.
+        """Erase the region before another program uses the terminal, and at the end; write queued
+        text.
         """
         self._go_to_top()
         self._write_above()
@@ -90,9 +90,10 @@ class InlineRenderer(Renderer):
         self._above.clear()
 
     def _go_to_top(self) -> None:
-        """Takes the region away; the cursor stands where its first row began.
+        """Erase the region and move the cursor to its first row.
 
-        Row by row: tmux keeps in its history what one command clears from the top of the screen.
+        Erases row by row, because tmux keeps in its history what one command clears from the top of
+        the screen.
         """
         rows, above = self._rows()
         self.output.write_raw("\r")
@@ -104,8 +105,8 @@ class InlineRenderer(Renderer):
         self._cursor_pos, self._last_screen = Point(x=0, y=0), None
 
     def _rows(self) -> tuple[int, int]:
-        """How many the region takes on the terminal now, and how many of them stand above the
-        cursor: what was wider than it has become takes several.
+        """Return the region's height on the terminal now, and the rows above the cursor. After
+        shrinking, a row may take several.
         """
         cells, drawn, columns, at = (
             self._last_screen,
@@ -122,7 +123,7 @@ class InlineRenderer(Renderer):
 
 
 def _width_of(cells: Cells, y: int) -> int:
-    """Of what was written in that row."""
+    """Return the width of the text written in a row."""
     row = cells.data_buffer[y]
     return 1 + max(
         (x for x, cell in row.items() if cell.char not in (" ", "\u200b") or cell.style.strip()),
@@ -131,5 +132,5 @@ def _width_of(cells: Cells, y: int) -> int:
 
 
 def reflows(environ: Mapping[str, str]) -> bool:
-    """Most do; xterm and the console of Linux cut."""
+    """True if the terminal rewraps on resize. Most do; xterm and the Linux console truncate."""
     return "XTERM_VERSION" not in environ and environ.get("TERM") != "linux"

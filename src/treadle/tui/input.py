@@ -1,7 +1,7 @@
-"""Where the person types: several lines, with history, completions, and pastes that show as a
-marker. Entry: `InputLine`.
+"""The input line: multi-line text with history, completions and markers for long pastes. Entry
+points: `InputLine`.
 
-Which keys do what beside typing is keys.py's, what can be completed suggestions.py's.
+Other keys are bound in keys.py; completions come from suggestions.py.
 """
 
 from __future__ import annotations
@@ -29,22 +29,20 @@ from treadle.tui.theme import Theme
 
 PASTE_LINES: Final = 10
 PASTE_CHARS: Final = 1_000
-"""A paste of more than either shows as a marker."""
+"""A paste that exceeds either limit is shown as a marker."""
 ROWS_MAX: Final = 10
 _MARKER: Final = re.compile(r"\[pasted text #\d+, [\d,]+ (?:lines|characters)\]")
 
 
 class InputLine:
-    """A buffer, and the window in which it stands."""
+    """Buffer of the input with its window."""
 
     def __init__(
         self, theme: Theme, completer: Completer, *, history: Path | None, placeholder: str
     ) -> None:
-        """`history`: a file that is made for the user alone; None: what is typed is forgotten with
-        the process.
-        """
+        """`history` is a file with private permissions; None keeps the history in memory."""
         self._pastes: dict[str, str] = {}
-        """What markers stand for."""
+        """Pasted text by marker."""
         self.pasted = PastedMentions()
         self._theme = theme
         self.buffer = Buffer(
@@ -93,7 +91,7 @@ class InputLine:
         return self.buffer.complete_state is not None
 
     def paste(self, text: str) -> None:
-        """What the terminal says was pasted. Long ones show as a marker, and are sent whole."""
+        """Insert pasted text. A long one is shown as a marker and sent in full."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         self.pasted.remember(text)
         lines = text.count("\n") + 1
@@ -106,30 +104,30 @@ class InputLine:
         self.buffer.insert_text(marker)
 
     def whole(self, text: str) -> str:
-        """With what was pasted in the places of its markers."""
+        """Return the text with markers replaced by the pasted text."""
         return _MARKER.sub(lambda found: self._pastes.get(found[0], found[0]), text)
 
     def lost(self, text: str) -> str:
-        """The first marker in it of which nobody knows any more what it stood for, as it comes out
-        of the history; empty: there is none.
+        """Return the first marker whose text is no longer known, for example one from the history,
+        or an empty string.
         """
         return next(
             (found[0] for found in _MARKER.finditer(text) if found[0] not in self._pastes), ""
         )
 
     def take(self) -> str:
-        """What was typed; the input is empty then, and the history has it."""
+        """Return the typed text, clear the input and add it to the history."""
         text = self.buffer.text
         self.buffer.append_to_history()
         self.buffer.reset()
         return text
 
     def put(self, text: str) -> None:
-        """In the place of what stands there."""
+        """Replace the content of the input."""
         self.buffer.document = Document(text, len(text))
 
     def give_back(self, text: str) -> None:
-        """Before what stands there."""
+        """Insert text before the content of the input."""
         self.put("\n".join(part for part in (text, self.buffer.text) if part))
 
     def clear(self) -> None:
@@ -143,7 +141,7 @@ def _history(file: Path | None) -> History:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         os.chmod(file, 0o600)
-    except OSError:  # it is a comfort, and the conversation is kept elsewhere
+    except OSError:  # the history is optional
         return InMemoryHistory()
     return _Kept(os.fspath(file))
 
@@ -151,5 +149,5 @@ def _history(file: Path | None) -> History:
 class _Kept(FileHistory):
     @override
     def store_string(self, string: str) -> None:
-        with suppress(OSError, UnicodeEncodeError):  # a full disk keeps nobody from sending
+        with suppress(OSError, UnicodeEncodeError):  # a full disk must not block sending
             super().store_string(string)

@@ -1,4 +1,4 @@
-"""Which key does what while the person types; what it does is chat.py's. Entry: `bindings`, `KEYS`."""  # noqa: E501
+"""Key bindings of the input; the actions are in acting.py. Entry points: `bindings`, `KEYS`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ KEYS: Final = (
     ("Ctrl-Z", "to the shell; fg comes back"),
     ("Ctrl-L", "draw the screen anew"),
 )
-"""For `/help`, in the order in which one learns them."""
+"""Keys and their descriptions for `/help`, most basic first."""
 
 
 class Actions(Protocol):
-    """What keys are bound to. Each returns at once."""
+    """Actions bound to keys. Each returns immediately."""
 
     def send(self) -> None: ...
     def steer(self) -> None: ...
@@ -48,7 +48,7 @@ class Actions(Protocol):
 
 
 _NEWLINES: Final = ("\x1b[13;2u", "\x1b[27;2;13~", "\x1b[13;3u", "\x1b[27;3;13~")
-"""Shift-Enter and Alt-Enter, as terminals say it that can."""
+"""Sequences for Shift-Enter and Alt-Enter of terminals that report them."""
 
 
 def bindings(actions: Actions, line: InputLine) -> KeyBindings:
@@ -79,7 +79,7 @@ def _calling(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
 
 
 def _typing(keys: KeyBindings, actions: Actions, line: InputLine) -> None:
-    """What the input does with keys beside taking letters."""
+    """Bind the editing keys."""
     buffer = line.buffer
 
     @keys.add("enter")
@@ -112,8 +112,8 @@ def _typing(keys: KeyBindings, actions: Actions, line: InputLine) -> None:
 
 
 def _completing(keys: KeyBindings, line: InputLine) -> None:
-    """What is offered can be walked through, taken and dismissed; nothing is sent meanwhile that
-    was only chosen.
+    """Bind the keys that select, accept and dismiss completions. Accepting one does not send the
+    message.
     """
     buffer = line.buffer
     completing = Condition(lambda: line.is_completing)

@@ -1,8 +1,7 @@
-"""The chat on a terminal that can only print, and for a screen reader: whole lines out, whole lines
-in, questions in words. Nothing is ever drawn over.
+"""The chat for plain terminals and screen readers: whole lines in and out, and questions as text.
+Entry points: `converse`.
 
-Not here: what a run is and how its events become blocks (chat.py, transcript.py). Entry:
-`converse`.
+Nothing is redrawn. Runs and blocks are the same as in chat.py and transcript.py.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEAF_S: Final = 0.5
-"""After a question has been printed: a line that comes sooner is no answer to it."""
+"""Time after a question in which a line does not count as its answer."""
 ENDS: Final = 2
 HELLO: Final = (
     "Write what to do, and press Enter. /help lists the commands, Ctrl-C interrupts, Ctrl-D ends."
@@ -58,19 +57,19 @@ NEEDS_DRAWING: Final = (
 
 @runtime_checkable
 class Spoken(Protocol):
-    """A slot that can be asked in words."""
+    """Slot that can be asked as text."""
 
     def spoken(self) -> list[str]:
-        """The question, whole, and what can be said."""
+        """Return the question and the possible answers."""
         ...
 
     def hears(self, line: str) -> bool:
-        """Whether the line was an answer; then it is given."""
+        """Handle a typed answer. True if the line was one."""
         ...
 
 
 async def converse(wanted: StartRequest, theme: Theme) -> None:
-    """Until the person leaves. Raises AgentError for what keeps it from beginning."""
+    """Run the chat until the user quits. Raises AgentError for errors at the start."""
     setting, warnings = wanted.setting(wanted.config)
     own, remarks = own_commands(wanted.config, wanted.cwd)
     transcript = Transcript()
@@ -100,7 +99,7 @@ async def converse(wanted: StartRequest, theme: Theme) -> None:
 
 
 async def _hear(chat: Chat, screen: PlainScreen) -> None:
-    """What is said, line by line."""
+    """Handle input line by line."""
     send, said = anyio.create_memory_object_stream[str | None](float("inf"))
     loop = asyncio.get_running_loop()
 
@@ -115,7 +114,7 @@ async def _hear(chat: Chat, screen: PlainScreen) -> None:
             return False
         return True
 
-    # it still waits for a line when the chat is over
+    # The thread still waits for a line when the chat is over.
     threading.Thread(target=_read, args=(heard,), daemon=True).start()
     with send, said:
         async for line in said:
@@ -123,8 +122,8 @@ async def _hear(chat: Chat, screen: PlainScreen) -> None:
 
 
 def _read(heard: Callable[[str | None], bool]) -> None:
-    """In a thread of its own, until nobody hears any more, or the input has ended twice: the first
-    end may be answered by a question. None: an end.
+    """Read lines in a thread until `heard` returns False or the input has ended twice: the first
+    end may answer a question. None stands for an end.
     """
     ends = 0
     while ends < ENDS:
@@ -148,7 +147,7 @@ def _take(chat: Chat, screen: PlainScreen, said: str | None) -> None:
 
 
 async def _interrupt(chat: Chat, status: Status) -> None:
-    """Ctrl-C: the run, and where none is, what is said of it."""
+    """On Ctrl-C, interrupt the run, or show the note about quitting."""
     with anyio.open_signal_receiver(signal.SIGINT) as signals:
         async for _ in signals:
             chat.acting.interrupt()
@@ -157,7 +156,7 @@ async def _interrupt(chat: Chat, status: Status) -> None:
 
 
 class _Typed(InputLine):
-    """There is nothing that could be edited: what comes back is told."""
+    """Input that cannot be edited, so returned text is printed."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__(theme, DummyCompleter(), history=None, placeholder="")
@@ -170,22 +169,22 @@ class _Typed(InputLine):
 
 
 class PlainScreen(Screen):
-    """A screen that prints what it is given, and asks in words."""
+    """Screen that prints everything and asks questions as text."""
 
     def __init__(self, theme: Theme, line: InputLine, region: Region) -> None:
         super().__init__(
             theme, region, line, KeyBindings(), keyboard=DummyInput(), output=DummyOutput()
         )
         self.is_free: Callable[[], bool] = lambda: False
-        """Nothing runs, and nothing waits to."""
+        """True if no run is active or queued."""
         self.echoes = ""
-        """What stands on the screen already, because it has just been typed."""
+        """Text that is already on the screen because it was just typed."""
         self._question: Spoken | None = None
         self._asked_at = 0.0
         self._one_question = anyio.Semaphore(1)
         self._at_prompt = self._prompt_due = False
 
-    # ------------------------------------------------------------ out
+    # ------------------------------------------------------------ output
 
     @property
     @override
@@ -215,7 +214,7 @@ class PlainScreen(Screen):
         self.refresh()
 
     def say(self, text: str) -> None:
-        """Lines of our own."""
+        """Print lines of the chat itself."""
         self.put(encodable(plain(text), self.theme.encoding) + "\n")
 
     def _write(self, text: str) -> None:
@@ -227,7 +226,7 @@ class PlainScreen(Screen):
 
     @override
     def refresh(self) -> None:
-        """A prompt stands there soon, where the person is to speak."""
+        """Show the prompt soon if input is expected."""
         if not self._prompt_due:
             self._prompt_due = True
             asyncio.get_running_loop().call_later(FRAME_S, self._prompt)
@@ -243,17 +242,17 @@ class PlainScreen(Screen):
             self._write("> ")
 
     def finish(self) -> None:
-        """The line with the prompt is left."""
+        """End the line of the prompt."""
         if self._at_prompt:
             self._write("\n")
 
     @override
     def redraw(self) -> None:
-        """Nothing is drawn."""
+        """Do nothing: nothing is drawn."""
 
     @override
     def title(self, text: str) -> None:
-        """It has none."""
+        """Do nothing: there is no title."""
 
     @override
     def copy(self, text: str) -> None:
@@ -288,7 +287,9 @@ class PlainScreen(Screen):
         return self._question is not None
 
     def hears(self, said: str) -> bool:
-        """Whether the line was for a question, as an answer or as what is none."""
+        """Handle a line as the answer to a question, even if it is an invalid one. True if a
+        question was open.
+        """
         self._at_prompt = False
         self.refresh()
         if self._question is None:

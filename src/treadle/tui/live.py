@@ -1,5 +1,5 @@
-"""What is not finished yet, and so is drawn anew with each frame: a value that the transcript
-changes and the region draws. Entry: `Live`.
+"""Unfinished output, which the transcript updates and the region draws with each frame. Entry
+points: `Live`.
 """
 
 from __future__ import annotations
@@ -11,54 +11,54 @@ from treadle.messages.todos import Todo
 from treadle.tui.calling import Calling
 
 ACTIVITIES_MAX: Final = 5
-"""Lines; what is more is counted in the last one."""
+"""Maximum lines; the last one counts the rest."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Activity:
-    """A call that runs, or waits for a yes."""
+    """Tool call that runs or waits for approval."""
 
     call: Calling
     since: float
-    """On the monotonic clock."""
+    """Start on the monotonic clock."""
     agent: str = ""
-    """Of a run below the one that the person talks to."""
+    """Name of the child agent that made the call, or empty."""
     progress: str = ""
-    """The last line that it said."""
+    """Last line of its output."""
     waits: bool = False
-    """For a person."""
+    """True while it waits for approval."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Live:
-    """Everything below the scrollback but what the person types."""
+    """State of everything below the scrollback except the input."""
 
     tail: str = ""
-    """Of the answer that is being written: what is no finished block yet, as Markdown."""
+    """Unfinished block of the current answer, as Markdown."""
     thinking_since: float | None = None
     thought: str = ""
-    """The last line of what the model thinks."""
+    """Last line of the model's reasoning."""
     asking_since: float | None = None
-    """A request is under way, and nothing has come yet."""
+    """Start of a request that has had no response yet."""
     retry: str = ""
-    """Why the model is asked again."""
+    """Reason of a retry."""
     activities: dict[str, Activity] = field(default_factory=dict[str, Activity])
-    """By call id, in the order in which they began."""
+    """Active calls by id, in the order in which they began."""
     todos: tuple[Todo, ...] = ()
     queued: list[str] = field(default_factory=list[str])
-    """What the person has said for later, oldest first."""
+    """Messages queued by the user, oldest first."""
     context_tokens: int = 0
-    """What the last request and its answer took."""
+    """Tokens of the last request and its response."""
     cost_usd: float | None = None
-    """Of this conversation since it was opened here; None: nothing has been paid."""
+    """Cost of this conversation since it was opened here, or None."""
     child_usd: float | None = None
-    """The part of `cost_usd` that other agents spent for this conversation's own."""
+    """Part of `cost_usd` spent by other agents for this conversation's agent."""
     cost_is_partial: bool = False
-    """There was a response whose price nobody knows."""
+    """True if the price of a response is unknown."""
 
     @property
     def moves(self) -> bool:
-        """Whether something is drawn that counts the time."""
+        """True if something with a timer or spinner is drawn."""
         return (
             self.thinking_since is not None
             or self.asking_since is not None
@@ -66,7 +66,7 @@ class Live:
         )
 
     def calm(self) -> None:
-        """Nothing runs any more."""
+        """Reset the state after a run."""
         self.tail = self.thought = self.retry = ""
         self.thinking_since = self.asking_since = None
         self.activities.clear()

@@ -1,9 +1,7 @@
-"""How Markdown looks: what is restrained enough to be read all day. Its parser comes with the first
-block that is drawn.
+"""Markdown rendering. The parser is imported with the first block drawn. Entry points: `drawn`.
 
-Nothing of a text is lost: HTML, images and whatever is nested too deeply are drawn as the words
-that they are. Not here: what is finished while it is being written (growing.py), words
-(wording.py), tables (tables.py). Entry: `drawn`.
+No text is lost: HTML, images and deeply nested blocks are drawn as text. Streaming is handled in
+growing.py, inline text in wording.py, tables in tables.py.
 """
 
 from __future__ import annotations
@@ -42,23 +40,23 @@ if TYPE_CHECKING:
 __all__ = ["Growing", "Markdown", "SourcePiece", "drawn"]
 
 SOURCE_CHARS: Final = 6_000
-"""What is longer is drawn as it stands, unless it comes in pieces."""
+"""Maximum length that is parsed at once; a longer text that is not split is drawn as it is."""
 WIDTH_LEAST: Final = 12
-"""Inside of lists and quotes; what is narrower is indented no more."""
+"""Minimum width inside lists and quotes; below it there is no further indent."""
 RULE_COLUMNS: Final = 24
 _TASK = re.compile(r"\[([ xX])\] ")
 
 
 def drawn(source: str, drawing: Drawing) -> Markdown:
-    """A renderable.
+    """Return a renderable.
 
-    A `SourcePiece` goes on where the one before it ended; any other text begins by itself.
+    A `SourcePiece` continues the one before it; any other text stands alone.
     """
     return Markdown(source, drawing)
 
 
 class Markdown(LaidOut):
-    """One piece of it. The width is that of the moment in which it is drawn."""
+    """Renderable of one piece, laid out for the width at which it is drawn."""
 
     def __init__(self, source: str, drawing: Drawing) -> None:
         self._within = source.within if isinstance(source, SourcePiece) else Within()
@@ -92,7 +90,7 @@ class Markdown(LaidOut):
 
 
 class _Page:
-    """The blocks of one text."""
+    """Parsed blocks of one text."""
 
     def __init__(
         self, source: Sequence[str], tokens: Sequence[Token], within: Within, drawing: Drawing
@@ -103,7 +101,7 @@ class _Page:
         self._drawing = drawing
 
     def blocks(self, begin: int, end: int, width: int, depth: int = 0) -> list[Line]:
-        """Those between two tokens, with an empty line where the source has one."""
+        """Draw the blocks between two tokens, with a blank line where the source has one."""
         lines: list[Line] = []
         for first, last in self._siblings(begin, end):
             block = self._block(first, last, width, depth)
@@ -113,7 +111,7 @@ class _Page:
         return lines
 
     def _siblings(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """Each block's first token, and the one behind its last."""
+        """Yield each block's first token and the index after its last."""
         at = begin
         while at < end:
             level, last = self._tokens[at].level, at
@@ -177,7 +175,7 @@ class _Page:
         return wrapped(words, width, self._drawing)
 
     def _code(self, token: Token, first: int, width: int) -> list[Line]:
-        """Indented, with nothing around it that would be copied too."""
+        """Draw indented code without a frame, which would be copied too."""
         indent = 2 if width >= WIDTH_LEAST + 2 else 0
         code = token.content.removesuffix("\n").expandtabs(4)
         if not code and not (self._within.fence and first == 0 and token.content):
@@ -228,7 +226,7 @@ class _Page:
         ]
 
     def _task(self, begin: int, end: int) -> str:
-        """The box that an item begins with, which is taken from its words."""
+        """Return the checkbox of an item and remove it from the item's text."""
         words = (
             self._tokens[begin + 1].children
             if end - begin > 1 and self._tokens[begin].type == "paragraph_open"
@@ -242,7 +240,7 @@ class _Page:
 
 
 def _prefix(containers: Sequence[int], width: int, drawing: Drawing) -> tuple[Line, int]:
-    """What stands before each line, and the room behind it."""
+    """Return the prefix of each line and the width left after it."""
     prefix: Line = []
     for columns in containers:
         wide = columns or 2
@@ -259,7 +257,7 @@ def _prefix(containers: Sequence[int], width: int, drawing: Drawing) -> tuple[Li
 
 @lru_cache(maxsize=1)
 def _parser() -> MarkdownIt:
-    from markdown_it import MarkdownIt  # noqa: PLC0415  as the module says
+    from markdown_it import MarkdownIt  # noqa: PLC0415  imported with the first block drawn
 
     return (
         MarkdownIt("commonmark", {"html": False})

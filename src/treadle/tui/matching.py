@@ -1,7 +1,5 @@
-"""Which rows of a list a person means by some words: those that hold them all, and after them those
-that hold their letters in order.
-
-Entry: `Matching`.
+"""Search in lists: rows that contain all words, then rows that contain their letters in order.
+Entry points: `Matching`.
 """
 
 from __future__ import annotations
@@ -11,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 
 class Matching:
-    """The rows of a list that only grows.
+    """Index of the rows of a list that only grows.
 
-    What was typed on looks only through what was found before.
+    Longer input searches only the previous matches.
     """
 
     def __init__(self) -> None:
@@ -24,15 +22,15 @@ class Matching:
         self._near: list[int] = []
 
     def add(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Label and detail of each."""
+        """Add rows, each with label and detail."""
         for label, detail in rows:
             self._labels.append(label.casefold())
             self._texts.append(f"{label} {detail}".casefold())
-        self._words = "\x00"  # nothing that is typed goes on from it
+        self._words = "\x00"  # no input continues it
 
     def find(self, words: str) -> tuple[list[int], list[int]]:
-        """The places of those that hold all words, and of those that hold their letters in order in
-        their labels; each in the order of the list.
+        """Return the indices of rows that contain all words, and of rows whose labels contain their
+        letters in order; each in list order.
         """
         wanted = words.casefold()
         if wanted != self._words or not wanted.strip():
@@ -55,7 +53,7 @@ class Matching:
 
 
 def _in_order(word: str) -> Callable[[str], object]:
-    """Whether a text holds the letters of a word in order."""
+    """Return a predicate for texts that contain the letters of a word in order."""
     return re.compile(
         "".join(f"[^{re.escape(letter)}]*{re.escape(letter)}" for letter in word)
     ).match

@@ -1,5 +1,5 @@
-"""Which mentions of a prompt are attached: what the read policy allows, and what a person agrees to
-after seeing it listed. Nothing is read before that. Entry: `approved_mentions`.
+"""Approval of the file mentions in a prompt, by the read policy and the user, before any file is
+read. Entry points: `approved_mentions`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from treadle.tui.chat import Chat
 
 LINES_MAX: Final = 8
-"""In one question; what is more is asked about in the next."""
+"""Maximum mentions per question; the rest is asked in further ones."""
 
 
 class _Judged(NamedTuple):
     mention: Mention
     ask: str = ""
-    """Why a person is asked first; empty: nobody is."""
+    """Reason to ask the user, or empty."""
     refused: str = ""
 
 
 async def approved_mentions(chat: Chat, text: str) -> list[Mention]:
-    """The mentions to attach, in order. Tells the person about those that are left out."""
+    """Return the mentions to attach, in order. Reports the ones left out."""
     judged = await to_thread.run_sync(
         partial(_judged, text, chat.cwd, chat.runtime.reach(chat.cwd), chat.line.pasted)
     )
@@ -76,7 +76,7 @@ async def _agreed(chat: Chat, group: Sequence[_Judged]) -> bool:
     )
 
 
-# ---------------------------------------------------------------- judging, in a thread
+# ---------------------------------------------------------------- judging, in a worker thread
 
 
 def _judged(text: str, cwd: Path, reach: Reach, pasted: PastedMentions) -> list[_Judged]:
@@ -84,7 +84,7 @@ def _judged(text: str, cwd: Path, reach: Reach, pasted: PastedMentions) -> list[
 
 
 def _judge(mention: Mention, cwd: Path, reach: Reach, pasted: PastedMentions) -> _Judged:
-    """By the path as it was written, as rules name it, and by where it leads."""
+    """Judge a mention by the path as written, which rules refer to, and by its resolved target."""
     path = os.fspath(mention.path)
     finding = reach.read(path, names_only=os.path.isdir(path))
     try:

@@ -1,8 +1,8 @@
-"""Files that a prompt names, like `@src/app.py:10-20`: which there are, and their contents as
-parts. Entry: `mentions_of`, `parts_of`.
+"""File mentions in a prompt, such as `@src/app.py:10-20`, and their contents as parts. Entry
+points: `mentions_of`, `parts_of`.
 
-Which of them may be read is decided in mention_approval.py, which names are offered while one types
-in suggestions.py; a file as a part of a prompt is made in attachments.py.
+mention_approval.py decides which of them may be read, suggestions.py offers names, and
+attachments.py builds the parts.
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ from treadle.messages.attachments import as_text, attachment, content, media_typ
 from treadle.messages.message import Part, TextPart
 
 TEXT_BYTES_MAX: Final = 200_000
-"""What is larger is only named: the model reads the parts that it needs."""
+"""Maximum size of an attached text. A larger file is only named, and the model reads what it needs.
+"""
 NAMES_MAX: Final = 500
-"""Of a directory."""
+"""Maximum entries listed of a directory."""
 MENTIONS_MAX: Final = 50
-"""Attachments of one prompt."""
+"""Maximum attachments of one prompt."""
 _MENTION: Final = re.compile(r'(?<![\w@./\\)\]-])@(?:"([^"\n]+)"(?::(\d+(?:-\d+)?))?|([^\s"@]+))')
-"""Not where it stands behind a word, as in an address."""
+"""Matches a mention, except after a word as in an e-mail address."""
 _LINES: Final = re.compile(r"(.+?):(\d+(?:-\d+)?)")
 _AFTER: Final = ".,;:!?)]}>'\u2026"
-"""What may follow a path in a sentence."""
+"""Characters that may follow a path in a sentence."""
 
 
 class Mention(NamedTuple):
     path: Path
-    """Without links, as far as it was looked up: this is the place to read."""
+    """Resolved path, which is the one to read."""
     said: str
     lines: tuple[int, int] | None
-    """From and to, both included, counted from 1."""
+    """First and last line, inclusive, counted from 1."""
 
 
 def mentions_of(text: str, cwd: Path) -> list[Mention]:
-    """Existing files and directories that a prompt names, each once, in order. Looks at the disk
-    and reads no content. Raises nothing.
+    """Return the existing files and directories that a prompt mentions, each once, in order. Checks
+    their existence and reads no content. Never raises.
 
-    What does not exist, an address and a decorator stay what they are: text.
+    Names that do not exist, e-mail addresses and decorators stay text.
     """
     return [*dict.fromkeys(_mentions(text, cwd))]
 
@@ -53,14 +54,14 @@ class Prompt(NamedTuple):
     parts: list[Part]
     """Attachments, then the text."""
     attached: list[str]
-    """Their names, as they are shown."""
+    """Display names of the attachments."""
     notices: list[str]
-    """One for each mention that cannot be attached."""
+    """One notice per mention that cannot be attached."""
 
 
 def parts_of(text: str, mentions: Iterable[Mention]) -> Prompt:
-    """The prompt behind the contents of its mentions. Reads files: call it in a thread. Raises
-    nothing.
+    """Return the prompt preceded by the contents of its mentions. Reads files, so call it in a
+    thread. Never raises.
     """
     parts, attached, notices = list[Part](), list[str](), list[str]()
     for mention in mentions:
@@ -73,7 +74,7 @@ def parts_of(text: str, mentions: Iterable[Mention]) -> Prompt:
 
 
 def shown_mention(mention: Mention) -> str:
-    """With every character of its name, as a person reads it."""
+    """Return the mention with unusual characters escaped."""
     lines = "" if mention.lines is None else f":{mention.lines[0]}-{mention.lines[1]}"
     return f"@{revealed(mention.said)}{lines}"
 
@@ -87,7 +88,7 @@ def _mentions(text: str, cwd: Path) -> Iterator[Mention]:
 
 
 def _bare(said: str, cwd: Path) -> Mention | None:
-    """As it stands, or without what follows it in the sentence."""
+    """Resolve an unquoted mention, with or without the punctuation that follows it."""
     while said:
         if (mention := _existing(said, None, cwd)) is not None:
             return mention
@@ -105,14 +106,14 @@ def _existing(said: str, lines: str | None, cwd: Path) -> Mention | None:
         path = cwd / os.path.expanduser(said)
         if "\x00" in said or not path.exists():
             return None
-    except (OSError, ValueError):  # too long for a name, say
+    except (OSError, ValueError):  # for example, the name is too long
         return None
     first, _, last = (lines or "").partition("-")
     return Mention(path, said, (int(first), int(last or first)) if first else None)
 
 
 def _attached(mention: Mention) -> Part:
-    """Raises AgentError for what cannot go along."""
+    """Return the content of a mention. Raises AgentError if it cannot be attached."""
     path, named = mention.path, f"@{mention.said}"
     if path.is_dir():
         return _listing(path, named)

@@ -1,7 +1,7 @@
-"""Blocks as rows of a full-screen view: each is laid out when it is first seen, and a long one
-piece by piece. Entry: `Pages`.
+"""Rows of a full-screen view of blocks, laid out lazily, long blocks in pieces. Entry points:
+`Pages`.
 
-Keys and the terminal are viewer.py's.
+Keys and the terminal are handled in viewer.py.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from treadle.tui.slot import Line
 from treadle.tui.theme import Theme
 
 LONG_LINES: Final = 400
-"""Of a text; what has more is laid out in pieces, as it is, without Rich."""
+"""Maximum lines of a text laid out by Rich; a longer one is laid out as plain pieces."""
 PIECE_LINES: Final = 200
 LINE_CHARS: Final = 10_000
 _MARKS: Final = str.maketrans("", "", "*_`~")
-"""Of Markdown."""
+"""Markdown markers that a search ignores."""
 
 
 class RowPlace(NamedTuple):
-    """A row: of which piece, and the how manieth of it."""
+    """Position of a row: the piece and the row within it."""
 
     piece: int
     row: int
@@ -35,12 +35,12 @@ class RowPlace(NamedTuple):
 class _Piece:
     rows: Callable[[Drawing], list[Line]]
     text: Callable[[], str]
-    """What a search looks through before anything is laid out; empty: nobody knows."""
+    """Text to search before the layout; empty if unknown."""
     kept: list[Line] | None = field(default=None)
 
 
 class Pages:
-    """Of one width; `resized` gives the same for another one."""
+    """Rows of all blocks for one width, which `resized` changes."""
 
     def __init__(self, theme: Theme, blocks: Sequence[Block], width: int) -> None:
         self._theme, self._blocks = theme, blocks
@@ -66,10 +66,10 @@ class Pages:
             found.kept = found.rows(self._drawing)
         return found.kept
 
-    # ------------------------------------------------------------ places
+    # ------------------------------------------------------------ positions
 
     def shown(self, top: RowPlace, height: int) -> list[tuple[RowPlace, Line]]:
-        """The rows from there on, at most so many."""
+        """Return at most `height` rows from `top` on."""
         found: list[tuple[RowPlace, Line]] = []
         for piece in range(top.piece, len(self._pieces)):
             rows = self.rows_of(piece)
@@ -83,7 +83,7 @@ class Pages:
         return found
 
     def moved(self, place: RowPlace, by: int) -> RowPlace:
-        """As many rows on, or back; not beyond the ends."""
+        """Move a position by a number of rows, within the ends."""
         piece, row = place
         if not self._pieces:
             return RowPlace(0, 0)
@@ -98,21 +98,21 @@ class Pages:
         return RowPlace(piece, min(max(row, 0), max(len(self.rows_of(piece)) - 1, 0)))
 
     def end(self, height: int) -> RowPlace:
-        """Where a screen of that height begins that shows the last row at its bottom."""
+        """Return the top position at which the last row is at the bottom of the screen."""
         if not self._pieces:
             return RowPlace(0, 0)
         last = len(self._pieces) - 1
         return self.moved(RowPlace(last, max(len(self.rows_of(last)) - 1, 0)), 1 - height)
 
     def share(self, place: RowPlace) -> float:
-        """About how much of everything stands above it."""
+        """Return the approximate share of the content above a position."""
         return place.piece / len(self._pieces) if self._pieces else 0.0
 
     # ------------------------------------------------------------ searching
 
     def find(self, words: str, start: RowPlace, step: int) -> RowPlace | None:
-        """The next row that holds them, in either direction and around the end; upper and lower
-        case are the same where `words` are lower.
+        """Return the next row that contains `words`, in either direction, wrapping around. Case is
+        ignored if `words` are lower case.
         """
         folded = str.casefold if words == words.casefold() else str
         wanted, number = folded(words), len(self._pieces)
@@ -132,7 +132,7 @@ class Pages:
 
 
 def _holding(wanted: str, rows: list[str]) -> list[int]:
-    """Rows in which it begins; where a line was broken it may go on in the next one."""
+    """Return the rows in which a match begins; it may continue in the next row."""
     after = [*(row.strip() for row in rows[1:]), ""]
     return [
         at
@@ -162,7 +162,7 @@ def _drawn(block: Block, drawing: Drawing, *, spaced: bool) -> list[Line]:
 
 
 def _long(lines: list[str], first: int, block: Block) -> _Piece:
-    """Some lines of a long text."""
+    """Return a piece with some lines of a long text."""
     some = slice(first, first + PIECE_LINES)
 
     def rows(drawing: Drawing) -> list[Line]:
@@ -175,7 +175,7 @@ def _long(lines: list[str], first: int, block: Block) -> _Piece:
 
 
 def _folded(text: str, room: int) -> Iterator[str]:
-    """Cut hard: it is output, and its blanks are its own."""
+    """Fold output at the exact width and keep its blanks."""
     if text.isascii():
         yield from (text[at : at + room] for at in range(0, max(len(text), 1), room))
         return
@@ -200,7 +200,7 @@ def _searched(block: Block, source: str) -> str:
     match block:
         case CallBlock():
             return f"{block.call.done} {block.call.target}\n{source}"
-        case AnswerBlock():  # as it is written, and about as it is drawn
+        case AnswerBlock():  # as written, and roughly as drawn
             return f"{source}\n{source.translate(_MARKS)}"
         case _:
             return source

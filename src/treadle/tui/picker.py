@@ -1,7 +1,7 @@
-"""One of many, chosen by a person: a list that is searched by typing, with a look at what is under
-the cursor. Entry: `Picker`, `PickerRow`.
+"""Selection from a list that is filtered by typing, with a preview of the current row. Entry
+points: `Picker`, `PickerRow`.
 
-Only the rows that are seen are drawn. What there is to choose from is pickers/'s and the wizard's.
+Only visible rows are drawn. The lists come from pickers/ and the wizard.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ from treadle.tui.slot import Line, SlotAnswer
 T = TypeVar("T")
 
 ROWS_MAX: Final = 20
-"""However high the terminal is."""
+"""Maximum height, whatever the terminal's."""
 WIDE: Final = 100
-"""Columns from which the preview stands beside the list."""
+"""Width from which the preview is beside the list."""
 UNDER_ROWS: Final = 9
-"""Of list and preview together, from which one stands under the other."""
+"""Height from which the preview is below the list."""
 PREVIEW_LINES: Final = 200
 TEXT_CHARS: Final = 1_000
 
 
 @dataclass(frozen=True)
 class PickerRow(Generic[T]):
-    """One that can be chosen."""
+    """Row that can be selected."""
 
     label: str
     value: T
     detail: str = ""
-    """Dim, behind it."""
+    """Dim text after the label."""
     preview: str = ""
-    """Where it is known already; else the picker's `preview` is asked."""
+    """Preview, if known in advance; else the picker's `preview` provides it."""
 
 
 @dataclass(frozen=True)
 class SecretText(Generic[T]):
-    """Text that is drawn as stars and never searched for, unless a row holds it."""
+    """Text that is masked and not searched for, unless a row contains it."""
 
     hides: Callable[[str], bool]
     takes: Callable[[str], PickerRow[T]] | None = None
-    """Makes the only row there is then; None: there is none."""
+    """Builds the only row for such a text; None means that there is none."""
 
 
 class Picker(Generic[T]):
-    """A slot. The answer is the value of a row; None: Escape, or there is no row."""
+    """Slot with a list. The answer is the value of a row, or None after Escape."""
 
     def __init__(
         self,
@@ -73,11 +73,10 @@ class Picker(Generic[T]):
         empty: str = "Nothing there.",
         secret: SecretText[T] | None = None,
     ) -> None:
-        """`preview`: asked of the row under the cursor, one at a time; `search`: more rows for what
-        was typed, behind those that hold it.
+        """`preview` loads the text for the current row, one at a time; `search` adds rows for the
+        typed text after the matching ones.
 
-        `empty`: what stands there where no row does. `secret`: text that is not drawn, such as a
-        key.
+        `empty` is shown if there are no rows. `secret` defines text to mask, such as a key.
         """
         self._screen, self._theme, self._title, self._empty = (
             screen,
@@ -90,11 +89,11 @@ class Picker(Generic[T]):
         self._rows: list[PickerRow[T]] = []
         self._matching = Matching()
         self._more: tuple[str, list[PickerRow[T]]] = ("", [])
-        """What `search` found, and for what."""
+        """Last search text and its results."""
         self._shown: list[PickerRow[T]] = []
         self._at = self._top = 0
         self._looks: dict[int, tuple[PickerRow[T], str]] = {}
-        """Previews, by the identity of their row, which therefore stays."""
+        """Previews by the identity of their row, which is stored to keep it alive."""
         self._changed = anyio.Event()
         self._answered = SlotAnswer["T | None"]()
         self._given_rows = 1
@@ -113,7 +112,7 @@ class Picker(Generic[T]):
         self.add(rows)
 
     def add(self, rows: Iterable[PickerRow[T]]) -> None:
-        """More of them, also while it stands on the screen; the cursor stays where it is."""
+        """Add rows, also while the list is open; the cursor stays."""
         new = [*rows]
         self._rows += new
         self._matching.add((row.label, row.detail) for row in new)
@@ -145,9 +144,7 @@ class Picker(Generic[T]):
         return await self._answered.wait()
 
     async def _look_up(self) -> None:
-        """What belongs to the row under the cursor, and to what was typed: one after the other,
-        always for what holds now.
-        """
+        """Load the preview and the search results for the current state, one at a time."""
         while True:
             changed = self._changed = anyio.Event()
             words = self._buffer.text.strip()
@@ -168,7 +165,7 @@ class Picker(Generic[T]):
                 await changed.wait()
             self._screen.refresh()
 
-    # ------------------------------------------------------------ what is chosen from
+    # ------------------------------------------------------------ rows
 
     def _typed(self, _: Buffer) -> None:
         self._at = self._top = 0
@@ -253,11 +250,11 @@ class Picker(Generic[T]):
     # ------------------------------------------------------------ drawing
 
     def _rows_now(self) -> int:
-        """That the whole may take; the terminal may have become smaller since it was opened."""
+        """Return the height available now; the terminal may have shrunk since the start."""
         return max(min(self._given_rows, ROWS_MAX, get_app().output.get_size().rows - 4), 1)
 
     def _body_rows(self) -> int:
-        """Of list and preview: no more than there is to show."""
+        """Return the height of list and preview."""
         room = self._rows_now() - (1 if self._rows_now() <= 2 else 2)
         asked = (
             len(self._shown)
@@ -365,7 +362,7 @@ class Picker(Generic[T]):
 
 
 class _List(UIControl):
-    """What is drawn for a width and a height that are known only then."""
+    """Control that draws lines for the width and height given at drawing time."""
 
     def __init__(self, draw: Callable[[int, int], list[Line]]) -> None:
         self._draw = draw

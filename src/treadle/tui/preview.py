@@ -1,7 +1,5 @@
-"""What a call would do, for whoever is asked about it: the difference that it makes, the command,
-or its arguments. Reads, never writes.
-
-Entry: `preview_of`.
+"""Preview of a call that needs approval: the difference that it makes, the command, or its
+arguments. Reads but never writes. Entry points: `preview_of`.
 """
 
 from __future__ import annotations
@@ -25,28 +23,28 @@ TEXT_CHARS: Final = 200_000
 
 
 class FileDifference(NamedTuple):
-    """Of one file."""
+    """Difference of one file."""
 
     path: str
     before: str
     after: str
     note: str = ""
-    """Behind the path: what becomes of the file."""
+    """Text after the path, such as `(new file)`."""
 
 
 class Patch(NamedTuple):
-    """Of several files at once."""
+    """Differences of several files."""
 
     files: tuple[FileDifference, ...]
 
 
 class TextPreview(NamedTuple):
-    """A command, or whatever else there is to be read."""
+    """Command or other text."""
 
     text: str
     is_command: bool = False
     left_out: int = 0
-    """Characters that are not shown: a person cannot approve it then."""
+    """Number of hidden characters; if there are any, the call cannot be approved."""
 
 
 Preview: TypeAlias = FileDifference | Patch | TextPreview
@@ -55,9 +53,10 @@ Preview: TypeAlias = FileDifference | Patch | TextPreview
 def preview_of(
     name: str, arguments: object, cwd: Path, *, redact: Callable[[str], str] = str
 ) -> Preview:
-    """Of a file that cannot be read, or an edit that does not fit it, what was said is shown.
+    """Return the preview of a call. If a file cannot be read or an edit does not apply, the
+    arguments are shown.
 
-    `redact`: takes secrets out, of files too.
+    `redact` masks secrets, also in file contents.
     """
     found = _preview_of(name, arguments, cwd)
     shown = (
@@ -67,7 +66,7 @@ def preview_of(
         if isinstance(found, Patch)
         else ()
     )
-    # a person sees all that they approve
+    # The user must see everything that is approved.
     if any(_is_too_long(file) for file in shown):
         found = TextPreview(_all_of(arguments))
     if isinstance(found, Patch):
@@ -81,9 +80,9 @@ def preview_of(
 
 
 def _is_too_long(file: FileDifference) -> bool:
-    """True if a difference would not show all of it."""
+    """True if a difference would not show the complete texts."""
     longest = max(map(len, (*file.before.split("\n"), *file.after.split("\n"))))
-    # each character takes up to ten where it is spelled out
+    # An escaped character takes up to ten.
     return is_too_much(file.before, file.after) or longest > WHOLE_CHARS // 10
 
 
@@ -97,7 +96,7 @@ def _revealed(file: FileDifference, redact: Callable[[str], str]) -> FileDiffere
 
 
 def _all_of(arguments: object) -> str:
-    """Arguments as text; a patch, or the content of a file, as its own lines."""
+    """Return the arguments as text; a patch or the content of a file as its own lines."""
     given = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
     if isinstance(whole := given.get("input"), str) and len(given) == 1:
         return whole
@@ -123,8 +122,8 @@ def _preview_of(name: str, arguments: object, cwd: Path) -> Preview:
 
 
 def _patched(given: Mapping[str, Any], cwd: Path) -> Patch | None:
-    """None where it cannot be read, or does not fit its files: then it is shown as it was said."""
-    from treadle.tools.builtin.apply_patch import ApplyPatch  # noqa: PLC0415  most calls are of other tools
+    """Return None if the patch is invalid or does not apply; then its text is shown."""
+    from treadle.tools.builtin.apply_patch import ApplyPatch  # noqa: PLC0415  only for patches
 
     try:
         changes = ApplyPatch().parse(json.dumps(given)).changes
@@ -134,11 +133,11 @@ def _patched(given: Mapping[str, Any], cwd: Path) -> Patch | None:
 
 
 class _Unreadable(Exception):
-    """A file that is to be changed."""
+    """File to change that cannot be read."""
 
 
 def _patched_file(change: FileChange, cwd: Path) -> FileDifference:
-    """Raises ToolFailed where a hunk does not fit, _Unreadable."""
+    """Return the difference of a file. Raises ToolFailed if a hunk does not apply, _Unreadable."""
     before = _text_of(cwd / change.path)
     match change.kind:
         case "add":
@@ -196,10 +195,10 @@ def _edited(given: Mapping[str, Any], path: str, cwd: Path) -> FileDifference | 
 
 
 def _text_of(path: Path) -> str | None:
-    """None where there is none, it is too large, or no text."""
+    """Return the text, or None if the file is missing, too large or binary."""
     try:
         if not path.is_file() or os.path.getsize(path) > READ_BYTES:
             return None
         return read_checked(path).decode()
-    except (OSError, ValueError):  # no text, or no name of a file
+    except (OSError, ValueError):  # binary content, or an invalid file name
         return None

@@ -1,8 +1,7 @@
-"""The live region around the input: what is being written, what runs, the to-do line and what is
-queued above it, completions and the status below.
+"""The live region around the input: the current answer, activities, to-do line and queue above it,
+completions and status below. Entry points: `Region`.
 
-It is at most two rows lower than the terminal, whatever there is to show; what matters least goes
-first. Entry: `Region`.
+It is always at least two rows lower than the terminal; the least important parts are dropped first.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ Line = StyleAndTextTuples
 SPARE_ROWS: Final = 2
 QUEUED_MAX: Final = 3
 ROOMY_ROWS: Final = 12
-"""Of a terminal with room for a rule above the input."""
+"""Height of a terminal with room for a rule above the input."""
 SPINS_PER_S: Final = 10
 
 
 class Region:
-    """Composed before each frame, and then drawn line by line."""
+    """Region that is composed before each frame and drawn line by line."""
 
     def __init__(
         self,
@@ -47,15 +46,15 @@ class Region:
         self._theme, self._live, self._status, self._clock = theme, live, status, clock
         self.size: Callable[[], Size] = lambda: Size(rows=24, columns=80)
         self.suggestions: Callable[[int], list[Line]] = lambda rows: []
-        """What could be typed: at most so many rows."""
+        """Returns at most the given number of completion rows."""
         self.above: list[Line] = []
         self.below: list[Line] = []
-        """What stands around the input, as `compose` has put it together."""
+        """Lines around the input, set by `compose`."""
         self._drawn: tuple[str, int, list[Line]] = ("", 0, [])
-        """The last one that was drawn: its source, its width, and how it looks."""
+        """Last drawn answer: source, width and lines."""
 
     def compose(self, asked_rows: int) -> None:
-        """`asked_rows`: that the input takes."""
+        """Compose the region; `asked_rows` is the height that the input needs."""
         size = self.size()
         room = max(size.rows - SPARE_ROWS, 2) - asked_rows
         rule: list[Line] = (
@@ -88,14 +87,11 @@ class Region:
     # ------------------------------------------------------------ above the input
 
     def _answer(self, live: Live, width: int) -> list[Line]:
-        """The end of what is being written, as Markdown.
-
-        It is drawn anew only where it has changed.
-        """
+        """Return the lines of the unfinished answer, rendered again only after a change."""
         if not live.tail.strip():
             return []
         if (live.tail, width) != self._drawn[:2]:
-            from treadle.tui import markdown  # noqa: PLC0415  it brings Rich, and the first paint needs none
+            from treadle.tui import markdown  # noqa: PLC0415  brings Rich, which the first paint does not need
 
             drawing = self._drawing(width)
             self._drawn = (
@@ -144,7 +140,7 @@ class Region:
         return self._busy(what, activity.call.target + said, activity.since, width, "tool.name")
 
     def _busy(self, what: str, about: str, since: float, width: int, style: str) -> Line:
-        """A spinner, a verb, what it is about, and for how long."""
+        """Return a line with a spinner, a verb, its target and the elapsed time."""
         spinner, now = self._theme.glyphs.spinner, self._clock()
         lasted = now - since
         mark = f"{spinner[int(now * SPINS_PER_S) % len(spinner)]} "
@@ -160,7 +156,7 @@ class Region:
         ]
 
     def _todo(self, live: Live, width: int) -> list[Line]:
-        """What is being done, and how many of how many."""
+        """Return the current to-do item and the progress."""
         todos = live.todos
         done = sum(todo.status == "completed" for todo in todos)
         if not todos or done == len(todos):

@@ -1,8 +1,7 @@
-"""What stands on the screen when a conversation is opened: what was said in it, and what became of
-its last run. Entry: `Reopening`.
+"""Display of a conversation that is opened: its messages and the state of its last run. Entry
+points: `Reopening`.
 
-A run that was cut can go on; one that another process drives can only be looked at, until it is
-over.
+An interrupted run can be resumed; a run of another process can only be watched until it ends.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from treadle.tui.chat import Chat
 
 SHOWN_MESSAGES: Final = 40
-"""The last ones; the viewer and `treadle sessions show` have all."""
+"""Number of messages shown; the viewer and `treadle sessions show` show all."""
 POLL_S: Final = 1.0
 
 
@@ -34,16 +33,16 @@ class Reopening:
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
         self._open = ""
-        """A run that has no end, and with which the person did not go on."""
+        """Id of an unfinished run that the user declined to resume."""
         self._looking = anyio.CancelScope()
 
     def leave(self) -> None:
-        """Another conversation is opened, or this one again."""
+        """Reset when a conversation is opened."""
         self._open = self._chat.read_only = ""
         self._looking.cancel()
 
     async def show(self) -> None:
-        """Of a new conversation, who is there. Raises nothing: what cannot be read is told."""
+        """Show the conversation, if it has any messages. Errors are displayed, not raised."""
         chat = self._chat
         info = chat.conversation.info()
         if info is None:
@@ -67,7 +66,7 @@ class Reopening:
             await self._left(left)
 
     async def _of(self, run: RunInfo) -> Sequence[Message]:
-        """What was said in a run that has no end."""
+        """Return the messages of an unfinished run."""
         state = await self._chat.runtime.journal.load(run.run_id)
         return state.context.history[state.context.prompt_at :]
 
@@ -111,8 +110,8 @@ class Reopening:
         chat.tell("It stays open. /resume asks again; your next message ends it first.")
 
     async def end_what_is_open(self) -> None:
-        """Before something else is said: a run that the person did not go on with ends as
-        cancelled. Raises AgentError where it cannot.
+        """End a run that the user declined to resume as cancelled, before a new message is sent.
+        Raises AgentError on failure.
         """
         run_id, self._open = self._open, ""
         if run_id:
@@ -135,7 +134,7 @@ class Reopening:
         chat.soon(self._until_over, run)
 
     async def _until_over(self, run: RunInfo) -> None:
-        """Shows what the other process adds, message by message."""
+        """Show the messages that the other process adds."""
         chat = self._chat
         with anyio.CancelScope() as self._looking:
             try:
@@ -158,7 +157,9 @@ class Reopening:
             chat.wake()
 
     async def _watched(self, run: RunInfo) -> bool:
-        """Whether it came to an end of its own. Raises AgentError where it cannot be read any more."""  # noqa: E501
+        """Show new messages until the run stops. True if it finished. Raises AgentError if the
+        journal cannot be read.
+        """
         chat = self._chat
         seen = {message.id for message in await self._of(run)}
         while True:

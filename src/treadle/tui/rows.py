@@ -1,5 +1,5 @@
-"""Lines as a part of prompt_toolkit's layout, drawn as they are: what its windows can do beside,
-scroll and wrap and search, costs more than the rest of a frame. Entry: `Rows`.
+"""prompt_toolkit container that draws lines directly. Its windows also scroll, wrap and search,
+which costs more than the rest of a frame. Entry points: `Rows`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Rows(Container):
-    """As high as it has lines. What is wider than the screen is cut."""
+    """Container as high as its lines; wider lines are cut."""
 
     def __init__(self, lines: Callable[[], Sequence[StyleAndTextTuples]]) -> None:
-        """`lines`: asked twice for each frame."""
+        """`lines` is called twice per frame."""
         self._lines = lines
 
     @override
@@ -67,8 +67,8 @@ class Rows(Container):
 
 
 def _write(line: StyleAndTextTuples, screen: Screen, y: int, x: int, end: int) -> None:
-    """One cell for each fragment, as if it were a single wide sign: the renderer compares and
-    writes cells, and most fragments stay as they are.
+    """Write each fragment as one wide cell: the renderer compares and writes cells, and most
+    fragments do not change.
     """
     cells = screen.data_buffer[y]
     for fragment in line:

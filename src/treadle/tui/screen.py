@@ -1,7 +1,7 @@
-"""The one writer of the terminal: blocks above, once; the live region below, at most 20 times a
-second; keys to whom they belong.
+"""The only writer to the terminal: blocks are printed above the live region, which is redrawn at
+most 20 times a second, and keys are dispatched. Entry points: `Screen`.
 
-What the region shows is region.py's, what a block looks like blocks.py's. Entry: `Screen`.
+The region is composed in region.py, blocks are drawn in blocks.py.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FRAME_S: Final = 0.05
-"""Between two frames that nobody's key asked for."""
+"""Interval between frames that no key triggered."""
 SETTLES_S: Final = 0.3
-"""That a new size must last before something is drawn into it."""
+"""Time for which a new size must be stable before drawing."""
 ESCAPE_S: Final = 0.05
-"""How long after an Escape the rest of a key's sequence may come: slow lines need some."""
+"""Time to wait after Escape for the rest of a key sequence, for slow connections."""
 CHORD_S: Final = 0.15
-"""How long after an Escape a key still is the second half of an Alt chord."""
+"""Time after Escape in which a key completes an Alt chord."""
 _DEPTHS: Final = {
     1: ColorDepth.DEPTH_1_BIT,
     4: ColorDepth.DEPTH_4_BIT,
@@ -62,7 +62,7 @@ _DEPTHS: Final = {
 
 
 class _Spelling(Vt100_Output):
-    """Writes only what the terminal can show."""
+    """Output that replaces characters outside the terminal's encoding."""
 
     spelled_in = ""
 
@@ -72,7 +72,9 @@ class _Spelling(Vt100_Output):
 
 
 def _terminal(theme: Theme) -> Vt100_Output:
-    """That never asks where the cursor is: the answer would come among the keys."""
+    """Return an output that never asks for the cursor position: the answer would arrive among the
+    keys.
+    """
     kind = Vt100_Output if theme.unicode else _Spelling
     given = kind.from_pty(sys.stdout, term=os.environ.get("TERM"), enable_bell=False)
     given.enable_cpr = False
@@ -82,9 +84,9 @@ def _terminal(theme: Theme) -> Vt100_Output:
 
 
 class Screen:
-    """Made once; `run` holds the terminal until `close`.
+    """Screen of a chat, whose `run` holds the terminal until `end`.
 
-    Everything else is called in its event loop.
+    All other methods must be called in its event loop.
     """
 
     def __init__(
@@ -101,7 +103,7 @@ class Screen:
         self._slot: Slot[Any] | None = None
         self._one_slot = anyio.Semaphore(1)
         self.is_lent = False
-        """To an editor, or a full-screen view."""
+        """True while an editor or a full-screen view uses the terminal."""
         self._drawing_due = self._is_titled = False
         self._started, self._closed, self._ended = anyio.Event(), anyio.Event(), anyio.Event()
         self._app = self._application(keys, keyboard, output)
@@ -144,19 +146,19 @@ class Screen:
             app.renderer.style, app.output, reflows=reflows(os.environ)
         )
         self._renderer.noticed = self._resized
-        app._on_resize = self._resized  # pyright: ignore[reportPrivateUsage]  else it erases as many rows as there were before
+        app._on_resize = self._resized  # pyright: ignore[reportPrivateUsage]  the default erases as many rows as before the resize
         app.ttimeoutlen, app.timeoutlen = ESCAPE_S, CHORD_S
         app.before_render += self._compose
         return app
 
     def _compose(self, app: Application[None]) -> None:
-        """What stands around the input, or the question in its place, in the rows that it leaves."""  # noqa: E501
+        """Compose the region around the input or the current question."""
         size = app.output.get_size()
         asked = self.line.container if self._slot is None else self._slot.container
         self.region.compose(asked.preferred_height(size.columns, size.rows).preferred)
 
     def _resized(self) -> None:
-        """Nothing is drawn until the size has stayed the same for a while."""
+        """Pause drawing until the size has been stable for a while."""
         loop = self._app.loop
         if not self._renderer.holds and loop is not None:
             self._renderer.holds = True
@@ -175,7 +177,7 @@ class Screen:
     # ------------------------------------------------------------ life
 
     async def run(self) -> None:
-        """Holds the terminal until `end`. Raises EOFError where the terminal has gone."""
+        """Hold the terminal until `end`. Raises EOFError if the terminal is gone."""
         try:
             await self._app.run_async(
                 pre_run=self._started.set, set_exception_handler=False, handle_sigint=False
@@ -188,7 +190,7 @@ class Screen:
         await self._started.wait()
 
     def close(self) -> None:
-        """The person leaves: whoever waits for `closed` comes to an end.
+        """Request the end of the chat, which wakes the waiters of `closed`.
 
         The region stays until `end`. Idempotent.
         """
@@ -198,7 +200,7 @@ class Screen:
         await self._closed.wait()
 
     async def end(self) -> None:
-        """Gives the terminal back: the region goes, what stands above it stays. Raises nothing.
+        """Release the terminal: erase the region and keep the text above it. Never raises.
 
         Idempotent.
         """
@@ -220,22 +222,22 @@ class Screen:
     # ------------------------------------------------------------ drawing
 
     def print(self, *blocks: Block) -> None:
-        """Writes them above the region, once, with the next frame."""
-        if not blocks:  # most deltas finish none
+        """Print blocks above the region, with the next frame."""
+        if not blocks:  # most deltas finish no block
             return
-        from treadle.tui.drawing import Drawing  # noqa: PLC0415  it brings Rich, and the first paint needs none
+        from treadle.tui.drawing import Drawing  # noqa: PLC0415  brings Rich, which the first paint does not need
 
         drawing = Drawing(self.columns, self.theme)
         for block in blocks:
             self.put(("\n" if block.spaced else "") + drawing.ansi(block.draw(drawing)))
 
     def put(self, text: str) -> None:
-        """`text`: whole lines, drawn already."""
+        """Print complete lines that are already drawn."""
         self._renderer.above(text)
         self.refresh()
 
     def refresh(self) -> None:
-        """A frame will be drawn, within 50 ms; a key draws one at once."""
+        """Schedule a frame within 50 ms; keys draw immediately."""
         if not self._drawing_due and self._app.is_running:
             self._drawing_due = True
             loop = self._app.loop
@@ -247,12 +249,12 @@ class Screen:
         self._app.invalidate()
 
     def redraw(self) -> None:
-        """The region anew, in an empty window: what stood there is in the scrollback."""
+        """Redraw the region in a cleared window; earlier output stays in the scrollback."""
         self._app.renderer.clear()
         self._app.invalidate()
 
     def title(self, text: str) -> None:
-        """Of the terminal's window; empty: as it was."""
+        """Set the title of the terminal window, or restore it if empty."""
         if self.theme.depth > 1 or os.environ.get("TERM", "").startswith(
             ("xterm", "screen", "tmux")
         ):
@@ -261,10 +263,10 @@ class Screen:
             self._app.output.flush()
 
     def copy(self, text: str) -> None:
-        """To the clipboard of the terminal (OSC 52), over ssh too; tmux passes it on where it is
-        allowed to.
+        """Copy to the terminal's clipboard (OSC 52), also over ssh; tmux passes it on if
+        configured.
         """
-        from base64 import b64encode  # noqa: PLC0415  only where somebody copies
+        from base64 import b64encode  # noqa: PLC0415  only to copy
 
         self._app.output.write_raw(f"\x1b]52;c;{b64encode(text.encode()).decode()}\x07")
         self._app.output.flush()
@@ -272,8 +274,8 @@ class Screen:
     # ------------------------------------------------------------ questions
 
     async def ask(self, slot: Slot[T]) -> T:
-        """Shows a question in the place of the input and waits for its answer; a second one waits
-        until the first is gone.
+        """Show a question in place of the input and return the answer. A second question waits for
+        the first.
         """
         async with self._one_slot:
             self._slot = slot
@@ -297,15 +299,15 @@ class Screen:
 
     @asynccontextmanager
     async def lent(self) -> AsyncGenerator[None]:
-        """The whole terminal for somebody else: an editor, a full-screen view.
+        """Lend the terminal to an editor or a full-screen view.
 
-        Blocks wait meanwhile.
+        Blocks printed in the meantime are queued.
         """
-        with set_app(self._app):  # which is how prompt_toolkit knows whose terminal it is
+        with set_app(self._app):  # tells prompt_toolkit which application owns the terminal
             async with in_terminal():
                 self.is_lent = True
                 try:
                     yield
                 finally:
                     self.is_lent = False
-                    self._open_slot()  # a question that came meanwhile is seen from now on
+                    self._open_slot()  # a question that arrived in the meantime becomes visible

@@ -1,7 +1,6 @@
-"""The one place at the bottom of the screen in which the person types, or is asked something: what
-can stand there. Entry: `Slot`.
+"""The place at the bottom of the screen for the input or a question. Entry points: `Slot`.
 
-Each kind of question is a file of its own; screen.py shows one at a time and queues the others.
+Each kind of question has its own module; screen.py shows one at a time and queues the others.
 """
 
 from __future__ import annotations
@@ -17,47 +16,47 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 Given = TypeVar("Given")
 
 Line = StyleAndTextTuples
-"""One row of the region: pieces of text with their styles."""
+"""One row of the region as styled fragments."""
 
 
 class Slot(Protocol[Answer_co]):
-    """A question to the person."""
+    """Question to the user."""
 
     @property
     def container(self) -> Container:
-        """What is drawn; not higher than `rows` allows."""
+        """Container to draw, at most `rows` high."""
         ...
 
     @property
     def focus(self) -> Window:
-        """Where keys go."""
+        """Window that receives keys."""
         ...
 
     @property
     def keys(self) -> KeyBindingsBase:
-        """In force while it stands there; Escape must be among them, and be the safe answer."""
+        """Active key bindings. They must include Escape for the safe answer."""
         ...
 
     def opened(self, rows: int) -> None:
-        """It stands on the screen from now on, and may take so many rows; again where that has
-        changed, or something else stood before it.
+        """Called when it becomes visible, with the available height; again after a change of the
+        height or when it is uncovered.
         """
         ...
 
     async def answer(self) -> Answer_co:
-        """Waits for what the person says."""
+        """Wait for the answer."""
         ...
 
 
 class SlotAnswer(Generic[Given]):
-    """An answer that is waited for: what every slot holds one of."""
+    """Awaitable answer of a slot."""
 
     def __init__(self) -> None:
         self._there = anyio.Event()
         self._given: list[Given] = []
 
     def give(self, answer: Given) -> None:
-        """The first one counts."""
+        """Set the answer; later calls are ignored."""
         if not self._given:
             self._given.append(answer)
             self._there.set()

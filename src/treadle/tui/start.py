@@ -1,7 +1,5 @@
-"""From the command to the first frame, and from there to the open chat: what the first frame does
-not need is loaded behind it.
-
-Entry: `StartRequest`, `chat`.
+"""Start of a chat: draws the first frame, then loads everything else behind it. Entry points:
+`StartRequest`, `chat`.
 """
 
 from __future__ import annotations
@@ -41,14 +39,15 @@ ENDING: Final = [
     *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []),
 ]
 LOAD_AFTER_S: Final = 0.4
-"""After the first frame, unless a key comes before: loading takes the processor that drawing needs.
+"""Time to wait for a key after the first frame before loading, which competes with drawing for the
+CPU.
 """
 
 
 def chat(wanted: StartRequest) -> bool:
-    """Talk until the person leaves. True if they chose to see the demo at the first start.
+    """Run a chat until the user quits. True if they chose the demo at the first start.
 
-    Raises AgentError for what keeps it from beginning, or ends it, when the terminal is as it was.
+    Raises AgentError for errors at the start and fatal errors, after restoring the terminal.
     """
     theme = theme_of(
         wanted.config.ui.theme, os.environ, encoding_of(os.environ, sys.stdout.encoding)
@@ -71,14 +70,14 @@ def chat(wanted: StartRequest) -> bool:
 
 
 async def _in_lines(wanted: StartRequest, theme: Theme) -> None:
-    """Where nothing can be drawn."""
-    from treadle.tui.lines import converse  # noqa: PLC0415  few terminals are like that
+    """Run the chat on a terminal without drawing."""
+    from treadle.tui.lines import converse  # noqa: PLC0415  rarely needed
 
     await converse(wanted, theme)
 
 
 class Hands:
-    """What keys set going; as long as the chat is not there, it waits for it."""
+    """Key actions that queue until the chat is open."""
 
     def __init__(self) -> None:
         self.chat: Actions | None = None
@@ -132,13 +131,13 @@ class Hands:
             self.waiting.append(act)
 
     def catch_up(self) -> None:
-        """What keys asked for before the chat was there."""
+        """Run the actions requested before the chat was open."""
         for act in self.waiting:
             self._then(act)
 
 
 class _Beginning:
-    """The first frame, and what is loaded behind it."""
+    """First frame of a chat and the loading behind it."""
 
     def __init__(self, wanted: StartRequest, theme: Theme) -> None:
         self._wanted, self._theme = wanted, theme
@@ -193,18 +192,18 @@ class _Beginning:
             raise failed
 
     async def _hold(self) -> None:
-        """The terminal. Where it has gone, the chat ends, as the person's leaving ends it."""
+        """Hold the terminal. If it is gone, the chat ends as if the user had quit."""
         with suppress(EOFError, OSError):
             await self._screen.run()
 
     async def _end_before(self, loading: anyio.CancelScope) -> None:
-        """Nobody waits for the chat, or for what the first start asks, once the person has left."""
+        """Cancel loading, and the questions of the first start, if the user quits."""
         await self._screen.closed()
         if self._hands.chat is None:
             loading.cancel()
 
     async def _chatting(self) -> None:
-        """Raises AgentError for what keeps the chat from opening."""
+        """Load and run the chat. Raises AgentError for errors at the start."""
         wanted, config = self._wanted, await self._first_start()
         if config is None:
             return
@@ -217,11 +216,13 @@ class _Beginning:
             await chat.run(self._hands.said, warnings, then=self._hands.catch_up)
 
     async def _first_start(self) -> Config | None:
-        """Where nothing is configured and there is no key, the person is asked. None: they left."""
+        """Run the wizard if nothing is configured and there is no key. Returns None if the user
+        quit.
+        """
         config = self._wanted.config
         if not await to_thread.run_sync(_is_first, config):
             return config
-        from treadle.tui.wizard import first_start  # noqa: PLC0415  most people are asked once
+        from treadle.tui.wizard import first_start  # noqa: PLC0415  only at the first start
 
         written = await first_start(self._screen, config, reload=self._wanted.reload)
         if written is None or written == "demo":
@@ -231,10 +232,10 @@ class _Beginning:
         return written
 
     def _loaded(self, config: Config) -> tuple[Callable[..., Chat], RunSetting, tuple[str, ...]]:
-        """In a thread, so that keys are heard meanwhile."""
-        from treadle.tui.chat import Chat, Open  # noqa: PLC0415  the first frame is there without it
-        from treadle.tui.commands.own import own_commands  # noqa: PLC0415  likewise
-        from treadle.tui.transcript import Transcript  # noqa: PLC0415  likewise
+        """Load the chat in a thread, so that keys are still handled."""
+        from treadle.tui.chat import Chat, Open  # noqa: PLC0415  not needed for the first frame
+        from treadle.tui.commands.own import own_commands  # noqa: PLC0415  not needed for the first frame
+        from treadle.tui.transcript import Transcript  # noqa: PLC0415  not needed for the first frame
 
         setting, warnings = self._wanted.setting(config)
         own, remarks = own_commands(config, self._wanted.cwd)
@@ -252,10 +253,10 @@ class _Beginning:
         return partial(Chat, parts), setting, (*warnings, *remarks)
 
     async def _end_on_signals(self) -> None:
-        """The end of the terminal, or of the system, closes the run first."""
+        """End the chat, and its run, on a signal."""
         with anyio.open_signal_receiver(*ENDING) as signals:
             async for number in signals:
-                # Ctrl-C in an editor is for the editor
+                # Ctrl-C in an editor belongs to the editor.
                 if number != signal.SIGINT or not self._screen.is_lent:
                     self._screen.close()
                     return
@@ -264,6 +265,6 @@ class _Beginning:
 def _is_first(config: Config) -> bool:
     if config.origin("models", "large").source != "default":
         return False
-    from treadle.tui.wizard import is_first  # noqa: PLC0415  only where nobody has named a model
+    from treadle.tui.wizard import is_first  # noqa: PLC0415  only if no model is configured
 
     return is_first(config)

@@ -1,4 +1,4 @@
-"""What the command line asks of a chat. Entry: `StartRequest`."""
+"""Options of a chat. Entry points: `StartRequest`."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRequest:
-    """What the command line says. Its functions are called once the first frame stands."""
+    """Options of a chat from the command line. Its functions are called after the first frame."""
 
     config: Config
     cwd: Path
     history: Path | None
-    """The file of what was typed; None: none is kept."""
+    """File of the input history, or None."""
     reload: Callable[[], Config]
-    """The configuration again, once the first start has written it."""
+    """Reloads the configuration after the first start has written it."""
     setting: Callable[[Config], tuple[RunSetting, tuple[str, ...]]]
-    """The agent and all that its runs begin with, and what is to be told of it. Raises AgentError.
-    """
+    """Returns the settings of the runs, and warnings. Raises AgentError."""
     runtime: Callable[[Config], Runtime]
-    """Raises AgentError."""
+    """Opens the runtime. Raises AgentError."""
     session: Callable[[Runtime], str | None]
-    """Which conversation is opened; None: a new one. Raises AgentError."""
+    """Returns the id of the session to open, or None for a new one. Raises AgentError."""

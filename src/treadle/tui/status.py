@@ -1,6 +1,4 @@
-"""The last line of the screen: model, mode, how full the context is, what was paid, which
-conversation. Entry: `Status`.
-"""
+"""The status line: model, mode, context usage, cost and conversation. Entry points: `Status`."""
 
 from __future__ import annotations
 
@@ -22,22 +20,22 @@ MODEL_CHARS: Final = 40
 
 @dataclass(slots=True, kw_only=True)
 class Status:
-    """What stands there; whoever changes a thing sets it."""
+    """Content of the status line, set by other components."""
 
     theme: Theme
     live: Callable[[], Live]
     model: str = ""
     mode: Mode = "ask"
     window_tokens: int | None = None
-    """That the model takes; None: not known."""
+    """Context window of the model, or None if unknown."""
     session: str = ""
     note: str = ""
-    """What holds just now, before all else: `Ctrl-C again to quit`."""
+    """Temporary note shown first, for example `Ctrl-C again to quit`."""
     confined: bool = True
-    """Whether commands run inside the sandbox."""
+    """True if commands run in the sandbox."""
 
     def line(self, width: int) -> StyleAndTextTuples:
-        """What does not fit is left out, from the end."""
+        """Return the line; parts that do not fit are dropped from the end."""
         dot = f" {self.theme.glyphs.dot} "
         line: StyleAndTextTuples = []
         used = 0

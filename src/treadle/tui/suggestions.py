@@ -1,8 +1,8 @@
-"""What could be typed: commands behind `/` at the beginning, what stands behind them, and files
-behind `@` at the beginning of a word.
+"""Completions: commands after `/` at the beginning, their arguments, and files after `@` at the
+beginning of a word. Entry points: `Suggestions`.
 
-Which files there are is file_names.py's, which commands commands/registry.py's. Everything here
-runs in a thread, but `drawn`. Entry: `Suggestions`.
+Files come from file_names.py, commands from commands/registry.py. Everything except `drawn` runs in
+a thread.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 ROWS_MAX: Final = 6
 OFFERED_MAX: Final = 50
 KEPT_S: Final = 30.0
-"""How long models that were looked up are believed."""
+"""Time for which the list of models is cached."""
 
 _COMMAND: Final = re.compile(r"/(\S*)")
 _ARGUMENT: Final = re.compile(r"/(\S+)[ \t]+(\S*)")
 _MENTION: Final = re.compile(r'(?<![\w@./\\)\]-])@("[^"]*|[^\s"@]*)$')
-"""Where mentions.py finds them."""
+"""Matches a mention as mentions.py does."""
 _MODES: Final[Mapping[str, str]] = {
     "ask": "reads unasked, asks for the rest",
     "accept-edits": "edits files unasked too",
@@ -46,9 +46,9 @@ _MODES: Final[Mapping[str, str]] = {
 
 
 class Suggestions(Completer):
-    """One for each chat.
+    """Completer of one chat.
 
-    What it does not know yet is not offered: nothing is asked over the network.
+    Offers only what is known locally: it sends no network requests.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Suggestions(Completer):
     ) -> None:
         self.commands = SlashCommands()
         self.sessions: Sessions | None = None
-        """Whose ids are offered behind `/resume`, once there is a runtime."""
+        """Source of session ids for `/resume`, set when the runtime exists."""
         self.files = FileNames(cwd, secrets=config.secrets(), clock=clock)
         self._config, self._clock = config, clock
         self._models: tuple[float, list[str]] | None = None
@@ -65,7 +65,7 @@ class Suggestions(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterator[Completion]:
-        """The likeliest first, at most 50."""
+        """Yield at most 50 completions, best matches first."""
         before = document.text_before_cursor
         if (mention := _MENTION.search(document.current_line_before_cursor)) is not None:
             yield from self._mentions(mention[1])
@@ -77,7 +77,7 @@ class Suggestions(Completer):
     # ------------------------------------------------------------ commands
 
     def _commands(self, typed: str) -> Iterator[Completion]:
-        """Those that begin with it, then those that hold it."""
+        """Yield commands that begin with the text, then those that contain it."""
         typed, known = typed.lower(), [*self.commands]
         begun = [command for command in known if command.name.lower().startswith(typed)]
         held = [
@@ -136,7 +136,7 @@ class Suggestions(Completer):
 
     def _mentions(self, typed: str) -> Iterator[Completion]:
         for path in self.files.find(typed.removeprefix('"').removeprefix("./")):
-            if '"' not in path:  # no way to write it is agreed on
+            if '"' not in path:  # a mention cannot express such a path
                 yield Completion(
                     _mentioned(path), start_position=-len(typed) - 1, display=one_line(path, 400)
                 )
@@ -144,7 +144,7 @@ class Suggestions(Completer):
     # ------------------------------------------------------------ drawing
 
     def drawn(self, buffer: Buffer, rows: int, width: int, theme: Theme) -> list[Line]:
-        """As many of them as there is room for, at most six, around the one that is chosen."""
+        """Return as many completions as fit, at most six, around the selected one."""
         state = buffer.complete_state
         if state is None or not state.completions:
             return []
@@ -160,7 +160,7 @@ class Suggestions(Completer):
 
 
 def _row(offered: Completion, wide: int, width: int, theme: Theme, *, is_chosen: bool) -> Line:
-    """A mark, what is offered, and what it is."""
+    """Return a line with a mark, the completion and its description."""
     mark = f"{theme.glyphs.prompt if is_chosen else ' '} "
     name = cut(offered.display_text, max(wide, 1))
     name += " " * (wide - columns(name))
@@ -172,21 +172,21 @@ def _row(offered: Completion, wide: int, width: int, theme: Theme, *, is_chosen:
 
 
 def _mentioned(path: str) -> str:
-    """As `@` takes it; a directory in quotes is left open, to be typed on in."""
+    """Return the mention of a path; the quotes of a directory stay open for further typing."""
     if not re.search(r"[\s@]", path):
         return f"@{path}"
     return f'@"{path}' + ("" if path.endswith("/") else '"')
 
 
 def _models_offline(config: Config) -> list[str]:
-    """As providers told them before, or as their vendors are known to have them.
+    """Return the models that providers reported earlier, or the known ones of their vendors.
 
-    What is wrong with a provider is said where it is asked.
+    Providers with errors are skipped; their use reports the error.
     """
-    from treadle.errors import AgentError  # noqa: PLC0415  the first frame needs none of it
-    from treadle.models.providers.known_models import known_ids  # noqa: PLC0415  likewise
-    from treadle.models.providers.told_models import told  # noqa: PLC0415  likewise
-    from treadle.runtime.model_catalog import providers  # noqa: PLC0415  likewise
+    from treadle.errors import AgentError  # noqa: PLC0415  not needed for the first frame
+    from treadle.models.providers.known_models import known_ids  # noqa: PLC0415  not needed for the first frame
+    from treadle.models.providers.told_models import told  # noqa: PLC0415  not needed for the first frame
+    from treadle.runtime.model_catalog import providers  # noqa: PLC0415  not needed for the first frame
 
     found = dict.fromkeys((config.models.large, config.models.small, *config.fallback.models))
     for name in providers(config):

@@ -1,7 +1,5 @@
-"""A Markdown table that fits: columns as wide as they need to be, narrower where there is no room,
-one under the other where there is none at all.
-
-Entry: `tabled`.
+"""Markdown tables fitted to the width: columns shrink, and if they get too narrow, cells are listed
+one per line. Entry points: `tabled`.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 GUTTER: Final = 2
 COLUMN_LEAST: Final = 6
-"""What is narrower reads worse than cells one under the other."""
+"""Minimum column width; below it, cells are listed one per line."""
 COLUMNS_MAX: Final = 40
 
 Cells = list["Text"]
@@ -33,7 +31,9 @@ Cells = list["Text"]
 def tabled(
     tokens: Sequence[Token], width: int, drawing: Drawing, *, headed: bool = True
 ) -> list[Line]:
-    """`tokens`: from `table_open` to its end. Without `headed` its first row stands above already."""  # noqa: E501
+    """Draw the table in `tokens`, which begin with `table_open`. Without `headed`, its first row
+    was drawn with an earlier piece.
+    """
     rows, aligns = _cells(tokens, drawing)
     head, body = rows[0], rows[1:]
     natural = [
@@ -56,7 +56,7 @@ def tabled(
 
 
 def _cells(tokens: Sequence[Token], drawing: Drawing) -> tuple[list[Cells], list[str]]:
-    """Rows of cells, all as long as the first; and how its columns are aligned."""
+    """Return rows of equal length, and the alignment of each column."""
     rows: list[Cells] = []
     aligns: list[str] = []
     style = "assistant"
@@ -75,7 +75,7 @@ def _cells(tokens: Sequence[Token], drawing: Drawing) -> tuple[list[Cells], list
 
 
 def fitted(natural: Sequence[int], room: int) -> list[int] | None:
-    """How wide each column gets: the widest give first. None where they would become too narrow."""
+    """Return the column widths, shrinking the widest first, or None if they would be too narrow."""
     widths = list(natural)
     if sum(widths) <= room:
         return widths
@@ -104,7 +104,7 @@ def _row(
 
 
 def _listed(head: Cells, body: Sequence[Cells], width: int, drawing: Drawing) -> list[Line]:
-    """Each cell after the name of its column; an empty line between rows."""
+    """List each cell after the name of its column, with a blank line between rows."""
     lines: list[Line] = []
     for n, cells in enumerate(body or [[]]):
         if n:

@@ -1,8 +1,7 @@
-"""How things look: named styles in three themes, and the signs that are drawn, with Unicode or
-without.
+"""Styles in three themes, and glyphs with and without Unicode. Entry points: `theme_of`,
+`encoding_of`, `Theme`.
 
-Not here: anything that draws; importing this brings neither Rich nor prompt_toolkit. Entry:
-`theme_of`, `encoding_of`, `Theme`.
+Draws nothing and imports neither Rich nor prompt_toolkit.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from typing import Final, Literal, TypeAlias
 
 Setting: TypeAlias = Literal["auto", "dark", "light", "none"]
 Depth: TypeAlias = Literal[1, 4, 8, 24]
-"""Bits of colour: none, 16 colours, 256, all."""
+"""Bits of colour: none, 16 colours, 256 colours, true colour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glyphs:
-    """The signs that are drawn. Each takes one column, but `checked` and `unchecked`."""
+    """Glyphs, each one column wide except `checked` and `unchecked`."""
 
     spinner: tuple[str, ...]
     bullets: tuple[str, ...]
-    """Of lists, from the outside in."""
+    """Bullets of nested lists, outermost first."""
     tick: str
     cross: str
     question: str
@@ -133,7 +132,7 @@ _PLAIN: Final[Mapping[str, str]] = {
     "rule": "dim",
     "table.head": "bold",
 }
-"""Without colours. What it names is every style there is."""
+"""Styles without colours; its keys are the names of all styles."""
 _DARK: Final[Mapping[str, str]] = {
     "user": "bold bright_white",
     "reasoning": "italic bright_black",
@@ -228,23 +227,23 @@ _SIXTEEN: Final[Mapping[str, str]] = {
     "removed": "red",
     "removed.word": "bold black on red",
 }
-"""In 16 colours, none of which is a shade that words could stand on."""
+"""Overrides for 16 colours, which have no background shades that keep text legible."""
 STYLES: Final = frozenset(_PLAIN)
-"""The name of every style."""
+"""Names of all styles."""
 _FORCED: Final[Mapping[str, Depth]] = {"": 1, "2": 8, "3": 24}
 _TOOLKIT_COLOURS: Final = {"white": "ansigray", "bright_white": "ansiwhite"}
 
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """One choice of colours and signs. A value: equal ones draw alike."""
+    """Choice of colours and glyphs. Equal themes draw alike."""
 
     name: Literal["dark", "light", "none"] = "dark"
     depth: Depth = 24
     attributes: bool = True
-    """Whether bold and the like may be used; False: not a single escape sequence is drawn."""
+    """True if escape sequences, such as bold, may be used at all."""
     encoding: str = "utf-8"
-    """Of the terminal."""
+    """Encoding of the terminal."""
 
     @property
     def unicode(self) -> bool:
@@ -255,19 +254,21 @@ class Theme:
         return UNICODE if self.unicode else ASCII
 
     def rich(self, name: str) -> str:
-        """A style as Rich spells it. Raises KeyError for a name that is none of `STYLES`."""
+        """Return a style in Rich's spelling. Raises KeyError if the name is not in `STYLES`."""
         spelled = _PALETTES[self.name][name]
         if self.depth == 4 and self.name != "none":
             spelled = _SIXTEEN.get(name, spelled)
         return spelled if self.attributes else ""
 
     def toolkit(self, name: str) -> str:
-        """A style as prompt_toolkit spells it. Raises KeyError for a name that is none of `STYLES`."""  # noqa: E501
+        """Return a style in prompt_toolkit's spelling. Raises KeyError if the name is not in
+        `STYLES`.
+        """
         return toolkit_style(self.rich(name))
 
     def toolkit_styles(self) -> dict[str, str]:
-        """For `Style.from_dict`: every style by its name, as a class; with what prompt_toolkit
-        draws by itself in our colours.
+        """Return all styles by name for `Style.from_dict`, including those of prompt_toolkit's own
+        widgets.
         """
         selected = self.toolkit("selected")
         ours = {name: self.toolkit(name) for name in STYLES}
@@ -280,7 +281,7 @@ class Theme:
 
 
 def toolkit_style(spelled: str) -> str:
-    """What Rich calls `bold cyan on #202020`, as prompt_toolkit calls it."""
+    """Convert a Rich style such as `bold cyan on #202020` to prompt_toolkit's spelling."""
     words: list[str] = []
     side = "fg:"
     for word in spelled.split():
@@ -301,10 +302,11 @@ def toolkit_style(spelled: str) -> str:
 
 
 def theme_of(setting: Setting, environ: Mapping[str, str], encoding: str | None) -> Theme:
-    """`setting`: `ui.theme`; `encoding`: of the terminal, None where nobody knows it.
+    """Return the theme for the setting `ui.theme` and the encoding of the terminal, None if
+    unknown.
 
-    NO_COLOR takes all colours away, whatever else is said; FORCE_COLOR gives them where the
-    terminal does not say that it has any.
+    NO_COLOR removes all colours, whatever else is set; FORCE_COLOR adds them if the terminal does
+    not report any.
     """
     encoding = encoding or "ascii"
     depth, attributes = _depth(environ)
@@ -316,8 +318,8 @@ def theme_of(setting: Setting, environ: Mapping[str, str], encoding: str | None)
 
 
 def encoding_of(environ: Mapping[str, str], encoding: str | None) -> str | None:
-    """Of the terminal: what `sys.stdout` has, unless the person has asked for the C locale, for
-    which Python takes UTF-8 whatever the terminal can.
+    """Return the terminal's encoding: that of `sys.stdout`, unless the user chose the C locale, for
+    which Python assumes UTF-8.
     """
     said = environ.get("LC_ALL") or environ.get("LANG")
     chosen = "" if environ.get("LC_ALL") else environ.get("LC_CTYPE", "")
@@ -327,7 +329,7 @@ def encoding_of(environ: Mapping[str, str], encoding: str | None) -> str | None:
 
 
 def _depth(environ: Mapping[str, str]) -> tuple[Depth, bool]:
-    """And whether the terminal takes escape sequences at all."""
+    """Return the colour depth, and whether the terminal supports escape sequences."""
     term = environ.get("TERM", "").lower()
     forced = environ.get("FORCE_COLOR", "").lower()
     dumb = term in ("", "dumb", "unknown") and (not forced or forced in ("0", "false"))
@@ -347,7 +349,9 @@ def _depth_of_terminal(term: str, colour: str) -> Depth:
 
 
 def _background(environ: Mapping[str, str]) -> Literal["dark", "light"]:
-    """As COLORFGBG has it, which is the foreground and the background among 16 colours: `0;15`."""
+    """Return the background from COLORFGBG, which holds foreground and background among 16 colours:
+    `0;15`.
+    """
     last = environ.get("COLORFGBG", "").rpartition(";")[2]
     return "light" if last.isdecimal() and (int(last) == 7 or 9 <= int(last) <= 15) else "dark"
 

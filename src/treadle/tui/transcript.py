@@ -1,7 +1,7 @@
-"""Folds a run's events into what is drawn: finished blocks, given away once and in order, and what
-is still live.
+"""Fold of a run's events into finished blocks, emitted once and in order, and the live state. Entry
+points: `Transcript`.
 
-It knows no terminal and starts nothing. Entry: `Transcript`.
+Independent of the terminal, and without side effects.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from treadle.types import Outcome, usd
 
 PROGRESS_CHARS: Final = 200
 _THOUGHT_KEPT: Final = 20_000
-"""Characters of one thought that are kept to be looked at."""
+"""Maximum characters stored of one reasoning."""
 
 
 class _Stream:
-    """An answer that is being written."""
+    """Answer that is being streamed."""
 
     __slots__ = ("given", "growing", "message_id")
 
@@ -38,13 +38,13 @@ class _Stream:
         self.message_id = message_id
         self.growing = Growing()
         self.given = False
-        """Whether some of it stands in the scrollback."""
+        """True if a part of it is in the scrollback."""
 
 
 class Transcript:
-    """Of one conversation, as long as it is open.
+    """Display state of an open conversation.
 
-    `apply` is told of every event of its runs, and of their children's.
+    `apply` receives every event of its runs and their child runs.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,49 +52,47 @@ class Transcript:
         self._clock = clock
         self._stream: _Stream | None = None
         self._thought = ""
-        """The beginning of what is being thought."""
+        """Beginning of the current reasoning."""
         self._thinks_last = ""
-        """The end of it."""
+        """End of the current reasoning."""
         self.steered: dict[str, str] = {}
-        """What the person has said to the run that is under way and has not reached it yet -> as it
-        was typed.
-        """
+        """Steering text that has not reached the run yet, mapped to the text as typed."""
         self._calls: dict[str, tuple[str, object]] = {}
-        """What was asked for and has no result yet: name and arguments."""
+        """Name and arguments of calls without a result, by id."""
         self._agents: dict[str, str] = {}
-        """Run id of a child -> its agent."""
+        """Agents of child runs by run id."""
         self._above: dict[str, str] = {}
-        """Run id of a child -> the call of ours that it works for, where that is known."""
+        """Our call for which a child run works, by run id, where known."""
         self._inner: dict[str, int] = {}
-        """Call id -> how many calls were made for it below."""
+        """Number of calls made by child runs, by our call id."""
         self.answer = ""
-        """The last one, whole: what `/copy` copies."""
+        """Complete text of the last answer, which `/copy` copies."""
 
     def begin(self) -> None:
-        """A run begins."""
+        """Reset for a new run."""
         self.live.asking_since = self._clock()
 
     def forget(self) -> None:
-        """Another conversation begins; what was paid in this one counts on."""
+        """Reset for another conversation; the cost is kept."""
         self.live.calm()
         self.live.todos, self.live.context_tokens, self.answer = (), 0, ""
         self._calls.clear()
 
     def apply(self, event: events.Event) -> list[Block]:
-        """What is finished by it."""
+        """Return the blocks that the event finishes."""
         return list(self._of_ours(event) if event.parent_run_id is UNSET else self._of_child(event))
 
     def asks_about(self, request: ApprovalRequest) -> None:
-        """The person is being asked: the question itself says what waits."""
+        """Remove a call whose approval prompt is now on the screen."""
         self.live.asking_since = None
         self.live.activities.pop(request.call_id, None)
         self.live.activities.pop(f"{request.run_id}:{request.call_id}", None)
 
     def replay(self, message: Message) -> list[Block]:
-        """A message of long ago, as it would have been drawn."""
+        """Return the blocks of a message of an earlier run."""
         return list(self._replayed(message))
 
-    # ------------------------------------------------------------ the run itself
+    # ------------------------------------------------------------ events of the run
 
     def _of_ours(self, event: events.Event) -> Iterator[Block]:
         live = self.live
@@ -145,7 +143,9 @@ class Transcript:
                 live.activities.pop(event.call_id, None)
             case events.ToolCallStart():
                 name, arguments = self._calls.get(event.call_id, (event.name, ""))
-                if name != TOOL:  # it is done at once, and told with the other calls of its turn
+                if (
+                    name != TOOL
+                ):  # it finishes immediately and is shown with the other calls of its turn
                     live.activities[event.call_id] = Activity(
                         call=calling(name, arguments), since=self._clock()
                     )
@@ -210,7 +210,7 @@ class Transcript:
         self.live.asking_since = self._clock()
 
     def _whole(self, message: Message) -> Iterator[Block]:
-        """What deltas have said of it is not said again."""
+        """Emit the parts of a message that its deltas have not emitted."""
         stream, self._stream = self._stream, None
         self.live.tail, self.live.asking_since = "", None
         self._forget_prepared()
@@ -227,7 +227,7 @@ class Transcript:
             yield NoticeBlock(f"The provider ran {call}")
 
     def _again(self, event: events.Retry) -> Iterator[Block]:
-        """What an attempt had said is void; where some of it stands above, that is told."""
+        """Discard the text of a failed attempt, with a notice if a part was already emitted."""
         stream, self._stream = self._stream, None
         self.live.tail = ""
         self._forget_prepared()
@@ -239,13 +239,13 @@ class Transcript:
             yield NoticeBlock("The answer above was cut off; it begins again.")
 
     def _forget_prepared(self) -> None:
-        """Calls that were being written, and never were asked for."""
+        """Drop calls that were being streamed and were never requested."""
         self.live.activities = {
             key: activity for key, activity in self.live.activities.items() if key in self._calls
         }
 
     def _heard(self, text: str) -> Block:
-        """What reached the run: the person's words, or our own to the model."""
+        """Return the block for a message of the user or the runtime that reached the run."""
         typed = self.steered.pop(text, None)
         return (
             NoticeBlock(f"The model was told: {text}")
@@ -289,7 +289,7 @@ class Transcript:
 
     def _end(self, event: events.RunEnd) -> Iterator[Block]:
         stream, self._stream = self._stream, None
-        if stream is not None:  # it was cut: what there is stays
+        if stream is not None:  # it was interrupted; the partial answer stays
             yield from self._answers(stream, stream.growing.finish())
         for call_id in [
             call_id
@@ -310,7 +310,7 @@ class Transcript:
             return
         yield NoticeBlock(ended(event), "error" if event.outcome is Outcome.ERROR else "warning")
 
-    # ------------------------------------------------------------ runs below it
+    # ------------------------------------------------------------ events of child runs
 
     def _child(self, event: events.ChildStart) -> None:
         self._agents[event.child_run_id] = event.agent
@@ -323,7 +323,7 @@ class Transcript:
             self._above[event.child_run_id] = owners[-1]
 
     def _of_child(self, event: events.Event) -> Iterator[Block]:
-        """A line of what it does now; its cost counts, its words are for the agent that asked."""
+        """Track the activity and cost of a child run; its text is for the calling agent only."""
         agent, key = (
             self._agents.get(event.run_id, ""),
             f"{event.run_id}:{getattr(event, 'call_id', '')}",
@@ -379,7 +379,7 @@ class Transcript:
         self._calls.pop(key, None)
         self.live.activities.pop(key, None)
 
-    # ------------------------------------------------------------ long ago
+    # ------------------------------------------------------------ earlier messages
 
     def _replayed(self, message: Message) -> Iterator[Block]:
         if message.role == "user" and message.text.strip():
@@ -411,21 +411,21 @@ class Transcript:
 
 
 def _is_of_room(receipt: object) -> bool:
-    """Whether it tells of room that was made.
+    """True if the compaction freed context.
 
-    Of what was left out for other reasons, a warning has told.
+    Messages left out for other reasons have their own warning.
     """
     fields = cast("dict[str, object]", receipt) if isinstance(receipt, dict) else {}
     return fields.get("kind") != "withdrawn" and "unseen" not in fields
 
 
 def _arguments(text: str) -> object:
-    from treadle.journal.projection import shown_arguments  # noqa: PLC0415  only where a conversation of before is shown
+    from treadle.journal.projection import shown_arguments  # noqa: PLC0415  only for earlier messages
 
     return shown_arguments(text)
 
 
 def _as_json(value: object) -> str:
-    from treadle.messages.message import encode_json  # noqa: PLC0415  only of typed answers
+    from treadle.messages.message import encode_json  # noqa: PLC0415  only for typed answers
 
     return f"```json\n{encode_json(value).decode()}\n```\n"

@@ -1,7 +1,7 @@
-"""Everything at full length, on a screen of its own that one leaves again: whole results, diffs,
-what was thought. Entry: `view`, `view_text`.
+"""Full-screen view of complete output: results, differences and reasoning. Entry points: `view`,
+`view_text`.
 
-What its rows are is pages.py's.
+Rows are computed in pages.py.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ KEYS: Final = "q leaves   / searches   n N next, previous   g G ends"
 
 
 async def view(screen: Screen, title: str, blocks: Sequence[Block], *, at_end: bool = True) -> None:
-    """Until the person leaves it; the screen below waits meanwhile. `at_end`: it begins with the
-    last block, else with the first.
+    """Show blocks full screen until the user leaves; the chat waits. `at_end` starts at the last
+    block.
 
-    Cancellation gives the terminal back.
+    Cancellation restores the terminal.
     """
     async with screen.lent():
         below = get_app()
@@ -53,12 +53,12 @@ async def view(screen: Screen, title: str, blocks: Sequence[Block], *, at_end: b
 
 
 async def view_text(screen: Screen, title: str, text: RenderableType) -> None:
-    """Anything that Rich can draw, from its beginning."""
+    """Show a Rich renderable from its beginning."""
     await view(screen, title, [Drawn(text)], at_end=False)
 
 
 class Viewer(UIControl):
-    """What is seen of the rows, and what keys do to that."""
+    """Control for the visible rows and the keys of the view."""
 
     def __init__(
         self, screen: Screen, title: str, blocks: Sequence[Block], *, at_end: bool
@@ -67,7 +67,7 @@ class Viewer(UIControl):
         self._pages = Pages(screen.theme, blocks, screen.columns)
         self._height = max(screen.rows - 1, 1)
         self._follows = at_end
-        """It begins with the end, whose place only the height tells."""
+        """True while it shows the end, whose position depends on the height."""
         self._top = RowPlace(0, 0)
         self._words, self._note = "", ""
         self._match: RowPlace | None = None
@@ -123,7 +123,7 @@ class Viewer(UIControl):
         return UIContent(get_line=lambda at: shown[at], line_count=len(shown), show_cursor=False)
 
     def _marked(self, place: RowPlace, line: Line) -> Line:
-        """The row that a search has found last."""
+        """Highlight the row that the last search found."""
         return (
             [(f"{style} {self._style('match')}", text) for style, text, *_ in line]
             if place == self._match
@@ -192,7 +192,7 @@ class Viewer(UIControl):
         assert self._app is not None, "keys come while it runs"
         self._app.exit()
 
-    # ------------------------------------------------------------ searching
+    # ------------------------------------------------------------ search
 
     def _ask(self) -> None:
         self._searching = True

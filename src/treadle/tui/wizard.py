@@ -1,7 +1,7 @@
-"""The first start: from nothing to a model that answers, in four questions, and what was said is
-written only at the end.
+"""The wizard of the first start: four questions that lead to a working model, written only at the
+end. Entry points: `is_first`, `first_start`.
 
-Which ways there are is wizard_ways.py's. Entry: `is_first`, `first_start`.
+The choices come from wizard_ways.py.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ BY_HAND: Final = (
 
 
 class _Reached(NamedTuple):
-    """Where a model is asked, and what is to be written for that."""
+    """Endpoint of a model, with the settings to write and its models."""
 
     endpoint: Endpoint
     values: list[tuple[KeyPath, Plain]]
@@ -71,8 +71,8 @@ class _Reached(NamedTuple):
 
 
 def is_first(config: Config) -> bool:
-    """Whether nobody has said anything yet: no file of the user's own, no model, and no key for the
-    one that stands there by itself.
+    """True if there is no configuration of the user: no file, no chosen model, and no key for the
+    default one.
     """
     if config.origin("models", "large").source != "default" or any(
         setting.origin.source == "file" for setting in config.settings.values()
@@ -93,11 +93,10 @@ async def first_start(
     reload: Callable[[], Config] = load,
     local: Sequence[Local] = LOCAL,
 ) -> Config | Literal["demo"] | None:
-    """Ask, write the user's own file, and give the configuration that holds then (`reload`).
+    """Ask, write the user's own file, and return the new configuration from `reload`.
 
-    None if the person left, "demo" if they want to see that first; then nothing was written. Nobody
-    is asked over the network before the person has said so. Raises AgentError for a file that
-    cannot be written.
+    Returns None if the user left and "demo" if they chose the demo; then nothing was written. Sends
+    no network request without the user's consent. Raises AgentError if the file cannot be written.
     """
     return await _Wizard(screen, config, os.environ if environ is None else environ, local).run(
         reload
@@ -131,7 +130,7 @@ class _Wizard:
         return reload()
 
     async def _asked(self) -> list[tuple[KeyPath, Plain]] | Literal["demo"] | None:
-        """The settings to be written; None if the person left."""
+        """Return the settings to write, or None if the user left."""
         while (way := await self._way()) is not None:
             if way == "demo":
                 return "demo"
@@ -197,9 +196,8 @@ class _Wizard:
         return _Reached(endpoint, _of_provider(key), models)
 
     async def _pasted(self) -> VendorKey | None:
-        """Raises AgentError(invalid) for what can be no key.
-
-        The vendor is asked for only if the key does not tell.
+        """Ask for a key, and for its vendor if the key does not identify it. Raises
+        AgentError(invalid) for an invalid key.
         """
         text = await self._screen.ask(
             EntrySlot(self._screen, "Paste the key; it is not shown", masked=True)
@@ -207,7 +205,7 @@ class _Wizard:
         return None if text is None else await self._with_vendor(text)
 
     async def _with_vendor(self, text: str) -> VendorKey | None:
-        """Raises AgentError(invalid) for what can be no key."""
+        """Determine the vendor of a key. Raises AgentError(invalid) for an invalid key."""
         key = pasted(VENDORS[0], text)
         self._secrets.add(key.secret.reveal())
         rows = [PickerRow[VendorWay](vendor.label, vendor) for vendor in VENDORS]
@@ -215,13 +213,13 @@ class _Wizard:
         return None if vendor is None else key._replace(vendor=vendor)
 
     async def _on_this_machine(self) -> _Reached | None:
-        """Raises AgentError(network) where no server answers."""
+        """Choose a local server. Raises AgentError(network) if none responds."""
         answers: dict[Local, list[Listed]] = {}
 
         async def ask(server: Local) -> None:
             try:
                 answers[server] = await asked(endpoint_at(server), within_s=LOCAL_WITHIN_S)
-            except AgentError:  # nobody is there, or it is something else
+            except AgentError:  # no server there, or another program
                 return
 
         async with anyio.create_task_group() as group:
@@ -254,7 +252,7 @@ class _Wizard:
         return _Reached(endpoint_at(chosen), values, answers[chosen])
 
     async def _chosen(self, reached: _Reached) -> list[tuple[KeyPath, Plain]] | None:
-        """With the model and the mode."""
+        """Add the model and the mode to the settings."""
         model = await self._model(reached)
         mode = (
             None
@@ -300,7 +298,7 @@ class _Wizard:
         *,
         takes: Callable[[str], PickerRow[T]] | None = None,
     ) -> T | None:
-        """A key that is typed or pasted at any question is not shown."""
+        """Ask a question. A key typed or pasted at any question is masked."""
         return await self._screen.ask(
             Picker(self._screen, title, rows, secret=SecretText(looks_like_key, takes))
         )
@@ -310,7 +308,7 @@ class _Wizard:
 
 
 def _of_provider(key: VendorKey) -> list[tuple[KeyPath, Plain]]:
-    """What must stand in the file for it."""
+    """Return the settings to write for a provider."""
     vendor, values = key.vendor, list[tuple["KeyPath", "Plain"]]()
     if vendor.base_url is not None:
         values += [

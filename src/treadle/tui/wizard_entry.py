@@ -1,4 +1,4 @@
-"""One line that a person types or pastes, a key say, which nobody sees then. Entry: `EntrySlot`."""
+"""Input of one line, which can be masked, for example for a key. Entry points: `EntrySlot`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from treadle.tui.slot import Line, SlotAnswer
 
 
 class EntrySlot:
-    """A slot. The answer is what was typed, without blanks around it; None: Escape."""
+    """Slot with an input line. The answer is the stripped text, or None after Escape."""
 
     def __init__(self, screen: Screen, title: str, *, masked: bool = False) -> None:
         self._screen, self._title = screen, one_line(title)

@@ -1,8 +1,7 @@
-"""Which ways there are to a first model: vendors whose keys are known, keys in the environment,
-servers on this machine.
-
-What the person is asked is wizard.py's. Nothing here writes; only `asked` connects. Entry:
+"""Ways to set up a first model: vendors, keys in the environment, and local servers. Entry points:
 `VENDORS`, `keys_in`, `LOCAL`, `asked`.
+
+The questions are in wizard.py. Writes nothing; only `asked` connects.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ LOCAL_WITHIN_S: Final = 2.0
 
 class VendorWay(NamedTuple):
     name: str
-    """Of the provider, as models are named after it."""
+    """Name of the provider, the prefix of its models' names."""
     label: str
     variables: tuple[str, ...]
     base_url: str | None = None
-    """None: one that Treadle knows by itself, and whose variables it reads."""
+    """None for a built-in provider, whose variables Treadle reads itself."""
 
 
 def _own(name: str, label: str) -> VendorWay:
@@ -61,21 +60,21 @@ _PREFIXES: Final = (
     ("gsk_", "groq"),
     ("xai-", "xai"),
 )
-"""Beginnings of keys that only one vendor gives out; a bare `sk-` may be of several."""
+"""Key prefixes that identify a vendor; a bare `sk-` is ambiguous."""
 
 
 _LONG_TOKEN: Final = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z])[\w.\-+/=]{20,}")
-"""A key without such a beginning."""
+"""Matches a key without such a prefix."""
 
 
 def vendor_of(key: str) -> VendorWay | None:
-    """The vendor of a key, by its prefix; None if that does not tell."""
+    """Return the vendor that the prefix of a key identifies, or None."""
     name = next((name for prefix, name in _PREFIXES if key.startswith(prefix)), None)
     return next((vendor for vendor in VENDORS if vendor.name == name), None)
 
 
 def looks_like_key(text: str) -> bool:
-    """True for text that may be a key, or the beginning of one: it is not to be drawn."""
+    """True for text that may be a key or the beginning of one, and must be masked."""
     return (
         text.startswith(("sk-", *(prefix for prefix, _ in _PREFIXES)))
         or _LONG_TOKEN.fullmatch(text) is not None
@@ -83,16 +82,18 @@ def looks_like_key(text: str) -> bool:
 
 
 class VendorKey(NamedTuple):
-    """A key for a vendor, and from where."""
+    """Key for a vendor and its origin."""
 
     vendor: VendorWay
     secret: Secret
     variable: str = ""
-    """Empty: the person pasted it."""
+    """Environment variable with the key; empty if it was pasted."""
 
     @property
     def is_written(self) -> bool:
-        """Whether it must stand in the file: a variable that Treadle reads by itself need not."""
+        """True if the key must be written to the file, because Treadle does not read its variable
+        itself.
+        """
         return not self.variable or self.vendor.base_url is not None
 
 
@@ -111,7 +112,7 @@ LOCAL: Final = (
 
 
 def keys_in(environ: Mapping[str, str]) -> list[VendorKey]:
-    """One for each vendor: its first variable that holds a key."""
+    """Return one key per vendor, from its first variable that holds one."""
     found: list[VendorKey] = []
     for vendor in VENDORS:
         usable = (
@@ -131,7 +132,7 @@ def _usable(value: str) -> str:
 
 
 def pasted(vendor: VendorWay, text: str) -> VendorKey:
-    """Raises AgentError(invalid) for what can be no key."""
+    """Validate a pasted key. Raises AgentError(invalid)."""
     try:
         return VendorKey(vendor, Secret(credential(text)))
     except Wrong as e:
@@ -139,7 +140,7 @@ def pasted(vendor: VendorWay, text: str) -> VendorKey:
 
 
 def endpoint_of(key: VendorKey, config: Config) -> Endpoint:
-    """Where that key leads. Raises AgentError(invalid)."""
+    """Return the endpoint that the key is for. Raises AgentError(invalid)."""
     vendor = key.vendor
     if vendor.base_url is None:
         return config.endpoint(vendor.name, api_key=key.secret.reveal())
@@ -165,7 +166,7 @@ def _endpoint(name: str, address: str, key: Secret | None) -> Endpoint:
 
 
 async def asked(endpoint: Endpoint, *, within_s: float = ANSWER_WITHIN_S) -> list[Listed]:
-    """What its provider has: one question, or one for each page. Raises AgentError."""
+    """Return the models at an endpoint, with one request per page. Raises AgentError."""
     try:
         with anyio.fail_after(within_s):
             return await models_at(endpoint)

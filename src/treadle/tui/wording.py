@@ -1,5 +1,5 @@
-"""The words of a Markdown block, as Rich text: emphasis, code, links; HTML and images are words
-too. Entry: `worded`, `wrapped`.
+"""Inline Markdown as Rich text: emphasis, code and links; HTML and images become text. Entry
+points: `worded`, `wrapped`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STYLES: Final = {
 
 
 def worded(tokens: Sequence[Token], drawing: Drawing, base: str = "assistant") -> Text:
-    """`tokens`: inside of a block's `inline`. Line breaks stay where the model made them."""
+    """Convert the inline `tokens` of a block. Line breaks are kept."""
     text = Text(style=drawing.style(base), end="")
     open_at: list[tuple[int, str]] = []
     for token in tokens:
@@ -62,7 +62,7 @@ def _address(href: str) -> str:
 
 
 def wrapped(text: Text, width: int, drawing: Drawing) -> list[Line]:
-    """Between words; those that no line can hold are cut."""
+    """Wrap between words; words longer than a line are cut."""
     lines: list[Line] = []
     for line in text.split("\n", allow_blank=True):
         if cell_len(line.plain) <= width:
@@ -76,7 +76,7 @@ def wrapped(text: Text, width: int, drawing: Drawing) -> list[Line]:
 
 
 def chopped(text: Text, width: int, drawing: Drawing) -> list[Line]:
-    """At the width, wherever that is: code keeps its blanks."""
+    """Wrap at the exact width; code keeps its blanks."""
     if cell_len(text.plain) <= width:
         return [segments(text, drawing)]
     offsets: list[int] = []
@@ -91,9 +91,9 @@ def chopped(text: Text, width: int, drawing: Drawing) -> list[Line]:
 
 
 def segments(line: Text, drawing: Drawing) -> Line:
-    """What Rich would make of it.
+    """Return the segments that Rich would render.
 
-    Where no style lies upon another, as in code, there is a shorter way to the same.
+    Non-overlapping styles, as in code, take a faster path.
     """
     text, base = line.plain, drawing.console.get_style(line.style)
     parts: Line = []
@@ -117,7 +117,7 @@ def columns(line: Line) -> int:
 
 
 def filled(line: Line, width: int, style: Style | None = None, align: str = "left") -> Line:
-    """With blanks up to the width."""
+    """Pad a line with blanks to the width."""
     missing = width - columns(line)
     if missing <= 0:
         return line

@@ -1,4 +1,4 @@
-"""A person's answers to calls, as options give them: CALL, CALL=TEXT. Entry: `answers`."""
+"""Answers to calls, given as options of the form CALL or CALL=TEXT. Entry points: `answers`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def answers(
     deny: Sequence[str] = (),
     result: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The options `approve`, `deny` and `results` of a resume, without those that were not given.
+    """Return the options `approve`, `deny` and `results` of a resume, without empty ones.
 
-    `calls`: the ids of the run's calls. An id may hold a `=` itself, so the longest one that fits
-    is meant. Raises Failed where an option names no call, or two name the same one.
+    `calls` holds the ids of the run's calls. An id may contain `=`, so the longest match wins.
+    Raises CommandFailed if an option names no call, or two options name the same one.
     """
     said = {
         "approve": tuple(approve),
@@ -41,9 +41,9 @@ def answers(
 
 
 def texts(given: Sequence[str], calls: Collection[str]) -> dict[str, str]:
-    """CALL=TEXT of `--result` for each call.
+    """Return the text of each CALL=TEXT of `--result` by call id.
 
-    Raises Failed where there is no `=`, or a call stands there twice.
+    Raises CommandFailed for a missing `=` or a repeated call.
     """
     for said in given:
         if "=" not in said or said in calls:

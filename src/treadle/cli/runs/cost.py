@@ -1,6 +1,6 @@
-"""`treadle runs cost`: tokens and money by day, model, session, user or agent.
+"""`treadle runs cost`: tokens and cost by day, model, session, user or agent.
 
-Prices belong to prices.py and price_list.py. Entry: `cost`.
+Prices are in treadle.models. Entry points: `cost`.
 """
 
 from __future__ import annotations
@@ -53,11 +53,10 @@ NAME_COLUMNS = 32
 def cost(
     by: By, days: int | None, limit: int, everything: bool, as_json: bool, journal: str | None
 ) -> None:
-    """Tokens and money that runs have taken: the newest days first, otherwise the most expensive
-    first.
+    """Sum up the tokens and cost of runs, newest days first, otherwise most expensive first.
 
-    Responses without a known price are listed as unknown and are in no sum of money. Runs that a
-    run started count for its session, and each for its own agent.
+    Responses without a known price are listed as unknown and excluded from costs. Child runs count
+    for the session of their parent, and each for its own agent.
     """
     since = None if days is None else (datetime.now(UTC) - timedelta(days=days - 1)).date()
 

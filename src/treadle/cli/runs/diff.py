@@ -1,7 +1,4 @@
-"""`treadle runs diff`: where two runs part, side by side. What is compared is treadle.difference's.
-
-Entry: `diff`.
-"""
+"""`treadle runs diff`: compares two runs side by side. Entry points: `diff`."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from treadle.messages.message import Message
 from treadle.messages.metrics import totalled
 
 LINES = 12
-"""Of one message, where not all is asked for."""
+"""Maximum lines shown per message without `--verbose`."""
 
 
 class DiffLine(NamedTuple):
@@ -43,9 +40,9 @@ NOTHING = DiffLine("")
 @click.option("-v", "verbose", is_flag=True, help="Messages in full, not only their beginnings.")
 @journal_option
 def diff(a: str, b: str, as_json: bool, verbose: bool, journal: str | None) -> None:
-    """Where two runs part, and how they ended.
+    """Show where two runs diverge, and how they ended.
 
-    Compared is what was said, called and given; ids and times may differ.
+    Compares texts, calls and results; ids and times may differ.
     """
 
     async def work(place: OpenedJournal) -> None:
@@ -139,7 +136,7 @@ def _said(message: Message, clean: Callable[[str], str], room: int, most: int) -
 
 
 class _Pairs:
-    """Two columns."""
+    """Formatter for two columns."""
 
     def __init__(self, ink: Ink, room: int) -> None:
         self.width = room

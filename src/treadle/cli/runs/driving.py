@@ -1,5 +1,5 @@
-"""What the commands have in common that drive a run further: options, what they load, how the run
-is followed and shown. Entry: `Drive`.
+"""Shared code of the commands that drive an existing run: options, loading, following and output.
+Entry points: `Drive`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def output_options(command: F) -> F:
 
 
 def drive_options(command: F) -> F:
-    """The output's, and what may be other than it was."""
+    """Add the options that override the run's original ones."""
     for option in (
         *reversed(permission_options),
         click.option("--on-ask", type=click.Choice(["deny", "wait"]), help=ON_ASK),
@@ -98,10 +98,10 @@ def drive_options(command: F) -> F:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drive:
-    """What the person asked for."""
+    """Validated options of a command that drives a run."""
 
     run: str
-    """As it was given."""
+    """Run id as typed."""
     journal: str | None
     output: str
     output_file: Path | None
@@ -117,7 +117,7 @@ class Drive:
     no_sandbox: str | None = None
 
     def options(self) -> dict[str, Any]:
-        """Of `Runtime.resume` and `Runtime.fork`: what was given. The time limit is not among them."""  # noqa: E501
+        """Return the options of `Runtime.resume` and `Runtime.fork`, except the time limit."""
         given = {
             "model": self.model,
             "mode": self.mode,
@@ -127,7 +127,7 @@ class Drive:
         return {name: value for name, value in given.items() if value is not None}
 
     def flags(self) -> dict[str, Any]:
-        """What counts for more than the configuration."""
+        """Return the options that override the configuration."""
         said = {
             "--model": self.model,
             "--mode": self.mode,
@@ -140,7 +140,7 @@ class Drive:
 
 @dataclass(frozen=True, slots=True)
 class OpenedRun:
-    """A run, and all that going on with it needs."""
+    """Run with everything needed to resume it."""
 
     info: RunInfo
     runtime: Runtime
@@ -148,13 +148,13 @@ class OpenedRun:
     show: Callable[[Event], None]
     drive: Drive
     schema: dict[str, object] | None
-    """Which the answer was to fit when the run began."""
+    """Output schema with which the run began."""
 
     def agent(self) -> Agent[Any, Any]:
-        """The run's, found by its name.
+        """Return the run's agent, looked up by name.
 
-        Raises Failed where it is not there any more, AgentError(invalid) where something is wrong
-        with it.
+        Raises CommandFailed if it is no longer defined, AgentError(invalid) if its definition is
+        wrong.
         """
         if self.drive.cwd is None and not Path(self.info.cwd).is_dir():
             raise CommandFailed(
@@ -175,7 +175,7 @@ class OpenedRun:
             echo(f"! {plain(self.runtime.redact(text))}", err=True)
 
     def print(self, events: Iterable[Event]) -> None:
-        """Raises what ends a command where the output cannot be written."""
+        """Print events. Raises BrokenPipeError or CommandFailed if stdout cannot be written."""
         try:
             for event in events:
                 self.show(event)
@@ -183,7 +183,7 @@ class OpenedRun:
             raise unwritable(e) from e
 
     async def followed(self, stream: RunStream[str]) -> int:
-        """Drives it to its end. Gives the exit code, and says what can be done next."""
+        """Drive the run to its end, print the next steps, and return the exit code."""
         await follow(stream, self.show)
         result = stream.result
         if result.outcome is not Outcome.COMPLETED:
@@ -193,7 +193,7 @@ class OpenedRun:
     async def tell_next_steps(self, run_id: str) -> None:
         try:
             state = await self.runtime.journal.load(run_id)
-        except AgentError:  # the run's end has told what is wrong with its journal
+        except AgentError:  # the run's outcome already reported it
             return
         if not self.drive.quiet or state.approvals.asked:
             for line in await next_steps(self.runtime.journal, state, journal=self.drive.journal):
@@ -201,7 +201,7 @@ class OpenedRun:
 
 
 def end_of(result: RunResult[Any]) -> RunEnd:
-    """The last event of a run, out of its result."""
+    """Build the last event of a run from its result."""
     error = result.error
     return RunEnd(
         run_id=result.run_id,
@@ -227,9 +227,9 @@ def code_of(result: RunResult[Any]) -> int:
 
 
 def driven(drive: Drive, work: Callable[[OpenedRun], Awaitable[int]]) -> None:
-    """Finds the run, calls `work` with all it needs, and exits with the code that it gives.
+    """Find the run, call `work` with it, and exit with the code that it returns.
 
-    Raises Failed.
+    Raises CommandFailed.
     """
     if drive.cwd is not None and not drive.cwd.is_dir():
         raise CommandFailed(f"--cwd {str(drive.cwd)!r} is no directory")

@@ -1,4 +1,6 @@
-"""`treadle runs export`: a run as JSON lines. What a line holds is lines.py's. Entry: `export`."""
+"""`treadle runs export`: prints a run as JSON lines. The format is defined in lines.py. Entry
+points: `export`.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,11 @@ from treadle.config import home
 )
 @journal_option
 def export(run: str, output_file: Path | None, sign: bool, journal: str | None) -> None:
-    """A run as JSON lines, one for each entry: seq, type, call_id where it is about a call, and the
+    """Print a run as JSON lines, one per entry: seq, type, call_id if it belongs to a call, and the
     entry as it is stored.
 
-    Whoever has these lines knows all that the model was told; known secrets were taken out before
-    they were stored.
+    These lines hold everything the model was given. Known secrets were removed before they were
+    stored.
     """
 
     async def work(place: OpenedJournal) -> bytes:

@@ -1,6 +1,5 @@
-"""Which run is meant: an id, the beginning of one, or `last`. Entry:
-
-`find_run`, `no_runs`, `is_own`.
+"""Resolution of the ID argument: an id, a prefix of one, or `last`. Entry points: `find_run`,
+`no_runs`, `is_own`.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from treadle.journal.journal import Journal, RunInfo
 LAST: Final = "last"
 TASK_AGENT: Final = "tasks"
 NEWEST = 20
-"""How many runs are looked through first for the newest that no other run started."""
+"""Number of newest runs searched first for one without a parent."""
 
 run_argument = click.argument("run", metavar="ID")
 
 
 async def find_run(journal: Journal, given: str) -> RunInfo:
-    """Raises Failed for a run that is not there, with the nearest ids, and for the beginning of
-    several.
+    """Return the run that `given` means. Raises CommandFailed for an unknown id, with the nearest
+    ones, and for an ambiguous prefix.
     """
     if given == LAST:
         return await _last(journal)
@@ -50,9 +49,9 @@ async def find_run(journal: Journal, given: str) -> RunInfo:
 
 
 async def _last(journal: Journal) -> RunInfo:
-    """The newest that a person or program began in this directory, above or below it.
+    """Return the newest run without a parent that worked in this directory, above or below it.
 
-    Raises Failed if there is none.
+    Raises CommandFailed if there is none.
     """
     elsewhere = ""
     for limit in (NEWEST, None):
@@ -74,12 +73,12 @@ def _worked_here(info: RunInfo) -> bool:
 
 
 def is_own(info: RunInfo) -> bool:
-    """False for messages to the task assistant, each of which is a run."""
+    """Return False for messages to the task assistant, each of which is a run."""
     return info.agent != TASK_AGENT
 
 
 def no_runs(given: str) -> NoReturn:
-    """Where the journal is not there. Raises Failed."""
+    """Report that there is no journal. Raises CommandFailed."""
     raise CommandFailed(_none_yet(given))
 
 

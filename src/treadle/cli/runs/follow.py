@@ -1,5 +1,5 @@
-"""`treadle runs follow`: a run that another process drives, to its end; and what waits for one that
-was just queued. Entry: `follow`.
+"""`treadle runs follow`: follows a run that another process drives to its end. Entry points:
+`follow`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ from treadle.journal.journal import RunInfo, RunStatus
 from treadle.messages.events import Event, RunEnd
 
 LOOK_S: Final = 2.0
-"""How often it looks whether anybody will go on with the run, and whether a journal that failed
-answers again.
+"""Interval for checking that some process will continue the run, and that a failed journal is back.
 """
 LOST_MOST_S: Final = 300.0
-"""So long a journal that fails is asked again."""
+"""Time for which a failing journal is retried."""
 
 
 @click.command(context_settings=HELP)
@@ -75,14 +74,14 @@ def follow(
     verbose: bool,
     journal: str | None,
 ) -> None:
-    """Follow a run that a worker, or any other process, drives: what happened up to now, then each
-    step as it comes, to its end.
+    """Follow a run that a worker or another process drives: its events so far, then each step as it
+    happens, to its end.
 
-    It waits for a run that is queued, and goes on through waits and through the death of a worker.
-    Ctrl-C ends the following, never the run.
+    It waits for a queued run, and keeps following through waits and the loss of a worker. Ctrl-C
+    ends the following, never the run.
 
-    Exits as `treadle run` does, by the outcome of the run; with 1 where nobody will go on with it,
-    and says what to do.
+    Exits as `treadle run` does, by the outcome of the run; with 1 if no process will continue it,
+    and prints what to do.
     """
     with OutputFile(output_file) if output_file else nullcontext(sys.stdout.buffer) as out:
 
@@ -109,10 +108,10 @@ class _Following:
     async def to_its_end(
         self, out: IO[bytes], output: str, *, after: str | None, verbose: bool
     ) -> int:
-        """Gives the exit code.
+        """Follow the run and return the exit code.
 
-        Raises what ends a command where the output cannot be written, AgentError where there is
-        nothing to follow.
+        Raises BrokenPipeError or CommandFailed if the output cannot be written, AgentError if there
+        is nothing to follow.
         """
         typed = await schema_of(self._place.journal, self._info.run_id) is not None
         show = renderer(
@@ -142,9 +141,9 @@ class _Following:
         return self._code
 
     async def _events(self, after: str | None, *, deltas: bool) -> AsyncGenerator[Event]:
-        """To the end of the run, each once, also where the journal fails meanwhile.
+        """Yield each event once, to the end of the run, across failures of the journal.
 
-        Raises AgentError where that lasts, and for an `after` that is none.
+        Raises AgentError if a failure lasts, and for an invalid `after`.
         """
         seq = before = 0
         failing_since: float | None = None
@@ -193,13 +192,10 @@ class _Following:
         scope.cancel()
 
     async def _while_somebody_will(self, scope: anyio.CancelScope) -> None:
-        """Tells what the run waits for, once each time.
-
-        Where nobody will go on with it, that is its end here.
-        """
+        """Report each status that the run waits in. If the run is stopped, stop following it."""
         told: RunStatus | None = None
         while True:
-            with suppress(AgentError):  # who follows is told, and asks again
+            with suppress(AgentError):  # `_events` reports it and retries
                 info = await self._place.journal.info(self._info.run_id)
                 if info.status != told:
                     await self._tell(info)

@@ -1,4 +1,4 @@
-"""`treadle runs fork`: a new run that goes on from inside another one. Entry: `fork`."""
+"""`treadle runs fork`: starts a new run from a turn of another one. Entry points: `fork`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ from treadle.types import Limits
 @drive_options
 @output_options
 def fork(turn: int, text: str | None, result: tuple[str, ...], **rest: Any) -> None:
-    """A new run that goes on after N turns of another one, with another text, model or result. The
-    other run stays as it is, and its turns are not repeated; what they did to files is not undone.
+    """Start a new run that continues after N turns of another one, with another text, model or
+    result. The other run stays unchanged. Its turns are not repeated, and their changes to files
+    are not undone.
 
     Exits as `treadle run` does.
     """

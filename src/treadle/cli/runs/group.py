@@ -1,7 +1,4 @@
-"""`treadle runs`: the group of the commands beside this file, each loaded when it is called. Entry:
-
-`runs`.
-"""
+"""The group `treadle runs`, which imports each command when it is called. Entry points: `runs`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""`treadle runs import`: takes in a run that was exported elsewhere, as data.
-
-The file's format is lines.py's. Entry: `import_`.
+"""`treadle runs import`: imports an exported run as data. The format is defined in lines.py. Entry
+points: `import_`.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ from treadle.types import new_id
 @click.option("--json", "as_json", is_flag=True, help="As JSON: the run as `runs list` has it.")
 @journal_option
 def import_(file: Path, as_json: bool, journal: str | None) -> None:
-    """Take in a run that `runs export` gave, here or elsewhere. FILE - is standard input. If a line
+    """Import a run that `runs export` wrote, here or elsewhere. FILE - is standard input. If a line
     is broken, nothing is imported.
 
-    The run is data: it gets a new session, your mode, this directory and, in place of a model that
-    is a file, your default model. Approvals in the file do not count; calls without a result wait
-    for your answer. A file that `runs export --sign` wrote on this installation comes back as it
-    was.
+    The run is imported as data: it gets a new session, your mode, this directory and, in place of a
+    model that is a file, your default model. Approvals in the file do not count; calls without a
+    result wait for your answer. A file that `runs export --sign` wrote on this installation is
+    restored unchanged.
     """
     with failing():
         config = load()
@@ -90,7 +89,7 @@ async def _add(config: Config, url: str, entries: list[bytes], ours: bool) -> Ru
 
 
 async def _harmless(config: Config, journal: Journal, entries: list[bytes]) -> list[bytes]:
-    """The run without its authority.
+    """Return the run's entries without their authority.
 
     Raises AgentError(invalid) for a fork of a run that was not imported.
     """
@@ -119,7 +118,7 @@ async def _harmless(config: Config, journal: Journal, entries: list[bytes]) -> l
 
 
 async def _is_local(journal: Journal, run_id: str) -> bool | None:
-    """False for an imported run, None for one that is not in the journal."""
+    """Return False for an imported run, None for one that is not in the journal."""
     try:
         return (await journal.info(run_id)).imported is None
     except AgentError:

@@ -1,6 +1,5 @@
-"""Questions about the calls of an imported run: each as it would run, with all of its arguments.
-
-Entry: `answers_for`, `tell`.
+"""Questions about the calls of an imported run, shown as they would run. Entry points:
+`answers_for`, `tell`.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ REFUSED = "not approved when the imported run was resumed"
 
 
 def answers_for(state: RunState, clean: Callable[[str], str]) -> dict[str, Any] | None:
-    """Ask on the terminal about each open call and give the options of a resume. None, after
-    showing the calls, if no terminal is there.
+    """Ask on the terminal about each open call and return the options of a resume. Without a
+    terminal, show the calls and return None.
 
-    Raises click.Abort for Ctrl-C and the end of the input: then nothing was answered.
+    Raises click.Abort on Ctrl-C and at the end of the input; then nothing was answered.
     """
     tell(state, clean)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -43,7 +42,7 @@ def answers_for(state: RunState, clean: Callable[[str], str]) -> dict[str, Any] 
 
 
 def tell(state: RunState, clean: Callable[[str], str]) -> None:
-    """Show on stderr what would run. Hidden and control characters are spelled out."""
+    """Show on stderr what would run, with hidden and control characters escaped."""
     for line in _lines(state, clean):
         echo(line, err=True)
 

@@ -1,4 +1,4 @@
-"""`treadle runs kill`: ends a run, in whatever process it runs. Entry: `kill`."""
+"""`treadle runs kill`: ends a run, whichever process drives it. Entry points: `kill`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from treadle.journal.journal import RunInfo
 @click.option("--json", "as_json", is_flag=True, help="As JSON: the run as `runs list` has it.")
 @journal_option
 def kill(run: str, force: bool, as_json: bool, journal: str | None) -> None:
-    """End a run as `cancelled`, in whatever process it runs; its open calls get a result.
+    """End a run as `cancelled`, whichever process drives it; its open calls get a result.
 
     A finished run stays as it is.
     """

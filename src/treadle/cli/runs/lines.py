@@ -1,5 +1,5 @@
-"""A run as JSON lines, one an entry, and back: what leaves a journal is what another one takes in,
-byte for byte. Entry: `export_lines`, `read_lines`.
+"""Codec of exported runs: one JSON line per entry, which restores the entry byte for byte. Entry
+points: `export_lines`, `read_lines`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from treadle.journal.entries import RunStarted, read_entry
 
 
 def export_lines(entries: Sequence[bytes]) -> list[bytes]:
-    """`{"seq", "type", "call_id"?, "entry"}` for each, without line ends; the entry as it is
-    stored.
+    """Return `{"seq", "type", "call_id"?, "entry"}` for each entry, without line ends; `entry` is
+    as stored.
     """
     return [_line(seq, entry) for seq, entry in enumerate(entries, 1)]
 
@@ -29,9 +29,9 @@ def _line(seq: int, entry: bytes) -> bytes:
 
 
 def read_lines(data: bytes, name: str) -> list[bytes]:
-    """The entries.
+    """Return the entries in `data`, from the file `name`.
 
-    Raises Failed that names the number of the first line that is broken; `name`: the file's.
+    Raises CommandFailed with the number of the first broken line.
     """
     entries: list[bytes] = []
     for number, line in enumerate(data.splitlines(), 1):
@@ -48,7 +48,9 @@ def read_lines(data: bytes, name: str) -> list[bytes]:
 
 
 def _entry(line: bytes, seq: int) -> bytes:
-    """Raises ValueError or AgentError for a line that does not hold entry number `seq` of a run."""
+    """Return the entry of a line. Raises ValueError or AgentError if it is not entry number `seq`
+    of a run.
+    """
     fields = members(line.decode())
     if missing := [name for name in ("seq", "type", "entry") if name not in fields]:
         raise ValueError(f"the line has no {missing[0]!r}")

@@ -1,4 +1,4 @@
-"""`treadle runs list`: runs, newest first. What happened in one is told by show.py. Entry: `list_`."""  # noqa: E501
+"""`treadle runs list`: lists runs, newest first. Entry points: `list_`."""
 
 from __future__ import annotations
 
@@ -48,12 +48,11 @@ def list_(
     agent: str | None,
     journal: str | None,
 ) -> None:
-    """The newest runs. ↳ marks one that another run started, ⑂ one that was forked from another, ⇩
-    one that was imported.
+    """List the newest runs. ↳ marks a run that another run started, ⑂ a fork, ⇩ an imported run.
 
     Messages to the task assistant are left out; `--agent tasks`, `--session` and `--all` list them.
-    Of the runs that one has started the table has the newest three; `treadle runs show` has all of
-    them. A second figure, as in 1.2k/3.4k, is the total of a run and every run that it started.
+    For each run, the table shows the newest three runs that it started; `treadle runs show` has all
+    of them. A second figure, as in 1.2k/3.4k, is the total of a run and every run that it started.
     """
 
     def show(found: list[RunInfo], id_chars: int, secrets: Redactor) -> None:
@@ -93,8 +92,8 @@ def _nothing(session: str | None, agent: str | None) -> str:
 async def _newest(
     journal: Journal, limit: int | None, session: str | None, is_wanted: Callable[[RunInfo], bool]
 ) -> tuple[list[RunInfo], int]:
-    """So many that no other run started, the others that are as new, and how many characters tell
-    their ids from those of all runs around them.
+    """Return the newest `limit` runs without a parent, the child runs among them, and the length of
+    id prefixes that are unique in the listing.
     """
     if limit is None:
         every = await journal.runs(session_id=session)
@@ -150,8 +149,8 @@ def _print_table(found: list[RunInfo], id_chars: int, secrets: Redactor) -> None
 
 
 def _few_of_each(found: list[RunInfo]) -> tuple[list[RunInfo], Counter[str]]:
-    """The newest of those that one run has started, so that they do not hide all others; and how
-    many more there are of each.
+    """Drop all but the newest child runs of each run, so that they do not hide other runs. Also
+    returns how many were dropped per parent.
     """
     seen, shown = Counter[str](), list[RunInfo]()
     for info in found:
@@ -169,8 +168,8 @@ def _few_of_each(found: list[RunInfo]) -> tuple[list[RunInfo], Counter[str]]:
 
 
 def _telling(found: list[RunInfo]) -> int:
-    """How many characters of their ids tell them apart: those that began in the same millisecond
-    need more.
+    """Return the length at which id prefixes are unique; runs started in the same millisecond need
+    more characters.
     """
     ids = {info.run_id.removeprefix(PREFIX) for info in found}
     return next(

@@ -1,4 +1,4 @@
-"""`treadle runs prune`: deletes old runs, and says first what that frees. Entry: `prune`."""
+"""`treadle runs prune`: deletes old runs after showing what that frees. Entry points: `prune`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from treadle.tools.file_history import UNDO_FOLDER, Undo
 @click.option("--json", "as_json", is_flag=True, help="As JSON: what was freed; needs --yes.")
 @journal_option
 def prune(age: str, yes: bool, as_json: bool, journal: str | None) -> None:
-    """Delete finished runs that are old enough, with what was said in them. Says first what that
-    frees, then asks.
+    """Delete finished runs that are old enough, with their content. Shows first what that frees,
+    then asks.
 
-    Runs that others go on from, by fork, are kept as long as those are.
+    Runs on which a kept fork is based are kept too.
     """
     before = datetime.now(UTC) - _span(age)
     if as_json and not yes:

@@ -1,4 +1,4 @@
-"""`treadle runs replay`: a run as it was, out of its journal. Entry: `replay`."""
+"""`treadle runs replay`: prints a run from its journal. Entry points: `replay`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from treadle.cli.runs.finding import run_argument
 @run_argument
 @output_options
 def replay(**rest: Any) -> None:
-    """Print a run as it was: the same events, but for the pieces in which words came. Asks no model
+    """Print a run as it was: the same events, except for streamed fragments of text. Calls no model
     and runs no tool.
 
     Exits with 0, however the run ended.

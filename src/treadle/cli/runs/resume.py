@@ -1,6 +1,5 @@
-"""`treadle runs resume`: goes on with a run whose process died, or that waits for a person. Entry:
-
-`resume`.
+"""`treadle runs resume`: continues a run whose process died or that waits for a person. Entry
+points: `resume`.
 """
 
 from __future__ import annotations
@@ -64,20 +63,20 @@ def resume(
     wait: bool,
     **rest: Any,
 ) -> None:
-    """Go on with a run that was stopped, or that waits for a person. Its mode, directory and model
-    stay, unless told otherwise.
+    """Continue a run that was stopped or that waits for a person. Its mode, directory and model
+    stay the same unless options change them.
 
-    A call that has its result is not run again. One that was running is, where that does no harm;
-    of any other the model is told that nobody knows whether it took effect, or what --on-unknown
-    says. A finished run is left alone, and its result is printed.
+    A call that has a result is not run again. An interrupted call is run again if that is safe; for
+    any other, the model gets the result `unknown`, or --on-unknown applies. A finished run is left
+    alone, and its result is printed.
 
-    CALL is the id of a call, which the run told when it began to wait; without an answer the run
-    waits on, and tells it again.
+    CALL is the id of a call, which the run printed when it began to wait; without an answer the run
+    keeps waiting and prints it again.
 
-    Of an imported run each open call is shown with the arguments that would run, and asked about;
-    without a terminal it waits on.
+    For an imported run, each open call is shown with its arguments and needs your answer; without a
+    terminal the run keeps waiting.
 
-    Exits as `treadle run` does: with 4 where the run waits for a person, and says for what.
+    Exits as `treadle run` does: with 4 if the run waits for a person, and prints what it waits for.
     """
     drive = Drive(**rest)
     options: dict[str, Any] = drive.options()
@@ -113,8 +112,8 @@ def resume(
 
 
 async def _asked(opened: OpenedRun) -> dict[str, Any] | None:
-    """Answers to the calls of an imported run; empty if none is open, None if they cannot be asked
-    for.
+    """Return answers to the calls of an imported run: empty if none is open, None if there is no
+    terminal to ask on.
     """
     state = await opened.runtime.journal.load(opened.info.run_id)
     return answers_for(state, opened.runtime.redact) if state.approvals.asked else {}
@@ -129,7 +128,7 @@ async def _finished(opened: OpenedRun) -> int:
 
 
 async def _waits(opened: OpenedRun) -> int:
-    """Nobody said anything new: it goes on waiting, and stays as it is."""
+    """Report a run that still waits. Changes nothing."""
     result = await opened.runtime.replay(opened.info.run_id)
     opened.print([end_of(result)])
     await opened.tell_next_steps(opened.info.run_id)

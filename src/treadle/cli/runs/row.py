@@ -1,6 +1,5 @@
-"""A run in one line: as the object that `--json` gives, and in words for people. Entry:
-
-`row_of`, `status_of`.
+"""A run as one row: the object of `--json` and texts for tables. Entry points: `row_of`,
+`status_of`.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from treadle.types import Outcome
 
 PREFIX: Final = "run_"
 SHORT_CHARS = 12
-"""Of an id without its prefix: the time in milliseconds, which is mostly enough for a command."""
+"""Length of a shortened id without its prefix. The leading timestamp is usually unique."""
 
 
 def row_of(info: RunInfo, secrets: Redactor) -> dict[str, Any]:
-    """Its prompt without secrets; the other texts are whole, and whoever prints them can still take
-    them out.
+    """Return the run as a dictionary. Only the prompt is shortened and free of secrets; callers
+    must mask the other texts.
     """
     row = msgspec.structs.asdict(info)
     del row["entries"], row["spending"]
@@ -30,7 +29,7 @@ def row_of(info: RunInfo, secrets: Redactor) -> dict[str, Any]:
 
 
 def status_of(info: RunInfo) -> str:
-    """How it ended; where it has not, who is asked next."""
+    """Return the outcome of a finished run, else its status."""
     if info.outcome is not None:
         return info.outcome.value
     return "parked" if info.parked is not None else info.status
@@ -51,7 +50,7 @@ def style_of(status: str) -> Style:
 
 
 def model_name(model: str) -> str:
-    """Without the provider, and without the directory of a file."""
+    """Return the model without provider, and a file name without its directory."""
     kind, colon, name = model.partition(":")
     if not colon:
         return model

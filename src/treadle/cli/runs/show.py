@@ -1,4 +1,4 @@
-"""`treadle runs show`: the timeline of a run. How it is drawn is timeline.py's. Entry: `show`."""
+"""`treadle runs show`: prints the timeline of a run, drawn by timeline.py. Entry points: `show`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from treadle.journal.journal import Journal, RunInfo
 @journal_option
 def show(run: str, as_json: bool, verbose: bool, journal: str | None) -> None:
     """Draw what happened in a run: its turns and calls with their times, retries and approvals,
-    where its process stopped, who went on with it, and what is unknown.
+    crashes, resumes and unknown results.
     """
 
     async def work(place: OpenedJournal) -> None:
@@ -64,7 +64,7 @@ async def _object(place: OpenedJournal, info: RunInfo) -> bytes:
 
 
 async def _tree(place: OpenedJournal, run_id: str) -> list[dict[str, Any]]:
-    """The runs that its calls started, each as `runs list` has it, with its own."""
+    """Return the child runs as `runs list` shows them, each with its own children."""
     found: list[dict[str, Any]] = []
     for info in await place.journal.children(run_id):
         row = place.secrets.inside(
@@ -76,7 +76,7 @@ async def _tree(place: OpenedJournal, run_id: str) -> list[dict[str, Any]]:
 
 
 def _masked(line: bytes, secrets: Redactor) -> bytes:
-    """As it is, where it holds no secret."""
+    """Mask secrets in a line; a line without any stays byte for byte the same."""
     if secrets.exact(text := line.decode()) == text:
         return line
     return encode_json(secrets.inside(decode_json(line, dict[str, object])))
@@ -105,13 +105,13 @@ async def _draw(place: OpenedJournal, info: RunInfo, *, verbose: bool, journal: 
             place.journal, await place.journal.load(info.run_id), journal=journal
         ):
             text = plain(clean(line))
-            # a command stays in one piece
+            # Commands must not be wrapped.
             for piece in wrapped(text, width()) if line.startswith("?") else [text]:
                 put(ink(piece, "bold"))
 
 
 async def _relations(journal: Journal, run: RunInfo) -> Relations:
-    """Of runs that can be read: what is wrong with another one is no reason not to show this one."""  # noqa: E501
+    """Return related runs. If one cannot be read, return none rather than fail."""
     try:
         children = await journal.children(run.run_id)
         for info in children:  # grows as it is read
@@ -126,7 +126,7 @@ async def _relations(journal: Journal, run: RunInfo) -> Relations:
 
 
 async def _response_before(journal: Journal, run: RunInfo) -> ModelResponded | None:
-    """The last response of the run before it in its session."""
+    """Return the last response of the session's previous run."""
     session = [] if run.session_id is None else await journal.runs(session_id=run.session_id)
     before = next(
         (

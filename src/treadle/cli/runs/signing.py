@@ -1,8 +1,8 @@
-"""Signatures of exports with a key of this installation, so that its own runs come back as they
-were. Entry: `signed`, `unsigned`, `is_ours`.
+"""Signatures of exports with a key of this installation, so that its own runs are restored
+unchanged.
 
-The key is `export.key` in Treadle's own folder, readable by its owner alone; tools cannot read that
-folder unasked.
+The key is `export.key` in Treadle's own folder, readable only by its owner; tools cannot read that
+folder without approval. Entry points: `signed`, `unsigned`, `is_ours`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _ENDS: Final = b'"}'
 
 
 def signed(lines: bytes, home: Path) -> bytes:
-    """The lines of an export, followed by the line of their signature.
+    """Return the lines of an export, followed by a signature line.
 
-    Raises Failed where the key cannot be read or made.
+    Raises CommandFailed if the key cannot be read or created.
     """
     return lines + _BEGINS + _digest(lines, _key(home)).encode() + _ENDS + b"\n"
 
 
 def unsigned(data: bytes) -> tuple[bytes, str | None]:
-    """The lines without that of the signature, and the signature; None for a file without one."""
+    """Split off the signature line. The signature is None if there is no such line."""
     lines, _, last = data.rstrip(b"\r\n").rpartition(b"\n")
     if not (last.startswith(_BEGINS) and last.endswith(_ENDS)):
         return data, None
@@ -37,7 +37,7 @@ def unsigned(data: bytes) -> tuple[bytes, str | None]:
 
 
 def is_ours(lines: bytes, signature: str, home: Path) -> bool:
-    """True if this installation signed exactly these bytes. No key is made."""
+    """True if this installation signed exactly these bytes. Creates no key."""
     try:
         key = (home / KEY_NAME).read_bytes()
     except OSError:

@@ -1,6 +1,6 @@
-"""`treadle runs top`: queues, workers and what is stuck, live.
+"""`treadle runs top`: live view of queues, workers and stuck runs.
 
-What is seen is top_frame.py's, how it looks top_view.py's. Entry: `top`.
+The data comes from top_frame.py and is drawn by top_view.py. Entry points: `top`.
 """
 
 from __future__ import annotations
@@ -46,11 +46,10 @@ ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 )
 @journal_option
 def top(interval: float, as_json: bool, journal: str | None) -> None:
-    """Watch queues, workers, the runs under way and those that are stuck, and what to do about
-    these.
+    """Watch queues, workers, active runs and stuck runs, with advice for the stuck ones.
 
-    On a terminal it is drawn anew each second, until q or Ctrl-C; elsewhere one frame is printed.
-    Rates come from what is seen between two frames.
+    On a terminal the view refreshes until you press q or Ctrl-C; elsewhere one frame is printed.
+    Rates are computed from the changes between frames.
     """
     there = () if journal is None else ("--journal", journal)
 
@@ -109,7 +108,7 @@ class _Screen:
         )
 
     def tell(self, text: str) -> None:
-        """Where there is no frame: it is tried again."""
+        """Show an error in place of a frame."""
         self._draw(
             [
                 cut(line, shutil.get_terminal_size().columns)
@@ -131,9 +130,9 @@ class _Screen:
 
 @contextmanager
 def _on_screen() -> Generator[None]:
-    """The other screen, with keys as they are typed; as it was, afterwards."""
-    import termios  # noqa: PLC0415  there is a terminal
-    import tty  # noqa: PLC0415  likewise
+    """Switch to the alternate screen and unbuffered keys; restore both on exit."""
+    import termios  # noqa: PLC0415  not on Windows
+    import tty  # noqa: PLC0415  not on Windows
 
     typed = sys.stdin.isatty()
     before = termios.tcgetattr(0) if typed else None
@@ -141,7 +140,7 @@ def _on_screen() -> Generator[None]:
         if typed:
             tty.setcbreak(0)
         sys.stdout.write(ENTER)
-        sys.stdout.flush()  # frames go past it, as bytes: a locale may have no letters for them
+        sys.stdout.flush()  # frames are written as bytes, because a locale may not encode them
         yield
     finally:
         with suppress(OSError):

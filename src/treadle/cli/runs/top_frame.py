@@ -1,6 +1,6 @@
-"""How queues, workers and runs stand at one moment, as a value; and what is wrong with them.
+"""Snapshot of queues, workers and runs, with the reasons why some are stuck.
 
-How it looks is top_view.py's. Entry: `FrameSource`, `TopFrame`.
+It is drawn by top_view.py. Entry points: `FrameSource`, `TopFrame`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from treadle.journal.queue import DEFAULT_QUEUE, Backlog, Parked, WorkerInfo
 from treadle.types import Time, Value, now
 
 QUIET: Final = timedelta(minutes=5)
-"""A run that says nothing for so long may hang."""
+"""Time without an entry after which a run counts as possibly stuck."""
 READY_LONG: Final = timedelta(seconds=60)
-"""A worker looks each second: what is ready for so long, nobody takes."""
+"""Waiting time after which a ready run counts as stuck: workers poll every second."""
 RUNS_MOST: Final = 200
-"""Of those under way, and of the newest."""
+"""Maximum number of active runs and of newest runs."""
 RATE_OVER: Final = timedelta(minutes=1)
 
 
 class RunRates(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """A minute, from what was seen between frames: what begins and ends between two of them may be
+    """Rates per minute, computed between frames. Runs that start and end between two frames may be
     missed.
     """
 
@@ -39,10 +39,10 @@ class RunRates(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Stuck(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """What nothing will become of by itself."""
+    """Run or queue that will not make progress without intervention."""
 
     run_id: str | None
-    """None: it is said of a queue."""
+    """None if the whole queue is stuck."""
     queue: str | None
     why: str
     since: Time
@@ -54,10 +54,10 @@ class TopFrame(Value, frozen=True, kw_only=True, omit_defaults=False):
     queues: tuple[Backlog, ...]
     workers: tuple[WorkerInfo, ...]
     under_way: tuple[RunInfo, ...]
-    """The one whose last entry is oldest first."""
+    """Active runs, least recently updated first."""
     stuck: tuple[Stuck, ...]
     rates: RunRates | None
-    """None: this is the first frame."""
+    """None in the first frame."""
 
     def as_json(self, secrets: Redactor) -> dict[str, object]:
         fields = {
@@ -75,24 +75,23 @@ class TopFrame(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class FrameSource:
-    """Makes one frame after the other, and knows from the earlier ones what has happened between
-    them.
-    """
+    """Produces frames and computes rates from the changes between them."""
 
     def __init__(
         self, journal: Journal, *, known: Sequence[str], there: Sequence[str] = ()
     ) -> None:
-        """`known`: the queues of the configuration here. `there`:
-
-        `--journal URL`, where a command has to be told.
+        """`known` holds the queues of the local configuration; `there` is `--journal URL` if the
+        journal is not the default.
         """
         self._journal, self._known, self._there = journal, known, there
         self._heads: dict[str, int] = {}
         self._seen: deque[tuple[datetime, int, int]] = deque()
-        """When, and how many runs ended and entries came since the frame before."""
+        """Time of each frame, with the runs that ended and the entries added since the previous
+        one.
+        """
 
     async def frame(self) -> TopFrame:
-        """Raises AgentError where the journal does not answer."""
+        """Return a new frame. Raises AgentError if the journal does not respond."""
         queue = self._journal.queue
         backlogs, workers, parked = (
             await queue.backlogs(),
@@ -125,7 +124,7 @@ class FrameSource:
         for run_id in self._heads.keys() - newest.keys():
             try:
                 newest[run_id] = await self._journal.info(run_id)
-            except AgentError:  # pruned meanwhile
+            except AgentError:  # pruned since the last frame
                 continue
         is_first, heads = not self._seen, self._heads
         ended = sum(
@@ -152,7 +151,7 @@ class FrameSource:
         )
 
     def _is_new(self, info: RunInfo) -> bool:
-        """Begun since the last frame."""
+        """True if the run began after the last frame."""
         return bool(self._seen) and info.started_at > self._seen[-1][0]
 
     # ------------------------------------------------------------ what is stuck

@@ -1,4 +1,4 @@
-"""A frame of `treadle runs top` as lines of a terminal, narrow ones too. Entry: `lines_of`."""
+"""Text of a frame of `treadle runs top`, also for narrow terminals. Entry points: `lines_of`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from treadle.journal.queue import Backlog, WorkerInfo
 NAME_COLUMNS = 20
 STUCK_SHOWN = 8
 DEAD_SHOWN = 3
-"""Workers that died within a day may be many, where something starts one again and again."""
+"""Maximum number of dead workers shown: a restart loop can leave many within a day."""
 NUMBERS = frozenset(
     {
         "ready",
@@ -41,7 +41,9 @@ STATES = ("ready", "later", "sent", "running", "waiting", "parked")
 def lines_of(
     frame: TopFrame, secrets: Redactor, ink: Ink, *, title: str, room: int | None = None
 ) -> list[str]:
-    """`room`: lines at most; what is cut then are runs under way, and what is stuck goes first."""
+    """Return the lines of a frame. `room` is the maximum number of lines: active runs are cut
+    first, stuck runs last.
+    """
     view = _View(frame, secrets, ink)
     head = [*view.title(title), *view.queues(), *view.workers()]
     stuck = list(view.stuck())
@@ -190,8 +192,8 @@ class _View:
     def _table(
         self, head: Sequence[str], rows: Sequence[Sequence[str]], style: Callable[[str, str], Style]
     ) -> list[str]:
-        """Columns that do not fit are left out, the last first; but for a prompt, which takes what
-        is left.
+        """Format a table that fits the terminal. Drops columns from the right, except a prompt,
+        which gets the remaining width.
         """
         kept = list(head)
         while len(kept) > 2 and _needed(kept, head, rows) > _width():
@@ -217,7 +219,7 @@ _PROMPT_LEAST = 16
 
 
 def _short(run_id: str) -> str:
-    """Random ones differ early; those of a schedule do so at their end."""
+    """Shorten a random id to its start; ids of schedules differ at their end."""
     return (
         run_id.removeprefix(PREFIX)[:SHORT_CHARS] if run_id.startswith(PREFIX) else one_line(run_id)
     )
@@ -238,7 +240,7 @@ def _width() -> int:
 
 
 def _joined(parts: Sequence[str]) -> list[str]:
-    """On as few lines as fit."""
+    """Join the parts on as few lines as fit."""
     lines = [""]
     for part in parts:
         longer = f"{lines[-1]} · {part}" if lines[-1] else part

@@ -1,7 +1,4 @@
-"""`treadle runs undo`: files as they were before a run changed them. What is undone is undo.py's.
-
-Entry: `undo`.
-"""
+"""`treadle runs undo`: restores files that a run changed. Entry points: `undo`."""
 
 from __future__ import annotations
 
@@ -50,10 +47,10 @@ _STYLES: dict[Action, Style] = {
 )
 @journal_option
 def undo(run: str, turn: int | None, dry_run: bool, as_json: bool, journal: str | None) -> None:
-    """Put files back to what they were before write and edit changed them in a run.
+    """Restore the files that write and edit changed in a run.
 
-    A file that was changed since is left as it is. What commands did cannot be undone, and is
-    listed. Exits with 1 where a file was left.
+    A file that was changed since then is left as it is. Changes made by commands cannot be undone;
+    they are listed. Exits with 1 if a file was left.
     """
 
     async def work(place: OpenedJournal) -> UndoneRun:
@@ -72,7 +69,7 @@ def undo(run: str, turn: int | None, dry_run: bool, as_json: bool, journal: str 
         raise SystemExit(1)
 
 
-# ---------------------------------------------------------------- in words
+# ---------------------------------------------------------------- text output
 
 
 def _tell(undone: UndoneRun, cwd: Path, secrets: Redactor, journal: str | None) -> None:

@@ -1,5 +1,5 @@
-"""`treadle runs wake`: puts a run into its queue, with a person's answers where it waits for some;
-a worker goes on with it. Entry: `wake`.
+"""`treadle runs wake`: puts a run back into a queue, with answers to its calls, for a worker to
+continue. Entry points: `wake`.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def wake(
     journal: str | None,
     **said: tuple[str, ...],
 ) -> None:
-    """Put a run into a queue, for a worker to go on with: one that waits for a person, with the
-    answers; one that is parked; one that was stopped.
+    """Put a run into a queue for a worker to continue: one that waits for a person, with the
+    answers; one that is parked; or one that was stopped.
 
-    `treadle runs resume` goes on with a run in its own process instead.
+    `treadle runs resume` continues a run in its own process instead.
     """
     with failing():
         config = load()
@@ -86,9 +86,9 @@ def wake(
 
 
 async def _asked(runtime: Runtime, info: RunInfo) -> dict[str, Any]:
-    """Answers to the calls of an imported run.
+    """Return answers to the calls of an imported run.
 
-    Raises Failed if they cannot be asked for: a worker would run them unseen.
+    Raises CommandFailed if there is no terminal to ask on: a worker would run them unseen.
     """
     if (
         info.imported is None

@@ -1,13 +1,10 @@
-"""The JSON Schemas that ship beside this file: of what `treadle run` prints, made from the events
-themselves, and of agents in files.
+"""JSON Schemas of the output of `treadle run`, generated from the events, and of agent definitions.
 
-What the events are stands in events.py, the format of agents in definitions/. Entry:
-`stream_json_schema`, `json_schema`; `python -m treadle.cli.stream_schema` writes the files.
+The schemas of events are open: readers must ignore unknown fields, because later versions add some.
+Entry points: `stream_json_schema`, `json_schema`; `python -m treadle.cli.stream_schema` writes the
+files to this folder.
 
-Those of events are open: a later version may say more in an event, and a reader must pass over what
-it does not know.
-
-    __main__.py  writes the schemas beside this file
+    __main__.py  writes the schema files
 """
 
 from __future__ import annotations
@@ -25,18 +22,18 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def stream_json_schema() -> dict[str, Any]:
-    """Of one line of `--output stream-json`: an event."""
+    """Return the schema of one line of `--output stream-json`, an event."""
     return _schema(Event, "One line of treadle's stream-json: an event of a run.")
 
 
 def json_schema() -> dict[str, Any]:
-    """Of `--output json`: the last event of the run."""
+    """Return the schema of `--output json`, the last event of a run."""
     return _schema(RunEnd, "What treadle prints with --output json: the end of a run.")
 
 
 def write(folder: Path) -> None:
-    """All of them, as files in `folder`."""
-    from treadle.agents.definitions.format import definition_schema  # noqa: PLC0415  it brings the library for YAML, and only this needs it
+    """Write all schemas as files into `folder`."""
+    from treadle.agents.definitions.format import definition_schema  # noqa: PLC0415  brings the library for YAML
 
     for name, schema in (
         ("stream-json", stream_json_schema()),
@@ -54,7 +51,7 @@ def _schema(kind: Any, description: str) -> dict[str, Any]:
 
 
 def _opened(schema: Any) -> Any:
-    """Without what forbids unknown fields, and without what only OpenAPI understands."""
+    """Return the schema without closed objects and without keys that only OpenAPI defines."""
     match schema:
         case dict():
             fields = cast("dict[str, Any]", schema).items()

@@ -1,4 +1,4 @@
-"""Writes the schemas beside this file; `make docs` runs it."""
+"""Writes the schema files to this folder; run by `make docs`."""
 
 from __future__ import annotations
 

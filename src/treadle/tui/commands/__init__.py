@@ -1,7 +1,6 @@
-"""What a person can say to the chat itself: slash commands, ours and their own. Entry: `Command`,
-`Commands`.
+"""Slash commands of the chat, built-in and user-defined. Entry points: `Command`, `Commands`.
 
-One of them: command.py; all by name: registry.py; the user's own: own.py. What ours do:
+The type: command.py; all commands by name: registry.py; user-defined ones: own.py. Built-in ones:
 conversation.py, undo.py, settings.py, view.py (`/help`, `/todos`), account.py (`/cost`,
 `/context`), files.py (`/diff`, `/copy`), export.py, around.py (`/agents`, `/mcp`).
 """

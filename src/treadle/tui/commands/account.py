@@ -1,4 +1,4 @@
-"""Commands on what a conversation takes: tokens and money, and how full the model's context is."""
+"""Commands that show usage: `/cost` and `/context`."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ BAR_COLUMNS: Final = 40
 NEARLY_FULL: Final = 0.8
 
 
-# ---------------------------------------------------------------- what it cost
+# ---------------------------------------------------------------- cost
 
 
 async def show_cost(desk: Desk, rest: str) -> None:
-    """Of this conversation, with the runs that its own started, and of today over all
-    conversations; by model.
+    """Show the cost by model: of this conversation with its child runs, and of today over all
+    conversations.
     """
     journal = desk.conversation.runtime.journal
     runs = await _with_children(journal, await desk.conversation.runs())
@@ -100,7 +100,7 @@ def _cells(row: Cost) -> list[str]:
 
 
 def cached_share(usage: Usage) -> str:
-    """Of its input, how much the provider had read before."""
+    """Return the share of the input that the provider read from its cache."""
     return (
         f"{usage.cache_read_tokens / usage.total_input_tokens:.0%}"
         if usage.total_input_tokens
@@ -108,7 +108,7 @@ def cached_share(usage: Usage) -> str:
     )
 
 
-# ---------------------------------------------------------------- how full it is
+# ---------------------------------------------------------------- context
 
 
 class ShareOfCost(NamedTuple):
@@ -151,7 +151,7 @@ async def show_context(desk: Desk, rest: str) -> None:
 
 
 def shares_of(desk: Desk, messages: Sequence[Message]) -> list[ShareOfCost]:
-    """What the next request is made of, by estimate."""
+    """Return the estimated parts of the next request."""
     setting = desk.conversation.setting
     agent = setting.agent
     results = [

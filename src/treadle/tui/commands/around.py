@@ -1,4 +1,4 @@
-"""Commands on what stands around a conversation: agents that can be handed work, and MCP servers."""  # noqa: E501
+"""Commands that show agents and MCP servers: `/agents` and `/mcp`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Colleague(NamedTuple):
     place: str
     description: str
     note: str = ""
-    """What is wrong with it, or why it can be handed nothing."""
+    """Problem with the agent, or the reason why it cannot be handed work."""
     is_wrong: bool = False
 
 
@@ -73,7 +73,7 @@ async def show_agents(desk: Desk, rest: str) -> None:
 
 
 def colleagues(config: Config, cwd: Path) -> list[Colleague]:
-    """All that are defined, also those that something is wrong with.
+    """Return all defined agents, including broken ones.
 
     Blocks: reads files, and imports modules that the configuration names.
     """
@@ -109,7 +109,7 @@ def colleagues(config: Config, cwd: Path) -> list[Colleague]:
 
 
 def _place(path: Path, cwd: Path) -> str:
-    """As a person would type it."""
+    """Return the path relative to `cwd` or to the home directory if it is inside."""
     for base, sign in ((Path(os.path.realpath(cwd)), ""), (Path.home(), "~/")):
         if path.is_relative_to(base):
             return f"{sign}{plain(str(path.relative_to(base)))}"

@@ -1,4 +1,4 @@
-"""One slash command. Entry: `SlashCommand`."""
+"""The type of a slash command. Entry points: `SlashCommand`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlashCommand:
     name: str
-    """Without its slash."""
+    """Name without the slash."""
     summary: str
-    """One line, for `/help` and the completions."""
+    """One line for `/help` and the completions."""
     usage: str = ""
-    """What can stand behind it: `[NAME]`."""
+    """Arguments, for example `[NAME]`."""
     run: Callable[[Desk, str], Awaitable[None]]
-    """Called with what stands behind the name, stripped.
+    """Function called with the text after the name, stripped.
 
-    Raises AgentError for what cannot be done, which is told to the person.
+    Raises AgentError with a message for the user.
     """
     while_running: bool = True
-    """Whether it may be said while a run is under way; else it is refused with the reason."""
+    """False if the command is refused while a run is active."""
     own: bool = False
-    """Whether it is the user's."""
+    """True for a user-defined command."""

@@ -1,6 +1,4 @@
-"""Commands on conversations: which one is open, what it is called, what of it the model still
-knows.
-"""
+"""Commands on conversations: open, rename, compact and clear them."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ NOTHING_SAID: Final = "nothing has been said here yet"
 
 
 async def pick(desk: Desk, rest: str) -> None:
-    from treadle.tui.pickers.sessions import pick_session  # noqa: PLC0415  only where somebody wants to choose
+    from treadle.tui.pickers.sessions import pick_session  # noqa: PLC0415  only for the picker
 
     session_id = await pick_session(desk)
     if session_id is not None and (session_id != desk.conversation.session_id or rest):
@@ -28,8 +26,8 @@ async def pick(desk: Desk, rest: str) -> None:
 
 
 async def resume(desk: Desk, rest: str) -> None:
-    """Without an id: of the conversation that is open, what was left of its last run is offered
-    again; else the picker.
+    """Open the session with the given id. Without an id, offer to resume the last run if it is
+    unfinished, else open the picker.
     """
     if rest:
         await desk.open(
@@ -44,9 +42,9 @@ async def resume(desk: Desk, rest: str) -> None:
 
 
 def find_session(store: Sessions, given: str, *, besides: str | None = None) -> SessionInfo:
-    """By its id, the beginning of it, or `last`: the one that changed last, `besides` that one.
+    """Return the session with this id or id prefix, or the `last` one, ignoring `besides`.
 
-    Raises AgentError(invalid), with the nearest ids.
+    Raises AgentError(invalid) with the nearest ids.
     """
     if given != LAST and (found := store.get(given)) is not None:
         return found
@@ -66,7 +64,7 @@ def find_session(store: Sessions, given: str, *, besides: str | None = None) -> 
         raise AgentError(
             "invalid", f"{given!r} is the beginning of {len(meant)} ids: {shown}. Write more of it"
         )
-    import difflib  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong
+    import difflib  # noqa: PLC0415  costs 5 ms of start-up; only needed for wrong ids
 
     near = difflib.get_close_matches(given[:200], [info.id for info in known[:1000]], n=3)
     raise AgentError(

@@ -1,6 +1,5 @@
-"""`/export`: the conversation as Markdown for people, or as JSON lines as it is stored. Entry:
-
-`export`, `as_markdown`.
+"""`/export`: writes the conversation as Markdown or as JSON lines. Entry points: `export`,
+`as_markdown`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ NAME_CHARS: Final = 40
 
 
 async def export(desk: Desk, rest: str) -> None:
-    """Nothing is overwritten without a yes; the file is for its owner's eyes only."""
+    """Write the conversation to a private file. Overwriting needs confirmation."""
     messages, info = await desk.conversation.messages(), desk.conversation.info()
     if info is None or not messages:
         raise AgentError("invalid", "nothing has been said here yet: there is nothing to export")
@@ -69,7 +68,7 @@ async def export(desk: Desk, rest: str) -> None:
 
 
 def _place(given: str, cwd: Path, info: SessionInfo) -> Path:
-    """Without a name: one made of the title."""
+    """Return the path of the export, by default derived from the title."""
     if not given:
         words = re.sub(r"[^a-z0-9]+", "-", info.title.lower()).strip("-")[:NAME_CHARS].strip("-")
         given = f"{words or 'conversation'}.md"
@@ -77,7 +76,7 @@ def _place(given: str, cwd: Path, info: SessionInfo) -> Path:
 
 
 def _is_there(path: Path) -> bool:
-    """Raises AgentError(invalid) where something else than a file is."""
+    """True if the file exists. Raises AgentError(invalid) if the path is not a regular file."""
     if path.is_dir():
         raise AgentError("invalid", f"{one_line(str(path), 400)} is a directory: name a file in it")
     if os.path.lexists(path) and not path.is_file():
@@ -89,9 +88,9 @@ def _is_there(path: Path) -> bool:
 
 
 def _write(path: Path, data: bytes, *, replace: bool) -> None:
-    """In one step, so that what is there is whole, or what it was before.
+    """Write the file atomically.
 
-    Raises OSError, also where another one has come meanwhile.
+    Raises OSError, also if the file was created since the check.
     """
     path = Path(os.path.realpath(path)) if replace else path  # a link stays one
     descriptor, temporary = tempfile.mkstemp(prefix=".export-", dir=path.parent)  # mode 0600
@@ -113,7 +112,7 @@ def _write(path: Path, data: bytes, *, replace: bool) -> None:
 
 
 def as_markdown(info: SessionInfo, messages: Sequence[Message]) -> str:
-    """What was said, what was done, and what came of it; not what the model thought."""
+    """Return the conversation with tool calls and results, without reasoning."""
     lines = [
         f"# {one_line(info.title, 200)}",
         "",
@@ -168,7 +167,7 @@ def _clean(text: str) -> str:
 
 
 def _fenced(text: str, language: str) -> list[str]:
-    """In a fence that is longer than any inside of it."""
+    """Return the text in a fence longer than any inside it."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return [fence + language, text, fence]

@@ -1,4 +1,4 @@
-"""Commands on what the work came to: which files it changed, and the last answer for the clipboard."""  # noqa: E501
+"""Commands on the results of the work: `/diff` and `/copy`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 FILES_MAX: Final = 20
 LINES_MAX: Final = 60
-"""Of the difference of one file."""
+"""Maximum lines of the difference of one file."""
 CLIPBOARD_BYTES: Final = 74_000
-"""What most terminals take at once."""
+"""Size that most terminals accept at once."""
 
 
-# ---------------------------------------------------------------- what changed
+# ---------------------------------------------------------------- changes
 
 
 async def show_changes(desk: Desk, rest: str) -> None:
-    """What `write` and `edit` changed, from before the conversation to what is on the disk now."""
+    """Show what `write` and `edit` changed, from before the conversation to the current files."""
     conversation = desk.conversation
     changed = await changed_files(conversation.runtime.journal, await conversation.runs())
     if not changed:
@@ -64,13 +64,13 @@ def _drawn(file: ChangedFile, cwd: Path, drawing: Drawing) -> Iterator[Renderabl
 
 
 def shown_path(path: str, cwd: Path) -> str:
-    """As a person would type it."""
+    """Return the path relative to `cwd` if it is inside."""
     base = os.path.realpath(cwd)
     return plain(os.path.relpath(path, base) if Path(path).is_relative_to(base) else path)
 
 
 def _text_of(data: bytes | None) -> str | None:
-    """None: it is no text."""
+    """Return the decoded text, or None for binary data."""
     try:
         text = (data or b"").decode()
     except UnicodeDecodeError:
@@ -105,7 +105,7 @@ async def copy(desk: Desk, rest: str) -> None:
 
 
 def _block(answer: str, which: str) -> str:
-    """Raises AgentError(invalid)."""
+    """Return the code block with that number. Raises AgentError(invalid)."""
     blocks = code_blocks(answer)
     if not which.isascii() or not which.isdecimal():
         raise AgentError(
@@ -124,8 +124,8 @@ def _block(answer: str, which: str) -> str:
 
 
 def code_blocks(answer: str) -> list[str]:
-    """What stands in them, without fences."""
-    from markdown_it import MarkdownIt  # noqa: PLC0415  only where somebody copies
+    """Return the contents of the code blocks, without fences."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415  only to copy
 
     return [
         token.content.rstrip("\n")

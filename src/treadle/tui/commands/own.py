@@ -1,9 +1,8 @@
-"""Commands that people write themselves: `.treadle/commands/NAME.md`, in the project and in
-Treadle's own folder, each a prompt with holes.
+"""User-defined commands: prompts with placeholders in `.treadle/commands/NAME.md`, in the project
+and in Treadle's own folder. Entry points: `own_commands`.
 
-A project's count where a person trusts it, byte for byte (config/trust.py), as its AGENTS.md and
-its skills do. They grant nothing: what they say is said as if the person had typed it. Entry:
-`own_commands`.
+A project's commands need the user's trust, byte for byte (config/trust.py), as do its AGENTS.md and
+skills. They grant nothing: the prompt is sent as if the user had typed it.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ if TYPE_CHECKING:
     from treadle.tui.desk import Desk
 
 SIZE_MAX_BYTES: Final = 100_000
-"""Of one."""
+"""Maximum size of a command file."""
 COMMANDS_MAX: Final = 200
 NAMED_MAX: Final = 20
-"""Files in one warning."""
+"""Maximum number of files named in a warning."""
 KEYS: Final = ("description", "argument-hint")
-"""Of the front matter, all optional."""
+"""Optional keys of the front matter."""
 SUMMARY_CHARS: Final = 100
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
@@ -43,9 +42,9 @@ _HOLE: Final = re.compile(r"\$(?:ARGUMENTS\b|([1-9])(?!\d))")
 
 class Own(NamedTuple):
     commands: tuple[SlashCommand, ...]
-    """By name."""
+    """Commands, sorted by name."""
     warnings: tuple[str, ...]
-    """For the person, once: what is not offered, and why."""
+    """Commands that are not offered and why, to show once."""
 
 
 class _Text(NamedTuple):
@@ -53,13 +52,13 @@ class _Text(NamedTuple):
     hint: str
     body: str
     remarks: tuple[str, ...]
-    """What is read, and does nothing: each with its line."""
+    """Ignored content, with line numbers."""
 
 
 def own_commands(config: Config, cwd: Path) -> Own:
-    """Of two with one name the nearer one counts.
+    """Return the user-defined commands; of two with one name, the nearer one wins.
 
-    Blocks while it reads files; raises nothing for what is wrong with one.
+    Blocks while it reads files. Broken files become warnings.
     """
     home, project = None if config.home is None else Path(config.home), project_of(cwd)
     if home is None:
@@ -82,13 +81,15 @@ def own_commands(config: Config, cwd: Path) -> Own:
     return Own(tuple(found[name] for name in sorted(found)), tuple(warnings))
 
 
-# ---------------------------------------------------------------- which there are
+# ---------------------------------------------------------------- finding them
 
 
 def _folders(
     home: Path, project: Project | None, trust: Trust, warnings: list[str]
 ) -> Iterator[tuple[Path, Trust | None]]:
-    """The farthest first; with whose trust each counts, None for the person's own."""
+    """Yield the folders, farthest first, with the trust that each needs, or None for the user's
+    own.
+    """
     yield home / COMMANDS_NAME, None
     folders = (
         [] if project is None else [each / FOLDER / COMMANDS_NAME for each in project.folders()]
@@ -116,9 +117,9 @@ def _folders(
 
 
 def _files(folder: Path, warnings: list[str]) -> Iterator[tuple[Path, str]]:
-    """Each with the name that it has as a command, in the order of their paths.
+    """Yield each file with its command name, sorted by path.
 
-    What begins with a dot or an underscore is none.
+    Names that begin with a dot or an underscore are skipped.
     """
     for here, folders, names in os.walk(folder):
         for linked in [name for name in folders if os.path.islink(os.path.join(here, name))]:
@@ -161,7 +162,7 @@ def _command(
 
 
 def _data(path: Path, folder: Path, *, own: bool) -> bytes | None:
-    """Raises Broken."""
+    """Return the content of a command file. Raises Broken."""
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(os.path.realpath(folder)):
         raise Broken(1, f"the link leaves {folder}")
@@ -171,11 +172,11 @@ def _data(path: Path, folder: Path, *, own: bool) -> bytes | None:
     return None if content is None else content.data
 
 
-# ---------------------------------------------------------------- what stands in one
+# ---------------------------------------------------------------- parsing
 
 
 def _read(data: bytes) -> _Text:
-    """Raises Broken."""
+    """Parse a command file. Raises Broken."""
     text = decoded(data, "holds the character {!r}, which nobody sees").replace("\r\n", "\n")
     read = _with_front_matter(text) if _FENCE.match(text) else _Text("", "", text.strip(), ())
     if not read.body:
@@ -188,8 +189,8 @@ def _read(data: bytes) -> _Text:
 
 
 def _with_front_matter(text: str) -> _Text:
-    """Raises Broken."""
-    from treadle.agents.definitions.text import document_of  # noqa: PLC0415  it brings the library for YAML, and most commands need none
+    """Parse a command file with front matter. Raises Broken."""
+    from treadle.agents.definitions.text import document_of  # noqa: PLC0415  brings the library for YAML, which most commands do not need
 
     document, body, _ = document_of(text, markdown=True)
     for duplicate in document.duplicates:
@@ -212,14 +213,14 @@ def _with_front_matter(text: str) -> _Text:
             raise Broken(entry.key.line, f"{key} must be a text")
         elif isinstance(
             value, tuple
-        ):  # `argument-hint: [FILE]` is a list to YAML, and a text to whoever wrote it
+        ):  # `argument-hint: [FILE]` is a list in YAML, but meant as text
             said[key] = f"[{', '.join(str(item.value) for item in value)}]"
         else:
             said[key] = "" if value is None else str(value)
     return _Text(said.get(KEYS[0], ""), said.get(KEYS[1], ""), body or "", tuple(remarks))
 
 
-# ---------------------------------------------------------------- saying it
+# ---------------------------------------------------------------- sending
 
 
 async def _send(name: str, body: str, desk: Desk, rest: str) -> None:
@@ -227,10 +228,10 @@ async def _send(name: str, body: str, desk: Desk, rest: str) -> None:
 
 
 def filled(body: str, arguments: str) -> str:
-    """`$ARGUMENTS` is all that was typed behind the name, `$1` to `$9` its words, quoted ones as
-    one; what is put in is not looked at again.
+    """Fill the placeholders: `$ARGUMENTS` with everything typed after the name, `$1` to `$9` with
+    its words, where quotes group words. Inserted text is not expanded again.
 
-    Where there is no such place, what was typed stands behind the text.
+    Without placeholders, the arguments are appended.
     """
     words = _words(arguments)
     text, places = _HOLE.subn(
@@ -243,5 +244,5 @@ def filled(body: str, arguments: str) -> str:
 def _words(arguments: str) -> list[str]:
     try:
         return shlex.split(arguments)
-    except ValueError:  # a quote that nobody closed
+    except ValueError:  # an unclosed quote
         return arguments.split()

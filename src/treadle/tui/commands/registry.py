@@ -1,7 +1,6 @@
-"""All commands by name, and which one is meant by what was typed. What each does stands in the
-files beside this one. Entry: `SlashCommands`.
+"""All slash commands by name, and the parsing of typed commands. Entry points: `SlashCommands`.
 
-Light: the completions know every command before the first one is imported.
+The implementations are imported on use, so the completions stay cheap.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _TYPED: Final = re.compile(r"/([A-Za-z0-9][\w.:-]*)(?:\s+(.*))?\s*", re.DOTALL)
 class _Ours(NamedTuple):
     name: str
     place: str
-    """The module beside this one, and the function in it."""
+    """Module in this package and the function in it."""
     usage: str
     summary: str
     while_running: bool = True
@@ -54,24 +53,24 @@ _OURS: Final = (
     _Ours("export", "export:export", "[FILE]", "write it to a file"),
     _Ours("quit", "conversation:leave", "", "end the chat"),
 )
-"""In the order of `/help`; what is said of each fits its cell there."""
+"""Built-in commands in the order of `/help`; each summary fits its cell there."""
 OUR_NAMES: Final = frozenset(one.name for one in _OURS)
-"""That no command of the user's can have."""
+"""Names reserved for built-in commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownCommand:
-    """What no command is called, or more than one."""
+    """Result for a name that matches no command, or more than one."""
 
     name: str
-    """As it was typed, without its slash."""
+    """Name as typed, without the slash."""
     nearest: tuple[str, ...] = ()
     is_beginning: bool = False
-    """Whether the nearest ones begin with it."""
+    """True if the nearest names begin with it."""
 
     @property
     def message(self) -> str:
-        """For the person."""
+        """Explanation for the user."""
         name, near = one_line(f"/{self.name}", 40), [f"/{each}" for each in self.nearest]
         if self.is_beginning:
             return f"{name} is the beginning of {', '.join(near)}: write more of it"
@@ -81,7 +80,7 @@ class UnknownCommand:
 
 
 class SlashCommands:
-    """Ours, and the user's own behind them."""
+    """Built-in commands followed by user-defined ones."""
 
     def __init__(self, own: Sequence[SlashCommand] = ()) -> None:
         self._ours = {
@@ -101,15 +100,12 @@ class SlashCommands:
         return self._help if one.name == "help" else partial(_imported, one.place)
 
     async def _help(self, desk: Desk, rest: str) -> None:
-        from treadle.tui.commands.view import show_help  # noqa: PLC0415  it brings Rich, and most chats begin without it
+        from treadle.tui.commands.view import show_help  # noqa: PLC0415  brings Rich, which the start does not need
 
         await show_help(desk, [*self])
 
     def use_own(self, own: Sequence[SlashCommand]) -> None:
-        """In the place of those that were the user's own before.
-
-        One with the name of ours is left out.
-        """
+        """Replace the user-defined commands. Those with the name of a built-in one are ignored."""
         theirs = {
             command.name: command for command in sorted(own, key=lambda command: command.name)
         }
@@ -119,14 +115,13 @@ class SlashCommands:
         }
 
     def __iter__(self) -> Iterator[SlashCommand]:
-        """Ours in the order of `/help`, then the user's own by name."""
+        """Yield built-in commands in the order of `/help`, then user-defined ones by name."""
         return iter(self._by_name.values())
 
     def find(self, text: str) -> tuple[SlashCommand, str] | UnknownCommand:
-        """What was typed, with its slash -> the command that is meant, and what stands behind its
-        name, stripped.
+        """Return the command that the typed text means and its stripped arguments.
 
-        By its name, or the beginning of one that no other has.
+        The name may be shortened to an unambiguous prefix.
         """
         name, rest = _taken_apart(text)
         if (command := self._by_name.get(name) or self._by_name.get(name.lower())) is not None:
@@ -136,7 +131,7 @@ class SlashCommands:
             return self._by_name[begun[0]], rest
         if begun:
             return UnknownCommand(name, tuple(begun), is_beginning=True)
-        from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and commands are rarely wrong
+        from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up; only needed for wrong names
 
         return UnknownCommand(
             name,
@@ -145,7 +140,7 @@ class SlashCommands:
 
 
 def is_command(text: str) -> bool:
-    """Whether it is meant for the chat itself: `/name …`, and no path like `/etc/hosts`."""
+    """True for `/name …`, but not for a path such as `/etc/hosts`."""
     return _TYPED.fullmatch(text.strip()) is not None
 
 

@@ -1,6 +1,4 @@
-"""Commands on what the next run is begun with: the model, the mode, and where each setting came
-from.
-"""
+"""Commands on settings of the next run: model, mode and configuration."""
 
 from __future__ import annotations
 
@@ -32,13 +30,13 @@ MODES: Final[dict[Mode, tuple[str, str]]] = {
         "only what your rules deny, or want asked, is not run",
     ),
 }
-"""What each runs unasked, and the rest of it."""
+"""For each mode, the actions that run without approval, and what happens to the rest."""
 VALUE_CHARS: Final = 60
 
 
 async def choose_model(desk: Desk, rest: str) -> None:
     if not rest:
-        from treadle.tui.pickers.models import pick_model  # noqa: PLC0415  only where somebody wants to choose
+        from treadle.tui.pickers.models import pick_model  # noqa: PLC0415  only for the picker
 
         rest = await pick_model(desk) or ""
     if rest:
@@ -70,7 +68,7 @@ async def choose_mode(desk: Desk, rest: str) -> None:
 
 
 def mode_of(given: str) -> Mode:
-    """By its name, or the beginning of one; `full` only by its whole name.
+    """Return the mode with this name or prefix; `full` must be written out.
 
     Raises AgentError(invalid).
     """
@@ -117,7 +115,7 @@ def _modes(desk: Desk, now: Mode) -> Group:
 
 
 async def show_config(desk: Desk, rest: str) -> None:
-    """Only what somebody said."""
+    """Show the settings that differ from the defaults."""
     drawing = Drawing(desk.screen.columns, desk.theme)
     grid = Table.grid(padding=(0, 2))
     rows = [row for row in desk.config.rows() if row.origin.source != "default"]

@@ -1,6 +1,5 @@
-"""`/undo`: back before the last prompt, its files as they were, and the prompt in the input again.
-
-Entry: `undo`.
+"""`/undo`: goes back to before the last prompt, restores its files, and puts the prompt back into
+the input. Entry points: `undo`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def undo(desk: Desk, rest: str) -> None:
-    """Said again, it goes back before the prompt before that one."""
+    """Go back before the last prompt. Repeated, it goes back one prompt further."""
     runs, gone = await prompts(desk), desk.conversation.goes_back_to
     if gone is not None:
         runs = runs[: [run.run_id for run in runs].index(gone)]

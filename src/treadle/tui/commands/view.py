@@ -1,4 +1,4 @@
-"""Commands that only show: keys and commands, the to-do list."""
+"""Commands that only display: `/help` and `/todos`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from treadle.tui.desk import Desk
 
 CELL_COLUMNS: Final = 40
-"""That a command takes in `/help`, at least."""
+"""Minimum width of a command in `/help`."""
 
 
 async def show_help(desk: Desk, commands: Sequence[SlashCommand]) -> None:
-    """Keys, ours and the user's own commands, as many beside each other as fit."""
+    """Show the keys, the built-in and the user-defined commands in as many columns as fit."""
     drawing = Drawing(desk.screen.columns, desk.theme)
     shown: list[RenderableType] = [Text("Keys", drawing.style("title")), _keys(drawing)]
     for title, own in (("Commands", False), ("Your own commands", True)):
@@ -47,7 +47,7 @@ def _keys(drawing: Drawing) -> Text:
 
 
 def _commands(commands: Sequence[SlashCommand], drawing: Drawing) -> Table:
-    """Read downwards, as lists of words are."""
+    """Lay out the commands column by column."""
     beside = max(drawing.width // CELL_COLUMNS, 1)
     rows = -(-len(commands) // beside)
     cell = drawing.width // beside

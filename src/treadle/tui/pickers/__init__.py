@@ -1,3 +1,3 @@
-"""What a person chooses from in a chat: conversations (sessions.py), models (models.py), earlier
-points (points.py). The list itself is picker.py's.
+"""Pickers of the chat: conversations (sessions.py), models (models.py) and earlier prompts
+(points.py). The list itself is in picker.py.
 """

@@ -1,6 +1,5 @@
-"""Which model to ask: the configured ones, and all that the providers have.
-
-Who is asked is model_catalog.py's. Entry: `pick_model`.
+"""Picker for models: the configured ones and all models of the providers. Entry points:
+`pick_model`.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ if TYPE_CHECKING:
 
 
 async def pick_model(desk: Desk) -> str | None:
-    """Its name, as `--model` takes it.
+    """Return the name of the chosen model, as for `--model`.
 
-    What is known stands there at once; who is configured is asked, and added as it answers.
+    Known models are listed at once; configured providers are queried and their models added.
     """
     config = desk.config
     answers = [ProviderAnswer(name) for name in providers(config)]
@@ -51,7 +50,7 @@ async def pick_model(desk: Desk) -> str | None:
 
 
 def known(config: Config, found: Iterable[Known]) -> list[PickerRow[str]]:
-    """The configured ones first, each once."""
+    """Return the rows of the known models, configured ones first, without duplicates."""
     by_name = {row.name: row for row in found}
     names = {
         config.models.large: "large",

@@ -1,7 +1,7 @@
-"""Back to an earlier point: which one, and what of it is taken back. Nothing is done before both
-were chosen. Entry: `pick_point`.
+"""Picker for an earlier prompt to go back to, and for what to revert. Nothing changes before both
+are chosen. Entry points: `pick_point`.
 
-How one goes back is going_back.py's.
+The change itself is made in going_back.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _WORDS: Final[tuple[tuple[What, str, str], ...]] = (
 
 
 async def pick_point(desk: Desk) -> None:
-    """Raises AgentError where the journal, or what was kept of files, cannot be read."""
+    """Let the user pick a prompt and go back. Raises AgentError if the journal or the saved files
+    cannot be read.
+    """
     if desk.conversation.is_running:
         desk.tell("A run is under way: interrupt it first (Escape).", "warning")
         return
@@ -78,7 +80,7 @@ def _detail(desk: Desk, run: RunInfo) -> str:
 
 
 async def _changed(desk: Desk, run: RunInfo) -> str:
-    """What its run changed, as far as that is known."""
+    """List the files that the run changed, as far as known."""
     try:
         files = await changed_files(desk.conversation.runtime.journal, [run])
     except AgentError as e:

@@ -1,7 +1,4 @@
-"""Which conversation to go on with: all there are, searched by title and by what was said. Entry:
-
-`pick_session`.
-"""
+"""Picker for conversations, searchable by title and content. Entry points: `pick_session`."""
 
 from __future__ import annotations
 
@@ -26,13 +23,13 @@ FOUND_MAX: Final = 50
 LAST_MESSAGES: Final = 6
 MESSAGE_LINES: Final = 6
 RUNS_READ: Final = 5_000
-"""The newest ones, to tell in which directory a conversation was."""
+"""Number of newest runs read to find each conversation's directory."""
 
 
 async def pick_session(desk: Desk) -> str | None:
-    """The id of one; None: the person goes on with the one that is open.
+    """Return the id of the chosen session, or None to stay in the open one.
 
-    Raises AgentError where the store cannot be read.
+    Raises AgentError if the store cannot be read.
     """
     runtime = desk.conversation.runtime
     infos = await to_thread.run_sync(runtime.sessions.list)
@@ -74,7 +71,7 @@ async def pick_session(desk: Desk) -> str | None:
 
 
 def _detail(desk: Desk, info: SessionInfo, places: Mapping[str, str]) -> str:
-    """How old, how long, and where, if that is somewhere else."""
+    """Return the age, the length and, if different, the directory."""
     parts = [f"{ago(info.updated_at, now())} ago", count(info.message_count, "message")]
     place = places.get(info.id)
     if place is not None and os.path.realpath(place) != os.path.realpath(desk.cwd):
