@@ -8,7 +8,8 @@ changes them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from treadle._internal.json_text import JsonText, encode_json
 from treadle.journal.entries import ApprovalAsked, ModelResponded, ToolFinished, ToolStarted
@@ -19,8 +20,7 @@ from treadle.messages.message import Message, ToolCall, ToolResult
 from treadle.types import Outcome, Reserved, Spending, Time, Usage, usd
 
 
-@dataclass(slots=True)
-class TurnState:
+class TurnState(msgspec.Struct):
     """The current turn, or the last one: its attempt, response, tool calls and results."""
 
     attempt: int = 0
@@ -33,8 +33,8 @@ class TurnState:
     """Last complete response."""
     calls: tuple[ToolCall, ...] = ()
     """Tool calls of that response."""
-    results: dict[str, ToolFinished] = field(default_factory=dict[str, ToolFinished])
-    starts: dict[str, ToolStarted] = field(default_factory=dict[str, ToolStarted])
+    results: dict[str, ToolFinished] = {}
+    starts: dict[str, ToolStarted] = {}
     results_only: bool = False
     """True if only results may follow the response, because a program at the provider waits for
     them or the provider has paused.
@@ -103,29 +103,27 @@ class TurnState:
         return FinishedCall(call, finished.result, changed, waited)
 
 
-@dataclass(slots=True)
-class ApprovalState:
+class ApprovalState(msgspec.Struct):
     """Questions about tool calls and the answers to them, by call id."""
 
-    asked: dict[str, ApprovalAsked] = field(default_factory=dict[str, ApprovalAsked])
+    asked: dict[str, ApprovalAsked] = {}
     """Open questions."""
     allowed: frozenset[str] = frozenset()
     """Calls that a person approved and that have not started since."""
-    edited: dict[str, JsonText] = field(default_factory=dict[str, JsonText])
+    edited: dict[str, JsonText] = {}
     """Arguments that a person put in place of the model's."""
-    shown: dict[str, JsonText] = field(default_factory=dict[str, JsonText])
+    shown: dict[str, JsonText] = {}
     """Arguments that the question showed."""
     unapproved: bool = False
     """True if a question was answered without a person."""
 
 
-@dataclass(slots=True)
-class SpendingState:
+class SpendingState(msgspec.Struct):
     """Requests and costs of the run, beyond the totals of its ledger."""
 
-    by_day: dict[tuple[str, str], Spending] = field(default_factory=dict[tuple[str, str], Spending])
+    by_day: dict[tuple[str, str], Spending] = {}
     """Spending by day (ISO 8601) and model."""
-    used_up: dict[str, int] = field(default_factory=dict[str, int])
+    used_up: dict[str, int] = {}
     """Responses and errors that each model returned, by its name."""
     retries: int = 0
     invocations: int = 0
@@ -155,8 +153,7 @@ class SpendingState:
         )
 
 
-@dataclass(slots=True)
-class ContextState:
+class ContextState(msgspec.Struct):
     """Messages that the model sees, and what the run adds to its session."""
 
     history: History
@@ -166,7 +163,7 @@ class ContextState:
     """Index in the history of the run's prompt."""
     call_ids: set[str]
     """Ids of all calls in the history."""
-    said: list[Said] = field(default_factory=list[Said])
+    said: list[Said] = []
     """Messages and receipts of compactions that the run adds to its session."""
     measured: tuple[int, int] = (0, 0)
     """Number of messages at the beginning of the history that a response or a compaction has
@@ -198,8 +195,7 @@ class ContextState:
         return sum(len(encode_json(message)) for message in self.history[self.measured[0] :])
 
 
-@dataclass(slots=True)
-class ModelState:
+class ModelState(msgspec.Struct):
     """The model that the run asks, and what is known of it."""
 
     asked: str = ""
@@ -208,7 +204,7 @@ class ModelState:
     """Model of the attempt in progress."""
     without: frozenset[str] = frozenset()
     """Settings that the model is known to refuse."""
-    carried: dict[str, object] = field(default_factory=dict[str, object])
+    carried: dict[str, object] = {}
     """Provider data to return with the next request."""
     empty_responses: int = 0
     """Consecutive empty responses."""
@@ -221,8 +217,7 @@ class ModelState:
         self.asked, self.without = model, frozenset()
 
 
-@dataclass(slots=True)
-class RunClock:
+class RunClock(msgspec.Struct):
     """Seconds in which a process drove the run."""
 
     driven_before_s: float = 0.0
