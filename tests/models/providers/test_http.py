@@ -35,7 +35,7 @@ from tests.models.providers.speech import HELLO, KEY
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import Message
 from treadle.models.model import ModelRequest, fold_stream
-from treadle.models.providers import http
+from treadle.models.providers import http_pool
 from treadle.models.providers.anthropic import AnthropicModel, connect
 from treadle.models.providers.http import HttpConnection
 from treadle.types import Settings
@@ -400,7 +400,7 @@ def test_an_address_is_named_by_its_host_and_port(url: str, host: str) -> None:
 async def test_a_server_that_does_not_finish_connecting_times_out(
     own: ModelOn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(http_pool, "CONNECT_TIMEOUT_S", 0.2)
 
     async def hang(stream: anyio.abc.ByteStream) -> None:
         async with stream:

@@ -225,7 +225,7 @@ async def test_googles_list_is_read_to_its_last_page_without_what_makes_no_text(
     ]
     assert [seen.target for seen in server.seen] == [
         "/v1beta/models?pageSize=1000",
-        "/v1beta/models?pageSize=1000&pageToken=a/b%3D%3D",
+        "/v1beta/models?pageSize=1000&pageToken=a%2Fb%3D%3D",
     ]
     assert server.seen[0].headers["x-goog-api-key"] == KEY
     assert gemini.list_models is not None

@@ -13,8 +13,11 @@ model.py defines the contract and retry.py retries. Entry points: the module of 
     exchange.py         one request to a provider
     fallback.py         a chain of models used as one
     hosted.py           tools that a provider runs on its own servers
-    http.py             HTTP connections, on aiohttp
-    http_exchange.py    one HTTP exchange over aiohttp
+    http.py             our own connection, over asyncio and httptools
+    http_pool.py        connections of one event loop
+    http_dialing.py     opening a connection: TCP, TLS, proxies
+    http_protocol.py    one connection: parsing, limits, flow control
+    http_exchange.py    one request and its response
     identity.py         the credentials of a request
     json_schema.py      JSON Schemas in the subset that OpenAI accepts
     known_models.py     bundled data about models

@@ -1,136 +1,55 @@
-"""A single HTTP exchange over aiohttp, with timeouts. Its end keeps or closes the connection.
+"""One request and its response: sending, waiting within limits, reading, and ending so that
+the connection is kept or closed.
 
-http.py manages the connections. Importing this module imports aiohttp. Entry points: `Exchange`.
+http.py decides which connection is used. Entry point: `Exchange`.
 """
 
 from __future__ import annotations
 
-import asyncio
+import errno
 import math
 import os
+import re
+import socket
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-import aiohttp
 import anyio
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.http_exceptions import HttpProcessingError
-from typing_extensions import override
 
 from treadle.errors import AgentError
 from treadle.models.providers.connection import ReadTimeout
-
-if TYPE_CHECKING:
-    import ssl
-
-    from aiohttp.abc import AbstractStreamWriter
-    from aiohttp.client_reqrep import ClientRequest
-    from aiohttp.connector import Connection
-    from aiohttp.tracing import Trace
-
-    from treadle.models.providers.http import Pool
+from treadle.models.providers.http_dialing import Proxy, ProxyRefused, Route
+from treadle.models.providers.http_pool import Pool
+from treadle.models.providers.http_protocol import (
+    HttpProtocol,
+    NotHttp,
+    UnreadableEncoding,
+    request_head,
+)
 
 END_GRACE_S = 0.25
-"""Seconds that a complete response may take to end formally. After that, its connection is
-closed.
-"""
-WITH_HEADERS_BYTES = 16 * 1024
-AT_ONCE_BYTES = 1024 * 1024
-"""Bytes of a large body written at once, so that other tasks can run in between."""
+"""Time that a response has to end after its last event; otherwise its connection is closed."""
 CHECK_PROXY = "check HTTPS_PROXY, or add the host to NO_PROXY"
 CHECK_ADDRESS = "check base_url, and that the server runs"
 CHECK_SCHEME = "check base_url: https where the server speaks TLS, http where it does not"
-
-
-class Protocol(ResponseHandler):
-    """A connection that records whether it has carried a request.
-
-    aiohttp 3.14 restarts its parser after each read even if it was not paused, which costs a
-    seventh of the time per delta.
-    """
-
-    carried = False
-
-    @override
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        if getattr(self, "_reading_paused", True):
-            super().resume_reading(resume_parser)
-
-
-class Connector(aiohttp.TCPConnector):
-    """Records which connection an exchange got, and whether it was kept alive.
-
-    (aiohttp's tracing can do this too, but costs 15 µs per request.)
-    """
-
-    def __init__(
-        self, *, connections_per_host: int, keep_alive_s: float, tls: ssl.SSLContext | bool
-    ) -> None:
-        super().__init__(  # pyright: ignore[reportUnknownMemberType]  aiohttp leaves a type open
-            limit=0, limit_per_host=connections_per_host, keepalive_timeout=keep_alive_s, ssl=tls
-        )
-        self._factory = partial(Protocol, loop=self._loop)
-        self.asking: dict[asyncio.Task[object] | None, Exchange] = {}
-        """Exchanges by requesting task: aiohttp connects in it, and passes no context of the
-        request.
-        """
-
-    @override
-    async def connect(
-        self, req: ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
-    ) -> Connection:
-        connection = await super().connect(req, traces, timeout)
-        exchange = self.asking[asyncio.current_task()]
-        exchange.transport = connection.transport
-        if isinstance(protocol := connection.protocol, Protocol):
-            exchange.kept, protocol.carried = protocol.carried, True
-        return connection
-
-
-class LargeBody(aiohttp.Payload):
-    """A body that is written in pieces. aiohttp joins a body to the headers, and asyncio copies
-    what the socket does not accept: for a long history, more than half of the cost of sending.
-    """
-
-    _autoclose = True
-
-    def __init__(self, body: bytes) -> None:
-        super().__init__(body)
-        self._size = len(body)
-
-    @override
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        return self._value.decode(encoding, errors)
-
-    @override
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        view = memoryview(self._value)
-        await writer.write(view[:WITH_HEADERS_BYTES])
-        for begin in range(WITH_HEADERS_BYTES, len(view), AT_ONCE_BYTES):
-            await writer.write(view[begin : begin + AT_ONCE_BYTES])
+_FAILURES = (OSError, NotHttp, UnreadableEncoding, ProxyRefused)
 
 
 class Exchange:
-    """An exchange, both as the context of `Connection.post` or `get` and as the reply it
-    returns.
-    """
+    """Context manager of `Connection.post` and `get`, and the reply that it returns."""
 
     __slots__ = (
         "_body",
-        "_content",
         "_expired",
         "_headers",
         "_path",
         "_pool",
-        "_response",
+        "_protocol",
         "_silence",
         "_until",
-        "kept",
         "status",
-        "transport",
     )
 
     def __init__(
@@ -144,63 +63,73 @@ class Exchange:
         self._silence = ReadTimeout(pool.timeout_s, pool.loop.time)
         self._until = math.inf if pool.total_s is None else pool.loop.time() + pool.total_s
         self._expired = ""
-        """Reason why the exchange was ended locally; empty while it was not."""
-        self._response: aiohttp.ClientResponse | None = None
-        self._content: aiohttp.StreamReader
-        self.transport: asyncio.Transport | None = None
-        self.kept = False
+        """Message of the timeout that ended the exchange, or empty."""
+        self._protocol: HttpProtocol | None = None
         self.status = 0
 
     async def __aenter__(self) -> Self:
-        session, connector = self._pool.opened or await self._pool.open()
-        task = asyncio.current_task()
-        connector.asking[task] = self
-        self._pool.watch(self)
-        self._silence.begin()
+        pool = self._pool
+        await pool.slots.acquire()
         try:
-            self._response = response = await self._send(session)
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._translated(error) from error
+            route = pool.route or await pool.open()
+            pool.watch(self)
+            self._silence.begin()
+            await self._send(self._head(route), route)
+        except BaseException as error:
+            pool.unwatch(self)
+            self._release()
+            if isinstance(error, _FAILURES):
+                raise self._translated(error) from error
+            raise
         finally:
-            del connector.asking[task]
             self._silence.pause()
-            if self._response is None:
-                self._pool.unwatch(self)
         self._body = b""
-        self._content = response.content
-        self.status = response.status
         return self
 
-    async def _send(self, session: aiohttp.ClientSession) -> aiohttp.ClientResponse:
-        url, proxy = self._pool.url(self._path), self._pool.proxy
-        while True:
-            body = (
-                self._body
-                if self._body is None or len(self._body) <= WITH_HEADERS_BYTES
-                else LargeBody(self._body)
+    def _head(self, route: Route) -> bytes:
+        pool, body = self._pool, self._body
+        headers = list({**pool.headers, **self._headers}.items())
+        if route.proxy is not None and route.tls is None:
+            headers += route.proxy.headers
+        try:
+            return request_head(
+                "GET" if body is None else "POST",
+                pool.target(self._path, route),
+                pool.authority(route),
+                headers,
+                None if body is None else len(body),
             )
-            ask = session.get if body is None else session.post
-            self.kept, self.transport = False, None
+        except ValueError as error:
+            raise AgentError("invalid", f"the request to {pool.host}: {error}") from None
+
+    async def _send(self, head: bytes, route: Route) -> None:
+        while True:
+            self._protocol = protocol = await self._pool.take(route)
             try:
-                return await ask(
-                    url, data=body, headers=self._headers, proxy=proxy, allow_redirects=False
-                )
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                # The server closed a kept-alive connection before it received this request. A new
-                # connection is not kept-alive, so the loop ends.
-                if not self.kept or self._expired:
+                await protocol.send(head, self._body or b"")
+                await protocol.respond()
+            except OSError:
+                # The server closed a kept connection before it read this request. A new connection
+                # is not a kept one, so this ends.
+                if not protocol.carried or protocol.has_received or self._expired:
                     raise
+                self._pool.give_back(protocol)
+                self._protocol = None
+            else:
+                self.status = protocol.status
+                return
 
     def header(self, name: str) -> str | None:
-        return self._response.headers.get(name) if self._response is not None else None
+        return None if self._protocol is None else self._protocol.headers.get(name.lower())
 
     async def read(self) -> bytes:
-        if self._pool.loop.time() >= self._until:  # also where there always is something to read
+        assert self._protocol is not None, "an exchange is read inside its context"
+        if self._pool.loop.time() >= self._until:  # also if there is always something to read
             raise AgentError("timeout", self._too_long)
         self._silence.begin()
         try:
-            return await self._content.readany()
-        except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
+            return await self._protocol.read()
+        except _FAILURES as error:
             raise self._translated(error) from error
         finally:
             self._silence.pause()
@@ -215,30 +144,30 @@ class Exchange:
         trace: TracebackType | None,
     ) -> None:
         self._pool.unwatch(self)
-        if self._response is None:
-            return
         try:
-            if error is None and not self._content.at_eof():
-                await self._wait_for_end()
+            if error is None and self._protocol is not None and not self._protocol.ended:
+                await self._wait_for_end(self._protocol)
         finally:
-            self._response.release()  # which closes its connection where the answer has not ended
+            self._release()
 
-    async def _wait_for_end(self) -> None:
-        """Wait for the formal end of the response, without which the connection cannot be
-        reused.
+    async def _wait_for_end(self, protocol: HttpProtocol) -> None:
+        """Wait for the end of the response: only after it can the connection carry the next
+        request.
         """
-        with (
-            anyio.move_on_after(END_GRACE_S),
-            suppress(aiohttp.ClientError, HttpProcessingError, OSError),
-        ):
-            while await self._content.readany():
+        with anyio.move_on_after(END_GRACE_S), suppress(*_FAILURES):
+            while await protocol.read():
                 pass
 
+    def _release(self) -> None:
+        if self._protocol is not None:
+            self._pool.give_back(self._protocol)
+        self._pool.slots.release()
+
     def look(self) -> None:
-        """Close the connection if the server has been silent, or has taken in total, for too long.
-        The pool calls this in rounds.
+        """Abort the connection of a server that has been silent, or has kept answering, for too
+        long. The pool calls this in rounds.
         """
-        if not self._silence.waiting or self.transport is None:
+        if not self._silence.waiting or self._protocol is None:
             return
         if self._pool.loop.time() >= self._until:
             self._expired = self._too_long
@@ -246,100 +175,74 @@ class Exchange:
             self._expired = f"{self._pool.host} said nothing for {self._silence.limit_s:g} s"
         else:
             return
-        self.transport.abort()
+        self._protocol.abort()
 
     @property
     def _too_long(self) -> str:
         return f"{self._pool.host} had not answered in full after {self._pool.total_s:g} s"
 
-    def _translated(self, error: BaseException) -> AgentError:
-        """Translate an error. Messages name only the host, because URLs may contain private
-        data.
+    def _translated(self, error: Exception) -> AgentError:
+        """Return the error for the caller. It names no address except the host's: a URL may hold a
+        secret.
         """
-        host, proxy = (
-            self._pool.host,
-            " through the proxy of the environment" if self._pool.proxy else "",
-        )
-        check = CHECK_PROXY if self._pool.proxy else CHECK_ADDRESS
         if self._expired:
             return AgentError("timeout", self._expired)
+        route, host = self._pool.route, self._pool.host
+        proxy = None if route is None else route.proxy
+        through = " through the proxy of the environment" if proxy else ""
+        if self._protocol is None:
+            return _not_connected(error, host, through, proxy)
         match error:
-            case TimeoutError():
-                return AgentError(
-                    "timeout",
-                    f"no connection to {host}{proxy} within the time allowed: {check}",
-                    sent=False,
-                )
-            case aiohttp.ClientConnectorCertificateError():
-                why = (
-                    getattr(error.certificate_error, "verify_message", "")
-                    or "it cannot be verified"
-                )
-                return AgentError(
-                    "invalid",
-                    (
-                        f"the certificate of {host} is not trusted: {why}. For a private "
-                        "authority, set SSL_CERT_FILE to its certificate"
-                    ),
-                )
-            case aiohttp.ClientHttpProxyError():
-                return AgentError(
-                    "network" if error.status >= 500 else "invalid",
-                    (
-                        f"the proxy of the environment refused to connect to {host}: "
-                        f"{error.status} {error.message}: {CHECK_PROXY}"
-                    ),
-                    sent=False,
-                )
-            case aiohttp.ClientConnectorDNSError():
-                return AgentError(
-                    "network",
-                    f"{error.host!r} is not known: check the address, and that there is a network",
-                    sent=False,
-                )
-            case aiohttp.ClientConnectorSSLError():
-                return AgentError(
-                    "network", f"cannot speak TLS with {host}{proxy}: {CHECK_SCHEME}", sent=False
-                )
-            case aiohttp.ClientConnectorError():
-                where = (
-                    f"the proxy {error.host}:{error.port}"
-                    if isinstance(error, aiohttp.ClientProxyConnectionError)
-                    else host
-                )
-                return AgentError(
-                    "network",
-                    f"cannot connect to {where}: {_why(error.os_error)}: {check}",
-                    sent=False,
-                )
-            case aiohttp.ClientResponseError() | HttpProcessingError():
-                if "content-encoding" in str(error):
-                    return AgentError(
-                        "network",
-                        (
-                            f"{host}{proxy} answered in an encoding that was not asked for and "
-                            "cannot be read"
-                        ),
-                    )
-                return AgentError(
-                    "network",
-                    (
-                        f"{host}{proxy} answered with something that is not HTTP: "
-                        f"{CHECK_PROXY if proxy else CHECK_SCHEME}"
-                    ),
-                )
-            case _ if self._response is None:
-                return AgentError(
-                    "network", f"{host}{proxy} closed the connection before it answered"
-                )
+            case UnreadableEncoding():
+                text = "answered in an encoding that was not asked for and cannot be read"
+                return AgentError("network", f"{host}{through} {text}")
+            case NotHttp():
+                check = CHECK_PROXY if proxy else CHECK_SCHEME
+                text = "answered with something that is not HTTP"
+                return AgentError("network", f"{host}{through} {text}: {check}")
+            case _ if not self.status:
+                text = "closed the connection before it answered"
+                return AgentError("network", f"{host}{through} {text}")
             case _:
-                return AgentError(
-                    "network",
-                    f"the connection to {host}{proxy} was lost in the middle of the answer",
-                )
+                text = f"the connection to {host}{through} was lost in the middle of the answer"
+                return AgentError("network", text)
 
 
-def _why(error: OSError) -> str:
-    """Return the system's message if asyncio replaced it with one that repeats the address."""
-    words = error.strerror or str(error)
-    return os.strerror(error.errno) if error.errno and "Connect call failed" in words else words
+def _not_connected(error: Exception, host: str, through: str, proxy: Proxy | None) -> AgentError:
+    import ssl  # noqa: PLC0415  only https needs it, and this is an error
+
+    check = CHECK_PROXY if proxy else CHECK_ADDRESS
+    match error:
+        case ProxyRefused():
+            kind = "network" if error.status >= 500 else "invalid"
+            text = f"the proxy of the environment refused to connect to {host}: {error.status}"
+            return AgentError(kind, f"{text} {error.reason}: {CHECK_PROXY}", sent=False)
+        case TimeoutError():
+            text = f"no connection to {host}{through} within the time allowed: {check}"
+            return AgentError("timeout", text, sent=False)
+        case ssl.SSLCertVerificationError():
+            why = error.verify_message or "it cannot be verified"
+            text = f"the certificate of {host} is not trusted: {why}. For a private authority, set"
+            return AgentError("invalid", f"{text} SSL_CERT_FILE to its certificate")
+        case socket.gaierror():
+            name = proxy.host if proxy else host.rpartition(":")[0]
+            text = f"{name!r} is not known: check the address, and that there is a network"
+            return AgentError("network", text, sent=False)
+        case NotHttp():
+            text = f"the proxy of the environment did not answer in HTTP: {CHECK_PROXY}"
+            return AgentError("network", text, sent=False)
+        case ssl.SSLError() | ConnectionResetError() | EOFError():
+            text = f"cannot speak TLS with {host}{through}: {CHECK_SCHEME}"
+            return AgentError("network", text, sent=False)
+        case _:
+            where = f"the proxy {proxy.name}" if proxy else host
+            text = f"cannot connect to {where}: {_why(error)}: {check}"
+            return AgentError("network", text, sent=False)
+
+
+def _why(error: Exception) -> str:
+    """Return the system's message. asyncio's own messages repeat the address."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None and (found := re.search(r"\[Errno (\d+)\]", str(error))) is not None:
+        number = int(found[1])  # asyncio joins the errors of several addresses in one text
+    return str(error) if number is None or number not in errno.errorcode else os.strerror(number)

@@ -1,0 +1,155 @@
+"""Opening a connection: TCP, TLS, and proxies.
+
+Entry points: `Route`, `dial`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from treadle.errors import AgentError
+from treadle.models.providers.http_protocol import HttpProtocol, NotHttp, request_head
+
+if TYPE_CHECKING:
+    import ssl
+
+HAPPY_EYEBALLS_S = 0.25
+"""Head start of an address over the next one (RFC 8305)."""
+
+
+class ProxyRefused(Exception):
+    """The proxy did not open a tunnel."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(status, reason)
+        self.status, self.reason = status, reason
+
+
+class Proxy(NamedTuple):
+    host: str
+    port: int
+    is_tls: bool
+    credentials: str
+    """Value of Proxy-Authorization, or empty."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        return [("proxy-authorization", self.credentials)] if self.credentials else []
+
+
+class Route(NamedTuple):
+    """Where a server is and how to get there."""
+
+    host: str
+    port: int
+    authority: str
+    """`host:port` as CONNECT and the Host header of a tunnel name it."""
+    tls: ssl.SSLContext | None
+    proxy: Proxy | None
+    proxy_tls: ssl.SSLContext | None = None
+
+
+async def dial(loop: asyncio.AbstractEventLoop, route: Route) -> HttpProtocol:
+    """Open a connection. Raises OSError (ssl.SSLError and socket.gaierror among its subclasses),
+    ProxyRefused or NotHttp. Cancellation closes what was opened.
+    """
+    proxy = route.proxy
+    if proxy is None:
+        return await _connect(loop, route.host, route.port, route.tls)
+    protocol = await _connect(loop, proxy.host, proxy.port, route.proxy_tls)
+    if route.tls is None:
+        return protocol
+    try:
+        await _tunnel(protocol, route, proxy)
+        transport = await loop.start_tls(
+            protocol.transport, protocol, route.tls, server_hostname=route.host
+        )
+    except BaseException:
+        protocol.abort()
+        raise
+    if transport is None:
+        raise ConnectionResetError("the connection closed during the TLS handshake")
+    protocol.connection_made(transport)
+    return protocol
+
+
+async def _connect(
+    loop: asyncio.AbstractEventLoop, host: str, port: int, tls: ssl.SSLContext | None
+) -> HttpProtocol:
+    _, protocol = await loop.create_connection(
+        lambda: HttpProtocol(loop),
+        host,
+        port,
+        ssl=tls,
+        server_hostname=host if tls is not None else None,
+        happy_eyeballs_delay=HAPPY_EYEBALLS_S,
+    )
+    return protocol
+
+
+async def _tunnel(protocol: HttpProtocol, route: Route, proxy: Proxy) -> None:
+    head = request_head("CONNECT", route.authority, route.authority, proxy.headers, None)
+    await protocol.send(head, b"")
+    await protocol.respond()
+    if protocol.status != 200:
+        raise ProxyRefused(protocol.status, protocol.reason)
+    if protocol.has_body:
+        raise NotHttp("the proxy sent bytes before the server's handshake")
+    protocol.begin()
+
+
+def proxy_for(base_url: str) -> Proxy | None:
+    """Proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names, or the system's settings on macOS and
+    Windows; None if there is none, or NO_PROXY names the host.
+
+    Raises AgentError(invalid) for a kind of proxy that is not supported.
+    """
+    if sys.platform not in ("darwin", "win32") and not any(
+        name.lower().endswith("_proxy") for name in os.environ
+    ):
+        return None
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415  15 ms, and few have a proxy
+
+    parts = urlsplit(base_url)
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(parts.netloc):
+        return None
+    scheme, separator, _ = proxy.partition("://")
+    if separator and scheme not in ("http", "https"):
+        raise AgentError(
+            "invalid",
+            (
+                f"the environment names a {scheme!r} proxy, and only http proxies can be used: add "
+                f"{parts.hostname!r} to NO_PROXY to go without"
+            ),
+        )
+    return _proxy(proxy if separator else f"http://{proxy}")
+
+
+def _proxy(url: str) -> Proxy:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host, parts, port = "", urlsplit(""), None
+    if not host:
+        raise AgentError(
+            "invalid",
+            "the proxy of the environment has no address: it must look like 'http://host:port'",
+        )
+    is_tls = parts.scheme == "https"
+    credentials = ""
+    if parts.username or parts.password:
+        pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        credentials = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return Proxy(host, port or (443 if is_tls else 80), is_tls, credentials)

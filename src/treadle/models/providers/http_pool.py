@@ -1,0 +1,184 @@
+"""Connections of one event loop to one server.
+
+Entry point: `Pool`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import posixpath
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import quote, urlsplit
+
+import anyio
+import anyio.to_thread
+
+from treadle.models.providers.http_dialing import Route, dial, proxy_for
+from treadle.models.providers.http_protocol import HttpProtocol
+
+if TYPE_CHECKING:
+    import ssl
+
+CONNECT_TIMEOUT_S = 5.0
+KEEP_ALIVE_S = 30.0
+"""Well below the minutes after which routers drop idle connections without closing them."""
+CONNECTIONS_PER_HOST = 2000
+_PLAIN_PATH = "/%:=&?~+!$,;'@()*[]"
+"""Characters of a path that are sent as they are, besides letters and digits."""
+
+
+class Watched(Protocol):
+    def look(self) -> None:
+        """Act on a timeout that has passed."""
+        ...
+
+
+class Pool:
+    """Connections of one event loop, kept ones included, and the timers of their exchanges."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        base_url: str,
+        host: str,
+        headers: Mapping[str, str],
+        timeouts: tuple[float, float | None],
+    ) -> None:
+        """`host` is how messages name the server; `timeouts` are those of `HttpConnection`."""
+        self.loop = loop
+        self.host = host
+        self.timeout_s, self.total_s = timeouts
+        self.route: Route | None = None
+        self.slots = anyio.Semaphore(CONNECTIONS_PER_HOST, fast_acquire=True)
+        self.headers = dict(headers)
+        self._parts = urlsplit(base_url)
+        self._base_url = base_url
+        # the trust store is read once, however many first requests there are
+        self._opening = anyio.Lock()
+        self._targets: dict[str, str] = {}
+        self._in_use: set[HttpProtocol] = set()
+        self._kept: list[tuple[HttpProtocol, float]] = []
+        self._watched: set[Watched] = set()
+        self._round: asyncio.TimerHandle | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+
+    async def open(self) -> Route:
+        """Find the route: proxy and trust store. Raises AgentError(invalid)."""
+        async with self._opening:
+            if self.route is None:
+                self.route = await self._route()
+            return self.route
+
+    async def _route(self) -> Route:
+        proxy, is_tls = proxy_for(self._base_url), self._parts.scheme == "https"
+        tls = (
+            await anyio.to_thread.run_sync(_trust)
+            if is_tls or (proxy is not None and proxy.is_tls)
+            else None
+        )
+        host = self._parts.hostname or ""
+        host = host if host.isascii() else host.encode("idna").decode()
+        named = f"[{host}]" if ":" in host else host
+        port = self._parts.port or (443 if is_tls else 80)
+        return Route(
+            host=host,
+            port=port,
+            authority=f"{named}:{port}",
+            tls=tls if is_tls else None,
+            proxy=proxy,
+            proxy_tls=tls if proxy is not None and proxy.is_tls else None,
+        )
+
+    async def take(self, route: Route) -> HttpProtocol:
+        """Return a kept connection, or a new one. Raises as `dial`, and TimeoutError."""
+        now = self.loop.time()
+        while self._kept:
+            protocol, since = self._kept.pop()
+            if protocol.is_usable and now - since < KEEP_ALIVE_S:
+                protocol.begin()
+                break
+            protocol.abort()
+        else:
+            with anyio.fail_after(CONNECT_TIMEOUT_S):
+                protocol = await dial(self.loop, route)
+        self._in_use.add(protocol)
+        return protocol
+
+    def give_back(self, protocol: HttpProtocol) -> None:
+        """Keep the connection if its exchange ended as it should; close it otherwise."""
+        self._in_use.discard(protocol)
+        if not (protocol.ended and protocol.keeps_alive and protocol.is_usable):
+            protocol.abort()
+            return
+        protocol.carried = True
+        self._kept.append((protocol, self.loop.time()))
+        if self._sweep is None:
+            self._sweep = self.loop.call_later(KEEP_ALIVE_S, self._close_idle)
+
+    def _close_idle(self) -> None:
+        now = self.loop.time()
+        kept = list[tuple[HttpProtocol, float]]()
+        for protocol, since in self._kept:
+            if protocol.is_usable and now - since < KEEP_ALIVE_S:
+                kept.append((protocol, since))
+            else:
+                protocol.abort()
+        self._kept = kept
+        self._sweep = self.loop.call_later(KEEP_ALIVE_S, self._close_idle) if kept else None
+
+    async def close(self) -> None:
+        open_ = [protocol for protocol, _ in self._kept] + [*self._in_use]
+        self._kept = []
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        for protocol in open_:
+            protocol.abort()
+        for protocol in open_:
+            await protocol.wait_closed()
+
+    def target(self, path: str, route: Route) -> str:
+        """Return the request target: absolute if a proxy forwards the request."""
+        if (plain := self._targets.get(path)) is None:
+            place, question, query = path.partition("?")
+            place = self._parts.path + place
+            if "/../" in place:  # a server's own list, next to /v1
+                place = posixpath.normpath(place)
+            plain = quote(place + question + query, safe=_PLAIN_PATH)
+            if not question:
+                self._targets[path] = plain
+        is_forwarded = route.proxy is not None and route.tls is None
+        return f"http://{self.authority(route)}{plain}" if is_forwarded else plain
+
+    def authority(self, route: Route) -> str:
+        """Return the value of the Host header: without a default port."""
+        return route.authority.removesuffix(":443" if route.tls is not None else ":80")
+
+    def watch(self, exchange: Watched) -> None:
+        """Check the exchange in rounds from now on: one timer for all is cheaper than one for each,
+        reset with each piece.
+        """
+        self._watched.add(exchange)
+        if self._round is None:
+            self._round = self.loop.call_later(self._round_s, self._look)
+
+    def unwatch(self, exchange: Watched) -> None:
+        self._watched.discard(exchange)
+
+    @property
+    def _round_s(self) -> float:
+        return min(1.0, self.timeout_s / 8, math.inf if self.total_s is None else self.total_s / 8)
+
+    def _look(self) -> None:
+        for exchange in tuple(self._watched):
+            exchange.look()
+        self._round = self.loop.call_later(self._round_s, self._look) if self._watched else None
+
+
+def _trust() -> ssl.SSLContext:
+    """The system's certificate store; SSL_CERT_FILE and SSL_CERT_DIR take precedence."""
+    import ssl  # noqa: PLC0415  only https needs it
+
+    return ssl.create_default_context()

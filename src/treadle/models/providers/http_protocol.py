@@ -1,0 +1,275 @@
+"""One HTTP/1.1 connection: an `asyncio.Protocol` over llhttp (httptools), for one exchange at once.
+
+It parses responses, bounds what it buffers and reports how a connection ended. Connecting is
+http_dialing.py's job, errors for callers are http_exchange.py's. Entry point: `HttpProtocol`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+import httptools
+from typing_extensions import override
+
+HEADERS_BYTES_MAX = 128 * 1024
+"""Bound on the status line and headers of a response."""
+HEADERS_MAX = 500
+BUFFERED_BYTES = 256 * 1024
+"""Reading pauses while more than this waits to be read."""
+WITH_HEADERS_BYTES = 16 * 1024
+AT_ONCE_BYTES = 1024 * 1024
+"""A large body is written in pieces of this size, so that other tasks get their turn and asyncio
+copies at most one piece.
+"""
+
+
+class NotHttp(Exception):
+    """The server answered with something that is not a valid HTTP/1.1 response."""
+
+
+class UnreadableEncoding(Exception):
+    """The response has a content encoding, although only `identity` is accepted."""
+
+
+class ConnectionLost(ConnectionError):
+    """The connection ended before the response was complete."""
+
+
+class HttpProtocol(asyncio.Protocol):
+    """A connection. `begin` and `send` start an exchange; `read` and the attributes give its
+    response.
+
+    Only one task may use it at a time.
+    """
+
+    __slots__ = (
+        "_informational",
+        "_loop",
+        "_paused",
+        "_pieces",
+        "_received",
+        "_size",
+        "_until_close",
+        "_unwritable",
+        "_waiter",
+        "carried",
+        "ended",
+        "error",
+        "headers",
+        "is_closed",
+        "keeps_alive",
+        "parser",
+        "reason",
+        "status",
+        "transport",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.transport: asyncio.Transport
+        self.carried = False
+        """True if the connection was kept after an earlier exchange."""
+        self.is_closed = False
+        self.error: Exception | None = None
+        """Why the connection cannot be used any more."""
+        self._waiter: asyncio.Future[None] | None = None
+        self._unwritable = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Prepare for the next response."""
+        self.parser = httptools.HttpResponseParser(self)
+        self.status = 0
+        """Status code, once all headers have arrived."""
+        self.reason = ""
+        self.headers: dict[str, str] = {}
+        """First value of each header, by its name in lower case."""
+        self.ended = self.keeps_alive = False
+        self._informational = self._until_close = self._paused = False
+        self._pieces: list[bytes] = []
+        self._size = self._received = 0
+
+    # ------------------------------------------------------------ for the exchange
+
+    async def send(self, head: bytes, body: bytes) -> None:
+        """Write a request. Returns early if the response begins first. Raises ConnectionLost."""
+        if len(body) <= WITH_HEADERS_BYTES:
+            self.transport.write(head + body)
+        else:
+            view = memoryview(body)
+            self.transport.write(head + bytes(view[:WITH_HEADERS_BYTES]))
+            for begin in range(WITH_HEADERS_BYTES, len(view), AT_ONCE_BYTES):
+                await self._writable()
+                if self.status:
+                    self.keeps_alive = False
+                    return
+                self.transport.write(view[begin : begin + AT_ONCE_BYTES])
+        await self._writable()
+
+    async def _writable(self) -> None:
+        while self._unwritable and not self.status:
+            await self._wait()
+
+    async def respond(self) -> None:
+        """Wait for the headers of the response. Raises ConnectionLost, NotHttp or
+        UnreadableEncoding.
+        """
+        while not self.status:
+            await self._wait()
+        if self.headers.get("content-encoding", "identity").lower() not in ("identity", ""):
+            raise UnreadableEncoding
+
+    async def read(self) -> bytes:
+        """Return the bytes of the body that have arrived; b"" at its end. Raises as `respond`."""
+        while not self._pieces:
+            if self.ended:
+                return b""
+            await self._wait()
+        pieces, self._pieces, self._size = self._pieces, [], 0
+        if self._paused:
+            self._paused = False
+            self.transport.resume_reading()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    @property
+    def has_body(self) -> bool:
+        """True if bytes of the body wait to be read."""
+        return bool(self._pieces)
+
+    @property
+    def is_usable(self) -> bool:
+        """True if another request can be sent."""
+        return self.error is None and not self.transport.is_closing()
+
+    @property
+    def has_received(self) -> bool:
+        """True if any byte of the response has arrived."""
+        return self._received > 0
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    async def wait_closed(self) -> None:
+        while not self.is_closed:
+            await self._sleep()
+
+    async def _wait(self) -> None:
+        if self.error is not None:
+            raise self.error
+        await self._sleep()
+
+    async def _sleep(self) -> None:
+        self._waiter = waiter = self._loop.create_future()
+        await waiter
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    # ------------------------------------------------------------ from asyncio
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if self.ended:  # bytes after a response: the connection is out of step
+            self.keeps_alive = False
+            self.abort()
+            return
+        self._received += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            if not self.ended:
+                self._fail(NotHttp(str(error)))
+            self.keeps_alive = False
+        else:
+            if not self.status and self._received > HEADERS_BYTES_MAX:
+                self._fail(NotHttp("the headers are too long"))
+        if self._size > BUFFERED_BYTES and not self._paused and not self.ended:
+            self._paused = True
+            self.transport.pause_reading()
+        self._wake()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._until_close and exc is None:
+            self.ended = True
+        self.is_closed = True
+        if self.error is None:
+            self.error = ConnectionLost("the connection was lost")
+            self.error.__cause__ = exc
+        self._wake()
+
+    @override
+    def pause_writing(self) -> None:
+        self._unwritable = True
+
+    @override
+    def resume_writing(self) -> None:
+        self._unwritable = False
+        self._wake()
+
+    def _fail(self, error: Exception) -> None:
+        self.error = error
+        self.abort()
+
+    # ------------------------------------------------------------ from llhttp
+
+    def on_status(self, status: bytes) -> None:
+        self.reason = status.decode("latin-1")
+
+    def on_message_begin(self) -> None:
+        if self.ended:
+            raise NotHttp("bytes follow the response")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.status:  # a trailer
+            return
+        if len(self.headers) >= HEADERS_MAX:
+            raise NotHttp("too many headers")
+        self.headers.setdefault(name.decode("latin-1").lower(), value.decode("latin-1").strip())
+
+    def on_headers_complete(self) -> None:
+        status = self.parser.get_status_code()
+        if status < 100 or status == 101:
+            raise NotHttp(f"status {status}")
+        if status < 200:
+            self._informational = True
+            return
+        headers = self.headers
+        self._until_close = (
+            status not in (204, 304)
+            and "content-length" not in headers
+            and "chunked" not in headers.get("transfer-encoding", "").lower()
+        )
+        self.status = status
+
+    def on_body(self, body: bytes) -> None:
+        self._pieces.append(body)
+        self._size += len(body)
+
+    def on_message_complete(self) -> None:
+        if self._informational:
+            self._informational, self.headers = False, {}
+            return
+        self.ended = True
+        self.keeps_alive = self.parser.should_keep_alive()
+
+
+def request_head(
+    method: str, target: str, host: str, headers: Sequence[tuple[str, str]], length: int | None
+) -> bytes:
+    """Request line and headers. Raises ValueError for a header with a line break."""
+    lines = [f"{method} {target} HTTP/1.1", f"host: {host}"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    if length is not None:
+        lines.append(f"content-length: {length}")
+    if any("\r" in line or "\n" in line or "\0" in line for line in lines):
+        raise ValueError("a header or the path holds a line break")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape")
