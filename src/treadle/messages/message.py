@@ -107,6 +107,10 @@ class MediaPart(
     def is_image(self) -> bool:
         return self.media_type.startswith("image/")
 
+    @property
+    def is_pdf(self) -> bool:
+        return self.media_type == "application/pdf"
+
 
 class ToolResult(
     Value,

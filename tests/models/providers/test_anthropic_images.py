@@ -19,7 +19,8 @@ from treadle.messages.history import History
 from treadle.messages.images import size_of
 from treadle.messages.message import MediaPart, Message, ToolResult
 from treadle.models.model import ModelRequest
-from treadle.models.providers.anthropic.request import TOO_MANY_IMAGES, RequestEncoder
+from treadle.models.providers.anthropic.request import RequestEncoder
+from treadle.models.providers.images import TOO_MANY_IMAGES
 from treadle.types import Settings
 
 

@@ -26,7 +26,6 @@ from treadle.messages.message import (
 )
 from treadle.models.providers.anthropic.blocks import PREFIX, PROVIDER, program_of
 from treadle.models.providers.anthropic.compaction import CompactedBlock, block_in
-from treadle.models.providers.anthropic.images import ImageLimits, Images
 from treadle.models.providers.encoding import (
     arguments_of,
     described,
@@ -37,6 +36,7 @@ from treadle.models.providers.encoding import (
     shown,
     text_in,
 )
+from treadle.models.providers.images import Images, claude_limits
 
 Block: TypeAlias = dict[str, object]
 Typed: TypeAlias = tuple[str, Block | msgspec.Raw]
@@ -97,7 +97,7 @@ class MessageEncoder:
         """`head`: system prompt and tools."""
         self.wire = wire
         """Key under which the history stores the bytes."""
-        self._sent = sent or Sent(0, frozenset(), Images(ImageLimits.of(abilities, is_vendor=True)))
+        self._sent = sent or Sent(0, frozenset(), Images(claude_limits(abilities, is_vendor=True)))
         self.images = self._sent.images
         self.end = 0
         """End of the last block, before the brackets that close its message; 0 if it cannot carry a

@@ -26,6 +26,7 @@ from treadle.models.providers.connection import Connection
 from treadle.models.providers.exchange import asked_once, exchanged
 from treadle.models.providers.http import TIMEOUT_S, HttpConnection
 from treadle.models.providers.identity import JSON_HEADERS, Identity, in_lower_case
+from treadle.models.providers.images import noted
 from treadle.models.providers.refusals import Refusals
 from treadle.models.providers.structured import structured
 from treadle.types import Settings
@@ -231,7 +232,7 @@ class AnthropicModel:
         ]
         if remedies:
             asked = self._mended(request, asked, remedies, wanted_back or {})
-        return _noted(encoded.notes, asked) if encoded.notes else asked
+        return noted(encoded.notes, asked) if encoded.notes else asked
 
     async def _mended(
         self,
@@ -293,16 +294,6 @@ class AnthropicModel:
     async def aclose(self) -> None:
         """Close the connection, which other models may share. A client of the SDK stays open."""
         await self._connection.aclose()
-
-
-async def _noted(
-    notes: Sequence[str], asked: AsyncGenerator[Delta, None]
-) -> AsyncGenerator[Delta, None]:
-    for note in notes:
-        yield ModelNotice(note)
-    async with aclosing(asked):
-        async for delta in asked:
-            yield delta
 
 
 class _Count(msgspec.Struct):

@@ -24,7 +24,6 @@ from treadle.models.providers.anthropic.compaction import (
     NOT_COMBINED,
     compacting,
 )
-from treadle.models.providers.anthropic.images import ImageLimits, Images, OmittedImages
 from treadle.models.providers.anthropic.messages import (
     Block,
     MessageEncoder,
@@ -44,6 +43,12 @@ from treadle.models.providers.encoding import (
     with_theirs,
 )
 from treadle.models.providers.hosted import left_out, wanted
+from treadle.models.providers.images import (
+    TOO_MANY_IMAGES,
+    Images,
+    OmittedImages,
+    claude_limits,
+)
 from treadle.types import Settings, SystemBlock
 
 WIRE = "anthropic"
@@ -78,10 +83,6 @@ Source: platform.claude.com, "Fast mode", and SDK 2.11; read 2026-11-22.
 _OWN_ID = "msg_"
 
 
-TOO_MANY_IMAGES = (
-    "the conversation has more, or larger, images than a request may hold: from here on some are "
-    "left out, and a line says so to the model"
-)
 SINCE = "thinking_since"
 """Field of `settings.extra` that is not sent: time, in seconds since 1970, up to which thinking is
 omitted.
@@ -137,7 +138,7 @@ class RequestEncoder:
         """
         self._model_id = model_id
         self._is_vendor = is_vendor
-        self._images = ImageLimits.of(abilities, is_vendor=is_vendor)
+        self._images = claude_limits(abilities, is_vendor=is_vendor)
         self._abilities = abilities
         self._wire = wire_for(WIRE, abilities)
         self._preamble = (SystemBlock(text=preamble),) if preamble else ()

@@ -28,6 +28,7 @@ from treadle.models.providers.gemini.request import RequestEncoder
 from treadle.models.providers.gemini.stream import ContentDecoder
 from treadle.models.providers.http import TIMEOUT_S, HttpConnection
 from treadle.models.providers.identity import JSON_HEADERS, Identity, in_lower_case
+from treadle.models.providers.images import with_notice
 from treadle.models.providers.refusals import Refusals
 from treadle.models.providers.structured import structured
 from treadle.types import Settings
@@ -166,9 +167,10 @@ class GeminiModel:
             self._encoder.encode(request),
             ContentDecoder(self._refusals.in_stream, self._model_id, requests_max),
         )
-        return (
+        deltas = (
             self._exchanged(body, decoder) if requests_max == 1 else self._continued(body, decoder)
         )
+        return with_notice(request.messages, deltas)
 
     def _exchanged(self, body: bytes, decoder: ContentDecoder) -> AsyncGenerator[Delta, None]:
         return exchanged(

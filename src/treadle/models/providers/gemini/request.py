@@ -33,6 +33,7 @@ from treadle.models.providers.gemini.naming import (
 )
 from treadle.models.providers.gemini.thinking import fit
 from treadle.models.providers.hosted import wanted
+from treadle.models.providers.images import GEMINI_LIMITS, encoded_within
 from treadle.types import ServiceTier, Settings
 
 _SCHEMAS_BY_NAME = frozenset(
@@ -136,14 +137,12 @@ class RequestEncoder:
         """Return the bracketed contents in pieces. The last one is the user's, because the API
         responds only to the user.
         """
-        encoder = cast(
-            "MessageEncoder",
-            history.memo.setdefault(self._key, (MessageEncoder(self._model_id, self._abilities),))[
-                0
-            ],
-        )
-        contents = history.encoded(
-            self._key, checked(encoder.encode, self._abilities, self._model_id, sends)
+        encoder, contents = encoded_within(
+            history,
+            self._key,
+            GEMINI_LIMITS,
+            lambda: MessageEncoder(self._model_id, self._abilities),
+            lambda made: checked(made.encode, self._abilities, self._model_id, sends),
         )
         if not contents:
             raise AgentError(

@@ -23,6 +23,7 @@ from treadle.models.providers.exchange import asked_once, exchanged
 from treadle.models.providers.hosted import left_out
 from treadle.models.providers.http import TIMEOUT_S, HttpConnection
 from treadle.models.providers.identity import JSON_HEADERS, Identity, in_lower_case
+from treadle.models.providers.images import with_notice
 from treadle.models.providers.openai_chat.request import RequestEncoder
 from treadle.models.providers.openai_chat.servers import (
     NAMES,
@@ -170,9 +171,10 @@ class ChatModel:
     def _stream(self, request: ModelRequest, *, as_json: bool) -> AsyncGenerator[Delta, None]:
         body = self._encoder.encode(request, as_json=as_json)
         decoder = ChatDecoder(self._refusals.in_stream, tells_cost=self._server.tells_cost)
-        return exchanged(
+        deltas = exchanged(
             self._connection, _PATH, body, {}, decoder=decoder, refusals=self._refusals
         )
+        return with_notice(request.messages, deltas)
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """Return the input tokens of the request: exact for vLLM and llama.cpp, else an estimate.

@@ -7,6 +7,7 @@ messages.py encodes single messages; servers.py lists differences between server
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import msgspec
@@ -29,6 +30,13 @@ from treadle.models.providers.encoding import (
     with_extra,
     with_theirs,
 )
+from treadle.models.providers.images import (
+    GEMINI_LIMITS,
+    NO_LIMITS,
+    OPENAI_LIMITS,
+    claude_limits,
+    encoded_within,
+)
 from treadle.models.providers.json_schema import parameters, strict
 from treadle.models.providers.openai_chat.messages import MessageEncoder
 from treadle.models.providers.openai_chat.servers import ServerTraits, ThinkingWords
@@ -37,6 +45,8 @@ from treadle.types import Settings
 WIRE = "openai-chat"
 
 _MARK = b',"cache_control":{"type":"ephemeral"}'
+_LIMITS = {"openai": OPENAI_LIMITS, "google": GEMINI_LIMITS}
+"""By the name of a server."""
 _LONG_MARK = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
 
 
@@ -48,6 +58,11 @@ class RequestEncoder:
         self._server = server
         self._abilities = abilities
         self._caches = model_id.startswith(server.cached_models) if server.cached_models else False
+        self._limits = (
+            claude_limits(abilities, is_vendor=False)
+            if self._caches
+            else _LIMITS.get(server.name, NO_LIMITS)
+        )
 
     def encode(self, request: ModelRequest, *, as_json: bool = False) -> bytes:
         """Encode a request. `as_json`: force the answer to be some JSON object.
@@ -90,21 +105,24 @@ class RequestEncoder:
         return [_tool(tool, strictly=strictly) for tool in request.tools]
 
     def _encoded(self, history: History, marking: bool) -> tuple[MessageEncoder, bytearray]:
+        marked = ", marked" if marking else ""
         key = wire_for(
-            f"{WIRE}, {self._server.name}{', marked' if marking else ''}", self._abilities
+            f"{WIRE}, {self._server.name}{marked}, {self._limits.most} images", self._abilities
         )
-        kept = history.memo.get(key)
-        if kept is None:
-            kept = history.memo[key] = (MessageEncoder(self._server, marked=marking),)
-        encoder = cast("MessageEncoder", kept[0])
 
-        def encode(message: Message, settled: bool) -> bytes:
-            return encoder.encode(
-                shown(message, self._abilities), settled and not self._abilities.earlier_thinking
-            )
+        def encode_with(encoder: MessageEncoder) -> Callable[[Message, bool], bytes]:
+            def encode(message: Message, settled: bool) -> bytes:
+                keeps = self._abilities.earlier_thinking
+                return encoder.encode(shown(message, self._abilities), settled and not keeps)
 
-        return encoder, history.encoded(
-            key, checked(encode, self._abilities, self._model_id, encoder.sends)
+            return checked(encode, self._abilities, self._model_id, encoder.sends)
+
+        return encoded_within(
+            history,
+            key,
+            self._limits,
+            lambda: MessageEncoder(self._server, marked=marking),
+            encode_with,
         )
 
     def _head(self, request: ModelRequest, marking: bool, as_json: bool) -> bytes:

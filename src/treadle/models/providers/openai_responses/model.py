@@ -22,6 +22,7 @@ from treadle.models.providers.encoding import dumped
 from treadle.models.providers.exchange import asked_once, exchanged
 from treadle.models.providers.http import TIMEOUT_S, HttpConnection
 from treadle.models.providers.identity import JSON_HEADERS, Identity, in_lower_case
+from treadle.models.providers.images import with_notice
 from treadle.models.providers.openai_responses.compaction import PATH, Compacted, compacted
 from treadle.models.providers.openai_responses.request import AS_TEXT, RequestEncoder
 from treadle.models.providers.openai_responses.stream import ResponsesDecoder
@@ -202,7 +203,7 @@ class OpenAIResponsesModel:
 
     def _asked(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         decoder = ResponsesDecoder(self._refusals.in_stream)
-        return exchanged(
+        deltas = exchanged(
             self._connection,
             "/responses",
             self._encoder.encode(request),
@@ -210,6 +211,7 @@ class OpenAIResponsesModel:
             decoder=decoder,
             refusals=self._refusals,
         )
+        return with_notice(request.messages, deltas)
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """Return the input tokens of the request: counted by OpenAI, or an estimate for other

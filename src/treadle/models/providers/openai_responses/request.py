@@ -30,6 +30,7 @@ from treadle.models.providers.encoding import (
     with_theirs,
 )
 from treadle.models.providers.hosted import wanted
+from treadle.models.providers.images import NO_LIMITS, OPENAI_LIMITS, encoded_within
 from treadle.models.providers.json_schema import parameters, strict
 from treadle.models.providers.openai_responses.calls import PATCH_TOOL
 from treadle.models.providers.openai_responses.compaction import MANAGED, TAKEN, window_in
@@ -90,10 +91,7 @@ class RequestEncoder:
         history = (
             request.messages if isinstance(request.messages, History) else History(request.messages)
         )
-        encoder, wire = self._encoder_of(history, request.settings)
-        items = history.encoded(
-            wire, checked(encoder.encode, self._abilities, self._model_id, sends)
-        )
+        encoder, items = self._encoded(history, request.settings)
         if not items:
             raise AgentError(
                 "invalid", "there is no message to send: the last one must say something"
@@ -160,15 +158,15 @@ class RequestEncoder:
         counted = {name: value for name, value in self._fields(request).items() if name in _COUNTED}
         return dumped({**counted, "input": msgspec.Raw(b"[" + items + b"]")})
 
-    def _encoder_of(self, history: History, settings: Settings) -> tuple[MessageEncoder, str]:
-        """Return the encoder of a conversation, and the key under which the history stores its
-        bytes.
-        """
-        wire = f"{self._wire} compacted" if self.sends_windows(settings) else self._wire
-        made = history.memo.get(wire)
-        if made is None:
-            made = history.memo[wire] = (self._encoder(settings),)
-        return cast("MessageEncoder", made[0]), wire
+    def _encoded(self, history: History, settings: Settings) -> tuple[MessageEncoder, bytearray]:
+        """Return the encoder of a conversation, and its items, within the limits of OpenAI."""
+        return encoded_within(
+            history,
+            f"{self._wire} compacted" if self.sends_windows(settings) else self._wire,
+            OPENAI_LIMITS if self._cache_keys else NO_LIMITS,
+            lambda: self._encoder(settings),
+            lambda encoder: checked(encoder.encode, self._abilities, self._model_id, sends),
+        )
 
     def _encoder(self, settings: Settings) -> MessageEncoder:
         return MessageEncoder(self._abilities, windows=self.sends_windows(settings))
