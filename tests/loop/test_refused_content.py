@@ -55,7 +55,7 @@ async def test_an_image_that_the_provider_refuses_leaves_the_conversation_and_th
         assert stream.result.text == "I cannot see it."
         assert (await session.send("Hello?")).outcome is Outcome.COMPLETED
     assert warnings == [
-        f"the provider refused an image, so new images are left out of the conversation from here on: {BAD_IMAGE.message}; request req_1",
+        f"the provider refused an image or a document, so new ones are left out of the conversation from here on: {BAD_IMAGE.message}; request req_1",
     ]
     for history in model.histories[3:]:
         assert history[0].parts[1] == PICTURE, "the provider has taken it before"

@@ -15,6 +15,7 @@ from tests.models.switching.rules import anthropic
 from tests.vendors.rules import Asked, Json, Rules, every, images_too_large, schemas_in
 
 CLAUDE = Rules()
+READ_COMPACTION = "2026-11-26"
 ADAPTIVE, BUDGET, OFF, BETWEEN = "adaptive", "enabled", "disabled", "between_tools"
 LOW_TO_HIGH = ("low", "medium", "high")
 ALL = (*LOW_TO_HIGH, "xhigh", "max")
@@ -202,6 +203,22 @@ def images(asked: Asked) -> Iterator[str]:
         yield "request_too_large"
 
 
+@CLAUDE.rule("PDF support", READ_COMPACTION)
+def pdf_pages(asked: Asked) -> Iterator[str]:
+    """At most 600 pages in a request, 100 with a window of 200,000 tokens."""
+    documents = [
+        block["source"]["data"]
+        for block in every(asked.body["messages"], "document")
+        if block["source"].get("media_type") == "application/pdf"
+    ]
+    pages = sum(len(_PAGE.findall(base64.b64decode(data))) for data in documents)
+    if pages > (most := MODELS[asked.model].images):
+        yield f"A maximum of {most} PDF pages may be provided."
+
+
+_PAGE = re.compile(rb"/Type\s*/Page\b")
+
+
 def _longest_side(png: str) -> int:
     head = base64.b64decode(png[:44])
     return max(unpack(">II", head[16:24])) if len(head) >= 24 else 0
@@ -287,7 +304,6 @@ def preserved_thinking(asked: Asked) -> Iterator[str]:
 
 COMPACT_BETA = "compact-2026-09-04"
 ON_DEMAND = "Compaction on demand"
-READ_COMPACTION = "2026-11-26"
 
 
 def compaction_of(message: Json) -> Json | None:

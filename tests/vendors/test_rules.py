@@ -248,6 +248,28 @@ REFUSED: list[tuple[str, str, str, Json]] = [
         config(thinkingConfig={"includeThoughts": True}),
     ),
     (
+        "anthropic",
+        "pdf_pages",
+        "claude-haiku-4-5",
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {
+                            "type": "document",
+                            "source": {
+                                "type": "base64",
+                                "media_type": "application/pdf",
+                                "data": base64.b64encode(b"/Type /Page " * 101).decode(),
+                            },
+                        }
+                    ],
+                }
+            ]
+        },
+    ),
+    (
         "gemini",
         "signatures_stay_on_their_parts",
         "",

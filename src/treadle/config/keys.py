@@ -120,7 +120,7 @@ HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,127}")
 
 ABILITIES: dict[str, Schema] = {
     **dict.fromkeys(("context_tokens", "output_tokens"), KeySpec(whole)),
-    **dict.fromkeys(("images", "tools", "apply_patch"), KeySpec(yes_or_no)),
+    **dict.fromkeys(("images", "documents", "tools", "apply_patch"), KeySpec(yes_or_no)),
     **dict.fromkeys(("forced_tools", "temperature", "reasoning"), KeySpec(yes_or_no)),
     "efforts": KeySpec(efforts),
     **dict.fromkeys(("compaction", "system_messages"), KeySpec(yes_or_no)),

@@ -105,7 +105,9 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
     spent: SummaryCost | None = None
     """By what was tried."""
     unseen: tuple[str, ...] = ()
-    """Ids of messages whose images a line replaces, because the provider refused one of them."""
+    """Ids of messages whose images a line replaces, because the provider refused one of them. In
+    messages without images it replaces PDF documents.
+    """
     unseen_line: str = msgspec.field(default_factory=lambda: UNSEEN)
     """Always as it was. `{name}` is the image's, `{kind}` its media type."""
     reserved: Reserved | None = None
@@ -136,25 +138,24 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
         ]
 
     def _blind(self, message: Message) -> Message:
+        goes = _is_image if any(_has(part, _is_image) for part in message.parts) else _is_pdf
         parts: list[Part] = []
         for part in message.parts:
             if isinstance(part, ToolResult) and not isinstance(part.content, str):
-                parts.append(
-                    msgspec.structs.replace(
-                        part, content=tuple([self._described(inner) for inner in part.content])
-                    )
-                )
+                content = tuple([self._described(inner, goes) for inner in part.content])
+                parts.append(msgspec.structs.replace(part, content=content))
             else:
-                parts.append(self._described(part) if isinstance(part, MediaPart) else part)
+                parts.append(self._described(part, goes) if isinstance(part, MediaPart) else part)
         return message.with_parts(parts)
 
-    def _described(self, part: TextPart | MediaPart) -> TextPart | MediaPart:
-        if not isinstance(part, MediaPart) or not part.is_image:
+    def _described(
+        self, part: TextPart | MediaPart, goes: Callable[[MediaPart], bool]
+    ) -> TextPart | MediaPart:
+        if not isinstance(part, MediaPart) or not goes(part):
             return part
+        name = part.name or ("an image" if part.is_image else "a document")
         return TextPart(
-            text=self.unseen_line.replace("{kind}", part.media_type).replace(
-                "{name}", part.name or "an image"
-            )
+            text=self.unseen_line.replace("{kind}", part.media_type).replace("{name}", name)
         )
 
     def _short(self, message: Message, cuts: Mapping[str, Cut]) -> Message:
@@ -275,8 +276,8 @@ def folded(messages: Sequence[Message], said: Iterable[Said]) -> list[Message]:
 
 
 def with_images(messages: Sequence[Message]) -> tuple[str, ...]:
-    """Ids of the messages with images that the model has not answered yet; of all with images,
-    where there are none.
+    """Ids of the messages with images or PDF documents that the model has not answered yet; of all
+    that have some, where there are none.
     """
     start = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "assistant"), 0)
     return _with_images(messages[start:]) or _with_images(messages)
@@ -284,14 +285,24 @@ def with_images(messages: Sequence[Message]) -> tuple[str, ...]:
 
 def _with_images(messages: Iterable[Message]) -> tuple[str, ...]:
     return tuple(
-        message.id for message in messages if any(_is_image(part) for part in message.parts)
+        message.id
+        for message in messages
+        if any(_has(part, _is_image) or _has(part, _is_pdf) for part in message.parts)
     )
 
 
-def _is_image(part: Part) -> bool:
+def _has(part: Part, kind: Callable[[MediaPart], bool]) -> bool:
     if isinstance(part, ToolResult) and not isinstance(part.content, str):
-        return any(_is_image(inner) for inner in part.content)
-    return isinstance(part, MediaPart) and part.is_image
+        return any(_has(inner, kind) for inner in part.content)
+    return isinstance(part, MediaPart) and kind(part)
+
+
+def _is_image(part: MediaPart) -> bool:
+    return part.is_image
+
+
+def _is_pdf(part: MediaPart) -> bool:
+    return part.is_pdf
 
 
 def withdrawn(messages: Sequence[Message], refused_id: str) -> Withdrawn | None:

@@ -258,8 +258,8 @@ class ModelTurn:
         if not unseen:
             return None
         self._feed.warn(
-            "the provider refused an image, so new images are left out of the conversation from "
-            f"here on: {error.message}{_named(error)}"
+            "the provider refused an image or a document, so new ones are left out of the "
+            f"conversation from here on: {error.message}{_named(error)}"
         )
         await self._append(
             Compaction(at=now(), receipt=encode_json(Cleared(unseen=unseen)).decode()), hold=True

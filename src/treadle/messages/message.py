@@ -27,6 +27,7 @@ from treadle.types import Time, Value, new_id, now
 SCHEMA = 1
 """Major version of the stored form. Higher versions are rejected."""
 
+PDF = "application/pdf"
 SUMMARY = "summary"
 """Id prefix of a message that replaces those it summarizes."""
 
@@ -109,7 +110,7 @@ class MediaPart(
 
     @property
     def is_pdf(self) -> bool:
-        return self.media_type == "application/pdf"
+        return self.media_type == PDF
 
 
 class ToolResult(

@@ -127,12 +127,19 @@ def offending(error: AgentError, settings: Settings) -> str:
     return min(left, key=left.__getitem__, default="")
 
 
+_MEDIA = re.compile(
+    r"image|\bpdf|\bdocument\.source|\bfile_data|\bdocument has no pages", re.IGNORECASE
+)
+
+
 def names_image(error: AgentError) -> bool:
-    """True if a provider rejected a request because of an image, or because it accepts none."""
+    """True if a provider rejected a request because of an image or a PDF document, or because it
+    accepts none.
+    """
     return (
         error.kind is ErrorKind.INVALID
         and error.status in (400, 415, 422)
-        and "image" in error.message.lower()
+        and _MEDIA.search(error.message) is not None
     )
 
 

@@ -298,6 +298,7 @@ class _Contexts:
             idempotency_key="",
             spill=self._spill.write,
             seen_files=self._shared.seen_files,
+            documents=getattr(plan.model, "abilities", UNKNOWN).documents is True,
             kept=self._shared.kept,
             is_secret=is_secret,
             is_cancelled=lambda: scope.cancel_called,

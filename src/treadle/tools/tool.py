@@ -139,6 +139,8 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
     None: they are not confined, because nothing here can, nobody wants it, or a person said yes to
     this call.
     """
+    documents: bool = False
+    """The run's model is known to read PDF documents, so that a tool can return their pages."""
     kept: dict[Callable[[], Any], Any] = {}
     """What `keep` gave, for the whole session."""
     masking: Callable[[], Masking] | None = None

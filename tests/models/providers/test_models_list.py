@@ -76,6 +76,7 @@ OPUS = {
     "max_tokens": 128_000,
     "capabilities": {
         "image_input": YES,
+        "pdf_input": NO,
         "context_management": {**YES, "compact_20260112": YES, "clear_tool_uses_20250919": NO},
         "structured_outputs": YES,
         "thinking": {**YES, "types": {"adaptive": YES, "enabled": NO}},
@@ -86,6 +87,7 @@ OF_OPUS = Abilities(
     context_tokens=1_000_000,
     output_tokens=128_000,
     images=True,
+    documents=False,
     reasoning=True,
     efforts=("low", "medium", "high", "max"),
     compaction=True,
@@ -338,7 +340,7 @@ async def test_a_list_stands_where_what_is_beside_it_cannot_be_had():
             {
                 "context_length": 200000,
                 "architecture": {
-                    "input_modalities": ["text", "image"],
+                    "input_modalities": ["text", "image", "file"],
                     "output_modalities": ["text"],
                 },
                 "top_provider": {"context_length": 131072, "max_completion_tokens": 8192},
@@ -351,6 +353,7 @@ async def test_a_list_stands_where_what_is_beside_it_cannot_be_had():
                     context_tokens=131072,
                     output_tokens=8192,
                     images=True,
+                    documents=True,
                     tools=True,
                     temperature=True,
                     reasoning=True,
@@ -370,6 +373,7 @@ async def test_a_list_stands_where_what_is_beside_it_cannot_be_had():
                 id="m",
                 abilities=Abilities(
                     images=False,
+                    documents=False,
                     tools=False,
                     temperature=False,
                     reasoning=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import sys
 import zlib
@@ -11,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.tools.conftest import Use
+from tests.tools.conftest import MakeContext, Use
 from treadle.messages.message import MediaPart, TextPart
-from treadle.tools.builtin import pdf_text
+from treadle.tools.builtin import pdf_pages, pdf_text
 from treadle.tools.builtin.read import Read
 from treadle.tools.tool import InvalidArguments, ToolFailed
 
@@ -176,6 +177,50 @@ async def test_a_pdf_is_shown_as_text_by_pages(use: Use, tmp_path: Path) -> None
         await use(READ, path="a.pdf", pages="4")
     with pytest.raises(InvalidArguments, match=r'pages is like "3", "3-7" or "3-"'):
         READ.check(READ.arguments(path="a.pdf", pages="0-2"))
+
+
+async def test_pages_are_documents_for_a_model_that_reads_them(
+    make_context: MakeContext, tmp_path: Path
+) -> None:
+    pypdf: Any = pytest.importorskip("pypdf")
+    (tmp_path / "a.pdf").write_bytes(pdf(*(f"number {n}" for n in range(1, 31))))
+    ctx = make_context(tmp_path, documents=True)
+
+    async def read(**arguments: Any) -> tuple[str, list[tuple[str | None, str]]]:
+        shown = await READ.execute(ctx, READ.arguments(path="a.pdf", **arguments))
+        assert not isinstance(shown, str)
+        said, *parts = shown
+        assert isinstance(said, TextPart)
+        pages = list[tuple[str | None, str]]()
+        for part in parts:
+            assert isinstance(part, MediaPart)
+            assert part.data is not None
+            (page,) = pypdf.PdfReader(io.BytesIO(base64.b64decode(part.data))).pages
+            pages.append((part.name, page.extract_text()))
+        return said.text, pages
+
+    said, pages = await read(pages="3-4")
+    assert said == "a.pdf: pages 3-4 of 30, one document each"
+    assert pages == [("a, page 3.pdf", "number 3"), ("a, page 4.pdf", "number 4")]
+    said, pages = await read()
+    assert said == 'a.pdf: pages 1-20 of 30, one document each; use pages="21-" to read on'
+    assert len(pages) == 20
+    with pytest.raises(ToolFailed, match="has 30 pages; there is no page 31"):
+        await read(pages="31-")
+
+
+async def test_pages_that_are_too_large_for_documents_are_text(
+    make_context: MakeContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pypdf")
+    (tmp_path / "a.pdf").write_bytes(pdf("one", "two"))
+    ctx = make_context(tmp_path, documents=True)
+    monkeypatch.setattr(pdf_pages, "DOCUMENT_BYTES_MAX", 100)
+    shown = await READ.execute(ctx, READ.arguments(path="a.pdf", pages="1"))
+    assert shown == "[page 1 of 2]\none"
+    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.7\n" + b"garbage " * 1_000)
+    with pytest.raises(ToolFailed, match=r"'a\.pdf' is a PDF that is not shown: it "):
+        await READ.execute(ctx, READ.arguments(path="a.pdf"))
 
 
 async def test_a_long_pdf_says_how_to_read_on(use: Use, tmp_path: Path) -> None:

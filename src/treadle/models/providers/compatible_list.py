@@ -109,6 +109,7 @@ def _abilities(entry: Fields) -> Abilities:
         images=first(
             _sees(entry), flag(mapping(props, "modalities"), "vision"), flag(capable, "vision")
         ),
+        documents=_reads_files(entry),
         tools=first(
             None if takes is None else "tools" in asked,
             flag(mapping(props, "chat_template_caps"), "supports_tools"),
@@ -153,6 +154,11 @@ def _sees(entry: Fields) -> bool | None:
         flag(entry, "supports_image_input"),
         True if kind == "vlm" else False if kind == "llm" else None,
     )
+
+
+def _reads_files(entry: Fields) -> bool | None:
+    modalities = words(mapping(entry, "architecture"), "input_modalities")
+    return None if modalities is None else "file" in modalities
 
 
 def _structured(takes: frozenset[str]) -> StructuredOutput:

@@ -1,35 +1,46 @@
-"""The pages of a PDF file as `read` shows them. How text is extracted is pdf_text.py's. Entry:
-`shown`, `page_range`.
+"""The pages of a PDF file as `read` shows them: as documents for models that read
+them, else as text.
+
+How both are made is pdf_text.py's. Entry: `shown`, `page_range`.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from pathlib import PurePath
 from typing import Any, BinaryIO, Final
 
 from anyio import to_thread
 
+from treadle.messages.message import PDF, MediaPart, TextPart
 from treadle.tools.builtin import files, pdf_text
 from treadle.tools.builtin.text import SNIFF_BYTES
-from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed
+from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed, ToolOutput
 
 HINT_CHARS: Final = 300
+DOCUMENTS_MAX: Final = 20
+"""Pages that one call shows as documents: each takes 1,500 to 3,000 tokens."""
+DOCUMENT_BYTES_MAX: Final = 6_000_000
+"""Base64 of all of them."""
 
 
-async def shown(ctx: ToolContext[Any], path: str, wanted: str | None, max_chars: int) -> str | None:
-    """The text of a PDF; None for a file that is none, whatever its name."""
+async def shown(
+    ctx: ToolContext[Any], path: str, wanted: str | None, max_chars: int
+) -> ToolOutput | None:
+    """The pages of a PDF; None for a file that is none, whatever its name."""
     file = await to_thread.run_sync(_opened, ctx, path)
     if file is None:
         return None
     first, last = page_range(wanted or "1-")
     with file:
+        if ctx.documents and (pages := await _documents(file, path, first, last)):
+            return pages
         try:
             count, pages = await pdf_text.extracted(file, first, last, max_chars - HINT_CHARS)
         except pdf_text.NotExtracted as e:
             raise ToolFailed(f"{path!r} is a PDF that is not shown: {e}.") from e
-    if first > count:
-        raise ToolFailed(f"{path!r} has {count} pages; there is no page {first}.")
+    _check(path, first, count)
     texts = [
         f"[page {number} of {count}]\n{text or '(no text; it may be a picture)'}"
         for number, text in pages.items()
@@ -38,6 +49,30 @@ async def shown(ctx: ToolContext[Any], path: str, wanted: str | None, max_chars:
     if end < min(last or count, count):
         texts.append(f'(pages {first}-{end} of {count}; use pages="{end + 1}-" to read on)')
     return _within("\n\n".join(texts), max_chars)
+
+
+async def _documents(file: BinaryIO, path: str, first: int, last: int | None) -> ToolOutput | None:
+    """None for pages that cannot be cut out: their text may be had all the same."""
+    end = min(last or first + DOCUMENTS_MAX - 1, first + DOCUMENTS_MAX - 1)
+    try:
+        count, pages = await pdf_text.cut(file, first, end, DOCUMENT_BYTES_MAX)
+    except pdf_text.NotExtracted:
+        return None
+    _check(path, first, count)
+    end, stem = max(pages, default=first), PurePath(path).stem
+    more = f'; use pages="{end + 1}-" to read on' if end < min(last or count, count) else ""
+    return [
+        TextPart(text=f"{path}: pages {first}-{end} of {count}, one document each{more}"),
+        *(
+            MediaPart(media_type=PDF, data=data, name=f"{stem}, page {number}.pdf")
+            for number, data in pages.items()
+        ),
+    ]
+
+
+def _check(path: str, first: int, count: int) -> None:
+    if first > count:
+        raise ToolFailed(f"{path!r} has {count} pages; there is no page {first}.")
 
 
 def _within(text: str, max_chars: int) -> str:

@@ -1,7 +1,9 @@
-"""The text of PDF pages, extracted by pypdf in a child process with limits on time and memory.
+"""PDF pages, as text or as documents of one page each, made by pypdf in a child process with limits
+on time and memory.
 
 A hostile file can make any parser loop or allocate without end, so this file is also the program of
-the child, which imports nothing of Treadle. Entry: `extracted`.
+the child, which imports nothing of Treadle. Entry: `extracted`,
+`cut`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ SECONDS_MOST: Final = 30
 MEMORY_MOST: Final = 1024 * 1024 * 1024
 FILE_BYTES_MAX: Final = 100 * 1024 * 1024
 _DEPTH_MOST: Final = 500
-_ANSWER_BYTES: Final = 4_000_000
+_ANSWER_BYTES: Final = 16_000_000
+_LEFT_OUT: Final = ("/Annots", "/B", "/StructParents", "/Metadata", "/PieceInfo")
+"""Parts of a page that refer to the rest of its file, or that no model looks at."""
 
 
 class NotExtracted(Exception):
@@ -31,10 +35,26 @@ async def extracted(
 
     Raises NotExtracted. Cancellation ends the child.
     """
+    return await _asked(file, "text", first, last, max_chars)
+
+
+async def cut(
+    file: BinaryIO, first: int, last: int | None, max_bytes: int
+) -> tuple[int, dict[int, str]]:
+    """Return how many pages there are, and those that fit, each as a document in base64.
+
+    Raises NotExtracted, also if the first of them is too large. Cancellation ends the child.
+    """
+    return await _asked(file, "documents", first, last, max_bytes)
+
+
+async def _asked(
+    file: BinaryIO, form: str, first: int, last: int | None, most: int
+) -> tuple[int, dict[int, str]]:
     import anyio  # noqa: PLC0415  the child has no use for it
 
     file.seek(0)
-    command = [sys.executable, "-I", __file__, str(first), str(last or 0), str(max_chars)]
+    command = [sys.executable, "-I", __file__, form, str(first), str(last or 0), str(most)]
     try:
         with anyio.fail_after(SECONDS_MOST):
             done = await anyio.run_process(
@@ -70,7 +90,7 @@ def _limit() -> None:
     sys.setrecursionlimit(_DEPTH_MOST)
 
 
-def _answer(first: int, last: int, max_chars: int) -> dict[str, object]:
+def _answer(form: str, first: int, last: int, most: int) -> dict[str, object]:
     try:
         from pypdf import PdfReader  # noqa: PLC0415  in the child only
     except ImportError:
@@ -83,7 +103,10 @@ def _answer(first: int, last: int, max_chars: int) -> dict[str, object]:
         if reader.is_encrypted and not reader.decrypt(""):
             return {"error": "it is encrypted with a password"}
         count = len(reader.pages)
-        return {"count": count, "pages": list(_pages(reader, first, last or count, max_chars))}
+        pages = _pages if form == "text" else _documents
+        return {"count": count, "pages": list(pages(reader, first, last or count, most))}
+    except _TooLarge:
+        return {"error": "one page has too many bytes"}
     except Exception as e:  # noqa: BLE001  pypdf raises errors of many kinds for broken files
         return {"error": f"it cannot be read ({type(e).__name__})"}
 
@@ -99,5 +122,28 @@ def _pages(reader: Any, first: int, last: int, max_chars: int) -> Iterator[tuple
             return
 
 
+class _TooLarge(Exception):
+    pass
+
+
+def _documents(reader: Any, first: int, last: int, max_bytes: int) -> Iterator[tuple[int, str]]:
+    import base64  # noqa: PLC0415  in the child only
+    import io  # noqa: PLC0415
+
+    from pypdf import PdfWriter  # noqa: PLC0415
+
+    for number in range(first, min(last, len(reader.pages)) + 1):
+        writer, file = PdfWriter(), io.BytesIO()
+        writer.add_page(reader.pages[number - 1], excluded_keys=_LEFT_OUT)
+        writer.write(file)
+        document = base64.b64encode(file.getvalue()).decode()
+        max_bytes -= len(document)
+        if max_bytes < 0:
+            if number == first:
+                raise _TooLarge
+            return
+        yield number, document
+
+
 if __name__ == "__main__":
-    print(json.dumps(_answer(*(int(word) for word in sys.argv[1:4]))))
+    print(json.dumps(_answer(sys.argv[1], *(int(word) for word in sys.argv[2:5]))))

@@ -65,6 +65,7 @@ def _abilities(entry: Fields) -> Abilities:
         context_tokens=tokens(entry, "max_input_tokens"),
         output_tokens=tokens(entry, "max_tokens"),
         images=_supported(can, "image_input"),
+        documents=_supported(can, "pdf_input"),
         reasoning=_supported(can, "thinking"),
         thinking_types=_thinking_types(mapping(can, "thinking")),
         efforts=_efforts(can),

@@ -244,7 +244,7 @@ class MessageEncoder:
         kind, url = part.media_type, part.url or f"data:{part.media_type};base64,{part.data}"
         if kind in _IMAGES:
             return {"type": "image_url", "image_url": {"url": url}}
-        if kind == "application/pdf" and part.data is not None and self._server.files:
+        if part.is_pdf and part.data is not None and self._server.files:
             return {
                 "type": "file",
                 "file": {"filename": part.name or "document.pdf", "file_data": url},

@@ -1,0 +1,126 @@
+"""Images and PDF documents on every wire: within the vendor's limits, and out of the conversation
+once the vendor refuses one.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.models.providers.loopback import document
+from tests.tools.builtin.test_read_documents import pdf
+from tests.vendors.server import SPEECHES, Vendor, call, think, vendor
+from treadle import Agent, MediaPart, Runtime, Settings, tool
+from treadle.agents.agent import Agent as AgentOf
+from treadle.config.model_profile import Abilities
+from treadle.messages.events import Warned
+from treadle.models.providers.images import TOO_MANY_IMAGES
+from treadle.models.providers.known_models import known
+from treadle.tools.builtin.coding import default_tools
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJRU5ErkJggg=="
+PICTURE = MediaPart(media_type="image/png", data=PIXEL, name="p.png")
+PAGES = MediaPart(
+    media_type="application/pdf", data=base64.b64encode(pdf("one")).decode(), name="p.pdf"
+)
+MODELS = {
+    "anthropic": "claude-opus-5-5",
+    "openai": "gpt-6-astra",
+    "openai-chat": "gpt-6-sol",
+    "gemini": "gemini-3.8-flash",
+}
+ROOM = Abilities(context_tokens=50_000_000)
+"""More images than a vendor takes are more tokens than any window has."""
+REFUSED = {
+    "anthropic": "messages.2.content.0: Could not process image",
+    "openai": "Invalid image data. The image may be corrupted.",
+    "openai-chat": "You uploaded an unsupported image.",
+    "gemini": "Unable to process input image. Please retry.",
+}
+REFUSED_PDF = {
+    "anthropic": "messages.2.content.0.document.source.base64.data: The PDF specified was not valid.",
+    "openai": "Invalid file data: 'input[2].output[0].file_data'.",
+    "openai-chat": "Invalid 'messages[3].content[0].file.file_data'.",
+    "gemini": "The document has no pages.",
+}
+
+
+def agent(made: Vendor, wire: str, *shown: MediaPart) -> AgentOf[None, str]:
+    @tool(effect="pure")
+    async def look() -> list[MediaPart]:
+        """Look."""
+        return [*shown]
+
+    return Agent(
+        name="clerk",
+        tools=[look],
+        model=made.model(wire, MODELS[wire], ROOM.over(known(wire, None, MODELS[wire]))),
+        settings=Settings(max_tokens=1_000, compact_at_tokens=40_000_000),
+    )
+
+
+async def told(runtime: Runtime, who: Any, prompt: str = "Go.") -> tuple[Any, list[str]]:
+    async with runtime.session("s", agent=who).stream(prompt) as run:
+        warnings = [event.text async for event in run if isinstance(event, Warned)]
+    return run.result, warnings
+
+
+@pytest.mark.parametrize("wire", MODELS)
+@pytest.mark.parametrize("kind", ["image", "pdf"])
+async def test_what_the_vendor_refuses_to_look_at_leaves_the_conversation(
+    wire: str, kind: str
+) -> None:
+    part, messages = (PICTURE, REFUSED) if kind == "image" else (PAGES, REFUSED_PDF)
+    refusal = document(SPEECHES[wire].error(400, messages[wire]), status=400)
+    script = [[think(), call("look")], refusal, "Done.", "Again."]
+    async with vendor(*script) as made, Runtime.open() as runtime:
+        result, warnings = await told(runtime, agent(made, wire, part))
+        again, _ = await told(runtime, agent(made, wire, part), "And?")
+    assert (result.text, result.error, again.text) == ("Done.", None, "Again.")
+    assert (made.refused, made.script) == ([], [])
+    assert any(messages[wire] in text for text in warnings)
+    assert part.data is not None
+    assert [part.data in json.dumps(body) for body in made.bodies] == [False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("wire", "most"),
+    [("anthropic", 600), ("openai", 1_500), ("openai-chat", 1_500), ("gemini", 3_000)],
+)
+async def test_a_conversation_never_shows_more_images_than_the_vendor_takes(
+    wire: str, most: int
+) -> None:
+    shown = [PICTURE] * (most + 1)
+    async with vendor([call("look")], "Done.", "Again.") as made, Runtime.open() as runtime:
+        who = agent(made, wire, *shown)
+        result, warnings = await told(runtime, who)
+        again, later = await told(runtime, who, "And?")
+    assert (result.text, again.text, made.refused) == ("Done.", "Again.", [])
+    assert (warnings.count(TOO_MANY_IMAGES), later.count(TOO_MANY_IMAGES)) == (1, 1), (
+        "once in a run"
+    )
+    sent = [json.dumps(body).count(PIXEL) for body in made.bodies]
+    assert sent == [0, most // 2, most // 2], "half, so that the next requests begin alike"
+
+
+@pytest.mark.parametrize("wire", MODELS)
+async def test_a_pdf_that_is_read_is_sent_as_documents(wire: str, tmp_path: Path) -> None:
+    pytest.importorskip("pypdf")
+    (tmp_path / "a.pdf").write_bytes(pdf("one", "two", "three"))
+    async with (
+        vendor([call("read", path="a.pdf", pages="2-3")], "Done.") as made,
+        Runtime.open() as runtime,
+    ):
+        model = made.model(wire, MODELS[wire])
+        who = Agent(
+            name="clerk", tools=default_tools(), model=model, settings=Settings(max_tokens=1_000)
+        )
+        result = await runtime.run(who, "Go.", cwd=tmp_path)
+    assert (result.text, result.error, made.refused) == ("Done.", None, [])
+    sent = json.dumps(made.bodies[-1])
+    assert "a.pdf: pages 2-3 of 3, one document each" in sent
+    assert sent.count("JVBERi0") == 2, "the beginning of a PDF in base64"
