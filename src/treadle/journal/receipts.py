@@ -15,10 +15,11 @@ import msgspec
 from treadle._internal.json_text import JsonText, decode_json
 from treadle.errors import AgentError
 from treadle.journal.window import KeptMessages, WindowReceipt, kept_of
-from treadle.messages.message import MediaPart, Message, Part, TextPart, ToolResult
+from treadle.messages.message import PDF, MediaPart, Message, Part, TextPart, ToolResult
 from treadle.messages.size import BYTES_PER_TOKEN, result_size, size_of
 from treadle.types import Reserved, Usage, Value, new_id, now
 
+IMAGE = "image/"
 HEAD_CHARS = 300
 """Of a cleared result that cannot be had again."""
 LEAST_BYTES = 300
@@ -138,7 +139,7 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
         ]
 
     def _blind(self, message: Message) -> Message:
-        goes = _is_image if any(_has(part, _is_image) for part in message.parts) else _is_pdf
+        goes = IMAGE if any(_has(part, IMAGE) for part in message.parts) else PDF
         parts: list[Part] = []
         for part in message.parts:
             if isinstance(part, ToolResult) and not isinstance(part.content, str):
@@ -148,10 +149,8 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
                 parts.append(self._described(part, goes) if isinstance(part, MediaPart) else part)
         return message.with_parts(parts)
 
-    def _described(
-        self, part: TextPart | MediaPart, goes: Callable[[MediaPart], bool]
-    ) -> TextPart | MediaPart:
-        if not isinstance(part, MediaPart) or not goes(part):
+    def _described(self, part: TextPart | MediaPart, goes: str) -> TextPart | MediaPart:
+        if not isinstance(part, MediaPart) or not part.media_type.startswith(goes):
             return part
         name = part.name or ("an image" if part.is_image else "a document")
         return TextPart(
@@ -287,22 +286,14 @@ def _with_images(messages: Iterable[Message]) -> tuple[str, ...]:
     return tuple(
         message.id
         for message in messages
-        if any(_has(part, _is_image) or _has(part, _is_pdf) for part in message.parts)
+        if any(_has(part, IMAGE) or _has(part, PDF) for part in message.parts)
     )
 
 
-def _has(part: Part, kind: Callable[[MediaPart], bool]) -> bool:
+def _has(part: Part, kind: str) -> bool:
     if isinstance(part, ToolResult) and not isinstance(part.content, str):
         return any(_has(inner, kind) for inner in part.content)
-    return isinstance(part, MediaPart) and kind(part)
-
-
-def _is_image(part: MediaPart) -> bool:
-    return part.is_image
-
-
-def _is_pdf(part: MediaPart) -> bool:
-    return part.is_pdf
+    return isinstance(part, MediaPart) and part.media_type.startswith(kind)
 
 
 def withdrawn(messages: Sequence[Message], refused_id: str) -> Withdrawn | None:

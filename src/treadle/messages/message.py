@@ -108,10 +108,6 @@ class MediaPart(
     def is_image(self) -> bool:
         return self.media_type.startswith("image/")
 
-    @property
-    def is_pdf(self) -> bool:
-        return self.media_type == PDF
-
 
 class ToolResult(
     Value,

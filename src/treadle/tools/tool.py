@@ -155,10 +155,7 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
     """Receives the exit code that `exited` was given."""
     is_cancelled: Callable[[], bool] | None = None
     late: Callable[[str], None] | None = None
-    """Told, once, what a call gave after its result was `unknown`.
-
-    Callable from any thread; never blocks.
-    """
+    """Receives, once, the output of a call whose result was `unknown`. Any thread; never blocks."""
     run_child: Callable[..., Awaitable[Any]] | None = None
     """What `spawn` calls, with its own arguments."""
 

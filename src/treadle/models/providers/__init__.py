@@ -18,6 +18,7 @@ model.py defines the contract and retry.py retries. Entry points: the module of 
     http_dialing.py     opening a connection: TCP, TLS, proxies
     http_protocol.py    one connection: parsing, limits, flow control
     http_exchange.py    one request and its response
+    images.py           limits on the images and documents of one request
     identity.py         the credentials of a request
     json_schema.py      JSON Schemas in the subset that OpenAI accepts
     known_models.py     bundled data about models

@@ -20,7 +20,7 @@ from treadle.config.model_profile import Abilities
 from treadle.errors import AgentError
 from treadle.messages.history import History
 from treadle.messages.images import SIDE_MAX, size_of
-from treadle.messages.message import MediaPart, Message, Part, TextPart, ToolResult
+from treadle.messages.message import PDF, MediaPart, Message, Part, TextPart, ToolResult
 from treadle.models.model import Delta, ModelNotice
 
 E = TypeVar("E")
@@ -145,7 +145,7 @@ class Images:
         return self._fit_image(part) if isinstance(part, MediaPart) else part
 
     def _fit_image(self, part: MediaPart) -> MediaPart | TextPart:
-        if not part.is_image and not part.is_pdf:
+        if not part.is_image and part.media_type != PDF:
             return part
         place = self._seen
         is_long = (

@@ -421,7 +421,7 @@ def _media(part: MediaPart) -> Block:
     title: Block = {"title": part.name} if part.name else {}
     if part.media_type in _IMAGES:
         source, title = _source(part), {}
-    elif part.is_pdf:
+    elif part.media_type == "application/pdf":
         source = _source(part)
     elif (text := text_in(part)) is not None:
         source = {"type": "text", "media_type": "text/plain", "data": text}

@@ -43,12 +43,7 @@ from treadle.models.providers.encoding import (
     with_theirs,
 )
 from treadle.models.providers.hosted import left_out, wanted
-from treadle.models.providers.images import (
-    TOO_MANY_IMAGES,
-    Images,
-    OmittedImages,
-    claude_limits,
-)
+from treadle.models.providers.images import TOO_MANY_IMAGES, Images, OmittedImages, claude_limits
 from treadle.types import Settings, SystemBlock
 
 WIRE = "anthropic"

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.messages.message import (
+    PDF,
     MediaPart,
     Message,
     Part,
@@ -244,7 +245,7 @@ class MessageEncoder:
         kind, url = part.media_type, part.url or f"data:{part.media_type};base64,{part.data}"
         if kind in _IMAGES:
             return {"type": "image_url", "image_url": {"url": url}}
-        if part.is_pdf and part.data is not None and self._server.files:
+        if part.media_type == PDF and part.data is not None and self._server.files:
             return {
                 "type": "file",
                 "file": {"filename": part.name or "document.pdf", "file_data": url},
