@@ -1,6 +1,6 @@
 """Opening a connection: TCP, TLS, and proxies.
 
-Entry points: `Route`, `dial`.
+Entry points: `Route`, `dial`, `connect`.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ async def dial(loop: asyncio.AbstractEventLoop, route: Route) -> HttpProtocol:
     """
     proxy = route.proxy
     if proxy is None:
-        return await _connect(loop, route.host, route.port, route.tls)
-    protocol = await _connect(loop, proxy.host, proxy.port, route.proxy_tls)
+        return await connect(loop, route.host, route.port, route.tls)
+    protocol = await connect(loop, proxy.host, proxy.port, route.proxy_tls)
     if route.tls is None:
         return protocol
     try:
@@ -82,15 +82,23 @@ async def dial(loop: asyncio.AbstractEventLoop, route: Route) -> HttpProtocol:
     return protocol
 
 
-async def _connect(
-    loop: asyncio.AbstractEventLoop, host: str, port: int, tls: ssl.SSLContext | None
+async def connect(
+    loop: asyncio.AbstractEventLoop,
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None,
+    *,
+    server_name: str | None = None,
 ) -> HttpProtocol:
+    """Open a connection to a host. `server_name` (default: `host`) is the name that its certificate
+    must hold. Raises OSError.
+    """
     _, protocol = await loop.create_connection(
         lambda: HttpProtocol(loop),
         host,
         port,
         ssl=tls,
-        server_hostname=host if tls is not None else None,
+        server_hostname=None if tls is None else server_name or host,
         happy_eyeballs_delay=HAPPY_EYEBALLS_S,
     )
     return protocol

@@ -25,7 +25,6 @@ from treadle.models.providers.http_pool import Pool
 from treadle.models.providers.http_protocol import (
     HttpProtocol,
     NotHttp,
-    UnreadableEncoding,
     request_head,
 )
 
@@ -34,6 +33,12 @@ END_GRACE_S = 0.25
 CHECK_PROXY = "check HTTPS_PROXY, or add the host to NO_PROXY"
 CHECK_ADDRESS = "check base_url, and that the server runs"
 CHECK_SCHEME = "check base_url: https where the server speaks TLS, http where it does not"
+
+
+class UnreadableEncoding(Exception):
+    """The response has a content encoding, although only `identity` is accepted."""
+
+
 _FAILURES = (OSError, NotHttp, UnreadableEncoding, ProxyRefused)
 
 
@@ -116,6 +121,9 @@ class Exchange:
                 self._pool.give_back(protocol)
                 self._protocol = None
             else:
+                encoding = protocol.headers.get("content-encoding", "").lower()
+                if encoding not in ("", "identity"):
+                    raise UnreadableEncoding
                 self.status = protocol.status
                 return
 

@@ -29,10 +29,6 @@ class NotHttp(Exception):
     """The server answered with something that is not a valid HTTP/1.1 response."""
 
 
-class UnreadableEncoding(Exception):
-    """The response has a content encoding, although only `identity` is accepted."""
-
-
 class ConnectionLost(ConnectionError):
     """The connection ended before the response was complete."""
 
@@ -113,13 +109,9 @@ class HttpProtocol(asyncio.Protocol):
             await self._wait()
 
     async def respond(self) -> None:
-        """Wait for the headers of the response. Raises ConnectionLost, NotHttp or
-        UnreadableEncoding.
-        """
+        """Wait for the headers of the response. Raises ConnectionLost or NotHttp."""
         while not self.status:
             await self._wait()
-        if self.headers.get("content-encoding", "identity").lower() not in ("identity", ""):
-            raise UnreadableEncoding
 
     async def read(self) -> bytes:
         """Return the bytes of the body that have arrived; b"" at its end. Raises as `respond`."""

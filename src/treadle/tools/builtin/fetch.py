@@ -67,7 +67,7 @@ class Fetch(Builtin[FetchArguments]):
 
     @override
     def touches(self, arguments: FetchArguments, cwd: Path) -> Touched:
-        return Touched(hosts=(web.parse_url(arguments.url).raw_host or "",))
+        return Touched(hosts=(web.parse_url(arguments.url).host,))
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: FetchArguments) -> str:

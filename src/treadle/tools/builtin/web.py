@@ -8,10 +8,13 @@ all (policy.py). Entry: `get`, `parse_url`.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
+import zlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from urllib.parse import quote, urljoin, urlsplit
 
 import msgspec
 from anyio import to_thread
@@ -21,7 +24,7 @@ from treadle.tools.tool import InvalidArguments, ToolFailed
 if TYPE_CHECKING:
     import ssl
 
-    from yarl import URL
+    from treadle.models.providers.http_protocol import HttpProtocol
 
 MAX_URL_CHARS = 2_000
 MAX_BYTES = 5 * 1024 * 1024
@@ -32,9 +35,14 @@ HEADERS = {
     "User-Agent": "treadle (https://pypi.org/project/treadle)",
     "Accept": "text/html,application/xhtml+xml,text/plain,text/markdown,application/json;q=0.9,*/*;q=0.5",  # noqa: E501
     "Accept-Language": "en,*;q=0.5",
+    "Accept-Encoding": "gzip",
 }
 _NEVER = re.compile(r"[\x00-\x20\x7f\\]")
 _HOST = re.compile(r"[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?\.?|[0-9a-f:.]*:[0-9a-f:.]*")
+_CHARSET = re.compile(r"""charset\s*=\s*["']?([^"';\s]+)""", re.IGNORECASE)
+_PLAIN = "/%:=&?~+!$,;'@()*[]|"
+_EITHER_HEADER = 47
+"""zlib: a header of gzip or of zlib, whichever there is."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
@@ -78,12 +86,32 @@ class _Place(NamedTuple):
     addresses: list[str]
 
 
-def parse_url(url: str) -> URL:
-    """Raises InvalidArguments for what is no plain URL of the web: another scheme or port,
-    credentials in it, characters that parsers differ about.
-    """
-    from yarl import URL  # noqa: PLC0415  comes with aiohttp, and few runs fetch
+class PageUrl(NamedTuple):
+    """Address of a page."""
 
+    scheme: str
+    host: str
+    """Name in ASCII, or IP address without brackets; in lower case."""
+    port: int
+    target: str
+    """Path and query, percent-encoded."""
+
+    @property
+    def authority(self) -> str:
+        """Value of the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.target}"
+
+
+def parse_url(url: str) -> PageUrl:
+    """Parse the address of a page on the web.
+
+    Raises InvalidArguments for another scheme or port, for credentials, and for characters that
+    parsers treat differently.
+    """
     if len(url) > MAX_URL_CHARS:
         raise InvalidArguments(
             f"The URL is {len(url):,} characters long; at most {MAX_URL_CHARS:,} are possible."
@@ -94,30 +122,29 @@ def parse_url(url: str) -> URL:
             "where it is meant."
         )
     try:
-        parsed = URL(url).with_fragment(None)
-        scheme, host, port, has_user = (
-            parsed.scheme,
-            parsed.raw_host,
-            parsed.explicit_port,
-            parsed.user is not None or parsed.password is not None,
-        )
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+        if host and not host.isascii():
+            host = host.encode("idna").decode()
     except ValueError as e:
         raise InvalidArguments(f"{url!r} is no URL: {e}") from e
-    if scheme not in PORTS:
+    if parts.scheme not in PORTS:
         raise InvalidArguments(f"The URL {url!r} must begin with https:// or http://.")
-    if not host or _HOST.fullmatch(host.lower()) is None or ".." in host:
+    if not host or _HOST.fullmatch(host) is None or ".." in host:
         raise InvalidArguments(f"The URL {url!r} has no host that could be asked.")
-    if has_user or "@" in url.partition("://")[2].split("/", 1)[0].split("?", 1)[0]:
+    if "@" in parts.netloc:
         raise InvalidArguments(
             f"The URL {url!r} has a name or password before its host: leave these out."
         )
     if port is not None and port not in PORTS.values():
         raise InvalidArguments(f"The URL {url!r} names port {port}: only 80 and 443 can be asked.")
-    return parsed
+    query = f"?{quote(parts.query, safe=_PLAIN)}" if parts.query else ""
+    target = (quote(parts.path, safe=_PLAIN) or "/") + query
+    return PageUrl(parts.scheme, host, port or PORTS[parts.scheme], target)
 
 
 async def get(
-    url: URL,
+    url: PageUrl,
     *,
     resolve: Resolve = resolve,
     route: Route = straight,
@@ -139,14 +166,14 @@ async def get(
     raise ToolFailed(f"{url} redirects again and again: given up after {MAX_REDIRECTS} redirects.")
 
 
-async def _checked(url: URL, resolve: Resolve) -> _Place:
+async def _checked(url: PageUrl, resolve: Resolve) -> _Place:
     """Resolved once.
 
     Every address must be public: a name that has also another one is a way around this check.
     """
     from treadle._internal.addresses import why_private  # noqa: PLC0415  not before the first page
 
-    host, port = url.raw_host or "", url.port or 0
+    host, port = url.host, url.port
     try:
         addresses = [host] if ":" in host else list(dict.fromkeys(await resolve(host, port)))
     except (OSError, UnicodeError) as e:
@@ -166,78 +193,74 @@ async def _checked(url: URL, resolve: Resolve) -> _Place:
 
 
 async def _asked(
-    url: URL, place: _Place, route: Route, tls: Callable[[], ssl.SSLContext] | None
+    url: PageUrl, place: _Place, route: Route, tls: Callable[[], ssl.SSLContext] | None
 ) -> PageResponse | str:
-    """The answer, or where it redirects to. Raises ToolFailed."""
-    import aiohttp  # noqa: PLC0415  few runs fetch
+    """Return the page, or the location that it redirects to. Raises ToolFailed."""
+    import ssl  # noqa: PLC0415  few runs fetch
 
-    context = await to_thread.run_sync(tls or _trust) if url.scheme == "https" else True
-    connector = aiohttp.TCPConnector(
-        resolver=_resolver(place, route), use_dns_cache=False, force_close=True, ssl=context
-    )
-    no_limits = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
-    async with aiohttp.ClientSession(
-        connector=connector, trust_env=False, cookie_jar=aiohttp.DummyCookieJar(), timeout=no_limits
-    ) as session:
+    from treadle.models.providers.http_protocol import NotHttp, request_head  # noqa: PLC0415  as above
+
+    context = await to_thread.run_sync(tls or _trust) if url.scheme == "https" else None
+    try:
+        protocol = await _connected(url, place, route, context)
         try:
-            async with session.get(url, headers=HEADERS, allow_redirects=False) as response:
-                if response.status in _REDIRECTS:
-                    return response.headers.get("Location", "")
-                body = await _read(response.content)
-                return PageResponse(
-                    url=str(url),
-                    status=response.status,
-                    media_type=response.content_type if "Content-Type" in response.headers else "",
-                    charset=response.charset,
-                    body=body[:MAX_BYTES],
-                    is_cut=len(body) > MAX_BYTES,
-                )
-        except aiohttp.ClientSSLError as e:
-            raise ToolFailed(f"The certificate of {place.host!r} could not be trusted: {e}.") from e
-        except (aiohttp.ClientError, OSError, ValueError) as e:
-            raise ToolFailed(
-                f"{place.host!r} did not give a whole answer: {e or type(e).__name__}."
-            ) from e
+            headers = [*HEADERS.items(), ("Connection", "close")]
+            await protocol.send(request_head("GET", url.target, url.authority, headers, None), b"")
+            await protocol.respond()
+            if protocol.status in _REDIRECTS:
+                return protocol.headers.get("location", "")
+            return _page(url, protocol, await _read(protocol))
+        finally:
+            protocol.abort()
+    except ssl.SSLError as e:
+        raise ToolFailed(f"The certificate of {place.host!r} could not be trusted: {e}.") from e
+    except (OSError, NotHttp, zlib.error, ValueError) as e:
+        raise ToolFailed(
+            f"{place.host!r} did not give a whole answer: {e or type(e).__name__}."
+        ) from e
 
 
-def _resolver(place: _Place, route: Route) -> Any:
-    from aiohttp.abc import AbstractResolver, ResolveResult  # noqa: PLC0415  as above
-
-    class Vetted(AbstractResolver):
-        """Knows the one host, and of it what was checked."""
-
-        async def resolve(
-            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-        ) -> list[ResolveResult]:
-            assert host == place.host, "only what was checked is connected to"
-            routed = [route(address, port) for address in place.addresses]
-            return [
-                ResolveResult(
-                    hostname=host,
-                    host=address,
-                    port=to,
-                    family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                    proto=0,
-                    flags=socket.AI_NUMERICHOST,
-                )
-                for address, to in routed
-            ]
-
-        async def close(self) -> None:
-            return
-
-    return Vetted()
+def _page(url: PageUrl, protocol: HttpProtocol, body: bytes) -> PageResponse:
+    media_type, _, parameters = protocol.headers.get("content-type", "").partition(";")
+    charset = _CHARSET.search(parameters)
+    return PageResponse(
+        url=str(url),
+        status=protocol.status,
+        media_type=media_type.strip().lower(),
+        charset=None if charset is None else charset[1],
+        body=body[:MAX_BYTES],
+        is_cut=len(body) > MAX_BYTES,
+    )
 
 
-async def _read(stream: Any) -> bytes:
-    """A little more than the limit where there is more."""
-    pieces, size = list[bytes](), 0
-    async for piece in stream.iter_any():
-        pieces.append(piece)
-        size += len(piece)
-        if size > MAX_BYTES:
-            break
-    return b"".join(pieces)
+async def _connected(
+    url: PageUrl, place: _Place, route: Route, tls: ssl.SSLContext | None
+) -> HttpProtocol:
+    """Connect to the first of the checked addresses that answers. Raises OSError."""
+    from treadle.models.providers.http_dialing import connect  # noqa: PLC0415  few runs fetch
+
+    loop = asyncio.get_running_loop()
+    *earlier, last = (route(address, url.port) for address in place.addresses)
+    for address, port in earlier:
+        try:
+            return await connect(loop, address, port, tls, server_name=place.host)
+        except OSError:
+            continue
+    return await connect(loop, *last, tls, server_name=place.host)
+
+
+async def _read(protocol: HttpProtocol) -> bytes:
+    """Return the body, unpacked; one byte more than the limit if it is longer. Raises ValueError
+    for an unknown encoding.
+    """
+    encoding = protocol.headers.get("content-encoding", "identity").lower()
+    if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+        raise ValueError(f"its encoding {encoding!r} was not asked for")
+    packed = None if encoding in ("", "identity") else zlib.decompressobj(_EITHER_HEADER)
+    body = bytearray()
+    while len(body) <= MAX_BYTES and (piece := await protocol.read()):
+        body += piece if packed is None else packed.decompress(piece, MAX_BYTES + 1 - len(body))
+    return bytes(body)
 
 
 def _trust() -> ssl.SSLContext:
@@ -246,18 +269,16 @@ def _trust() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _target(url: URL, location: str) -> URL:
+def _target(url: PageUrl, location: str) -> PageUrl:
     """Raises ToolFailed where that can be no page."""
-    from yarl import URL  # noqa: PLC0415  as above
-
     try:
-        return parse_url(str(url.join(URL(location)))) if location else parse_url("")
+        return parse_url(urljoin(str(url), location).partition("#")[0] if location else "")
     except (InvalidArguments, ValueError) as e:
         why = e.message if isinstance(e, InvalidArguments) else str(e)
         raise ToolFailed(f"{url} redirects to {location!r}, which is not followed. {why}") from e
 
 
-def _is_same_host(url: URL, target: URL) -> bool:
+def _is_same_host(url: PageUrl, target: PageUrl) -> bool:
     """Whether whoever agreed to the one agreed to the other; encryption is not given up on the way."""  # noqa: E501
-    plain = [(one.raw_host or "").lower().removeprefix("www.") for one in (url, target)]
+    plain = [one.host.removeprefix("www.") for one in (url, target)]
     return plain[0] == plain[1] and not (url.scheme == "https" and target.scheme == "http")
