@@ -23,6 +23,7 @@ from tests.doubles import PlayedModel, agent, end, open_runtime
 from treadle.budget.price_list import Prices, listed
 from treadle.budget.prices import UNKNOWN
 from treadle.config import Config, Price, Provider
+from treadle.messages.response_details import OtherUsage, ResponseDetails
 from treadle.models.model import TextDelta
 from treadle.types import Limits, Usage
 
@@ -222,6 +223,38 @@ async def test_a_price_counts_from_the_day_on_which_it_changed() -> None:
     assert before is not None
     assert after is not None
     assert before > after
+
+
+async def spent(name: str, details: ResponseDetails, **config: Any) -> float | None:
+    return await Prices(Config(**config)).of(name).cost_usd(USED, AT, "", details)
+
+
+async def test_other_models_that_took_part_are_paid_at_their_own_prices() -> None:
+    part = Usage(input_tokens=600, output_tokens=20)
+    rest = Usage(
+        input_tokens=400, output_tokens=30, cache_read_tokens=100_000, cache_write_tokens=200
+    )
+    own, other = [
+        listed(LIST, "anthropic", None, name) for name in ("claude-haiku-5-5", "claude-opus-5-5")
+    ]
+    assert own is not None
+    assert other is not None
+    details = ResponseDetails(others=(OtherUsage(model="claude-opus-5-5", usage=part),))
+    assert await spent("anthropic:claude-haiku-5-5", details) == pytest.approx(
+        own(AT).cost_usd(rest) + other(AT).cost_usd(part)
+    )
+    unknown = ResponseDetails(others=(OtherUsage(model="claude-of-2030", usage=part),))
+    assert await spent("anthropic:claude-haiku-5-5", unknown) is None
+
+
+async def test_what_the_vendor_bills_by_the_piece_has_its_price() -> None:
+    details = ResponseDetails(file_searches=4, containers=2)
+    for name, fees in (("openai:gpt-5.6-sol", 0.07), ("anthropic:claude-opus-5-5", 0.0)):
+        tokens = await cost(name)
+        assert tokens is not None
+        assert await spent(name, details) == pytest.approx(tokens + fees)
+    price = Price(input=0, output=0, file_searches=1_000, containers=3)
+    assert await spent("local:any", details, prices={"local:*": price}) == 10.0
 
 
 # ---------------------------------------------------------------- what is configured

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treadle._internal.uninterrupted import uninterrupted
 from treadle.budget.prices import (
@@ -110,6 +110,10 @@ class Prices:
         )
 
 
+def _less(usage: Usage, part: Usage) -> Usage:
+    return usage + Usage(**{name: -getattr(part, name) for name in part.__struct_fields__})
+
+
 class _Listed:
     """A price from the list, which is loaded when the first response arrives."""
 
@@ -150,21 +154,32 @@ class _Listed:
             tier = details.service_tier
         tariff = self._found.get("") or self._found.get(said) or await self._tariff(said)
         rates = None if tariff is None else tariff(at).of(tier, at)
-        return None if rates is None else rates.cost_usd(usage)
+        if rates is None or details is None:
+            return None if rates is None else rates.cost_usd(usage)
+        total = rates.fees_usd(details)
+        for other in details.others:
+            priced = await self._listed(other.model)
+            if priced is None:
+                return None
+            usage = _less(usage, other.usage)
+            total += priced(at).cost_usd(other.usage)
+        return total + rates.cost_usd(usage)
 
     async def _tariff(self, said: str) -> Tariff | None:
         """Return the tariff of the requested model, or else of the model that responded."""
-        for key, model_id in (("", self._model_id), (said, said)):
-            if key not in self._found:
-                snapshot = await _LIST.snapshot()
-                self._found[key] = (
-                    None
-                    if snapshot is None or not model_id
-                    else listed(snapshot, self._place.vendor, self._place.address, model_id)
-                )
-            if (tariff := self._found[key]) is not None:
-                return tariff
-        return None
+        return await self._listed(self._model_id, "") or await self._listed(said)
+
+    async def _listed(self, model_id: str, key: str | None = None) -> Tariff | None:
+        """`key`: its name in `_found`; None: the model's own."""
+        key = model_id if key is None else key
+        if key not in self._found:
+            snapshot = await _LIST.snapshot()
+            self._found[key] = (
+                None
+                if snapshot is None or not model_id
+                else listed(snapshot, self._place.vendor, self._place.address, model_id)
+            )
+        return self._found[key]
 
 
 # ---------------------------------------------------------------- the list
@@ -227,6 +242,16 @@ if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_LIST.abandon)
 
 
+OPENAI_FEES: Final[dict[str, Decimal]] = {
+    "file_search": Decimal("0.0025"),
+    "container": Decimal("0.03"),
+}
+"""USD for a file search, and for a container of 1 GB for 20 minutes, which the list lacks.
+
+Source: developers.openai.com, "Pricing", section "Tools"; read 2026-11-26.
+"""
+
+
 def listed(
     snapshot: DataSnapshot, vendor: str | None, address: str | None, model_id: str
 ) -> Tariff | None:
@@ -238,9 +263,10 @@ def listed(
     except LookupError:
         return None
     tiers = _tiers(model)
+    fees: dict[str, Decimal] = OPENAI_FEES if vendor == "openai" else {}
     if isinstance(model.prices, list):
         by_price = {
-            id(dated.prices): at_that_time
+            id(dated.prices): at_that_time._replace(**fees)
             for dated in model.prices
             if (at_that_time := _rates(dated.prices, tiers)) is not None
         }
@@ -250,7 +276,10 @@ def listed(
             else None
         )
     rates = _rates(model.prices, tiers)
-    return None if rates is None else lambda at: rates
+    if rates is None:
+        return None
+    rates = rates._replace(**fees)
+    return lambda at: rates
 
 
 def _tiers(model: ModelInfo) -> Callable[[str, Time], Rates | None]:

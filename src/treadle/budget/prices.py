@@ -68,6 +68,10 @@ class Rates(NamedTuple):
     """Rate of cache writes kept for an hour; None: same as `cache_write`."""
     search: Decimal = Decimal(0)
     """USD per web search that the provider runs."""
+    file_search: Decimal = Decimal(0)
+    """USD per search of the provider's file stores."""
+    container: Decimal = Decimal(0)
+    """USD per container that the provider starts."""
     tiers: Callable[[str, Time], Rates | None] = _no_tiers
     """Rates of a service tier by the provider's name for it; None if unknown."""
 
@@ -88,6 +92,13 @@ class Rates(NamedTuple):
             if settings.cache == "1h" or rates.cache_write_1h is None
             else rates._replace(cache_write_1h=None)
         )
+
+    def fees_usd(self, details: ResponseDetails | None) -> float:
+        """Return the price of what the provider bills by the piece, other than web searches."""
+        if details is None or not (details.file_searches or details.containers):
+            return 0.0
+        searches, containers = details.file_searches, details.containers
+        return float(self.file_search * searches + self.container * containers)
 
     def cost_usd(self, usage: Usage) -> float:
         total = usage.total_input_tokens
@@ -156,6 +167,8 @@ def configured(price: Price) -> Tariff:
         cache_write=write,
         cache_write_1h=longer,
         search=search,
+        file_search=Decimal(str(price.file_searches)) / 1000,
+        container=Decimal(str(price.containers)),
     )
     return lambda at: rates
 
@@ -190,7 +203,9 @@ class Pricing(Protocol):
 
 
 class KnownPrice:
-    """A fixed price, whatever the provider reports, or a price known to be unavailable."""
+    """A fixed price, whatever the provider reports, also for other models of it that took part; or
+    a price known to be unavailable.
+    """
 
     __slots__ = ("tariff",)
 
@@ -207,7 +222,8 @@ class KnownPrice:
         self, usage: Usage, at: Time, said: str, details: ResponseDetails | None = None
     ) -> float | None:
         if self.tariff is not None:
-            return self.tariff(at).cost_usd(usage)
+            rates = self.tariff(at)
+            return rates.cost_usd(usage) + rates.fees_usd(details)
         return None if details is None else details.cost_usd
 
 

@@ -158,10 +158,8 @@ SCHEMA: dict[str, Schema] = {
         {
             "input": KeySpec(price),
             "output": KeySpec(price),
-            "cache_read": KeySpec(price),
-            "cache_write": KeySpec(price),
-            "cache_write_1h": KeySpec(price),
-            "web_searches": KeySpec(price),
+            **dict.fromkeys(("cache_read", "cache_write", "cache_write_1h"), KeySpec(price)),
+            **dict.fromkeys(("web_searches", "file_searches", "containers"), KeySpec(price)),
         },
     ),
     "defaults": {

@@ -108,7 +108,10 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     cache_write_1h: float | None = None
     """Cache writes kept for an hour; None: same as `cache_write`."""
     web_searches: float = 0
-    """Price of a thousand web searches run by the provider."""
+    file_searches: float = 0
+    """Prices of a thousand searches that the provider runs: of the web, of its file stores."""
+    containers: float = 0
+    """Price of one container that the provider starts."""
 
 
 class Permissions(msgspec.Struct, frozen=True, kw_only=True):

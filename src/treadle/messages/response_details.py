@@ -4,7 +4,7 @@ model. Entry points: `ResponseDetails`.
 
 from __future__ import annotations
 
-from treadle.types import Value
+from treadle.types import Usage, Value
 
 _TIERS = frozenset({"flex", "priority", "fast", "ultrafast", "batch"})
 
@@ -29,6 +29,13 @@ class CacheMiss(Value, frozen=True, kw_only=True):
     """Approximate number of tokens that could have been read from the cache."""
 
 
+class OtherUsage(Value, frozen=True, kw_only=True):
+    """Tokens of another model of the provider within one response, at that model's prices."""
+
+    model: str
+    usage: Usage
+
+
 class ResponseDetails(Value, frozen=True, kw_only=True):
     request_id: str | None = None
     """The provider's id of the request, for support inquiries."""
@@ -38,6 +45,12 @@ class ResponseDetails(Value, frozen=True, kw_only=True):
     """Cost in USD, as reported by the provider."""
     cache_miss: CacheMiss | None = None
     rate_limits: tuple[RateLimit, ...] = ()
+    others: tuple[OtherUsage, ...] = ()
+    """Part of the response's usage that an advisor or a fallback model of the provider took."""
+    file_searches: int = 0
+    """Searches of the provider's file stores."""
+    containers: int = 0
+    """Containers that the provider started for this response."""
 
 
 NO_DETAILS = ResponseDetails()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.models.providers.recordings import FOLDER, exchanges
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import ProviderPart, ReasoningPart, TextPart, ToolCall
+from treadle.messages.response_details import OtherUsage
 from treadle.models.model import Fold, ModelNotice, ModelResponse, Restart
 from treadle.models.providers.anthropic.stream import MessagesDecoder
 from treadle.models.providers.refusals import Refusals
@@ -638,6 +639,27 @@ def test_the_sum_over_passes_of_server_tools_is_not_the_size_of_the_conversation
             START, {"type": "message_delta", "delta": {}, "usage": usage}, {"type": "message_stop"}
         ).context_tokens
         == size
+    )
+
+
+def test_the_work_of_other_models_counts_and_is_told_apart_for_its_price() -> None:
+    advisor = {**PASSES[2], "model": "claude-opus-5-5"}
+    usage: dict[str, Any] = {
+        "input_tokens": 10,
+        "output_tokens": 30,
+        "iterations": [PASSES[0], advisor, {**STOOD_IN, "model": "claude-opus-5"}],
+    }
+    found = response(
+        START, {"type": "message_delta", "delta": {}, "usage": usage}, {"type": "message_stop"}
+    )
+    assert (found.usage.input_tokens, found.usage.output_tokens) == (910, 930)
+    assert found.details is not None
+    assert found.details.others == (
+        OtherUsage(model="claude-opus-5-5", usage=Usage(input_tokens=900, output_tokens=900)),
+        OtherUsage(
+            model="claude-opus-5",
+            usage=Usage(input_tokens=7, output_tokens=30, cache_read_tokens=3),
+        ),
     )
 
 

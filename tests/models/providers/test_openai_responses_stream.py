@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.models.providers.loopback import sse
 from treadle.errors import AgentError, ErrorKind
-from treadle.messages.message import ProviderPart, ReasoningPart, TextPart, ToolCall
+from treadle.messages.message import Message, ProviderPart, ReasoningPart, TextPart, ToolCall
 from treadle.models.model import Delta, Fold, ModelNotice, ModelResponse, Restart
 from treadle.models.providers.openai_responses.stream import ResponsesDecoder
 from treadle.models.providers.refusals import Refusals
@@ -307,6 +307,23 @@ def test_items_of_hosted_tools_and_of_later_versions_are_kept_whole(kind: str) -
     assert part == ProviderPart(
         provider="openai", data=json.dumps(item, separators=(",", ":")), shown=shown
     )
+
+
+def test_containers_and_file_searches_are_counted_for_their_fees() -> None:
+    def ran(container: str) -> Json:
+        return {"type": "code_interpreter_call", "id": "ci", "container_id": container}
+
+    search = {"type": "file_search_call", "id": "fs", "status": "completed"}
+    events = (CREATED, completed(ran("cntr_1"), search, ran("cntr_1"), ran("cntr_2"), search))
+    details = folded(*events).details
+    assert details is not None
+    assert (details.containers, details.file_searches) == (2, 2)
+    before = [Message.assistant([ProviderPart(provider="openai", data=json.dumps(ran("cntr_1")))])]
+    decoder = ResponsesDecoder(lambda data: AgentError("network", "unexpected"), before)
+    decoder.feed(b"".join(sse(event) for event in events))
+    assert decoder.end is not None
+    assert decoder.end.details is not None
+    assert decoder.end.details.containers == 1, "the other one runs already"
 
 
 def test_a_refusal_is_text_a_notice_and_an_end() -> None:

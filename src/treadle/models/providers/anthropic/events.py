@@ -61,6 +61,7 @@ class Pass(msgspec.Struct):
     """An entry of `usage.iterations`: a sampling pass, or the work of another model."""
 
     type: str = ""
+    model: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None

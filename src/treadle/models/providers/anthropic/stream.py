@@ -12,7 +12,7 @@ import msgspec
 from typing_extensions import override
 
 from treadle.errors import AgentError
-from treadle.messages.response_details import ResponseDetails, tier_of
+from treadle.messages.response_details import OtherUsage, ResponseDetails, tier_of
 from treadle.models.model import Delta, ModelNotice, ResponseEnd, Restart
 from treadle.models.providers.anthropic.blocks import ContentBlock, open_block, program_of
 from treadle.models.providers.anthropic.events import (
@@ -26,6 +26,7 @@ from treadle.models.providers.anthropic.events import (
     MessageStart,
     MessageStop,
     OtherPiece,
+    Pass,
     Ping,
     UnknownEvent,
     WireMessage,
@@ -53,6 +54,13 @@ _STOPS = {
 
 _PASSES = frozenset({"message", "fallback_message"})
 """Types of passes over the whole conversation. The second is by a fallback model."""
+_OF_OTHERS = frozenset({"advisor_message", "fallback_message"})
+"""Types of passes by other models, at their own prices.
+
+Source: types of the SDK 2.11, "Advisor tool", "Refusals and fallback"; read 2026-11-26.
+"""
+_BESIDE = frozenset({"compaction", "advisor_message"})
+"""Types of passes that the totals exclude."""
 
 
 class MessagesDecoder(Decoder):
@@ -253,30 +261,41 @@ def _context_tokens(counts: Counts) -> int | None:
 
 def _details(message: WireMessage, counts: Counts) -> ResponseDetails | None:
     miss, tier = cache_miss_of(message), tier_of(counts.speed)
+    others = tuple(
+        [
+            OtherUsage(model=one.model, usage=_usage_of(one))
+            for one in counts.iterations or ()
+            if one.type in _OF_OTHERS and one.model
+        ]
+    )
     return (
-        ResponseDetails(cache_miss=miss, service_tier=tier)
-        if miss is not None or tier is not None
+        ResponseDetails(cache_miss=miss, service_tier=tier, others=others)
+        if miss is not None or tier is not None or others
         else None
     )
 
 
 def _usage(counts: Counts) -> Usage:
-    """Return the billed usage: the totals, plus summaries, which the totals exclude."""
+    """Return the billed usage: the totals, plus summaries and other models, which the totals
+    exclude. The work of a fallback model that answered is part of them.
+    """
     details = counts.output_tokens_details
-    summaries = [one for one in counts.iterations or () if one.type == "compaction"]
-    return Usage(
-        input_tokens=tokens(counts.input_tokens)
-        + sum(tokens(one.input_tokens) for one in summaries),
-        output_tokens=tokens(counts.output_tokens)
-        + sum(tokens(one.output_tokens) for one in summaries),
-        cache_read_tokens=tokens(counts.cache_read_input_tokens)
-        + sum(tokens(one.cache_read_input_tokens) for one in summaries),
-        cache_write_tokens=tokens(counts.cache_creation_input_tokens)
-        + sum(tokens(one.cache_creation_input_tokens) for one in summaries),
+    usage = msgspec.structs.replace(
+        _usage_of(counts),
         reasoning_tokens=tokens(details.thinking_tokens) if details else 0,
-        cache_write_1h_tokens=sum(
-            count_in(one.cache_creation, "ephemeral_1h_input_tokens")
-            for one in (counts, *summaries)
-        ),
         web_searches=count_in(counts.server_tool_use, "web_search_requests"),
+    )
+    for one in counts.iterations or ():
+        if one.type in _BESIDE:
+            usage += _usage_of(one)
+    return usage
+
+
+def _usage_of(counts: Counts | Pass) -> Usage:
+    return Usage(
+        input_tokens=tokens(counts.input_tokens),
+        output_tokens=tokens(counts.output_tokens),
+        cache_read_tokens=tokens(counts.cache_read_input_tokens),
+        cache_write_tokens=tokens(counts.cache_creation_input_tokens),
+        cache_write_1h_tokens=count_in(counts.cache_creation, "ephemeral_1h_input_tokens"),
     )

@@ -53,9 +53,11 @@ class OutputItem:
         return False
 
     @property
-    def is_search(self) -> bool:
-        """True for a web search that the provider bills."""
-        return False
+    def fee(self) -> str:
+        """Return what the provider bills by the piece: `web_search`, `file_search`, or the id of a
+        container; "" for nothing.
+        """
+        return ""
 
     @property
     def refused(self) -> bool:

@@ -284,26 +284,36 @@ Source: developers.openai.com, "Web search"; read 2026-11-22.
 """
 
 
+def _fee_of(fields: Fields) -> str:
+    match text_of(fields, "type"):
+        case "web_search_call" if not _READS_A_PAGE.search(bytes(fields.get("action", b""))):
+            return "web_search"
+        case "file_search_call":
+            return "file_search"
+        case "code_interpreter_call":
+            return text_of(fields, "container_id")
+        case _:
+            return ""
+
+
 class _Other(OutputItem):
     """An item that is returned verbatim and not interpreted."""
 
-    __slots__ = ("_is_search",)
+    __slots__ = ("_fee",)
 
     def __init__(self, fields: Fields, index: int | None) -> None:
         super().__init__(fields, index)
-        self._is_search = False
+        self._fee = ""
 
     @property
     @override
-    def is_search(self) -> bool:
-        return self._is_search
+    def fee(self) -> str:
+        return self._fee
 
     @override
     def finish(self, fields: Fields, deltas: list[Delta]) -> bool:
         self.settled = True
-        self._is_search = text_of(fields, "type") == "web_search_call" and not _READS_A_PAGE.search(
-            bytes(fields.get("action", b""))
-        )
+        self._fee = _fee_of(fields)
         if self.closed:
             return False
         self.closed = True

@@ -202,7 +202,7 @@ class OpenAIResponsesModel:
                 yield delta
 
     def _asked(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        decoder = ResponsesDecoder(self._refusals.in_stream)
+        decoder = ResponsesDecoder(self._refusals.in_stream, request.messages)
         deltas = exchanged(
             self._connection,
             "/responses",

@@ -8,12 +8,15 @@ Entry points: `ResponsesDecoder`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from typing import assert_never
 
+import msgspec
 from typing_extensions import override
 
 from treadle.errors import AgentError
+from treadle.messages.message import Message, ProviderPart
+from treadle.messages.response_details import NO_DETAILS, ResponseDetails
 from treadle.models.model import Delta, ModelNotice, ResponseEnd, Restart
 from treadle.models.providers.decoding import Decoder, text_of, tokens
 from treadle.models.providers.encoding import Fields
@@ -42,7 +45,7 @@ from treadle.models.providers.openai_responses.events import (
     item_id_of,
     reason_of,
 )
-from treadle.models.providers.openai_responses.item import OutputItem
+from treadle.models.providers.openai_responses.item import PROVIDER, OutputItem
 from treadle.models.providers.openai_responses.items import implied_item, open_item
 from treadle.models.providers.refusals import read_error
 from treadle.types import StopReason, Usage
@@ -53,10 +56,14 @@ _POLICY = re.compile(r"(?:^|_)policy(?:_violation)?$")
 
 
 class ResponsesDecoder(Decoder):
-    __slots__ = ("_done", "_index", "_item", "_items", "_response", "_strayed")
+    __slots__ = ("_before", "_done", "_index", "_item", "_items", "_response", "_strayed")
 
-    def __init__(self, reported: Callable[[bytes], AgentError]) -> None:
+    def __init__(
+        self, reported: Callable[[bytes], AgentError], before: Sequence[Message] = ()
+    ) -> None:
+        """`before`: the conversation, which names the containers that run already."""
         super().__init__(reported)
+        self._before = before
         self._response: WireResponse | None = None
         self._item: OutputItem | None = None
         """The open item."""
@@ -276,15 +283,38 @@ class ResponsesDecoder(Decoder):
         began = self._response or response
         self.end = ResponseEnd(
             stop_reason=stop,
-            usage=usage_of(counts_of(response), searches=self._searches()),
+            usage=usage_of(counts_of(response), searches=self._fees().count("web_search")),
             raw_stop_reason=raw,
             id=response.id or began.id or "",
             model=response.model or began.model or "",
-            details=details_of(response),
+            details=self._details(response),
         )
 
-    def _searches(self) -> int:
-        return sum(item.is_search for item in self._items)
+    def _fees(self) -> list[str]:
+        return [item.fee for item in self._items if item.fee]
+
+    def _details(self, response: WireResponse) -> ResponseDetails | None:
+        fees, details = self._fees(), details_of(response)
+        containers = {fee for fee in fees if fee not in ("web_search", "file_search")}
+        if containers:
+            containers -= _containers_in(self._before, containers)
+        searches = fees.count("file_search")
+        if not (searches or containers):
+            return details
+        return msgspec.structs.replace(
+            details or NO_DETAILS, file_searches=searches, containers=len(containers)
+        )
+
+
+def _containers_in(messages: Sequence[Message], wanted: Set[str]) -> set[str]:
+    """Return those of the container ids that the conversation names."""
+    texts = [
+        part.data
+        for message in messages
+        for part in message.parts
+        if isinstance(part, ProviderPart) and part.provider == PROVIDER
+    ]
+    return {name for name in wanted if any(name in text for text in texts)}
 
 
 def usage_of(counts: Counts, *, searches: int) -> Usage:
