@@ -77,7 +77,7 @@ TYPED: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "a command of a later version": (
         ("acp",),
-        "there is no command 'acp': it comes in a later version. See `treadle --help`",
+        "there is no command 'acp': it is planned for a later version. See `treadle --help`",
     ),
     "a word for an option": (("version",), "it is `treadle --version`"),
     "a prompt without run": (("fix the bug",), 'to work on a prompt, `treadle run "…"`'),
@@ -121,7 +121,7 @@ TYPED: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "a directory that is not there": (
         ("run", "--cwd", "gone", "x"),
-        "--cwd 'gone' is no directory",
+        "--cwd 'gone' is not a directory",
     ),
     "a script that is not there": (
         ("run", "--model", "script:gone.json", "x"),
@@ -206,7 +206,7 @@ def test_a_finished_run_is_not_run_again_and_its_result_is_given(cli: Cli) -> No
     cli("run", "x", "--model", cli.script(HI))
     answer = cli("runs", "resume", "last")
     assert (answer.code, answer.out) == (0, "Hi.\n")
-    assert "is finished: nothing is done, this is its result" in answer.err
+    assert "is finished, this is its result" in answer.err
 
 
 def test_undo_leaves_what_was_changed_since(cli: Cli) -> None:
@@ -218,7 +218,7 @@ def test_undo_leaves_what_was_changed_since(cli: Cli) -> None:
     answer = cli("runs", "undo", "last")
     assert answer.code == 1
     assert answer.out.startswith(
-        "refused a.txt: it was changed since\nA refused file stays as it is. Where a later run or turn changed it, undo that one first;"
+        "refused a.txt: it was changed since\nA refused file stays as it is. If a later run or turn changed it, undo that one first;"
     )
 
 
@@ -263,7 +263,7 @@ def test_ctrl_c_ends_a_run_with_130_and_says_what_goes_on(cli: Cli) -> None:
         run.send_signal(signal.SIGINT)
         _, err = run.communicate(timeout=50)
     assert run.returncode == 130
-    assert b"goes on" in err
+    assert b"continues it" in err
     assert b"Traceback" not in err
 
 

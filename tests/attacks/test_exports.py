@@ -43,7 +43,7 @@ def test_nothing_that_a_file_claims_runs_without_a_person(cli: Cli, seed: int) -
     assert "c1" in resumed.err
     woken = cli("runs", "wake", RUN)
     assert woken.code == 4
-    assert "nobody is here to be asked" in woken.err
+    assert "there is no terminal to ask" in woken.err
     assert not marker.exists()
     assert cli("runs", "list", "--json").rows[-1]["session_id"] == "release"
     assert len(cli("sessions", "export", "release").events) == 2

@@ -139,7 +139,7 @@ def test_check_says_every_place_and_exits_with_1(cli: Cli):
         f"{one}:5",
         f"{two}:1",
     ]
-    assert answer.err.splitlines()[3] == "treadle: 3 things to mend"
+    assert answer.err.splitlines()[3] == "treadle: 3 problems to fix"
     assert cli("agents", "check", "two").err.count("\n") == 2
 
 
@@ -158,7 +158,7 @@ def test_check_looks_at_a_file_anywhere(cli: Cli):
     answer = cli("agents", "check", str(path))
     assert answer.code == 1
     assert f"{path}:2: tools: there is no tool 'reed'" in answer.err
-    assert cli("agents", "check", "nowhere.md").err == "treadle: 'nowhere.md' is no file\n"
+    assert cli("agents", "check", "nowhere.md").err == "treadle: 'nowhere.md' is not a file\n"
     assert cli("agents", "check", "nobody").code == 2
 
 
@@ -223,7 +223,7 @@ def test_init_writes_what_works_at_once(cli: Cli):
 def test_init_changes_nothing_that_is_there(cli: Cli):
     path = define(cli, "reviewer.md", "mine")
     answer = cli("init", "--", ".")
-    assert "kept, it is there already: .treadle/agents/reviewer.md" in answer.out
+    assert "kept, it exists already: .treadle/agents/reviewer.md" in answer.out
     assert path.read_text() == "mine"
     again = cli("init")
     assert again.out.count("kept") == 2

@@ -98,7 +98,7 @@ def test_warnings_go_to_stderr(desk: Desk) -> None:
 def test_path_names_the_files_whatever_they_hold(desk: Desk) -> None:
     desk.theirs.write_text("{{{{")
     out = desk("path").stdout.splitlines()
-    assert out == [f"{desk.file}  (not there, your own)", f"{desk.theirs}  (there, of the project)"]
+    assert out == [f"{desk.file}  (not found, your own)", f"{desk.theirs}  (found, project)"]
 
 
 def test_check_says_ok_or_everything_that_is_wrong(desk: Desk) -> None:

@@ -89,7 +89,7 @@ def test_a_configured_limit_holds_and_the_option_goes_before_it(cli: Cli) -> Non
 
 def test_where_nothing_was_run_nothing_was_spent(cli: Cli) -> None:
     told = cli("runs", "cost")
-    assert (told.code, told.out) == (0, "No run has taken anything yet.\n")
+    assert (told.code, told.out) == (0, "No run has used any tokens yet.\n")
     assert cli("runs", "cost", "--json").json["rows"] == []
     assert not (cli.home / ".treadle").exists()
 

@@ -25,7 +25,7 @@ def journal(cli: Cli, **environment: str) -> dict[str, Any]:
 def test_a_journal_that_is_not_there_is_fine_and_is_not_made(cli: Cli):
     found = journal(cli)
     assert found["state"] == "ok"
-    assert f"{cli.home}/.treadle/journal.db: not there yet" in found["text"]
+    assert f"{cli.home}/.treadle/journal.db: does not exist yet" in found["text"]
     assert list(cli.home.iterdir()) == []
 
 
@@ -50,7 +50,7 @@ def test_a_journal_is_opened_and_its_runs_are_counted(cli: Cli):
         ("postgresql://ada@db/runs", "bad", "PostgreSQL"),
         ("sqlite:///text.db", "bad", "is no journal"),
         ("sqlite:///newer.db", "bad", "newer"),
-        ("sqlite:///text.db/journal.db", "bad", "cannot be made"),
+        ("sqlite:///text.db/journal.db", "bad", "cannot be created"),
     ],
 )
 def test_a_journal_that_no_run_could_use_is_bad(cli: Cli, url: str, state: str, said: str):
@@ -92,10 +92,10 @@ mcp_servers:
     ((state, said),) = servers(cli, "--offline")
     assert (state, said) == (
         "note",
-        "good, dead, far: not asked; --full starts them and asks for their tools",
+        "good, dead, far: not checked; --full starts them and lists their tools",
     )
     assert servers(cli, "--offline", "--full") == [
-        ("note", "far: not asked, because of --offline"),
+        ("note", "far: not checked, because of --offline"),
         ("ok", f"good: 1 tool from {sys.executable}"),
         (
             "note",

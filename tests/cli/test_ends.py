@@ -69,7 +69,7 @@ def test_an_answer_that_does_not_fit_on_the_disk_stands_on_stdout(cli: Cli, outp
     )
     assert (answer.code, answer.err) == (
         1,
-        "treadle: -o 'out' could not be written (File too large): what it lacks stands on stdout\n",
+        "treadle: -o 'out' could not be written (File too large): the rest is on stdout\n",
     )
     assert LONG.strip() in answer.out
     assert (cli.workspace / "out").read_bytes() == b""
@@ -82,7 +82,7 @@ def test_events_that_do_not_fit_on_the_disk_go_on_on_stdout(cli: Cli):
     )
     assert (answer.code, answer.err) == (
         1,
-        "treadle: -o 'out' could not be written (File too large): what it lacks stands on stdout\n",
+        "treadle: -o 'out' could not be written (File too large): the rest is on stdout\n",
     )
     written = (cli.workspace / "out").read_text()
     assert written.endswith("}\n")

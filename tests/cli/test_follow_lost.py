@@ -62,14 +62,14 @@ async def test_following_goes_on_behind_the_last_event_once_the_server_is_back(
             while out.getvalue().count(b"\n") < 1:
                 await anyio.sleep(0.01)
             await anyio.to_thread.run_sync(server.stop)
-            while "It is asked again" not in said:
+            while "Retrying" not in said:
                 said += capsys.readouterr().err
                 await anyio.sleep(0.01)
             await anyio.to_thread.run_sync(server.start)
             await writer.append([finished()])
     events = [json.loads(line) for line in out.getvalue().splitlines()]
     assert codes == [0]
-    assert said.count("It is asked again") == 1
+    assert said.count("Retrying") == 1
     ids = [event["id"] for event in events if "id" in event]
     assert len(ids) == len(set(ids)) == len(events)
     assert [event["seq"] for event in events] == [*range(1, len(events) + 1)]

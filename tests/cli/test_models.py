@@ -207,7 +207,7 @@ async def test_of_many_models_the_first_are_shown_and_all_where_somebody_asks(cl
         :2
     ] == ["vendor/model-399", "vendor/model-000"]
     assert whole.out.count("vendor/model-") == 401
-    assert "10 models whose names hold 'MODEL-12'" in some.out
+    assert "10 models with names containing 'MODEL-12'" in some.out
     assert some.out.count("vendor/model-12") == 10
 
 

@@ -80,7 +80,7 @@ def test_inputs_are_of_the_types_that_are_declared(cli: Cli):
         (["--input", "xyz=x"], "agent 'guide' has no input 'xyz': it has who, days, dry, places"),
         (
             ["--input", "who"],
-            "--input 'who' is no K=V: name the input and its value, like --input who=Ada",
+            "--input 'who' is not K=V: name the input and its value, like --input who=Ada",
         ),
         (["--input", "who=a", "--input", "who=b"], "--input gives 'who' twice"),
         (
@@ -424,7 +424,7 @@ def test_an_answer_that_never_fits_exits_with_1(cli: Cli):
         "run", "go", "--output-schema", file, "--model", cli.script(*[{"text": "Rome"}] * 9), "-q"
     )
     assert (told.code, told.out) == (1, "Rome\n")
-    assert "the answer does not fit the schema" in told.err
+    assert "the answer does not match the requested schema" in told.err
 
 
 def test_the_output_of_a_definition_is_what_its_answer_fits(cli: Cli):
@@ -439,7 +439,7 @@ def test_the_output_of_a_definition_is_what_its_answer_fits(cli: Cli):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "schema.json:1: --output-schema is no JSON: "),
+        ("{", "schema.json:1: --output-schema is not valid JSON: "),
         ("[]", "schema.json: --output-schema must be a JSON Schema, an object"),
         (
             '{"type": "objekt"}',

@@ -306,8 +306,8 @@ def test_what_goes_on_with_a_run_is_its_own_conversation_however_new_another_one
     assert cli("run", "another", "--model", cli.script({"text": "hi"})).code == 0
     ended = cli("runs", "resume", run_id)
     assert ended.code == 1
-    assert f"treadle runs show {run_id} tells" in ended.err
-    assert """treadle run --session 'ada'"'"'s' … goes on""" in ended.err
+    assert f"treadle runs show {run_id} shows" in ended.err
+    assert """treadle run --session 'ada'"'"'s' … continues it""" in ended.err
 
 
 # ---------------------------------------------------------------- what waits for a person
@@ -369,7 +369,7 @@ def test_an_outcome_that_nobody_knows_can_wait_for_one_who_does(cli: Cli):
         cli.script(slow, {"text": "told"}),
     )
     assert (answer.code, answer.out) == (4, "")
-    assert "nobody knows whether it took effect" in answer.err
+    assert "it is unknown whether it took effect" in answer.err
     resume = line_of(answer, "treadle runs resume")
     call_id = resume[resume.index("--approve") + 1]
     told = cli("runs", "resume", resume[2], "--result", f"{call_id}=it was done")

@@ -162,7 +162,7 @@ def test_the_beginning_of_several_ids_is_refused(cli: Cli) -> None:
         assert cli("run", prompt, "--model", cli.script({"text": "ok"})).code == 0
     answer = cli("runs", "show", "run_")
     assert answer.code == 2
-    assert "the beginning of 2 ids" in answer.err
+    assert "matches 2 ids" in answer.err
     assert "there is no run '' here" in cli("runs", "show", "").err
 
 
@@ -174,7 +174,7 @@ def test_the_timeline_tells_what_is_unknown_and_who_went_on(cli: Cli) -> None:
     stopped = cli("runs", "show", run_id)
     assert stopped.code == 0
     assert "stopped" in stopped.out.splitlines()[0]
-    assert "nothing says whether it took effect" in stopped.out
+    assert "it is unknown whether it took effect" in stopped.out
     assert f"treadle runs resume {run_id}" in stopped.out
     assert cli("runs", "resume", run_id).code == 0
     shown = cli("runs", "show", "last").out
@@ -246,7 +246,7 @@ def test_where_two_runs_part_is_shown_side_by_side(cli: Cli) -> None:
     told = cli("runs", "diff", "last", "last", "--json").json
     assert told["is_same"] is True
     assert told["a"]["run_id"] == rows(cli)[0]["run_id"]
-    assert "They say the same" in cli("runs", "diff", "last", "last").out
+    assert "The runs are the same" in cli("runs", "diff", "last", "last").out
 
 
 # ---------------------------------------------------------------- journals
@@ -344,7 +344,7 @@ def test_last_is_the_newest_run_of_this_directory(cli: Cli) -> None:
     refused = cli("runs", "undo", "last")
     assert refused.code == 2
     assert (
-        f"no run has worked in '{cli.workspace}' yet; the newest elsewhere is {rows(cli)[0]['run_id']}, in '{elsewhere}'"
+        f"there is no run in '{cli.workspace}' yet; the newest elsewhere is {rows(cli)[0]['run_id']}, in '{elsewhere}'"
         in refused.err
     )
     assert cli("run", "here", "--cwd", str(below), "--model", cli.script({"text": "ok"})).code == 0

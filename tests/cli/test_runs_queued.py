@@ -127,7 +127,7 @@ def test_following_a_run_that_nobody_will_drive_says_what_to_do(cli: Cli) -> Non
     process.communicate()
     followed = cli("runs", "follow", run_id)
     assert (followed.code, followed.out) == (1, "")
-    assert f"nobody drives it. treadle runs resume {run_id} goes on with it" in followed.err
+    assert f"no process drives it. treadle runs resume {run_id} continues it" in followed.err
     woken = cli("runs", "wake", run_id, "--json")
     assert (woken.json["status"], woken.json["queue"]) == ("queued", "default")
 
@@ -142,7 +142,7 @@ def test_top_shows_queues_workers_and_what_is_under_way(cli: Cli) -> None:
     )
     detached(cli, "second", "--model", cli.script({"text": "ok"}))
     waiting = cli("runs", "top").out
-    assert "No worker lives: treadle worker starts one." in waiting
+    assert "No worker is running: treadle worker starts one." in waiting
     with a_worker(cli, "--slots", "1", "--name", "ada") as worker:
         worker.until(f"> {run_id}")
         shown = cli("runs", "top").out
@@ -216,7 +216,7 @@ def frame_of(workers: int = 1) -> TopFrame:
         queue="emails",
         why="parked: \x1b[31mno key sk-ant-secret-1",
         since=at,
-        advice="mend that, then wake it",
+        advice="fix that, then wake it",
     )
     return TopFrame(
         at=at,

@@ -52,8 +52,8 @@ def lying(cli: Cli) -> dict[str, str]:
 def next_step(cli: Cli, *there: str) -> str:
     run = cli("runs", "show", "last", "--json", *there).json
     return (
-        "A refused file stays as it is. Where a later run or turn changed it, undo that one first; else change it by hand:\n"
-        f"  {' '.join(['treadle', 'runs', 'export', run['run_id'], *there])} holds what this run wrote\n"
+        "A refused file stays as it is. If a later run or turn changed it, undo that one first; else change it by hand:\n"
+        f"  {' '.join(['treadle', 'runs', 'export', run['run_id'], *there])} contains what this run wrote\n"
     )
 
 
@@ -141,7 +141,7 @@ def test_what_commands_did_is_listed(cli: Cli) -> None:
     assert answer.code == 0
     assert answer.out == (
         "removed a\nCannot be undone (1 call):\n  turn 1: bash echo x > by-bash; echo y >> mine\n"
-        "Files that were changed while these ran, by them or by somebody else, and stay as they are:\n  by-bash\n  mine\n"
+        "Files that were changed while these ran, by them or otherwise, and stay as they are:\n  by-bash\n  mine\n"
     )
     assert set(lying(cli)) == {"by-bash", "mine", "later"}
 

@@ -130,7 +130,7 @@ def test_words_are_found_in_all_conversations(cli: Cli) -> None:
     found = json.loads(cli("sessions", "search", "BLUE", "whale", "--json").out)
     assert [(hit["role"], hit["excerpt"]) for hit in found] == [("user", "the blue whale")]
     assert "the red fox" in cli("sessions", "search", "fox").out
-    assert cli("sessions", "search", "unicorn").out == "Nothing was found.\n"
+    assert cli("sessions", "search", "unicorn").out == "No messages found.\n"
     assert cli("sessions", "search").code == 2
 
 
@@ -160,7 +160,10 @@ def test_a_conversation_that_is_running_is_not_deleted(cli: Cli) -> None:
 
 def test_that_a_run_still_waits_is_said_before_its_conversation_is_deleted(cli: Cli) -> None:
     run_id = waiting(cli)
-    assert f"run {run_id} (waiting) goes with it" in cli("sessions", "delete", "last", "--yes").out
+    assert (
+        f"run {run_id} (waiting) is deleted with it"
+        in cli("sessions", "delete", "last", "--yes").out
+    )
     assert cli("runs", "show", run_id).code == 2
 
 
@@ -173,7 +176,7 @@ def test_an_unknown_session_is_refused_with_the_nearest_ids(cli: Cli) -> None:
     assert answer.code == 2
     assert "Did you mean holidays or holidays-2?" in answer.err
     assert cli("sessions", "show", "holidays").code == 0
-    assert "the beginning of 2 ids" in cli("sessions", "show", "holi").err
+    assert "matches 2 ids" in cli("sessions", "show", "holi").err
 
 
 def test_deleting_says_which_runs_stay_because_others_were_forked_from_them(cli: Cli) -> None:
@@ -194,7 +197,7 @@ def test_deleting_says_which_runs_stay_because_others_were_forked_from_them(cli:
     assert gone.code == 0
     assert gone.out.splitlines()[-2:] == [
         "Deleted.",
-        f"run {first['run_id']} stays as long as runs that were forked from it",
+        f"run {first['run_id']} stays as long as the runs forked from it",
     ]
     assert cli("sessions", "delete", "last", "--yes").out.splitlines()[-1] == "Deleted."
     assert cli("runs", "list", "--json").json == []

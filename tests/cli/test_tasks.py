@@ -155,7 +155,7 @@ def test_a_person_types_one_message_after_the_other_and_ends_with_ctrl_d(cli: Cl
         while not screen.moves(within=2):
             screen.type("\x03")
         screen.until("> ")
-        screen.type("\x1b[A\n")  # what was typed before
+        screen.type("\x1b[A\n")  # earlier input
         assert screen.until("Anything else?").count("Added 'milk'") == 1
         screen.until("> ")
         screen.type("\x04")

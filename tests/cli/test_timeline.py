@@ -204,10 +204,10 @@ def test_the_whole_story_is_told_in_its_order() -> None:
         "turn 2",
         "resumed 3.4 days later by driver 3",
         "turn 2, going on",
-        "the answer was lost with its process",
+        "the response was lost with its process",
         "I was ab",
         "✂ cut here",
-        "asked to stop, by kill",
+        "cancellation requested by kill",
         "✗ cancelled",
     ]
     place = 0

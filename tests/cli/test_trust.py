@@ -36,7 +36,7 @@ def test_trust_is_listed_and_taken_back(project: Cli) -> None:
     (project.workspace / "AGENTS.md").write_text("Use force.\n")
     assert project("trust", "--list").out == f"{project.workspace}  void: 'AGENTS.md' has changed\n"
     revoked = project("trust", "--revoke")
-    assert (revoked.code, revoked.out) == (0, f"not trusted any more: {project.workspace}\n")
+    assert (revoked.code, revoked.out) == (0, f"no longer trusted: {project.workspace}\n")
     again = project("trust", "--revoke")
     assert again.code == 2
     assert "was not trusted" in again.err
@@ -61,7 +61,7 @@ def test_a_run_says_once_what_voided_the_trust(project: Cli) -> None:
 
 def test_a_folder_that_is_not_there_is_wrong_use(cli: Cli) -> None:
     answer = cli("trust", "nowhere")
-    assert (answer.code, answer.err) == (2, "treadle: 'nowhere' is no directory\n")
+    assert (answer.code, answer.err) == (2, "treadle: 'nowhere' is not a directory\n")
 
 
 def test_a_project_with_nothing_of_its_own_says_so(cli: Cli) -> None:
@@ -88,7 +88,7 @@ def test_agents_skills_and_servers_are_shown_with_what_they_say_of_themselves(pr
     assert lines[lines.index("tools: read bash") - 1] == "description: Reviews\\u202e all"
     assert any(
         line.startswith(".treadle/agents/rev\\niewer.md")
-        and "is an agent, which the model is told of" in line
+        and "is an agent, which is offered to the model" in line
         for line in lines
     )
     assert any(

@@ -62,7 +62,7 @@ def test_a_detached_run_is_driven_by_a_worker_and_followed_to_its_end(queues: Cl
         worker.until(f"> {run_id} treadle: say hello")
         worker.until(f"< {run_id} completed")
         assert worker.drained() == 0
-    assert "drained: no run is left here" in worker.said
+    assert "drained: no runs are left here" in worker.said
     followed = queues("runs", "follow", run_id)
     assert (followed.code, followed.out) == (0, "Hello from a worker.\n")
     events = queues("runs", "follow", run_id, "--output", "stream-json").events
@@ -107,11 +107,11 @@ def test_what_a_detached_run_tells_as_json_and_on_standard_error(queues: Cli) ->
     ("arguments", "said"),
     [
         (("--detach", "--ephemeral"), "leave one of them out"),
-        (("--detach", "--journal", "memory:"), "no worker sees a journal in memory"),
+        (("--detach", "--journal", "memory:"), "workers cannot share a journal in memory"),
         (("--detach", "--output", "stream-json"), "follow the run with `treadle runs follow ID`"),
         (("--detach", "-o", "file.txt"), "cannot be used with -o"),
-        (("--detach", "--allow", "ls"), "give it to `treadle worker`"),
-        (("--detach", "--no-sandbox"), "give it to `treadle worker`"),
+        (("--detach", "--allow", "ls"), "pass it to `treadle worker`"),
+        (("--detach", "--no-sandbox"), "pass it to `treadle worker`"),
         (
             ("--detach", "--queue", "nope"),
             "there is no queue 'nope': known are default, emails, reports",
@@ -137,7 +137,7 @@ def test_what_makes_no_sense_with_a_run_that_is_left_to_a_worker_is_refused(
             ("--queue", "nope"),
             "there is no queue 'nope': known are default, emails, reports; add it under queues in the configuration",
         ),
-        (("--journal", "memory:"), "no other process sees a journal in memory"),
+        (("--journal", "memory:"), "a worker shares its journal with other processes"),
         (
             ("--journal", "postgresql://ada:geheim@127.0.0.1:1/x?ssslmode=no"),
             "none of PostgreSQL: use 'postgresql://USER@HOST:5432/DATABASE'",
@@ -148,7 +148,7 @@ def test_what_makes_no_sense_with_a_run_that_is_left_to_a_worker_is_refused(
         ),
         (("--metrics", "9464"), "--metrics must be HOST:PORT"),
         (("--metrics", ""), "--metrics must be HOST:PORT"),
-        (("--name", ""), "--name '' names no worker"),
+        (("--name", ""), "--name '' is not a valid name"),
         (("--agent", "nobody"), "there is no agent 'nobody'"),
     ],
 )
@@ -282,7 +282,9 @@ def test_a_run_whose_folder_is_gone_is_held_off_and_said(queues: Cli) -> None:
     run_id = detached(queues, "x", "--cwd", str(gone), "--model", queues.script({"text": "ok"}))
     gone.rmdir()
     with a_worker(queues) as worker:
-        assert "is not there on this machine" in worker.until(f"run {run_id} cannot be driven here")
+        assert "does not exist on this machine" in worker.until(
+            f"run {run_id} cannot be driven here"
+        )
 
 
 def test_why_runs_are_held_off_is_said_without_v_too(queues: Cli) -> None:
@@ -300,7 +302,7 @@ def test_a_worker_drops_no_rule_of_a_project(queues: Cli) -> None:
     run_id = detached(queues, "x", "--cwd", str(project), "--model", queues.script({"text": "ok"}))
     with a_worker(queues) as worker:
         assert (
-            "has rules that this worker does not know (deny: 'curl'): start one in"
+            "has rules that this worker does not have (deny: 'curl'): start one in"
             in worker.until(f"run {run_id} cannot be driven here")
         )
 
@@ -342,7 +344,7 @@ def test_a_schedule_begins_a_run_and_one_whose_agent_is_not_here_is_said(queues:
     config = f"models: {{large: '{model}'}}\nschedules: {{news: {{{said}}}, odd: {{agent: nobody, prompt: x, cron: '0 3 * * *'}}}}\n"
     (queues.home / ".treadle" / "config.yaml").write_text(config)
     with a_worker(queues) as worker:
-        assert "the schedule 'odd' begins no runs here" in worker.said
+        assert "the schedule 'odd' starts no runs here" in worker.said
         worker.until("> news@")
         worker.until("< news@")
 
@@ -384,5 +386,5 @@ def test_a_role_that_may_only_read_the_journal_is_told_by_doctor(
     (found,) = [finding for finding in json.loads(answer.out) if finding["what"] == "journal"]
     postgres_server.sql(f"drop owned by {reader}; drop role {reader}", database)
     assert found["state"] == "bad"
-    assert "this user may only read" in found["text"]
+    assert "this user can only read" in found["text"]
     assert "rights of the journal's owner" in found["text"]

@@ -29,7 +29,7 @@ class Nobody:
         ({}, "completed · 1 turn"),
         (
             {"id": msgspec.UNSET, "outcome": Outcome.ERROR},
-            "let go, and not over: it goes on where a worker takes it\n",
+            "released unfinished: another worker continues it\n",
         ),
         ({"id": msgspec.UNSET, "outcome": Outcome.APPROVAL_NEEDED}, "approval_needed · 1 turn"),
     ],

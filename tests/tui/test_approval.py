@@ -160,7 +160,7 @@ async def test_what_is_not_all_on_the_screen_has_to_be_viewed_before_it_is_appro
     key: str,
 ) -> None:
     """The unanswered yes is followed by a no, which must be the answer."""
-    seen = ["more lines: d shows all", "rm -rf ~/important", "Not all of it is shown"]
+    seen = ["more lines: d shows all", "rm -rf ~/important", "Not all of it is visible"]
     now, given = [100.0], list[ApprovalReply]()
     request = ApprovalRequest(
         run_id="r",
@@ -219,7 +219,7 @@ async def test_a_small_screen_says_why_a_yes_does_nothing() -> None:
         slot.opened(rows)
         drawn = ["".join(text for _, text, *_ in line) for line in slot._drawn()]  # pyright: ignore[reportPrivateUsage]
         assert len(drawn) <= rows
-        assert any("Not all of it is shown" in line for line in drawn), drawn
+        assert any("Not all of it is visible" in line for line in drawn), drawn
 
 
 @pytest.mark.parametrize("key", ["e", "\x1b[Z"])
@@ -317,6 +317,6 @@ async def test_a_patch_that_is_not_all_on_the_screen_says_so(tree: Path) -> None
             DEAF_S,
             "y",
             preview=preview,
-            seen=["more lines: d shows all", "- all that goes", "Not all of it is shown"],
+            seen=["more lines: d shows all", "- all that goes", "Not all of it is visible"],
         )
     )[0] == ApprovalReply("once")

@@ -57,7 +57,7 @@ async def test_what_goes_wrong_in_a_task_is_told_and_the_chat_goes_on(tmp_path: 
     async with a_chat(tmp_path, [says("Here I am.")]) as chatting:
         chatting.chat.soon(breaks)
         chatting.chat.soon(refuses)
-        await chatting.stage.writes("This is a mistake in Treadle: ZeroDivisionError: no number.")
+        await chatting.stage.writes("This is a bug in Treadle: ZeroDivisionError: no number.")
         await chatting.stage.writes("that cannot be")
         chatting.says("still there?")
         await chatting.stage.writes("Here I am.")
@@ -180,7 +180,7 @@ async def test_a_conversation_that_another_drives_can_only_be_looked_at_until_a_
         async with a_chat(
             tmp_path, [says("never asked")], url=url, session=first.chat.conversation.session_id
         ) as second:
-            await second.stage.writes("This conversation is being worked on by process")
+            await second.stage.writes("This conversation is in use by process")
             second.says("let me in")
             assert second.chat.line.take() == "let me in"
             assert not second.chat.conversation.queued

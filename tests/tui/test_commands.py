@@ -136,7 +136,7 @@ async def test_a_mode_says_what_it_runs_unasked_and_full_is_confirmed(folder: Pa
 async def test_a_model_is_used_from_now_on_and_one_that_is_none_is_refused(folder: Path) -> None:
     (folder / "script.json").write_text('[{"text": "hi"}]')
     async with a_desk(folder) as desk:
-        assert "is asked from now on" in await desk.command(f"/model script:{folder}/script.json")
+        assert "is used from now on" in await desk.command(f"/model script:{folder}/script.json")
         assert desk.conversation.setting.agent.model == f"script:{folder}/script.json"
         with pytest.RaisesGroup(pytest.RaisesExc(AgentError)):
             await desk.command("/model nowhere")
@@ -162,9 +162,7 @@ async def test_config_shows_what_was_set_and_from_where_but_no_secret(
 
 async def test_a_conversation_is_renamed_once_it_has_begun(folder: Path) -> None:
     async with a_desk(folder, [says("hi")]) as desk:
-        with pytest.RaisesGroup(
-            pytest.RaisesExc(AgentError, match="nothing has been said here yet")
-        ):
+        with pytest.RaisesGroup(pytest.RaisesExc(AgentError, match="this conversation is empty")):
             await desk.command("/rename Early")
         await desk.say("hello")
         await desk.command("/rename  The\x1b[31m  plan ")
@@ -189,7 +187,7 @@ async def test_another_conversation_is_found_by_id_beginning_or_as_the_last_one(
             assert desk.opened[-1] == first
             desk.conversation.open(None)
         store = desk.conversation.runtime.sessions
-        with pytest.raises(AgentError, match="is the beginning of 2 ids"):
+        with pytest.raises(AgentError, match="matches 2 ids"):
             find_session(store, "session")
         with pytest.raises(AgentError, match=f"Did you mean .*{first}"):
             find_session(store, f"{first}x")
@@ -221,10 +219,10 @@ async def test_clear_forgets_what_was_said_after_a_yes(folder: Path) -> None:
 
 async def test_compact_says_when_it_happens(folder: Path) -> None:
     async with a_desk(folder, [says("hi")]) as desk:
-        with pytest.RaisesGroup(pytest.RaisesExc(AgentError, match="nothing to make room in")):
+        with pytest.RaisesGroup(pytest.RaisesExc(AgentError, match="nothing to compact")):
             await desk.command("/compact")
         await desk.say("hello")
-        assert "when your next message is sent" in await desk.command("/compact")
+        assert "with your next message" in await desk.command("/compact")
 
 
 async def test_quit_leaves(folder: Path) -> None:

@@ -113,13 +113,13 @@ def test_a_name_of_ours_is_left_out_with_a_warning(folder: Path, home: Path) -> 
     [
         (b"ok\nbad \xff", 2, "is not UTF-8 text"),
         ("x" * 100_001, 1, "too large"),
-        ("", 1, "holds no prompt"),
+        ("", 1, "contains no prompt"),
         ("---\ndescription: x\n", 1, "no second line"),
         ("---\ndescription: [a\n---\nx", 3, "is not YAML"),
         ("---\nx: 1\ndescription: {a: b}\n---\nx", 3, "must be a text"),
-        ("---\n- a\n---\nx", 2, "are no keys"),
+        ("---\n- a\n---\nx", 2, "must be keys"),
         ("---\ndescription: a\ndescription: b\n---\nx", 3, "given twice"),
-        ("do\nnot\u202etrust", 2, "nobody sees"),
+        ("do\nnot\u202etrust", 2, "invisible character"),
     ],
 )
 def test_what_is_wrong_is_a_warning_with_file_and_line(
@@ -141,7 +141,7 @@ def test_a_key_that_would_grant_something_means_nothing_and_is_told(
     own = found(folder)
     assert [command.name for command in own.commands] == ["run"]
     assert own.warnings == (
-        f"{path}:2: the key 'allowed-tools' means nothing here: a command has description and argument-hint, and grants nothing",
+        f"{path}:2: the key 'allowed-tools' is ignored: a command has description and argument-hint, and grants nothing",
     )
 
 
@@ -172,8 +172,8 @@ def test_a_projects_commands_count_once_it_is_trusted_and_as_they_were(
     own = found(folder)
     assert own.commands == ()
     assert own.warnings == (
-        f"not offered as commands, because nobody has trusted {folder}: .treadle/commands/deploy.md, .treadle/commands/ops/stop.md. "
-        f"Look at it, then: treadle trust {folder}",
+        f"not offered as commands, because {folder} is not trusted: .treadle/commands/deploy.md, .treadle/commands/ops/stop.md. "
+        f"Review it, then run: treadle trust {folder}",
     )
     trusted(folder, home)
     assert names(folder) == ["deploy", "ops:stop"]

@@ -61,10 +61,10 @@ async def test_it_is_drawn_with_title_place_and_details():
     async with standing() as stage, anyio.create_task_group() as group:
         group.start_soon(stage.screen.ask, fruit(stage))
         text = await stage.sees("cherry")
-        assert "Which fruit?  1 of 5   Enter takes it, Esc leaves" in text
+        assert "Which fruit?  1 of 5   Enter selects, Esc cancels" in text
         assert f"{MARK} apple  a fruit" in text
         stage.press("zz")
-        await stage.sees("Nothing holds these words.")
+        await stage.sees("No matches.")
         stage.press(ESCAPE)
 
 

@@ -178,8 +178,8 @@ async def test_files_and_conversation_go_back_to_before_a_prompt_once_what_that_
             await desk.stage.sees("Conversation and files")
             assert (folder / "note.txt").read_text() == "second"
             desk.stage.press(ENTER)
-            await desk.stage.sees("Put back 1 file, as listed above?")
-            assert desk.told == ["Would be put back:\n  note.txt: as it was before"]
+            await desk.stage.sees("Restore 1 file, as listed above?")
+            assert desk.told == ["Would be restored:\n  note.txt: as it was before"]
             desk.stage.press("y")
         assert (folder / "note.txt").read_text() == "old"
         assert desk.line.take() == "write\nit, please"
@@ -192,16 +192,16 @@ async def test_a_no_takes_nothing_back_and_escape_neither(folder: Path):
         for keys in ((ESCAPE,), (ENTER, ESCAPE)):
             async with asking(desk, pick_point):
                 for key in keys:
-                    await desk.stage.sees("Back to before" if key == keys[0] else "Take back what")
+                    await desk.stage.sees("Go back to before" if key == keys[0] else "Revert what")
                     desk.stage.press(key)
         async with asking(desk, pick_point):
-            for words in ("Back to before", "Take back what"):
+            for words in ("Go back to before", "Revert what"):
                 await desk.stage.sees(words)
                 desk.stage.press(ENTER)
-            await desk.stage.sees("Put back 1 file")
+            await desk.stage.sees("Restore 1 file")
             assert "note.txt: removed: it was not there" in desk.told[0]
             desk.stage.press(ESCAPE)
-        assert desk.told[-1] == "Nothing was taken back."
+        assert desk.told[-1] == "Nothing was restored."
         assert (folder / "note.txt").read_text() == "new"
         assert desk.conversation.goes_back_to is None
         assert desk.line.is_empty
@@ -212,14 +212,14 @@ async def test_the_conversation_alone_goes_back_and_earlier_points_stay_after_th
         await desk.say("first")
         await desk.say("second")
         async with asking(desk, pick_point):
-            await desk.stage.sees("Back to before")
+            await desk.stage.sees("Go back to before")
             desk.stage.press(ENTER)
-            await desk.stage.sees("Take back what")
+            await desk.stage.sees("Revert what")
             desk.stage.press(DOWN, ENTER)
         assert desk.line.take() == "second"
         await desk.say("otherwise")
         async with asking(desk, pick_point):
-            text = await desk.stage.sees("Back to before")
+            text = await desk.stage.sees("Go back to before")
             assert "first" in text
             assert "otherwise" in text
             assert "second" not in text
@@ -231,13 +231,13 @@ async def test_what_cannot_be_put_back_is_said_before(folder: Path):
         await desk.say("write it")
         (folder / "note.txt").write_text("by hand")
         async with asking(desk, pick_point):
-            await desk.stage.sees("Back to before")
+            await desk.stage.sees("Go back to before")
             desk.stage.press(ENTER)
-            await desk.stage.sees("Take back what")
+            await desk.stage.sees("Revert what")
             desk.stage.press(DOWN, DOWN, ENTER)
         assert desk.told == [
-            "Cannot be put back, and stays:\n  note.txt: it was changed since",
-            "There is no file to put back.",
+            "Cannot be restored:\n  note.txt: it was changed since",
+            "There are no files to restore.",
         ]
         assert (folder / "note.txt").read_text() == "by hand"
 
@@ -245,4 +245,4 @@ async def test_what_cannot_be_put_back_is_said_before(folder: Path):
 async def test_where_nothing_was_said_there_is_no_point(folder: Path):
     async with a_desk(folder) as desk:
         await pick_point(desk)
-        assert desk.told == ["There is no earlier point: nothing was said here yet."]
+        assert desk.told == ["There is no earlier point: this conversation is empty."]

@@ -75,7 +75,7 @@ def test_a_slash_at_the_beginning_offers_commands_with_what_they_are_for(folder:
     assert (first.text, first.display_text, first.display_meta_text) == (
         "/model ",
         "/model [NAME]",
-        "which model is asked",
+        "choose the model",
     )
     assert typed(known, "/mod") == ["/model ", "/mode "]
     assert typed(known, "/ESS") == ["/sessions"]

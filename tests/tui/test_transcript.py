@@ -122,7 +122,7 @@ async def test_words_of_the_runtime_to_the_model_are_not_the_persons() -> None:
         if isinstance(block, PromptBlock | NoticeBlock)
     ]
     assert isinstance(told, NoticeBlock)
-    assert told.text.startswith("The model was told: ")
+    assert told.text.startswith("Sent to the model: ")
 
 
 @pytest.mark.anyio

@@ -101,7 +101,7 @@ async def test_a_search_finds_the_next_and_the_previous_and_goes_around_the_end(
             stage.press(key) if key else None
             await stage.sees(lambda text, found=found: found in text)
         stage.press("/nowhere\r")
-        await stage.sees("'nowhere' is not there")
+        await stage.sees("'nowhere' was not found")
         stage.press("/\x1b", "q")
 
 
@@ -141,7 +141,7 @@ async def test_text_that_rich_draws_is_shown_from_its_beginning():
 async def test_nothing_to_see_is_seen():
     async with viewing([]) as stage:
         stage.press("/x\r", "n")
-        await stage.sees("is not there")
+        await stage.sees("was not found")
         stage.press(UP, "G", "q")
 
 

@@ -61,11 +61,11 @@ async def test_a_key_of_the_environment_is_named_by_its_end_and_stays_there(tmp_
         text = await stage.sees("Use the key in OPENAI_API_KEY  OpenAI, set (ends …abcd)")
         assert KEY not in text
         stage.press(ENTER)
-        await stage.sees("Is the key right?")
+        await stage.sees("Check the key?")
         stage.press(DOWN, ENTER)
         await stage.sees("Which model?")
         stage.press(ENTER)
-        await stage.sees("How free is it to act?")
+        await stage.sees("What may it do without approval?")
         stage.press(DOWN, ENTER)
     (config,) = got
     assert config is not None
@@ -95,13 +95,13 @@ async def test_a_pasted_key_is_masked_checked_only_after_a_yes_and_shown_by_its_
         stage.press(ENTER)
         await stage.sees("Whose key is it?")
         stage.press(ENTER)
-        await stage.sees("Is the key right?")
+        await stage.sees("Check the key?")
         assert vendor.seen == []
         stage.press(ENTER)
         await stage.sees("Which model?")
         assert len(vendor.seen) == 1
         stage.press(ENTER)
-        await stage.sees("How free is it to act?")
+        await stage.sees("What may it do without approval?")
         stage.press(ENTER)
     (config,) = got
     assert config is not None
@@ -124,9 +124,9 @@ async def test_a_key_at_the_first_question_is_not_shown_and_is_taken(tmp_path: P
         if not key.startswith("sk-ant-"):
             await stage.sees("Whose key is it?")
             stage.press(ENTER)
-        await stage.sees("Is the key right?")
+        await stage.sees("Check the key?")
         stage.press(key)
-        await stage.sees("It is no answer to this question.")
+        await stage.sees("It is not an answer to this question.")
         stage.press(ESCAPE)
     assert got == [None]
     assert key not in stage.out.getvalue()
@@ -146,7 +146,7 @@ async def test_the_vendor_of_a_key_is_known_by_its_beginning(tmp_path: Path, key
         stage.press("paste", ENTER)
         await stage.sees("Paste the key; it is not shown")
         stage.press(f"\x1b[200~{key}\n\x1b[201~", ENTER)
-        await stage.sees(f"Is the key right? {label}")
+        await stage.sees(f"Check the key? {label}")
         stage.press(ESCAPE)
     assert got == [None]
     assert key not in stage.out.getvalue()
@@ -171,12 +171,12 @@ async def test_a_key_that_is_refused_leads_back_to_the_ways_and_is_not_shown(tmp
         ),
     ):
         stage.press(ENTER)
-        await stage.sees("Is the key right?")
+        await stage.sees("Check the key?")
         stage.press(ENTER)
         await stage.sees("No model is set up yet")
         stage.press(ESCAPE)
     assert got == [None]
-    assert "Choose again, or another way." in stage.written
+    assert "Choose again, or choose another way." in stage.written
     assert KEY not in stage.out.getvalue()
 
 
@@ -193,7 +193,7 @@ async def test_a_server_on_this_machine_is_asked_only_when_that_was_chosen(tmp_p
             stage.press("machine", ENTER)
             await stage.sees("Which model?")
             stage.press("small", ENTER)
-            await stage.sees("How free is it to act?")
+            await stage.sees("What may it do without approval?")
             stage.press(ENTER)
     (config,) = got
     assert config is not None
@@ -226,13 +226,15 @@ async def test_whoever_leaves_has_nothing_written_and_is_told_how_by_hand(tmp_pa
             case _:
                 for title, key in (
                     ("No model", ENTER),
-                    ("Is the key right?", DOWN + ENTER),
+                    ("Check the key?", DOWN + ENTER),
                     ("Which model?", ENTER),
                 )[: ("check", "model", "mode").index(way) + 1]:
                     await stage.sees(title)
                     stage.press(key)
                 await stage.sees(
-                    {"check": "Is the key", "model": "Which model?", "mode": "How free"}[way]
+                    {"check": "Check the key", "model": "Which model?", "mode": "What may it do"}[
+                        way
+                    ]
                 )
         stage.press(ESCAPE)
     assert got == [None]
@@ -245,11 +247,11 @@ async def test_what_stands_in_the_file_already_stays(tmp_path: Path):
     file(tmp_path).chmod(0o600)
     async with starting(tmp_path, {"GROQ_API_KEY": KEY}) as (stage, got):
         stage.press(ENTER)
-        await stage.sees("Is the key right?")
+        await stage.sees("Check the key?")
         stage.press(DOWN, ENTER)
-        await stage.sees("The name of the model, as groq calls it")
+        await stage.sees("Name of the model at groq")
         stage.press("llama", ENTER)
-        await stage.sees("How free is it to act?")
+        await stage.sees("What may it do without approval?")
         stage.press(ENTER)
     (config,) = got
     assert config is not None
@@ -274,9 +276,9 @@ async def test_a_file_that_is_broken_is_not_written_over(tmp_path: Path):
                 group.start_soon(run)
                 for title, key in (
                     ("No model", ENTER),
-                    ("Is the key right?", DOWN + ENTER),
+                    ("Check the key?", DOWN + ENTER),
                     ("Which model?", ENTER),
-                    ("How free", ENTER),
+                    ("What may it do", ENTER),
                 ):
                     await stage.sees(title)
                     stage.press(key)

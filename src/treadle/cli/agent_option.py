@@ -47,7 +47,7 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
         "--output-schema",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="A JSON Schema: the answer is JSON that fits it.",
+        help="A JSON Schema that the answer, as JSON, must match.",
     ),
 )
 
@@ -141,11 +141,11 @@ def _with_output(agent: Agent[Any, Any], file: Path) -> Agent[Any, Any]:
             f"--output-schema {str(file)!r} cannot be read: {e.strerror or e}"
         ) from e
     except json.JSONDecodeError as e:
-        raise CommandFailed(f"{file}:{e.lineno}: --output-schema is no JSON: {e.msg}") from e
+        raise CommandFailed(f"{file}:{e.lineno}: --output-schema is not valid JSON: {e.msg}") from e
     except RecursionError as e:
         raise CommandFailed(f"{file}: --output-schema is nested too deeply") from e
     except ValueError as e:
-        raise CommandFailed(f"{file}: --output-schema is no JSON: {e}") from e
+        raise CommandFailed(f"{file}: --output-schema is not valid JSON: {e}") from e
     if not isinstance(schema, dict):
         raise CommandFailed(
             f'{file}: --output-schema must be a JSON Schema, an object like {{"type": '
@@ -182,7 +182,7 @@ def _inputs(agent: Agent[Any, Any], given: Sequence[str]) -> dict[str, Any]:
         name, equals, text = each.partition("=")
         if not equals or not name:
             raise CommandFailed(
-                f"--input {each!r} is no K=V: name the input and its value, like --input who=Ada"
+                f"--input {each!r} is not K=V: name the input and its value, like --input who=Ada"
             )
         if name in values:
             raise CommandFailed(f"--input gives {name!r} twice")

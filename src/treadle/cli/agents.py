@@ -37,7 +37,7 @@ folder = click.option(
     type=click.Path(path_type=Path),
     metavar="DIR",
     default=".",
-    help="Where they are looked for.",
+    help="Directory whose agents are used. Default: the working directory.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
@@ -53,7 +53,7 @@ def agents() -> None:
     """
 
 
-@agents.command("list", context_settings=HELP, short_help="Which agents there are.")
+@agents.command("list", context_settings=HELP, short_help="List the agents.")
 @as_json
 @folder
 def list_(as_json: bool, cwd: Path) -> None:
@@ -101,7 +101,7 @@ def _colour(broken: set[str], column: int, text: str) -> Style:
     return "" if column else "red" if text in broken else "bold"
 
 
-@agents.command(context_settings=HELP, short_help="What an agent is told, and what it may use.")
+@agents.command(context_settings=HELP, short_help="Show an agent's instructions, tools and limits.")
 @click.argument("name")
 @as_json
 @folder
@@ -125,7 +125,7 @@ def show(name: str, as_json: bool, cwd: Path) -> None:
 
 
 @agents.command(
-    context_settings=HELP, short_help="Say what is wrong with definitions, with file and line."
+    context_settings=HELP, short_help="Check definitions, with file and line of each problem."
 )
 @click.argument("which", metavar="[NAME|FILE]", required=False)
 @folder
@@ -142,7 +142,7 @@ def check(which: str | None, cwd: Path) -> None:
     for problem in problems:
         echo(plain(secrets.text(str(problem))), err=True)
     if problems:
-        raise CommandFailed(f"{count(len(problems), 'thing')} to mend", 1)
+        raise CommandFailed(f"{count(len(problems), 'problem')} to fix", 1)
     for line in catalog.hidden() if name is None else ():
         _warn(secrets, line)
     names = catalog.names() if name is None else [name]
@@ -189,7 +189,7 @@ def _is_file(which: str) -> bool:
 def _added(catalog: Catalog, which: str) -> str:
     path = Path(which)
     if not path.is_file():
-        raise CommandFailed(f"{which!r} is no file")
+        raise CommandFailed(f"{which!r} is not a file")
     return catalog.add(path)
 
 
@@ -290,7 +290,7 @@ def _page(facts: dict[str, Any], ink: Ink) -> Iterator[str]:
     yield ink(facts["name"], "bold")
     yield from _field("", facts["description"] or "(no description)", ink)
     yield from _field("from", _marked(facts), ink)
-    yield from _field("model", facts["model"] or "that of the configuration", ink)
+    yield from _field("model", facts["model"] or "from the configuration", ink)
     yield from _field("tools", ", ".join(facts["tools"]) or "none", ink)
     if facts["limits"]:
         yield from _field(
@@ -298,11 +298,11 @@ def _page(facts: dict[str, Any], ink: Ink) -> Iterator[str]:
         )
     for name, one in facts["inputs"].items():
         need = (
-            "needed"
+            "required"
             if one["required"]
             else f"default {one['default']!r}"
             if one["default"] is not None
-            else "may be left out"
+            else "optional"
         )
         yield from _field(
             f"input {name}",

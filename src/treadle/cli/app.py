@@ -15,18 +15,18 @@ COMMANDS = {
     "run": ("treadle.cli.run:run", "Run a prompt to its end, unattended."),
     "work": (
         "treadle.cli.work:work",
-        "Work many prompts to their ends, with checks after each, and a report.",
+        "Run many prompts, with checks after each, and a report.",
     ),
     "tasks": ("treadle.cli.tasks:tasks", "Keep a list of tasks, in plain language."),
-    "runs": ("treadle.cli.runs.group:runs", "List, show, resume, replay, fork and keep runs."),
-    "sessions": ("treadle.cli.sessions:sessions", "List, show, search and keep conversations."),
+    "runs": ("treadle.cli.runs.group:runs", "List, show, resume, replay, fork and manage runs."),
+    "sessions": ("treadle.cli.sessions:sessions", "List, show, search and manage conversations."),
     "models": (
         "treadle.cli.models:models",
-        "List models: which providers answer, sizes, prices, abilities.",
+        "List models with their providers, sizes, prices and abilities.",
     ),
     "worker": (
         "treadle.cli.worker:worker",
-        "Drive runs that wait in queues, on any number of machines.",
+        "Drive queued runs, on any number of machines.",
     ),
     "serve": (
         "treadle.cli.serve:serve",
@@ -40,7 +40,7 @@ COMMANDS = {
         "treadle.cli.agents:agents",
         "List, show and check agents that are defined in files.",
     ),
-    "tools": ("treadle.cli.tools:tools", "List the tools that agents can be given."),
+    "tools": ("treadle.cli.tools:tools", "List the tools available to agents."),
     "init": ("treadle.cli.init:init", "Write an example agent and a commented configuration."),
     "demo": (
         "treadle.cli.demo:demo",
@@ -49,9 +49,9 @@ COMMANDS = {
     "config": ("treadle.cli.config:config", "Show, check and set settings."),
     "policy": (
         "treadle.cli.policy:policy",
-        "Say what would happen to a command, without running it.",
+        "Check what would happen to a command, without running it.",
     ),
-    "trust": ("treadle.cli.trust:trust", "Say that a project's own configuration may be used."),
+    "trust": ("treadle.cli.trust:trust", "Review and trust a project's own configuration."),
     "doctor": (
         "treadle.cli.doctor:doctor",
         "Test the key, the connection, the sandbox and the tools.",
@@ -63,7 +63,7 @@ COMMANDS = {
 }
 
 
-_LATER = "it comes in a later version"
+_LATER = "it is planned for a later version"
 ELSEWHERE = {
     **{
         name: f"it is `treadle runs {name}`"

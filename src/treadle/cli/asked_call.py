@@ -30,7 +30,7 @@ def call_lines(asked: ApprovalAsked, clean: Callable[[str], str]) -> CallLines:
     lines, left = list[str](), SHOWN_CHARS_MAX
     for line in _arguments(asked, clean):
         if len(line) > left:
-            rest = f"… {count(len(asked.arguments_json), 'character')} are too many to be shown"
+            rest = f"… {count(len(asked.arguments_json), 'character')} are too many to show"
             return CallLines([*lines, line[:left], rest], False)
         lines.append(line)
         left -= len(line) + 1

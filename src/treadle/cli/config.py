@@ -32,7 +32,7 @@ folder = click.option(
     type=click.Path(path_type=Path),
     metavar="DIR",
     default=".",
-    help="Where the project's files are looked for. Default: the working directory.",
+    help="Directory whose project files are used. Default: the working directory.",
 )
 
 
@@ -91,8 +91,8 @@ def path(cwd: Path) -> None:
         files = config_files(os.environ, cwd)
     for file in files:
         echo(
-            f"{file.path}  ({'there' if file.path.exists() else 'not there'}, "
-            f"{'of the project' if file.root else 'your own'})"
+            f"{file.path}  ({'found' if file.path.exists() else 'not found'}, "
+            f"{'project' if file.root else 'your own'})"
         )
 
 
@@ -105,7 +105,7 @@ def check(file: Path | None, cwd: Path) -> None:
         files = config_files(os.environ, cwd)
     if file is not None:
         if not file.exists():
-            raise CommandFailed(f"{str(file)!r} is not there")
+            raise CommandFailed(f"{str(file)!r} does not exist")
         files = [
             next(
                 (f for f in files if f.path.exists() and f.path.samefile(file)),

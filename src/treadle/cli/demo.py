@@ -46,8 +46,8 @@ PYTEST = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {shlex.quote(sys.executable)} -m pyt
 
 
 @click.command(context_settings=HELP)
-@click.option("--keep", is_flag=True, help="Leave the files where they were worked on.")
-@click.option("--fast", is_flag=True, help="Without the pauses that make it readable.")
+@click.option("--keep", is_flag=True, help="Keep the files of the demo.")
+@click.option("--fast", is_flag=True, help="Skip the pauses that make it readable.")
 def demo(keep: bool, fast: bool) -> None:
     """Watch an agent find and fix a bug in a small Python project and prove it; then watch a second
     run survive kill -9. Needs no key and no network.
@@ -84,10 +84,7 @@ def _mend(directory: Path, fast: bool) -> None:
         sys.exit(130)
     if not result.success or not _proved(result):
         raise CommandFailed(
-            (
-                f"the demo did not come to its end ({result.outcome.value}): "
-                f"{result.error or result.text}"
-            ),
+            (f"the demo failed ({result.outcome.value}): {result.error or result.text}"),
             1,
         )
 

@@ -39,19 +39,19 @@ CHARGE = "sh charge.sh 17 42.00"
 CHARGED = "order 17: 42.00 EUR\n"
 INTRO = """\
 Part two: kill -9. A second agent charges a card. In the middle of the charge its process is
-killed, for real, and the run goes on from its journal. What follows are real commands; the journal:
+killed for real, and the run resumes from its journal. The commands below are real. The journal:
   {}
 """
 KILLED = """\
 kill -9 {}: the process is gone, in the middle of the charge.
 The journal has the start of that call and no result. bash is a tool that is marked `once`:
-a call that may have happened is never repeated behind anybody's back.
+a call that may have happened is never repeated automatically.
 """
 PROOF = """\
 The ledger, all of it:
     {}
 It happened once. The journal says what was done, what is unknown, and where the process stopped.
-The same by hand, when a run of yours was cut (`last` is the newest run; its id does too):
+To do the same when a run of yours is interrupted (`last` is the newest run; its id does too):
   treadle runs list
   treadle runs show last
   treadle runs resume last
@@ -77,8 +77,8 @@ def script(delay_ms: float) -> list[dict[str, Any]]:
         },
         {
             "text": (
-                "Nobody knows whether that charge happened. So I do not repeat it: I look into "
-                "the ledger."
+                "It is unknown whether that charge happened, so I do not repeat it. I check the "
+                "ledger."
             ),
             "tool_calls": call("read", path="ledger.txt"),
         },
@@ -169,7 +169,7 @@ class Stage:
                 check=True,
             )
         except subprocess.SubprocessError as e:
-            raise CommandFailed(f"the demo did not come to its end: {e}", 1) from e
+            raise CommandFailed(f"the demo failed: {e}", 1) from e
         echo()
 
     @asynccontextmanager
@@ -221,7 +221,7 @@ async def _play(stage: Stage) -> str:
             run_id = await _killed(stage)
             await _resumed(stage, run_id)
     except TimeoutError as e:
-        raise CommandFailed(f"the demo did not come to its end within {WITHIN_S:.0f} s", 1) from e
+        raise CommandFailed(f"the demo failed within {WITHIN_S:.0f} s", 1) from e
     return run_id
 
 
@@ -301,4 +301,4 @@ async def _check(stage: Stage, run_id: str) -> None:
             1,
         )
     if not isinstance(last, RunFinished) or last.outcome is not Outcome.COMPLETED:
-        raise CommandFailed("the demo's run did not come to its end", 1)
+        raise CommandFailed("the demo's run did not complete", 1)

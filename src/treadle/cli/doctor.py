@@ -45,13 +45,12 @@ class CheckResult:
 
 
 @click.command(context_settings=HELP)
-@click.option("--offline", is_flag=True, help="Without connecting to the provider.")
+@click.option("--offline", is_flag=True, help="Do not connect to the provider.")
 @click.option(
     "--full",
     is_flag=True,
     help=(
-        "Try every way out of the sandbox that is known, and start the configured MCP servers. "
-        "Takes some seconds."
+        "Try every known sandbox escape, and start the configured MCP servers. Takes some seconds."
     ),
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON: a list of findings.")
@@ -158,7 +157,7 @@ def _small_model(config: Config) -> Iterator[CheckResult]:
     name, instead = (
         config.models.small,
         (
-            "Long conversations are summed up by the run's own model instead; set models.small to "
+            "Long conversations are summarised by the run's own model instead; set models.small to "
             "another"
         ),
     )

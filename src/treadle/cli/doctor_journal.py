@@ -41,7 +41,7 @@ def journal_findings(config: Config) -> Iterator[tuple[str, State, str]]:
     url = journal_url(config, None)
     file = journal_file(url)
     if url == "memory:":
-        yield "journal", "note", "in memory: runs are gone with the process"
+        yield "journal", "note", "in memory: runs are lost when the process ends"
     elif file is None:
         yield from _server(config, url)
     elif not file.exists():
@@ -83,7 +83,7 @@ def _server(config: Config, url: str) -> Iterator[tuple[str, State, str]]:
             "journal",
             "bad",
             (
-                f"this user may only read {found.place}: runs cannot be kept there. Give it the "
+                f"this user can only read {found.place}: runs cannot be kept there. Grant it the "
                 "rights of the journal's owner"
             ),
         )
@@ -91,7 +91,7 @@ def _server(config: Config, url: str) -> Iterator[tuple[str, State, str]]:
     tables = (
         f"tables of version {found.tables}"
         if found.tables
-        else "no tables yet, the first run makes them"
+        else "no tables yet, the first run creates them"
     )
     yield (
         "journal",
@@ -112,8 +112,8 @@ def _server(config: Config, url: str) -> Iterator[tuple[str, State, str]]:
             "commit",
             "note" if slow else "ok",
             (
-                f"takes {found.commit_ms:.1f} ms, of which {found.round_trip_ms:.1f} ms are the "
-                f"way there and back{why}"
+                f"takes {found.commit_ms:.1f} ms, including a round trip of "
+                f"{found.round_trip_ms:.1f} ms{why}"
             ),
         )
     if found.is_pooled:
@@ -121,12 +121,12 @@ def _server(config: Config, url: str) -> Iterator[tuple[str, State, str]]:
             "listening",
             "note",
             (
-                "through a pooler, which drops it: processes look for news by themselves. Give "
-                "them the server's own address to hear it at once"
+                "the connection goes through a pooler without LISTEN, so processes poll. Use the "
+                "server's own address for immediate notifications"
             ),
         )
     else:
-        yield "listening", "ok", "LISTEN works: processes hear of each other's runs at once"
+        yield "listening", "ok", "LISTEN works: processes are notified of runs immediately"
     if abs(found.clock_s) > CLOCK_S:
         yield (
             "clock",
@@ -169,8 +169,8 @@ def _workers(workers: list[WorkerInfo]) -> Iterator[tuple[str, State, str]]:
                 "worker",
                 "note",
                 (
-                    f"{where}: dead, last seen {ago(info.seen_at, now())} ago; its runs go on "
-                    "elsewhere"
+                    f"{where}: dead, last seen {ago(info.seen_at, now())} ago; its runs continue "
+                    "on other workers"
                 ),
             )
         else:
@@ -205,7 +205,7 @@ def _place(file: Path) -> tuple[State, str]:
         return (
             "bad",
             (
-                f"{file} cannot be made: {folder} is not a directory that you can write. Set "
+                f"{file} cannot be created: {folder} is not a directory that you can write. Set "
                 "TREADLE_HOME or TREADLE_JOURNAL"
             ),
         )
@@ -213,8 +213,8 @@ def _place(file: Path) -> tuple[State, str]:
         return (
             "bad",
             (
-                f"{file} would lie on a network file system ({kind}), where locks cannot be "
-                "trusted: set TREADLE_JOURNAL"
+                f"{file} would be on a network file system ({kind}), where locks are "
+                "unreliable: set TREADLE_JOURNAL"
             ),
         )
-    return "ok", f"{file}: not there yet, the first run makes it"
+    return "ok", f"{file}: does not exist yet, the first run creates it"

@@ -42,24 +42,24 @@ def sandbox_findings(config: Config, *, full: bool) -> Iterator[tuple[State, str
             own if own.is_dir() and os.access(own, os.W_OK) else Path(tempfile.gettempdir()),
         )
     elif full:
-        yield "note", "nothing was tried, since none works"
+        yield "note", "no escapes were tried, because no sandbox works"
 
 
 def _standing(standing: SandboxStatus, wanted: str) -> tuple[State, str]:
     if wanted == "off":
         return (
             "note",
-            f"defaults.sandbox is off: what would run unasked in it asks ({standing.text})",
+            f"defaults.sandbox is off: commands it would contain need approval ({standing.text})",
         )
     if standing.works:
         return "ok", standing.text
     if wanted == "on":
-        return "bad", f"{standing.text}. defaults.sandbox is on, so no run with commands begins"
+        return "bad", f"{standing.text}. defaults.sandbox is on, so runs with commands do not start"
     return (
         "note",
         (
-            f"{standing.text}. Until then what would run unasked in it asks; in mode full nothing "
-            "confines commands"
+            f"{standing.text}. Until then commands that it would contain need approval; in mode "
+            "full commands are not confined"
         ),
     )
 
@@ -80,8 +80,8 @@ async def _network(config: Config, sandbox: Sandbox) -> tuple[State, str]:
         return (
             "note",
             (
-                f"commands of mode full reach the hosts of permissions.network ({hosts}), and all "
-                "of this machine; that is unproven"
+                f"in mode full commands reach the hosts of permissions.network ({hosts}), and all "
+                "of this machine; this was not verified"
             ),
         )
     network = egress_to(listed)
@@ -91,7 +91,7 @@ async def _network(config: Config, sandbox: Sandbox) -> tuple[State, str]:
         return (
             "note",
             (
-                "commands of mode full have no network, because one of their own cannot be made "
+                "in mode full commands have no network, because an isolated one cannot be created "
                 f"here: {e}"
             ),
         )
@@ -99,7 +99,7 @@ async def _network(config: Config, sandbox: Sandbox) -> tuple[State, str]:
         await network.aclose()
     return (
         "ok",
-        f"commands of mode full reach the hosts of permissions.network ({hosts}) and nothing else",
+        f"in mode full commands reach the hosts of permissions.network ({hosts}) and nothing else",
     )
 
 
@@ -111,7 +111,7 @@ def _escapes(sandbox: Sandbox, base: Path) -> Iterator[tuple[State, str]]:
     if not isinstance(sandbox, Bubblewrap):
         yield (
             "note",
-            f"the ways out are known for bubblewrap only: what {sandbox.name} holds is unproven",
+            f"escapes are known for bubblewrap only: {sandbox.name} was not verified",
         )
         return
     begun, held, skipped = time.monotonic(), 0, 0
@@ -135,7 +135,7 @@ def _escapes(sandbox: Sandbox, base: Path) -> Iterator[tuple[State, str]]:
     yield (
         "ok" if all_held else "bad",
         (
-            f"{held} of {len(ATTEMPTS) - skipped} ways out were tried and held, in "
+            f"{held} of {len(ATTEMPTS) - skipped} known escapes were blocked, in "
             f"{time.monotonic() - begun:.0f} s"
         ),
     )
@@ -143,7 +143,7 @@ def _escapes(sandbox: Sandbox, base: Path) -> Iterator[tuple[State, str]]:
         yield (
             "note",
             (
-                "memory and processes are limited for each process only: this user may make no "
-                f"control group ({skipped} ways out were not tried)"
+                "memory and processes are limited per process only: this user cannot create a "
+                f"control group ({skipped} escapes were not tried)"
             ),
         )

@@ -40,7 +40,7 @@ def server_findings(
         yield (
             "note",
             (
-                f"{', '.join(config.mcp_servers)}: not asked; --full starts them and asks for "
+                f"{', '.join(config.mcp_servers)}: not checked; --full starts them and lists "
                 "their tools"
             ),
         )
@@ -48,7 +48,7 @@ def server_findings(
     servers: list[McpServer] = []
     for name, settings in config.mcp_servers.items():
         if offline and settings.url is not None:
-            yield "note", f"{name}: not asked, because of --offline"
+            yield "note", f"{name}: not checked, because of --offline"
             continue
         try:
             servers.append(McpServer.of(name, settings, cwd=Path.cwd()))

@@ -31,7 +31,7 @@ def init(folder: Path) -> None:
     for name, beside in FILES.items():
         path = folder / ".treadle" / name
         try:
-            said = "written" if _written(path, beside) else "kept, it is there already"
+            said = "written" if _written(path, beside) else "kept, it exists already"
         except OSError as e:
             raise CommandFailed(f"{str(path)!r} cannot be written: {e.strerror or e}", 1) from e
         put(f"{said}: {path}")
@@ -41,7 +41,7 @@ def init(folder: Path) -> None:
 Next:
   treadle agents list{at}
   treadle run{at} --agent reviewer "Look for mistakes in this project"
-  and change .treadle/agents/reviewer.md to what you need: `treadle agents check{at}` says what is wrong"""  # noqa: E501
+  and change .treadle/agents/reviewer.md to what you need: `treadle agents check{at}` checks it"""
     )
 
 

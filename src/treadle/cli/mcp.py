@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from treadle.runtime.session import SessionOptions
 
 INSTRUCTIONS = (
-    "Each tool is an agent of Treadle, which works on its prompt by itself, with tools of its "
-    "own, and gives its answer."
+    "Each tool is a Treadle agent, which works on its prompt autonomously, with tools of its "
+    "own, and returns its answer."
 )
 
 
@@ -49,7 +49,7 @@ INSTRUCTIONS = (
     metavar="NAME",
     multiple=True,
     help=(
-        "Serve this agent; repeatable. Default: all that are defined, or the coding assistant, "
+        "Serve this agent; repeatable. Default: all defined agents, or the coding assistant, "
         "`treadle`."
     ),
 )
@@ -160,7 +160,7 @@ def _agents(config: Config, names: Sequence[str], options: dict[str, Any]) -> li
             _say(f"the agent {name} is not served: {e.message}")
     if not found:
         raise CommandFailed(
-            "no agent can be served: mend their definitions, or name one that is right with --agent"
+            "no agent can be served: fix their definitions, or name a valid one with --agent"
         )
     return found
 

@@ -37,13 +37,13 @@ _NUMBERS = frozenset({"context", "output", "in $", "out $"})
     "--provider",
     metavar="PROVIDER",
     help=(
-        "Only this one, with all of its models, like openai. Exits with 1 where it does not answer."
+        "Only this one, with all of its models, like openai. Exits with 1 if it does not respond."
     ),
 )
 @click.option(
     "--offline",
     is_flag=True,
-    help="Without asking anybody: what was told before, else what is known.",
+    help="Query no provider; show cached models, else built-in ones.",
 )
 @click.option(
     "--json",
@@ -125,7 +125,7 @@ def _lines(
         yield from _of_provider(config, answer, word, ink, everything=everything)
     if not any(answer.rows or answer.asked for answer in answers):
         yield (
-            "\nNo provider can be asked yet. `treadle doctor` tests the default model, `treadle "
+            "\nNo provider is configured yet. `treadle doctor` tests the default model, `treadle "
             "demo` needs no key."
         )
 
@@ -148,11 +148,11 @@ def _of_provider(
             ),
         )
     )
-    holding = f" whose names hold {word!r}" if word is not None else ""
+    holding = f" with names containing {word!r}" if word is not None else ""
     mark = ink("✓", "green") if answer.asked else ink("-", "yellow")
     yield (
         f"{mark} {ink(answer.name, 'bold')}  {where} · "
-        f"{count(len(answer.rows), 'model')}{holding}{'' if answer.asked else ', not asked'}"
+        f"{count(len(answer.rows), 'model')}{holding}{'' if answer.asked else ', not queried'}"
     )
     defaults = (config.models.large, config.models.small)
     rows = sorted(answer.rows, key=lambda row: row.name not in defaults)
@@ -226,7 +226,7 @@ def _price(usd: float | None) -> str:
 def advice(error: AgentError) -> str:
     """Return how to fix a provider that does not answer."""
     if error.status == 404:
-        return " (a server without such a list can be asked all the same: --model PROVIDER:ID)"
+        return " (a server without a model list still works: --model PROVIDER:ID)"
     if error.kind in (ErrorKind.NETWORK, ErrorKind.TIMEOUT) and not error.status:
         return ". Check that it runs, its base_url, the network and the proxy"
     return ""

@@ -59,12 +59,12 @@ async def next_steps(runs: Journal, state: RunState, *, journal: str | None = No
         return _to_resume(await _waiting(runs, state), started.run_id, there)
     show = _command("runs", "show", started.run_id, *there)
     if started.session_id is None:
-        return [f"{show} tells what happened"]
+        return [f"{show} shows what happened"]
     elsewhere = () if state.cwd == os.getcwd() else ("--cwd", state.cwd)
     return [
         (
-            f"{show} tells what happened; "
-            f"{_command('run', '--session', started.session_id, *there, *elsewhere)} … goes on"
+            f"{show} shows what happened; "
+            f"{_command('run', '--session', started.session_id, *there, *elsewhere)} … continues it"
         )
     ]
 
@@ -102,7 +102,7 @@ async def _waiting(runs: Journal, state: RunState) -> list[_Waiting]:
 
 def _to_resume(waiting: Sequence[_Waiting], run_id: str, there: tuple[str, ...]) -> list[str]:
     if not waiting:
-        return [f"{_command('runs', 'resume', run_id, *there)} goes on with it"]
+        return [f"{_command('runs', 'resume', run_id, *there)} continues it"]
     times = Counter(one.asked.call_id for one in waiting)
     of_run: dict[str, list[_Waiting]] = {}
     shown = [one for one in waiting if one.shown.whole]
@@ -118,20 +118,20 @@ def _to_resume(waiting: Sequence[_Waiting], run_id: str, there: tuple[str, ...])
         whole = _command("runs", "show", "--json", run_id, *there)
         lines.append(f"  {whole} shows all of it; read it before you approve")
     if run_id not in of_run:
-        lines.append(f"  {_command('runs', 'resume', run_id, *there)} goes on then")
+        lines.append(f"  {_command('runs', 'resume', run_id, *there)} continues it then")
     return [*lines, f"  {_instead(waiting)}"]
 
 
 def _instead(waiting: Sequence[_Waiting]) -> str:
     if any(one.begun and not one.asked.deferred for one in waiting):
         return (
-            "runs it again; --result CALL=TEXT says what it gave, --deny CALL tells the model "
-            "that nobody knows"
+            "runs it again; --result CALL=TEXT gives its result, --deny CALL reports it to the "
+            "model as unknown"
         )
     return (
-        "TEXT is what it gave; --deny CALL gives it up"
+        "TEXT is its result; --deny CALL abandons it"
         if all(one.asked.deferred for one in waiting)
-        else "--deny CALL says no"
+        else "--deny CALL denies it"
     )
 
 
@@ -139,7 +139,7 @@ def _question(one: _Waiting, run_id: str) -> list[str]:
     """Return the call and, below it, its complete arguments."""
     asked = one.asked
     why = (
-        "nobody knows whether it took effect"
+        "it is unknown whether it took effect"
         if one.begun and not asked.deferred
         else revealed_line(asked.reason)
     )

@@ -42,7 +42,7 @@ class OutputFile(BytesIO):
         self._lost: OSError | None = None
         if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
             raise CommandFailed(
-                f"-o {str(path)!r} cannot be written: is its directory there, and yours?"
+                f"-o {str(path)!r} cannot be written: check that its directory exists and is yours"
             )
         # Opening a pipe waits for its reader; Ctrl-C still works here.
         if path.exists() and not path.is_file():
@@ -76,7 +76,7 @@ class OutputFile(BytesIO):
             raise CommandFailed(
                 (
                     f"-o {str(self._path)!r} could not be written "
-                    f"({self._lost.strerror or self._lost}): what it lacks stands on stdout"
+                    f"({self._lost.strerror or self._lost}): the rest is on stdout"
                 ),
                 1,
             )
@@ -84,7 +84,7 @@ class OutputFile(BytesIO):
             self.close()
         except OSError as e:  # a network file system may report a full disk only here
             raise CommandFailed(
-                f"-o {str(self._path)!r} may not be whole: {e.strerror or e}", 1
+                f"-o {str(self._path)!r} may be incomplete: {e.strerror or e}", 1
             ) from e
 
     @override

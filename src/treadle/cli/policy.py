@@ -89,7 +89,7 @@ def policy() -> None:
 @click.option(
     "--mode",
     type=click.Choice(get_args(Mode)),
-    help="As for `treadle run`. Default: that of the configuration.",
+    help="As for `treadle run`. Default: from the configuration.",
 )
 @click.option(
     "--allow", metavar="RULE", multiple=True, help='Also allow this, like "npm test"; repeatable.'
@@ -274,19 +274,19 @@ def _request(line: bytes, mode: Mode) -> tuple[str, Mode]:
     try:
         value: object = json.loads(line)
     except (ValueError, RecursionError) as e:
-        raise ValueError("it is no JSON") from e
+        raise ValueError("it is not valid JSON") from e
     if not isinstance(value, dict):
-        raise ValueError('it is no JSON object like {"command": "ls"}')
+        raise ValueError('it is not a JSON object like {"command": "ls"}')
     said = cast("dict[str, object]", value)
     command, wanted = said.get("command"), said.get("mode")
     if not isinstance(command, str):
-        raise ValueError("it has no command" if command is None else "its command is no text")
+        raise ValueError("it has no command" if command is None else "its command is not text")
     try:
         command.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as e:
         raise ValueError(
-            "its command has half of a surrogate pair, which no program can be given"
+            "its command has half of a surrogate pair, which cannot be passed to a program"
         ) from e
     if wanted is not None and wanted not in get_args(Mode):
-        raise ValueError(f"its mode is none of {', '.join(get_args(Mode))}")
+        raise ValueError(f"its mode must be one of {', '.join(get_args(Mode))}")
     return command, mode if wanted is None else cast("Mode", wanted)

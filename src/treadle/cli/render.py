@@ -114,14 +114,14 @@ class Text:
             case events.ToolCallStart() if event.call_id not in self._asked:
                 self._say(
                     f"• {one_line(event.name, NAME_CHARS)} "
-                    f"{one_line(event.call_id, NAME_CHARS)}, asked for before"
+                    f"{one_line(event.call_id, NAME_CHARS)}, requested earlier"
                 )
             case events.ToolCallEnd():
                 self._result(event)
             case events.Retry(kind="lost"):
-                self._say("! the process stopped while the model answered: asking again", "33")
+                self._say("! the process stopped during the model's response: retrying", "33")
             case events.Retry(kind="hook"):
-                self._say("! a hook changed what the model said:", "33")
+                self._say("! a hook changed the model's response:", "33")
             case events.Retry():
                 self._say(
                     (
@@ -216,21 +216,21 @@ def _arguments(event: events.ToolCallAsked) -> str:
 _ABOUT = {"write": "path", "edit": "path", "bash": "command"}
 """Argument that identifies a call of a built-in tool; the others are long or secondary."""
 _WHY = {
-    Outcome.TURN_LIMIT: "stopped at its limit of turns: allow more with --max-turns, or go on from here",  # noqa: E501
-    Outcome.CALL_LIMIT: "stopped at its limit of tool calls: allow more with --max-tool-calls",
-    Outcome.TOKEN_LIMIT: "stopped at its limit of tokens: allow more with --max-tokens",
-    Outcome.COST_LIMIT: "stopped at its limit of money: allow more with --max-cost",
-    Outcome.TIMEOUT: "stopped at its time limit: allow more with --timeout",
-    Outcome.TRUNCATED: "the answer was cut at its limit of output tokens: allow more with --max-output-tokens",  # noqa: E501
+    Outcome.TURN_LIMIT: "stopped at the turn limit: raise it with --max-turns, or continue from here",  # noqa: E501
+    Outcome.CALL_LIMIT: "stopped at the tool call limit: raise it with --max-tool-calls",
+    Outcome.TOKEN_LIMIT: "stopped at the token limit: raise it with --max-tokens",
+    Outcome.COST_LIMIT: "stopped at the cost limit: raise it with --max-cost",
+    Outcome.TIMEOUT: "stopped at the time limit: raise it with --timeout",
+    Outcome.TRUNCATED: "the answer was truncated at the output token limit: raise it with --max-output-tokens",  # noqa: E501
     Outcome.LOOPING: "stopped: the model repeated the same call with the same result",
     Outcome.INVALID_OUTPUT: (
-        "the answer does not fit the schema that was asked for, however often the model was "
-        "told: what it said is printed as it is"
+        "the answer does not match the requested schema, despite repeated corrections: it is "
+        "printed unchanged"
     ),
     Outcome.REFUSED: "the model refused to answer",
     Outcome.CONTEXT_OVERFLOW: "the conversation is larger than the model's window",
     Outcome.APPROVAL_NEEDED: (
-        "calls were refused because nobody was here to approve them: allow them with --mode "
+        "calls were denied because no one could approve them: allow them with --mode "
         "accept-edits or --mode full"
     ),
     Outcome.CANCELLED: "stopped",

@@ -53,10 +53,10 @@ EPHEMERAL = ". Or run with --ephemeral, which keeps nothing"
     "--continue",
     "goes_on",
     is_flag=True,
-    help="Go on with the last conversation that worked in this directory.",
+    help="Continue the last conversation of this directory.",
 )
 @click.option(
-    "--session", metavar="ID", help="Go on with this conversation, or begin one of this name."
+    "--session", metavar="ID", help="Continue this conversation, or start one with this id."
 )
 @click.option(
     "--output",
@@ -72,18 +72,20 @@ EPHEMERAL = ". Or run with --ephemeral, which keeps nothing"
     metavar="FILE",
     help="Write the answer to FILE instead of standard output.",
 )
-@click.option("--ephemeral", is_flag=True, help="Keep nothing: the run is gone with the process.")
+@click.option(
+    "--ephemeral", is_flag=True, help="Keep nothing: the run is lost when the process ends."
+)
 @click.option(
     "--detach",
     is_flag=True,
-    help="Put the run into a queue for `treadle worker`, print its id, and end.",
+    help="Put the run into a queue for `treadle worker`, print its id, and exit.",
 )
 @click.option("--queue", metavar="NAME", help="With --detach: into this queue. Default: `default`.")
 @click.option(
     "--priority",
     type=click.IntRange(-1000, 1000),
     metavar="N",
-    help="With --detach: the higher goes first. Default: 0.",
+    help="With --detach: higher priorities run first. Default: 0.",
 )
 @click.option("-q", "quiet", is_flag=True, help="Only the answer, without progress and warnings.")
 @click.option(
@@ -129,8 +131,8 @@ def _check(options: dict[str, Any]) -> None:
     check_detached(options)
     if options["goes_on"] and options["session"] is not None:
         raise CommandFailed(
-            "--continue goes on with the last conversation and --session with the one that it "
-            "names: use one of them"
+            "--continue continues the last conversation and --session the one that it names: use "
+            "one of them"
         )
     waits = [
         f"{flag} wait"
@@ -148,7 +150,7 @@ def _check(options: dict[str, Any]) -> None:
     ]
     if options["ephemeral"] and (contrary := [*needs_journal, *waits]):
         raise CommandFailed(
-            f"--ephemeral keeps nothing, and so cannot be used with {contrary[0]}: leave one of "
+            f"--ephemeral keeps nothing, so it cannot be used with {contrary[0]}: leave one of "
             "them out"
         )
 

@@ -27,12 +27,12 @@ HERE_ONLY = {
     "verbose": ("-v", "nothing is shown"),
     "allow": (
         "--allow",
-        "what is allowed is said where the run is driven: give it to `treadle worker`",
+        "rules apply where the run is driven: pass it to `treadle worker`",
     ),
-    "network": ("--network", "commands run where the run is driven: give it to `treadle worker`"),
+    "network": ("--network", "commands run where the run is driven: pass it to `treadle worker`"),
     "no_sandbox": (
         "--no-sandbox",
-        "commands run where the run is driven: give it to `treadle worker`",
+        "commands run where the run is driven: pass it to `treadle worker`",
     ),
 }
 """Options that only apply to the process that drives a run, with flag and reason."""
@@ -57,7 +57,7 @@ def check_detached(options: dict[str, Any]) -> None:
     for name, (flag, why) in HERE_ONLY.items():
         if options[name]:
             raise CommandFailed(
-                f"--detach leaves the run to a worker, and so cannot be used with {flag}: {why}"
+                f"--detach leaves the run to a worker, so it cannot be used with {flag}: {why}"
             )
 
 
@@ -65,7 +65,7 @@ def check_journal(url: str) -> None:
     """Raise CommandFailed for a journal that other processes cannot open."""
     if url == "memory:":
         raise CommandFailed(
-            "no worker sees a journal in memory: name one with --journal sqlite:///FILE or "
+            "workers cannot share a journal in memory: choose one with --journal sqlite:///FILE or "
             "postgresql://…"
         )
 

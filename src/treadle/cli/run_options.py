@@ -21,15 +21,14 @@ from treadle.types import Effort, Mode, OnAsk, OnUnknown, Settings
 F = TypeVar("F", bound=Callable[..., Any])
 
 ON_ASK: Final = (
-    "Where a call needs a person's yes, and nobody is there: deny refuses the call, wait ends "
-    "here until `treadle runs resume` brings the answer."
+    "If a call needs approval and no one can give it: deny denies the call, wait pauses the run "
+    "until `treadle runs resume` brings the answer."
 )
 OUTPUT: Final = (
-    "What is printed: the answer; one JSON object at the end; or one JSON object a line for each "
-    "event."
+    "What is printed: the answer; one JSON object at the end; or one line of JSON for each event."
 )
 ON_UNKNOWN: Final = (
-    "Where nobody knows whether a call took effect: tell the model, wait for a person, or fail."
+    "If it is unknown whether a call took effect: tell the model, wait for a person, or fail."
 )
 
 
@@ -54,14 +53,14 @@ permission_options: Final[tuple[Callable[[Any], Any], ...]] = (
         "--network",
         metavar="none|open|HOST,…",
         help=(
-            "What commands of mode full reach: nothing, everything, or these hosts; `default` "
+            "Network access of commands in mode full: none, open, or these hosts; `default` "
             "stands for package indexes and source hosts. Default: default."
         ),
     ),
     click.option(
         "--no-sandbox",
         flag_value="off",
-        help="Do not confine commands. What would run unasked inside the sandbox then asks.",
+        help="Do not confine commands. Those that the sandbox would contain then need approval.",
     ),
 )
 """Permission options, also used by commands that resume a run."""
@@ -79,8 +78,8 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
         "--mode",
         type=click.Choice(get_args(Mode)),
         help=(
-            "What runs unasked. plan, ask: reading; accept-edits: also writes in DIR; full: all "
-            "that is not denied. plan refuses all else. Default: ask."
+            "What runs without approval. plan, ask: reading; accept-edits: also writes in DIR; "
+            "full: everything not denied. plan denies everything else. Default: ask."
         ),
     ),
     *permission_options,
@@ -89,38 +88,38 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
         type=click.Path(path_type=Path),
         metavar="DIR",
         default=".",
-        help="Where to work. Default: the working directory.",
+        help="Directory to work in. Default: the working directory.",
     ),
     click.option(
         "--max-turns",
         type=click.IntRange(1),
         metavar="N",
-        help="At most so many responses of the model. Default: 50.",
+        help="Maximum number of model responses. Default: 50.",
     ),
     click.option(
         "--max-tool-calls",
         type=click.IntRange(1),
         metavar="N",
-        help="At most so many calls of tools. Default: no limit.",
+        help="Maximum number of tool calls. Default: no limit.",
     ),
     click.option(
         "--max-tokens",
         type=click.IntRange(1),
         metavar="N",
-        help="At most so many tokens in the whole run, input and output. Default: no limit.",
+        help="Maximum number of tokens in the whole run, input and output. Default: no limit.",
     ),
     click.option(
         "--max-output-tokens",
         type=click.IntRange(1),
         metavar="N",
-        help="At most so many tokens in one response. Default: by the model.",
+        help="Maximum number of tokens in one response. Default: by the model.",
     ),
     click.option(
         "--max-cost",
         type=click.FloatRange(0, min_open=True),
         metavar="USD",
         help=(
-            "At most so many US dollars for the whole run; the price of the model must be known. "
+            "Maximum cost of the whole run in US dollars; the price of the model must be known. "
             "Default: no limit."
         ),
     ),
@@ -128,7 +127,7 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
         "--timeout",
         type=click.FloatRange(0, min_open=True),
         metavar="SECONDS",
-        help="At most so long for the whole run. Default: 600.",
+        help="Maximum duration of the whole run. Default: 600.",
     ),
     click.option(
         "--effort",
@@ -206,4 +205,4 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
 def check_directory(cwd: Path) -> None:
     """Raise CommandFailed if `--cwd` is not a directory."""
     if not cwd.is_dir():
-        raise CommandFailed(f"--cwd {str(cwd)!r} is no directory")
+        raise CommandFailed(f"--cwd {str(cwd)!r} is not a directory")

@@ -59,6 +59,6 @@ async def last_here(runtime: Runtime, cwd: Path) -> str:
             if info.cwd == str(cwd) and runtime.sessions.get(info.session_id) is not None:
                 return info.session_id
     raise CommandFailed(
-        f"no conversation has worked in {str(cwd)!r} yet: leave out --continue to begin one, or "
+        f"there is no conversation in {str(cwd)!r} yet: leave out --continue to start one, or "
         "name one of `treadle sessions list` with --session"
     )

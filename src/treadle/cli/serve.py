@@ -38,10 +38,13 @@ HOST, PORT = "127.0.0.1", 8000
     "--host",
     metavar="ADDRESS",
     default=HOST,
-    help=f"Where to listen, {HOST}. For another one set service.hosts in the configuration.",
+    help=f"Address to listen on. Default: {HOST}. For others, also set service.hosts.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=PORT, help=f"{PORT}; 0 takes a free one."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=PORT,
+    help=f"Port to listen on. Default: {PORT}; 0 picks a free one.",
 )
 @click.option(
     "--model",
@@ -58,7 +61,7 @@ HOST, PORT = "127.0.0.1", 8000
     "agents",
     metavar="NAME",
     multiple=True,
-    help="Serve this agent beside the task assistant; repeatable.",
+    help="Serve this agent in addition to the task assistant; repeatable.",
 )
 @click.option(
     "--queue",
@@ -144,8 +147,8 @@ def _serve(
         _say(redactor.text(warning))
     if not own and not config.service.hosts and config.service.public_url is None:
         _say(
-            f"it listens at {host}, and answers to loopback names only: set service.hosts to the "
-            "names by which people reach it"
+            f"listening at {host}, but answering to loopback names only: set service.hosts to the "
+            "host names of the service"
         )
 
     async def main() -> None:

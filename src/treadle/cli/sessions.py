@@ -83,7 +83,7 @@ def list_(as_json: bool, limit: int, everything: bool, journal: str | None) -> N
             ):
                 put(line)
         else:
-            put('There are no sessions yet. Begin one: treadle run "what to do"')
+            put('There are no sessions yet. Start one: treadle run "what to do"')
 
     async def work(place: OpenedJournal) -> None:
         found = place.journal.sessions.list()
@@ -120,7 +120,7 @@ def _style(column: int, _: str) -> Style:
 # ---------------------------------------------------------------- show
 
 
-@sessions.command(context_settings=HELP, short_help="Show what was said in a conversation.")
+@sessions.command(context_settings=HELP, short_help="Show the messages of a conversation.")
 @session_argument
 @json_option
 @click.option(
@@ -261,7 +261,7 @@ def rename(session: str, title: str, journal: str | None) -> None:
 
 @sessions.command(context_settings=HELP)
 @session_argument
-@click.option("--yes", is_flag=True, help="Without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @journal_option
 def delete(session: str, yes: bool, journal: str | None) -> None:
     """Delete a conversation and everything in it. Shows first what that is, then asks."""
@@ -276,7 +276,7 @@ def delete(session: str, yes: bool, journal: str | None) -> None:
         going = await place.journal.runs(session_id=info.id)
         for run in going:
             if run.status != "finished":
-                put(f"run {one_line(run.run_id)} ({run.status}) goes with it")
+                put(f"run {one_line(run.run_id)} ({run.status}) is deleted with it")
         if not yes:
             confirm("Delete it?")
         store.delete(info.id)
@@ -284,7 +284,7 @@ def delete(session: str, yes: bool, journal: str | None) -> None:
         left = {run.run_id for run in await place.journal.runs()}
         for run in going:
             if run.run_id in left:
-                put(f"run {one_line(run.run_id)} stays as long as runs that were forked from it")
+                put(f"run {one_line(run.run_id)} stays as long as the runs forked from it")
 
     on_journal(journal, work, absent=lambda _: _none(session))
 
@@ -292,7 +292,7 @@ def delete(session: str, yes: bool, journal: str | None) -> None:
 # ---------------------------------------------------------------- search and export
 
 
-@sessions.command(context_settings=HELP, short_help="Find messages that hold all the words.")
+@sessions.command(context_settings=HELP, short_help="Find messages that contain all the words.")
 @click.argument("words", nargs=-1, required=True)
 @json_option
 @click.option(
@@ -323,7 +323,7 @@ def search(words: tuple[str, ...], as_json: bool, limit: int, journal: str | Non
                 secrets,
             )
         elif not found:
-            put("Nothing was found.")
+            put("No messages found.")
         ink = Ink()
         for hit in () if as_json else found:
             put(
@@ -353,7 +353,7 @@ def search(words: tuple[str, ...], as_json: bool, limit: int, journal: str | Non
     metavar="FILE",
     help="Write to FILE instead of standard output.",
 )
-@click.option("--view", is_flag=True, help="Only what the model of its next run is shown.")
+@click.option("--view", is_flag=True, help="Only what the model of its next run sees.")
 @journal_option
 def export(session: str, output_file: Path | None, view: bool, journal: str | None) -> None:
     """Print a conversation as JSON lines, one per message, as it is stored.
@@ -393,9 +393,7 @@ def find_session(store: Sessions, given: str) -> SessionInfo:
         return meant[0]
     if meant:
         shown = ", ".join(info.id for info in meant[:3]) + ("" if len(meant) <= 3 else ", …")
-        raise CommandFailed(
-            f"{given!r} is the beginning of {len(meant)} ids: {shown}. Write more of it"
-        )
+        raise CommandFailed(f"{given!r} matches {len(meant)} ids: {shown}. Write more of it")
     import difflib  # noqa: PLC0415  costs 5 ms of start-up; only needed for wrong ids
 
     near = difflib.get_close_matches(given, [info.id for info in known[:1000]], n=3)

@@ -242,7 +242,7 @@ class Story:
                     entry.at, "late", f"{name} ({entry.call_id}) gave its result late: {entry.text}"
                 )
             case CancelAsked():
-                return Note(entry.at, "cancel", f"asked to stop, by {entry.by}")
+                return Note(entry.at, "cancel", f"cancellation requested by {entry.by}")
             case Compaction():
                 return Note(entry.at, "view", _view(entry))
             case ModelSwitched():
@@ -264,10 +264,9 @@ def _view(entry: Compaction) -> str:
             )
         case Cleared() if receipt.is_note:
             return (
-                "a summary is asked for"
+                "a summary is requested"
                 if receipt.reserved is not None
-                else "an attempt at a summary broke off"
-                + (f": {receipt.failed}" if receipt.failed else "")
+                else "a summary attempt failed" + (f": {receipt.failed}" if receipt.failed else "")
             )
         case Cleared():
             cleared = (
@@ -278,7 +277,7 @@ def _view(entry: Compaction) -> str:
             return f"{cleared}{_tokens(receipt)}{failed}"
         case Summary():
             return (
-                f"{_messages(receipt.dropped)} {'compacted' if receipt.native else 'summed up'} "
+                f"{_messages(receipt.dropped)} {'compacted' if receipt.native else 'summarised'} "
                 f"by {receipt.spent.model}{_tokens(receipt)}"
             )
         case _:

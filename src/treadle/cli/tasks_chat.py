@@ -36,7 +36,7 @@ from treadle.types import Outcome, new_id, now
 
 PROMPT: Final = "> "
 WELCOME: Final = (
-    'Your tasks. Say what to do, like "add milk tomorrow"; "help" tells more; Ctrl-D ends.'
+    'Your tasks. Say what to do, like "add milk tomorrow"; "help" shows more; Ctrl-D ends.'
 )
 WORKING: Final = "working ..."
 WORKING_AFTER_S: Final = 0.7

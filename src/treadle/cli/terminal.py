@@ -72,7 +72,7 @@ def confirm(question: str, *, undone: str = "nothing was deleted") -> None:
     Raises CommandFailed with `undone` if there is no terminal to ask on, and if the answer is no.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise CommandFailed(f"nobody is there to be asked, so {undone}: add --yes")
+        raise CommandFailed(f"there is no terminal to ask on, so {undone}: add --yes")
     if not click.confirm(question, err=True):
         raise CommandFailed(undone, 1)
 

@@ -130,8 +130,7 @@ class _Drawing:
             )
         if info.imported is not None:
             rows["imported"] = (
-                f"{local(info.imported)}, from a file: what it says of calls and answers is the "
-                "file's word"
+                f"{local(info.imported)}, from a file, whose calls and answers are not verified"
             )
         if started.fork is not None:
             rows["forked"] = f"from {started.fork.run_id} after turn {started.fork.turn}"
@@ -170,7 +169,7 @@ class _Drawing:
             yield from self._failed(entry)
         if turn.response is None:
             if not turn.calls and turn is self._last and self._info.status == "running":
-                yield self._under("… the model is being asked", "dim")
+                yield self._under("… waiting for the model", "dim")
             elif not turn.calls and turn is not self._last:
                 yield self._under("… no answer", "yellow")
         else:
@@ -199,7 +198,7 @@ class _Drawing:
         error = entry.failed
         if error is None:
             yield self._under(
-                f"! the answer was lost with its process: asked again, attempt {entry.attempt}",
+                f"! the response was lost with its process: retried, attempt {entry.attempt}",
                 "yellow",
             )
             return
@@ -329,7 +328,7 @@ class _Drawing:
                 turn is not self._last or self._info.status != "running"
             )
             if lost and call.started is not None and call.started.effect == "once":
-                yield "it had begun, and nothing says whether it took effect", "yellow"
+                yield "it had started, and it is unknown whether it took effect", "yellow"
         elif (
             finished.status != "denied" or answered is None or answered.by == NOBODY
         ):  # else it is shown above
@@ -486,9 +485,9 @@ class _Drawing:
 
 
 _NOT_OVER = {
-    "running": "… runs now",
+    "running": "… running",
     "waiting": "? waits for a person",
-    "stopped": "✂ STOPPED: nobody drives it",
+    "stopped": "✂ STOPPED: no process drives it",
     "queued": "· waits for a worker",
 }
 _NOTES: dict[str, tuple[str, Style]] = {

@@ -31,7 +31,7 @@ def tools() -> None:
 @tools.command(
     "list",
     context_settings=HELP,
-    short_help="Which tools there are, and what a repetition of each would do.",
+    short_help="List the tools, and what a repetition of each would do.",
 )
 @click.option(
     "--json",
@@ -44,7 +44,7 @@ def tools() -> None:
     type=click.Path(path_type=Path),
     metavar="DIR",
     default=".",
-    help="Whose configuration counts.",
+    help="Directory whose configuration is used.",
 )
 def list_(as_json: bool, cwd: Path) -> None:
     """List the names that the `tools` of a definition can contain, besides names of agents.

@@ -24,10 +24,10 @@ from treadle.tools.mcp import ChangedTool, Pins
 @click.command(
     "accept",
     context_settings=HELP,
-    short_help="Look at tools of MCP servers that have changed, and use them again.",
+    short_help="Review changed tools of MCP servers, and accept them.",
 )
 @click.argument("server", required=False)
-@click.option("--yes", is_flag=True, help="Without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def accept(server: str | None, yes: bool) -> None:
     """Review the tools of MCP servers that have changed since they were first seen, and accept
     them.
@@ -39,9 +39,7 @@ def accept(server: str | None, yes: bool) -> None:
         config = load(cwd=Path.cwd())
         secrets = Redactor(config.secrets())
         if config.home is None:
-            raise CommandFailed(
-                "no folder of Treadle's own is known here, and so nothing was remembered"
-            )
+            raise CommandFailed("Treadle's own folder is not known here, so no tools were recorded")
         pins = Pins(Path(config.home))
         changes = [change for change in pins.changed() if server in (None, change.server)]
         if not changes:
@@ -59,7 +57,7 @@ def accept(server: str | None, yes: bool) -> None:
         accepted = pins.accept(changes)
         put(f"{count(len(accepted), 'tool')} accepted.")
         if len(accepted) < len(changes):
-            put("The others have changed once more meanwhile: look again.")
+            put("The others have changed again since: review them again.")
 
 
 def _difference(change: ChangedTool) -> Iterator[str]:

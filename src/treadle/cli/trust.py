@@ -41,7 +41,7 @@ _UNSEEN = frozenset(("Cc", "Cf", "Co", "Cs", "Zl", "Zp"))
 
 @click.command(context_settings=HELP)
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), default=".")
-@click.option("--revoke", is_flag=True, help="Trust it no longer.")
+@click.option("--revoke", is_flag=True, help="Revoke its trust.")
 @click.option(
     "--list",
     "listing",
@@ -80,7 +80,7 @@ def trust(folder: Path, revoke: bool, listing: bool, show: bool, yes: bool) -> N
 
 def _project(folder: Path) -> Project:
     if not folder.is_dir():
-        raise CommandFailed(f"{str(folder)!r} is no directory")
+        raise CommandFailed(f"{str(folder)!r} is not a directory")
     project = project_of(folder)
     if project is None:
         raise CommandFailed("the working directory is gone: change to one that is there")
@@ -105,7 +105,7 @@ def _trust(own: Path, project: Project, *, show: bool, ask: bool) -> None:
 
 def _say_files(files: Mapping[str, bytes]) -> None:
     if not files:
-        _say("  It has no configuration of its own yet. What comes has to be trusted again.")
+        _say("  It has no configuration of its own yet. Any that is added must be trusted again.")
         return
     width = max(len(_shown(name)) for name in files)
     lines: list[str] = []
@@ -149,7 +149,7 @@ _MEANINGS = {
     store.TrustedKind.GUIDANCE: "instructs the model",
     store.TrustedKind.CONFIG: "names agents' modules and MCP servers, which are programs that run",
     store.TrustedKind.COMMAND: "is a command of the chat",
-    store.TrustedKind.AGENT: "is an agent, which the model is told of",
+    store.TrustedKind.AGENT: "is an agent, which is offered to the model",
     store.TrustedKind.SKILL: "belongs to a skill",
     store.TrustedKind.UNUSED: "is not used",
 }
@@ -161,8 +161,10 @@ def _revoke(own: Path, folder: Path) -> None:
     if not any(
         store.revoke(own, each) for each in dict.fromkeys((root, project.root if project else root))
     ):
-        raise CommandFailed(f"{root} was not trusted: `treadle trust --list` says what is")
-    _say(f"not trusted any more: {project.root if project else root}")
+        raise CommandFailed(
+            f"{root} was not trusted: `treadle trust --list` lists trusted projects"
+        )
+    _say(f"no longer trusted: {project.root if project else root}")
 
 
 def _list(own: Path) -> None:

@@ -51,13 +51,13 @@ def _check_workers(options: dict[str, Any]) -> None:
     ):
         if options[name] and by_workers:
             raise CommandFailed(
-                f"{flag} counts where the runs are driven: give it to `treadle worker`"
+                f"{flag} applies where the runs are driven: pass it to `treadle worker`"
             )
     if options["detach"]:
         for name, flag in (("batch", "--resume"), ("output_file", "-o")):
             if options[name]:
                 raise CommandFailed(
-                    f"--detach only queues a new batch, and so cannot be used with {flag}: leave "
+                    f"--detach only queues a new batch, so it cannot be used with {flag}: leave "
                     "one of them out"
                 )
         if options["output"] != "text":
@@ -89,7 +89,7 @@ def _check_workers(options: dict[str, Any]) -> None:
     metavar="COMMAND",
     multiple=True,
     help=(
-        'A command that must exit with 0 after a prompt was worked, like "make test"; '
+        'A command that must exit with 0 after a prompt completed, like "make test"; '
         "repeatable, in order."
     ),
 )
@@ -99,7 +99,7 @@ def _check_workers(options: dict[str, Any]) -> None:
     callback=finite,
     default=GATE_TIMEOUT_S,
     metavar="SECONDS",
-    help="At most so long for each gate. Default: 1800.",
+    help="Maximum duration of each gate. Default: 1800.",
 )
 @click.option(
     "--retries",
@@ -107,7 +107,7 @@ def _check_workers(options: dict[str, Any]) -> None:
     default=0,
     show_default=True,
     metavar="N",
-    help="How many more attempts a prompt has where its run or a gate failed.",
+    help="Number of further attempts if a run or a gate fails.",
 )
 @click.option(
     "--parallel",
@@ -115,7 +115,7 @@ def _check_workers(options: dict[str, Any]) -> None:
     default=1,
     show_default=True,
     metavar="N",
-    help="How many prompts are worked at the same time.",
+    help="Number of prompts worked at the same time.",
 )
 @click.option(
     "--workers",
@@ -134,7 +134,7 @@ def _check_workers(options: dict[str, Any]) -> None:
     "--detach",
     is_flag=True,
     help=(
-        "Put them there, print the id of the batch, and end: --resume ID waits, runs the gates "
+        "Queue the runs, print the id of the batch, and exit: --resume ID waits, runs the gates "
         "and reports."
     ),
 )
@@ -142,7 +142,7 @@ def _check_workers(options: dict[str, Any]) -> None:
     "--resume",
     "batch",
     metavar="ID",
-    help="Go on with a batch that was stopped: its id, the beginning of it, or `last`.",
+    help="Continue a batch that was stopped: its id, the beginning of it, or `last`.",
 )
 @agent_options
 @run_options
@@ -196,7 +196,7 @@ def work(ctx: click.Context, **options: Any) -> None:
         settled := [OF_A_BATCH[name] for name in OF_A_BATCH if wish.said(name)]
     ):
         raise CommandFailed(
-            "--resume goes on with a batch as it was begun, and so cannot be used with "
+            "--resume continues a batch as it was started, so it cannot be used with "
             f"{settled[0]}: leave one of them out"
         )
     _check_workers(options)

@@ -303,7 +303,7 @@ def _shelf(config: Config, journal: str | None) -> Path:
         return Path(config.home) / "work" / hashlib.sha256(shown_url(url).encode()).hexdigest()[:16]
     if file is None:
         raise CommandFailed(
-            f"--journal {shown_url(url)!r}: a batch is kept, so that it can go on; use "
+            f"--journal {shown_url(url)!r}: a batch must be stored to be resumable; use "
             "sqlite:///FILE or postgresql://…"
         )
     return file.with_name(f"{file.name}-work")
@@ -314,7 +314,7 @@ def _there(logbook: Logbook) -> Path:
     folder = Path(logbook.batch.terms.cwd)
     if not folder.is_dir():
         raise CommandFailed(
-            f"the folder {str(folder)!r} of the batch {logbook.batch.id} is not there any more"
+            f"the folder {str(folder)!r} of the batch {logbook.batch.id} no longer exists"
         )
     return folder
 
@@ -348,6 +348,4 @@ async def _tell_next_steps(runtime: Runtime, report: Report, journal: str | None
                 for line in await next_steps(runtime.journal, state, journal=journal):
                     echo(plain(runtime.redact(line)), err=True)
     if report.pending:
-        echo(
-            plain(runtime.redact(f"{resume_command(report.id, journal)} goes on with it")), err=True
-        )
+        echo(plain(runtime.redact(f"{resume_command(report.id, journal)} continues it")), err=True)

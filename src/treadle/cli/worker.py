@@ -59,23 +59,22 @@ def _rules(command: Any) -> Any:
     "--slots",
     type=click.IntRange(1, SLOTS_MAX),
     metavar="N",
-    help="Drive so many runs at once, at most. Default: 8.",
+    help="Maximum number of runs driven at once. Default: 8.",
 )
 @click.option(
     "--name",
     metavar="NAME",
-    help=(
-        "What this worker is called; no other that lives has it. Default: of the host and the "
-        "process."
-    ),
+    help="Unique name of this worker. Default: made of the host and the process.",
 )
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
-    help="What delivers runs: local, or dbos, whose limits count over all workers. Default: local.",
+    help="What delivers runs: local, or dbos, whose limits span all workers. Default: local.",
 )
 @click.option(
-    "--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there. Default: nowhere."
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Serve Prometheus metrics at this address. Default: none.",
 )
 @click.option(
     "--agent",
@@ -85,7 +84,7 @@ def _rules(command: Any) -> Any:
     help="Drive runs of this agent as this folder defines it, wherever they began; repeatable.",
 )
 @_rules
-@click.option("-q", "quiet", is_flag=True, help="Only what is wrong.")
+@click.option("-q", "quiet", is_flag=True, help="Only warnings and errors.")
 @click.option(
     "-v", "verbose", is_flag=True, help="Also a line for each run that begins and ends here."
 )
@@ -145,8 +144,8 @@ def _wish(config: Config, url: str, options: dict[str, Any], flags: dict[str, An
     """Validate the options. Raises CommandFailed if they contradict the configuration."""
     if url == "memory:":
         raise CommandFailed(
-            "a worker takes runs of other processes, and no other process sees a journal in "
-            "memory: name one with --journal sqlite:///FILE or postgresql://…"
+            "a worker shares its journal with other processes, which one in memory does not allow: "
+            "choose another with --journal sqlite:///FILE or postgresql://…"
         )
     known = config.queue_names
     if unknown := [name for name in options["queues"] if name not in known]:
@@ -156,7 +155,7 @@ def _wish(config: Config, url: str, options: dict[str, Any], flags: dict[str, An
         )
     if options["name"] is not None and not options["name"].strip():
         raise CommandFailed(
-            f"--name {options['name']!r} names no worker: give it one, or leave --name out"
+            f"--name {options['name']!r} is not a valid name: give another, or leave --name out"
         )
     address = config.workers.metrics if options["metrics"] is None else options["metrics"]
     if address is not None and find_spec("prometheus_client") is None:
@@ -252,7 +251,7 @@ async def _worked(
     tell.say(
         f"drained: {count(left, 'run')} left for other workers"
         if left
-        else "drained: no run is left here"
+        else "drained: no runs are left here"
     )
 
 
@@ -312,7 +311,7 @@ async def _drain_on_signals(
                     working.drain()
                     runs = (
                         f"{count(working.running, 'run')} under way, which get "
-                        f"{lasting(grace_s)} to end; again ends it at once"
+                        f"{lasting(grace_s)} to end; a second signal ends them at once"
                     )
                     tell.say(f"stopping: {runs if working.running else 'no run is under way'}")
                 else:

@@ -52,7 +52,7 @@ class Agents:
             try:
                 self._register(schedule.agent, made_agent)
             except AgentError as e:
-                warn(f"the schedule {name!r} begins no runs here: {e.message}")
+                warn(f"the schedule {name!r} starts no runs here: {e.message}")
             else:
                 kept[name] = schedule
         return kept
@@ -80,7 +80,9 @@ class Agents:
         Raises AgentError(invalid) if the run cannot be driven here.
         """
         if not await anyio.Path(info.cwd).is_dir():
-            raise AgentError("invalid", f"its directory {info.cwd!r} is not there on this machine")
+            raise AgentError(
+                "invalid", f"its directory {info.cwd!r} does not exist on this machine"
+            )
         if info.agent in self._own:
             return None
         schema = await schema_of(self._runtime.journal, info.run_id)
@@ -114,7 +116,7 @@ class Agents:
                 raise AgentError(
                     "invalid",
                     (
-                        f"{where} has rules that this worker does not know ({name}: "
+                        f"{where} has rules that this worker does not have ({name}: "
                         f"{missing[0]!r}): start one in {str(cwd)!r} for its runs"
                     ),
                 )

@@ -78,7 +78,7 @@ class WorkerOutput:
                 is_over = isinstance(event.id, str) or event.outcome is Outcome.APPROVAL_NEEDED
                 self.say(
                     f"< {event.run_id} "
-                    f"{summary(event) if is_over else 'let go, and not over: it goes on where a worker takes it'}"  # noqa: E501
+                    f"{summary(event) if is_over else 'released unfinished: another worker continues it'}"  # noqa: E501
                 )
 
     def close(self) -> None:

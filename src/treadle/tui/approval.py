@@ -45,10 +45,10 @@ PREVIEW_LINES: Final = 24
 PATH_LINES: Final = 3
 REASON_LINES: Final = 4
 SPOKEN_LINES: Final = 10_000
-SPOKEN: Final = "Say a letter and press Enter; behind w stands why not."
+SPOKEN: Final = "Type a letter and press Enter; after w, type the reason."
 
-UNSEEN: Final = "Not all of it is shown: d shows it, then you can approve"
-CUT: Final = "Too long to be shown, so it cannot be approved here"
+UNSEEN: Final = "Not all of it is visible: d shows it, then you can approve"
+CUT: Final = "Too long to show, so it cannot be approved here"
 
 
 @dataclass(frozen=True, slots=True)

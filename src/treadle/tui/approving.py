@@ -51,7 +51,7 @@ async def answered(chat: Chat, request: ApprovalRequest, server: str) -> Approve
         f"MCP server {name!r} {about}, in its own words, which are not checked:",
         *words,
         *([f"  | {revealed_line(str(page))}"] if page else []),
-        "Your answer goes to the server. It allows no call, and no command.",
+        "Your answer goes to the server. It approves no call and no command.",
     ]
     yes, no = ("I have opened it", "Decline") if page else ("Accept", "Decline")
     question = "\n".join(lines)

@@ -157,7 +157,7 @@ class CallBlock:
         if self.seconds >= 1:
             yield lasting(self.seconds)
         if self.status == "unknown":
-            yield "nobody knows whether it took effect"
+            yield "it is unknown whether it took effect"
         elif self.status == "error" and not self.exit_code:
             yield "failed"
         elif self.status == "denied":

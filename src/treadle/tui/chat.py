@@ -226,8 +226,8 @@ class Chat:
     def _mistaken(self, error: Exception) -> None:
         self.tell(
             (
-                f"This is a mistake in Treadle: {type(error).__name__}: "
-                f"{one_line(str(error), 400)}. What was said is kept: you can go on."
+                f"This is a bug in Treadle: {type(error).__name__}: "
+                f"{one_line(str(error), 400)}. The conversation is kept: you can continue."
             ),
             "error",
         )
@@ -309,10 +309,7 @@ class Chat:
         if self.conversation.is_running and not command.while_running:
             self.line.give_back(said)
             self.tell(
-                (
-                    f"/{command.name} has to wait for the end of the run: press Escape to "
-                    "interrupt it."
-                ),
+                (f"/{command.name} is not available during a run: press Escape to interrupt it."),
                 "warning",
             )
             return

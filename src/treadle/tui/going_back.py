@@ -67,19 +67,19 @@ async def put_files_back(desk: Desk, runs: Sequence[RunInfo]) -> bool:
     moves = [file for file in would.files if file.action in ("restored", "removed")]
     _tell(desk, would)
     if not moves:
-        desk.tell("There is no file to put back.")
+        desk.tell("There are no files to restore.")
         return True
     if not await confirm(
         desk.screen,
-        f"Put back {count(len(moves), 'file')}, as listed above?",
-        yes="Put back",
-        no="Leave all as it is",
+        f"Restore {count(len(moves), 'file')}, as listed above?",
+        yes="Restore",
+        no="Keep all as it is",
     ):
-        desk.tell("Nothing was taken back.")
+        desk.tell("Nothing was restored.")
         return False
     done = await undone_since(journal, runs, apply=True)
     put = [file for file in done.files if file.action in ("restored", "removed")]
-    desk.tell(f"Put back {count(len(put), 'file')}.")
+    desk.tell(f"Restored {count(len(put), 'file')}.")
     for file in done.files:
         if file.action == "refused":
             desk.tell(f"{shown(desk, file.path)} stays as it is: {file.why}", "warning")
@@ -104,8 +104,8 @@ def _tell(desk: Desk, would: Rewound) -> None:
         f"  {shown(desk, path)}: changed while commands ran" for path in would.changed_meanwhile
     ]
     for head, lines, style in (
-        ("Would be put back:", back, "dim"),
-        ("Cannot be put back, and stays:", stays, "warning"),
+        ("Would be restored:", back, "dim"),
+        ("Cannot be restored:", stays, "warning"),
     ):
         if lines:
             more = [f"  … and {len(lines) - PATHS_SHOWN} more"] if len(lines) > PATHS_SHOWN else []
@@ -124,8 +124,8 @@ async def go_back_before(desk: Desk, point: RunInfo) -> None:
     desk.line.pasted.remember(prompt)  # the journal does not record whether it was pasted
     desk.line.give_back(prompt)
     desk.tell(
-        "Your next message takes the place of this prompt, in a new conversation; the one before "
-        "stays among /sessions."
+        "Your next message replaces this prompt, in a new conversation; the previous one stays in "
+        "/sessions."
     )
     desk.screen.refresh()
 

@@ -13,21 +13,21 @@ from prompt_toolkit.keys import Keys
 from treadle.tui.input import InputLine
 
 KEYS: Final = (
-    ("Enter", "send; while it works: for later, in order"),
-    ("Ctrl-S", "while it works: tell it now, before its next turn"),
+    ("Enter", "send; while it works: queue it"),
+    ("Ctrl-S", "while it works: steer it before its next turn"),
     ("Shift-Enter, Alt-Enter, Ctrl-J", "a new line; so does \\ before Enter"),
     ("Tab", "take the completion; / completes commands, @ files"),
-    ("Up, Down", "what was typed before"),
-    ("Escape", "interrupt; what is queued comes back to be edited"),
+    ("Up, Down", "earlier input"),
+    ("Escape", "interrupt; queued messages return to the input"),
     ("Escape Escape", "go back to an earlier point"),
     ("Ctrl-C", "clear what is typed, then interrupt, then quit"),
-    ("Ctrl-D", "quit, where nothing is typed"),
+    ("Ctrl-D", "quit, if the input is empty"),
     ("Shift-Tab", "the next mode: ask, accept-edits, plan"),
-    ("Ctrl-O", "see everything: whole results, diffs, what it thought"),
+    ("Ctrl-O", "see everything: full results, diffs, reasoning"),
     ("Ctrl-T", "the to-do list"),
     ("Ctrl-G", "write in $EDITOR"),
-    ("Ctrl-Z", "to the shell; fg comes back"),
-    ("Ctrl-L", "draw the screen anew"),
+    ("Ctrl-Z", "suspend; fg resumes"),
+    ("Ctrl-L", "redraw the screen"),
 )
 """Keys and their descriptions for `/help`, most basic first."""
 

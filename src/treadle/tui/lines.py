@@ -50,8 +50,8 @@ HELLO: Final = (
     "Write what to do, and press Enter. /help lists the commands, Ctrl-C interrupts, Ctrl-D ends."
 )
 NEEDS_DRAWING: Final = (
-    "that needs a terminal that can be drawn on, and TERM says that this one cannot: name what "
-    "you mean behind the command, or set TERM"
+    "that needs a terminal that supports drawing, and TERM says that this one does not: add the "
+    "argument to the command, or set TERM"
 )
 
 
@@ -295,9 +295,9 @@ class PlainScreen(Screen):
         if self._question is None:
             return False
         if time.monotonic() - self._asked_at < DEAF_S:
-            self.say(f"Not sent, because it came together with a question: {said}")
+            self.say(f"Not sent, because a question came up at the same time: {said}")
         elif not self._question.hears(said):
-            self.say("That is no answer. " + self._question.spoken()[-1])
+            self.say("That is not an answer. " + self._question.spoken()[-1])
         return True
 
 

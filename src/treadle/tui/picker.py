@@ -272,7 +272,7 @@ class Picker(Generic[T]):
             (self._style("title"), title),
             (
                 self._style("dim"),
-                count + (f"   {cut('Enter takes it, Esc leaves', left)}" if left > 12 else ""),
+                count + (f"   {cut('Enter selects, Esc cancels', left)}" if left > 12 else ""),
             ),
         ]
 
@@ -315,8 +315,10 @@ class Picker(Generic[T]):
 
     def _nothing(self) -> str:
         if self._is_hidden():
-            return "This looks like a key, so it is not shown. It is no answer to this question."
-        return "Nothing holds these words." if self._buffer.text else self._empty
+            return (
+                "This looks like a key, so it is not shown. It is not an answer to this question."
+            )
+        return "No matches." if self._buffer.text else self._empty
 
     def _row(self, row: PickerRow[T], width: int, is_current: bool) -> Line:
         mark = f"{self._theme.glyphs.prompt} " if is_current else "  "

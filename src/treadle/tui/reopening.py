@@ -89,25 +89,25 @@ class Reopening:
         if run.status == "running":
             await self._look_on(run)
         elif run.status == "waiting":
-            await self._offer(run, "The last run waits for an answer of yours. Go on with it?")
+            await self._offer(run, "The last run waits for your answer. Resume it?")
         elif run.status == "queued":
-            await self._offer(run, "The last run waits for a worker. Go on with it here?")
+            await self._offer(run, "The last run waits for a worker. Resume it here?")
         else:
             await self._offer(
                 run,
                 (
-                    "The last run was cut off before its end. Go on with it? Nothing that may not "
-                    "happen twice is repeated unasked."
+                    "The last run was interrupted. Resume it? Calls that must not run twice are "
+                    "not repeated without approval."
                 ),
             )
 
     async def _offer(self, run: RunInfo, question: str) -> None:
         chat = self._chat
-        if await confirm(chat.screen, question, yes="Go on", no="Not now"):
+        if await confirm(chat.screen, question, yes="Resume", no="Not now"):
             chat.go_on(run.run_id)
             return
         self._open = run.run_id
-        chat.tell("It stays open. /resume asks again; your next message ends it first.")
+        chat.tell("It stays unfinished. /resume asks again; your next message ends it first.")
 
     async def end_what_is_open(self) -> None:
         """End a run that the user declined to resume as cancelled, before a new message is sent.
@@ -127,8 +127,8 @@ class Reopening:
         )
         since = "" if holder is None else f" since {local(holder.since)}"
         chat.read_only = (
-            f"This conversation is being worked on by {who}{since}: you can look on here, or "
-            "begin a /new one."
+            f"This conversation is in use by {who}{since}: you can watch it here, or start a /new "
+            "one."
         )
         chat.tell(chat.read_only, "warning")
         chat.soon(self._until_over, run)
@@ -142,16 +142,16 @@ class Reopening:
             except AgentError as e:
                 chat.tell(
                     (
-                        f"What happens there cannot be read any more: {e.message}. /resume tries "
+                        f"The other process can no longer be followed: {e.message}. /resume tries "
                         "again."
                     ),
                     "error",
                 )
             else:
                 chat.tell(
-                    "It is over there: you can go on here."
+                    "The other process has finished: you can continue here."
                     if ended
-                    else "It stopped there: /resume goes on with it."
+                    else "The other process stopped: /resume continues its run."
                 )
             chat.read_only = ""
             chat.wake()

@@ -63,8 +63,8 @@ def chat(wanted: StartRequest) -> bool:
         if isinstance(error, AgentError):
             raise error from None
         text = (
-            f"the chat ended with a mistake in Treadle: {type(error).__name__}: "
-            f"{one_line(str(error), 400)}. What was said is kept: `treadle chat --resume`"
+            f"the chat ended with a bug in Treadle: {type(error).__name__}: "
+            f"{one_line(str(error), 400)}. The conversation is kept: `treadle chat --resume`"
         )
         raise AgentError("agent", text) from e
 

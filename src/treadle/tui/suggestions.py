@@ -38,10 +38,10 @@ _ARGUMENT: Final = re.compile(r"/(\S+)[ \t]+(\S*)")
 _MENTION: Final = re.compile(r'(?<![\w@./\\)\]-])@("[^"]*|[^\s"@]*)$')
 """Matches a mention as mentions.py does."""
 _MODES: Final[Mapping[str, str]] = {
-    "ask": "reads unasked, asks for the rest",
-    "accept-edits": "edits files unasked too",
+    "ask": "reads, asks for everything else",
+    "accept-edits": "reads and edits files",
     "plan": "reads, and changes nothing",
-    "full": "runs everything unasked",
+    "full": "runs everything",
 }
 
 

@@ -179,7 +179,7 @@ class Transcript:
             case events.InputAdded():
                 yield self._heard(event.text)
             case events.Compacted() if _is_of_room(event.receipt):
-                yield NoticeBlock("Old parts of the conversation were summed up, to make room.")
+                yield NoticeBlock("Older messages were summarised to free context.")
             case _:
                 return
 
@@ -236,7 +236,7 @@ class Transcript:
             f" in {event.wait_s:.0f} s" if event.wait_s >= 1 else ""
         )
         if stream is not None and stream.given:
-            yield NoticeBlock("The answer above was cut off; it begins again.")
+            yield NoticeBlock("The answer above was interrupted; it starts again.")
 
     def _forget_prepared(self) -> None:
         """Drop calls that were being streamed and were never requested."""
@@ -248,7 +248,7 @@ class Transcript:
         """Return the block for a message of the user or the runtime that reached the run."""
         typed = self.steered.pop(text, None)
         return (
-            NoticeBlock(f"The model was told: {text}")
+            NoticeBlock(f"Sent to the model: {text}")
             if typed is None
             else PromptBlock(typed, "while it works")
         )

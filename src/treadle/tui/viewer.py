@@ -34,7 +34,7 @@ from treadle.tui.pages import Pages, RowPlace
 from treadle.tui.screen import ESCAPE_S, Screen
 from treadle.tui.slot import Line
 
-KEYS: Final = "q leaves   / searches   n N next, previous   g G ends"
+KEYS: Final = "q quit   / search   n N next, previous   g G ends"
 
 
 async def view(screen: Screen, title: str, blocks: Sequence[Block], *, at_end: bool = True) -> None:
@@ -216,7 +216,7 @@ class Viewer(UIControl):
         )
         found = self._pages.find(self._words, start, step)
         if found is None:
-            self._note = f"{one_line(self._words, 40)!r} is not there"
+            self._note = f"{one_line(self._words, 40)!r} was not found"
             return
         self._match, self._follows = found, False
         self._top = self._pages.moved(found, -(self._height // 3))

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Way: TypeAlias = "VendorKey | Secret | Literal['paste', 'local', 'demo']"
 MODES: Final[tuple[tuple[Mode, str], ...]] = (
-    ("ask", "asks before it changes files or runs commands"),
-    ("accept-edits", "changes files in this folder unasked, asks before commands"),
+    ("ask", "reads; asks before it changes files or runs commands"),
+    ("accept-edits", "changes files in this folder; asks before commands"),
     ("plan", "only reads and plans"),
 )
 BY_HAND: Final = (
@@ -137,7 +137,7 @@ class _Wizard:
             try:
                 reached = await self._reached(way)
             except AgentError as e:
-                self._tell(f"{e.message}\nChoose again, or another way.", "warning")
+                self._tell(f"{e.message}\nChoose again, or choose another way.", "warning")
                 continue
             return None if reached is None else await self._chosen(reached)
         return None
@@ -157,15 +157,15 @@ class _Wizard:
             PickerRow[Way](
                 "A server on this machine",
                 "local",
-                "Ollama, llama.cpp, LM Studio, vLLM: asks them whether they are there",
+                "Ollama, llama.cpp, LM Studio, vLLM: checks which of them respond",
             ),
             PickerRow[Way]("See it work without a key", "demo", "runs treadle demo, here and now"),
         ]
         return await self._pick(
-            "No model is set up yet. Which one shall answer?",
+            "No model is set up yet. Which one do you want to use?",
             rows,
             takes=lambda text: PickerRow[Way](
-                "Use this key", Secret(text), "it is not shown; Enter takes it"
+                "Use this key", Secret(text), "it is not shown; Enter uses it"
             ),
         )
 
@@ -183,9 +183,9 @@ class _Wizard:
         host = (endpoint.base_url or f"https://{key.vendor.label}").split("/")[2]
         rows = [
             PickerRow("Check it now", True, f"one request to {host}, for the models that it has"),
-            PickerRow("Do not check", False, "nobody is asked before your first message"),
+            PickerRow("Do not check", False, "nothing is sent before your first message"),
         ]
-        check = await self._pick(f"Is the key right? {key.vendor.label}", rows)
+        check = await self._pick(f"Check the key? {key.vendor.label}", rows)
         if check is None:
             return None
         models = (
@@ -258,7 +258,7 @@ class _Wizard:
             None
             if model is None
             else await self._pick(
-                "How free is it to act? Shift-Tab changes it at any time",
+                "What may it do without approval? Shift-Tab changes it at any time",
                 [PickerRow[Mode](m, m, about) for m, about in MODES],
             )
         )
@@ -286,9 +286,7 @@ class _Wizard:
             return await self._pick(
                 "Which model?", sorted(rows, key=lambda row: row.value != default)
             )
-        typed = await self._screen.ask(
-            EntrySlot(self._screen, f"The name of the model, as {name} calls it")
-        )
+        typed = await self._screen.ask(EntrySlot(self._screen, f"Name of the model at {name}"))
         return None if typed is None else f"{name}:{typed.removeprefix(f'{name}:')}"
 
     async def _pick(

@@ -78,7 +78,7 @@ class EntrySlot:
         return [
             (
                 theme.toolkit("title"),
-                cut(f"{self._title}   Enter takes it, Esc leaves", self._screen.columns - 1),
+                cut(f"{self._title}   Enter selects, Esc cancels", self._screen.columns - 1),
             )
         ]
 

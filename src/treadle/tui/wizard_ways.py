@@ -136,7 +136,7 @@ def pasted(vendor: VendorWay, text: str) -> VendorKey:
     try:
         return VendorKey(vendor, Secret(credential(text)))
     except Wrong as e:
-        raise AgentError("invalid", f"that is no key: it must be {e.expected}") from None
+        raise AgentError("invalid", f"that is not a key: it must be {e.expected}") from None
 
 
 def endpoint_of(key: VendorKey, config: Config) -> Endpoint:

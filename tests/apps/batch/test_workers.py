@@ -153,10 +153,10 @@ def test_a_signal_ends_the_runs_of_the_batch_and_it_can_go_on(cli: Work) -> None
     [
         (("x", "--queue", "emails"), "add --workers"),
         (("x", "--workers", "--queue", "nope"), "there is no queue 'nope'"),
-        (("x", "--workers", "--allow", "ls"), "give it to `treadle worker`"),
+        (("x", "--workers", "--allow", "ls"), "pass it to `treadle worker`"),
         (("x", "--detach", "--output", "json"), "give it to --resume ID"),
         (("x", "--detach", "-o", "report.txt"), "cannot be used with -o"),
-        (("x", "--workers", "--journal", "memory:"), "a batch is kept"),
+        (("x", "--workers", "--journal", "memory:"), "a batch must be stored"),
     ],
 )
 def test_what_makes_no_sense_with_workers_is_refused(

@@ -14,7 +14,7 @@ from tests.tui.terminal.provider import Provider
 from tests.tui.terminal.terminal import Terminal, masked
 from tests.tui.terminal.test_calls import heard_of
 
-CUT = "The last run was cut off before its end. Go on with it?"
+CUT = "The last run was interrupted. Resume it?"
 ONCE = "echo run >>runs.txt; while [ ! -e stop ]; do sleep 0.05; done"
 """A command of which nobody knows, after a crash, whether it took effect.
 
@@ -103,11 +103,11 @@ def test_a_run_that_was_killed_in_a_tool_is_shown_and_the_call_is_not_made_twice
     os.kill(first.pid, signal.SIGKILL)
     assert first.ends() == 128 + signal.SIGKILL
     (place.cwd / "stop").touch()
-    chat = place.chat_with("Go on with it?", "--resume", "--mode", "full")
+    chat = place.chat_with("Resume it?", "--resume", "--mode", "full")
     screen = chat.screen()
     assert "› Run it once" in screen
     assert CUT in screen.replace("\n  ", " ")
-    _yes(chat, "Go on with it?", no="Not now")
+    _yes(chat, "Resume it?", no="Not now")
     chat.sees("The process stopped while this call was running")
     assert runs.read_text() == "run\n"
     heard_of(chat)
@@ -126,9 +126,9 @@ def test_a_run_that_was_cut_can_be_left_and_something_else_said(
     first.sees("I am")
     os.kill(first.pid, signal.SIGKILL)
     first.ends()
-    chat = place.chat_with("Go on with it?", "--resume")
+    chat = place.chat_with("Resume it?", "--resume")
     chat.press("Escape")
-    chat.sees("It stays open. /resume asks again; your next message ends it first.")
+    chat.sees("It stays unfinished. /resume asks again; your next message ends it first.")
     chat.say("Something else")
     turn = provider.answers("Else.")
     assert turn.last == "Something else"
@@ -142,8 +142,8 @@ def test_a_run_that_was_cut_while_the_model_spoke_goes_on(place: Place, provider
     first.sees("I am")
     os.kill(first.pid, signal.SIGKILL)
     first.ends()
-    chat = place.chat_with("Go on with it?", "--resume")
-    _yes(chat, "Go on with it?", no="Not now")
+    chat = place.chat_with("Resume it?", "--resume")
+    _yes(chat, "Resume it?", no="Not now")
     assert provider.answers("Thought.").last == "Think long"
     chat.sees("Thought.")
 
@@ -156,13 +156,13 @@ def test_a_conversation_that_another_process_works_on_can_be_looked_at_and_is_fr
     first.say("Read a.txt")
     turn = provider.asked()
     chat = place.chat("--resume")
-    chat.sees(f"process {first.pid}: you can look on here, or begin a /new one.".split(":")[0])
+    chat.sees(f"process {first.pid}: you can watch it here, or start a /new one.".split(":")[0])
     chat.say("let me in")
     chat.sees("› let me in\nask")
     turn.says("I read it.").calls("read", path="a.txt").ends()
     chat.sees(lambda screen: "I read it." in screen and "✓ Read a.txt" in screen)
     provider.answers("It is alpha.")
-    chat.sees("It is over there: you can go on here.")
+    chat.sees("The other process has finished: you can continue here.")
     assert chat.everything().count("It is alpha.") == 1
     first.press("C-d")
     first.ends()
@@ -182,7 +182,7 @@ def test_the_end_of_the_terminal_interrupts_the_run_and_keeps_what_was_said(
     first.ends()
     chat = place.chat("--resume")
     chat.sees("The first half")
-    assert "Go on with it?" not in chat.screen()
+    assert "Resume it?" not in chat.screen()
     assert SAYS in chat.screen()
 
 

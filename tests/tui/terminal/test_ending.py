@@ -61,7 +61,7 @@ def test_a_signal_while_the_person_is_asked_ends_the_question_and_the_run(
 def test_a_signal_ends_the_first_start(place: Place) -> None:
     (place.own / "config.yaml").unlink()
     terminal = place.runs("chat")
-    terminal.sees("Which one shall answer?")
+    terminal.sees("Which one do you want to use?")
     os.kill(terminal.pid, signal.SIGTERM)
     assert terminal.ends() == 0
 
@@ -69,7 +69,7 @@ def test_a_signal_ends_the_first_start(place: Place) -> None:
 def test_whoever_leaves_the_first_start_reads_how_to_go_on_by_hand(place: Place) -> None:
     (place.own / "config.yaml").unlink()
     terminal = place.runs("chat")
-    terminal.sees("Which one shall answer?")
+    terminal.sees("Which one do you want to use?")
     terminal.press("Escape")
     terminal.has("Nothing was written. To do it by hand")
     assert terminal.ends() == 0
@@ -78,7 +78,7 @@ def test_whoever_leaves_the_first_start_reads_how_to_go_on_by_hand(place: Place)
 def test_the_demo_runs_where_it_is_chosen_at_the_first_start(place: Place) -> None:
     (place.own / "config.yaml").unlink()
     terminal = place.runs("chat")
-    terminal.sees("Which one shall answer?")
+    terminal.sees("Which one do you want to use?")
     terminal.press("d", "e", "m", "o", "Enter")
     terminal.has("The model of this demo is scripted")
     os.kill(terminal.pid, signal.SIGINT)
@@ -92,7 +92,7 @@ def test_a_signal_ends_the_offer_to_go_on(place: Place, chat: Terminal, provider
     os.kill(chat.pid, signal.SIGKILL)
     chat.ends()
     again = place.runs("chat", "--resume")
-    again.sees("Go on with it?")
+    again.sees("Resume it?")
     os.kill(again.pid, signal.SIGTERM)
     assert again.ends() == 0
 

@@ -6,7 +6,7 @@ from tests.tui.terminal.conftest import SAYS, Place
 from tests.tui.terminal.provider import Provider
 from tests.tui.terminal.terminal import Terminal
 
-INTERRUPTED = "Interrupted. What it did so far is kept"
+INTERRUPTED = "Interrupted. Its work so far is kept"
 
 
 def test_escape_interrupts_and_what_was_said_is_kept(chat: Terminal, provider: Provider) -> None:

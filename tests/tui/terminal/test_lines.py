@@ -9,7 +9,7 @@ from tests.tui.terminal.conftest import Place
 from tests.tui.terminal.provider import Provider
 from tests.tui.terminal.terminal import Terminal, masked
 
-INTERRUPTED = "Interrupted. What it did so far is kept"
+INTERRUPTED = "Interrupted. Its work so far is kept"
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_question_is_asked_in_words(
 ) -> None:
     _say(lines, "Make it")
     provider.wants("bash", command="touch made.txt")
-    lines.sees("Say a letter and press Enter")
+    lines.sees("Type a letter and press Enter")
     assert "  touch made.txt\n" in lines.screen()
     _answer(lines, letter)
     assert heard in provider.answers("Well.").last
@@ -96,12 +96,12 @@ def test_what_comes_together_with_a_question_does_not_answer_it(
     _say(lines, "Make it")
     turn = provider.asked()
     turn.calls("bash", command="touch made.txt").ends()
-    lines.sees("Say a letter")
+    lines.sees("Type a letter")
     lines.type("y")
     lines.press("Enter")
-    lines.sees("Not sent, because it came together with a question: y")
+    lines.sees("Not sent, because a question came up at the same time: y")
     _answer(lines, "perhaps")
-    lines.sees("That is no answer.")
+    lines.sees("That is not an answer.")
     _answer(lines, "n")
     provider.answers("Not then.")
     lines.sees("Not then.")

@@ -34,8 +34,7 @@ def answers(
         for call_id in named:
             if (other := seen.setdefault(call_id, option)) != option:
                 raise CommandFailed(
-                    f"--{other} and --{option} both name the call {call_id!r}: say one thing "
-                    "about it"
+                    f"--{other} and --{option} both name the call {call_id!r}: give it one answer"
                 )
     return {name: value for name, value in said.items() if value}
 
@@ -48,7 +47,7 @@ def texts(given: Sequence[str], calls: Collection[str]) -> dict[str, str]:
     for said in given:
         if "=" not in said or said in calls:
             raise CommandFailed(
-                f"--result {said!r}: write CALL=TEXT, the id of a call and what it gave"
+                f"--result {said!r}: write CALL=TEXT, the id of a call and its result"
             )
     return _by_call("--result", given, calls)
 

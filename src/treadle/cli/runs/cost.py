@@ -30,14 +30,14 @@ NAME_COLUMNS = 32
     type=click.Choice(get_args(By)),
     default="day",
     show_default=True,
-    help="What each row sums up. Days begin at midnight UTC.",
+    help="Grouping of the rows. Days begin at midnight UTC.",
 )
 @click.option(
     "--last",
     "days",
     type=click.IntRange(1, 36500),
     metavar="DAYS",
-    help="Only the last so many days, today included. Default: all.",
+    help="Only the last DAYS days, including today. Default: all.",
 )
 @click.option(
     "--limit",
@@ -45,7 +45,7 @@ NAME_COLUMNS = 32
     metavar="N",
     default=20,
     show_default=True,
-    help="At most so many rows; the total is of all.",
+    help="Maximum number of rows; the total covers all.",
 )
 @click.option("--all", "everything", is_flag=True, help="All rows, without a limit.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON: by, rows, total.")
@@ -69,7 +69,7 @@ def cost(
             _print(rows, found, by, titles, secrets)
         else:
             put(
-                "No run has taken anything"
+                "No run has used any tokens"
                 + (" yet." if days is None else f" in the last {count(days, 'day')}.")
             )
 
@@ -132,11 +132,11 @@ def _print(
     for line in table(head, [*cells, total], right=NUMBERS, ink=Ink(), style=style):
         put(line)
     if hidden:
-        put(f"And {count(hidden, 'more row')}, which the total counts too: --all shows them.")
+        put(f"And {count(hidden, 'more row')}, included in the total: --all shows them.")
     if found.total.unpriced:
         put(
-            f"{count(found.total.unpriced, 'response')} had no known price; `prices` in the "
-            "configuration can say what a model costs."
+            f"{count(found.total.unpriced, 'response')} had no known price: set `prices` in "
+            "the configuration."
         )
 
 

@@ -74,14 +74,15 @@ def _drawn(found: RunDiff, clean: Callable[[str], str], ink: Ink, most: int) -> 
         yield pairs.line(left, right)
     yield ""
     if found.is_same:
-        yield ink("They say the same, to their end.", "green")
+        yield ink("The runs are the same to their end.", "green")
         return
     same = (
         f"{count(found.same_messages, 'message')} at the beginning "
-        f"say{'s' if found.same_messages == 1 else ''} the same"
+        f"{'is' if found.same_messages == 1 else 'are'} the same"
     )
     yield ink(
-        f"╌╌╌ {same if found.same_messages else 'they part at once'} ".ljust(width(), "╌"), "dim"
+        f"╌╌╌ {same if found.same_messages else 'they differ from the start'} ".ljust(width(), "╌"),
+        "dim",
     )
     for ours, theirs in zip_longest(found.a.messages, found.b.messages):
         said = [

@@ -82,15 +82,17 @@ def drive_options(command: F) -> F:
             "--timeout",
             type=click.FloatRange(0, min_open=True),
             metavar="SECONDS",
-            help="At most so long for the whole run.",
+            help="Maximum duration of the whole run.",
         ),
         click.option(
-            "--cwd", type=click.Path(path_type=Path), metavar="DIR", help="Another directory."
+            "--cwd", type=click.Path(path_type=Path), metavar="DIR", help="Use another directory."
         ),
         click.option(
-            "--mode", type=click.Choice(get_args(Mode)), help="Another mode, as for `treadle run`."
+            "--mode",
+            type=click.Choice(get_args(Mode)),
+            help="Use another mode, as for `treadle run`.",
         ),
-        click.option("--model", metavar="MODEL", help="Another model, as for `treadle run`."),
+        click.option("--model", metavar="MODEL", help="Use another model, as for `treadle run`."),
     ):
         command = option(command)
     return command
@@ -158,8 +160,8 @@ class OpenedRun:
         """
         if self.drive.cwd is None and not Path(self.info.cwd).is_dir():
             raise CommandFailed(
-                f"the directory {self.info.cwd!r} of run {self.info.run_id} is not there any "
-                "more: name another one with --cwd"
+                f"the directory {self.info.cwd!r} of run {self.info.run_id} no longer "
+                "exists: name another one with --cwd"
             )
         found = agent_of_run(
             self.info, self.config, self.drive.cwd or Path(self.info.cwd), schema=self.schema
@@ -232,7 +234,7 @@ def driven(drive: Drive, work: Callable[[OpenedRun], Awaitable[int]]) -> None:
     Raises CommandFailed.
     """
     if drive.cwd is not None and not drive.cwd.is_dir():
-        raise CommandFailed(f"--cwd {str(drive.cwd)!r} is no directory")
+        raise CommandFailed(f"--cwd {str(drive.cwd)!r} is not a directory")
     with failing():
         url = journal_url(load(), drive.journal)
         if (file := journal_file(url)) is not None and not file.exists():

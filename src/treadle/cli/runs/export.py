@@ -31,8 +31,7 @@ from treadle.config import home
     "--sign",
     is_flag=True,
     help=(
-        "Add a signature, with which `runs import` of this installation takes the run back as it "
-        "was."
+        "Add a signature, with which `runs import` on this installation restores the run unchanged."
     ),
 )
 @journal_option

@@ -43,7 +43,7 @@ async def find_run(journal: Journal, given: str) -> RunInfo:
     if len(meant) > 1:
         shown = ", ".join(meant[:3]) + ("" if len(meant) <= 3 else ", …")
         raise CommandFailed(
-            f"{one_line(given)!r} is the beginning of {len(meant)} ids: {shown}. Write more of it"
+            f"{one_line(given)!r} matches {len(meant)} ids: {shown}. Write more of it"
         )
     return await journal.info(meant[0])
 
@@ -61,7 +61,7 @@ async def _last(journal: Journal) -> RunInfo:
             if _worked_here(info):
                 return info
             elsewhere = elsewhere or (
-                f"no run has worked in {os.getcwd()!r} yet; the newest elsewhere is "
+                f"there is no run in {os.getcwd()!r} yet; the newest elsewhere is "
                 f"{info.run_id}, in {info.cwd!r}"
             )
     raise CommandFailed(elsewhere or _none_yet(LAST))

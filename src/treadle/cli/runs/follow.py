@@ -58,7 +58,7 @@ LOST_MOST_S: Final = 300.0
 @click.option(
     "--after",
     metavar="ID",
-    help="Only what came after this event: the `id` of one, as --output stream-json gives it.",
+    help="Only events after this one, named by its `id` as in --output stream-json.",
 )
 @click.option("-q", "quiet", is_flag=True, help="Only the answer, without progress and warnings.")
 @click.option(
@@ -170,10 +170,7 @@ class _Following:
                 if failing_since is None:
                     failing_since = anyio.current_time()
                     echo(
-                        (
-                            f"! {one_line(self._place.secrets.text(e.message), 400)}. It is asked "
-                            "again"
-                        ),
+                        (f"! {one_line(self._place.secrets.text(e.message), 400)}. Retrying"),
                         err=True,
                     )
             before = seq
@@ -186,7 +183,7 @@ class _Following:
         self._code = 130
         self._place.journal.hurry()
         self._say(
-            f"the run goes on: {self._command('runs', 'follow', self._info.run_id)} follows it "
+            f"the run continues: {self._command('runs', 'follow', self._info.run_id)} follows it "
             "again"
         )
         scope.cancel()
@@ -217,9 +214,13 @@ class _Following:
                 for line in await next_steps(self._place.journal, state, journal=self._journal):
                     self._say(line)
             case "stopped":
-                why = "nobody drives it" if info.parked is None else f"it is parked: {info.parked}"
+                why = (
+                    "no process drives it"
+                    if info.parked is None
+                    else f"it is parked: {info.parked}"
+                )
                 answer = ("runs", "resume") if info.queue is None else ("runs", "wake")
-                self._say(f"treadle: {why}. {self._command(*answer, run_id)} goes on with it")
+                self._say(f"treadle: {why}. {self._command(*answer, run_id)} continues it")
             case _:
                 return
 

@@ -21,10 +21,10 @@ from treadle.types import Limits
     type=click.IntRange(0),
     metavar="N",
     required=True,
-    help="How many of its turns are kept, as `runs show` counts them; 0 is before the first.",
+    help="Number of turns to keep, as `runs show` counts them; 0 is before the first.",
 )
 @click.option(
-    "--text", metavar="TEXT", help="What is said next; with --turn 0, instead of the prompt."
+    "--text", metavar="TEXT", help="The next message; with --turn 0, instead of the prompt."
 )
 @click.option(
     "--result",

@@ -11,7 +11,7 @@ COMMANDS = {
     "list": ("treadle.cli.runs.listing:list_", "List the newest runs."),
     "show": (
         "treadle.cli.runs.show:show",
-        "Draw what happened in a run: turns, calls, crashes, what is unknown.",
+        "Draw what happened in a run: turns, calls, crashes, unknown results.",
     ),
     "top": ("treadle.cli.runs.top:top", "Watch queues, workers, and runs that are stuck."),
     "follow": (
@@ -24,32 +24,32 @@ COMMANDS = {
     ),
     "resume": (
         "treadle.cli.runs.resume:resume",
-        "Go on with a run that was stopped, or that waits for a person.",
+        "Continue a run that was stopped, or that waits for a person.",
     ),
     "replay": (
         "treadle.cli.runs.replay:replay",
-        "Print a run as it was. Asks no model, runs no tool.",
+        "Print a run as it was. Calls no model, runs no tool.",
     ),
     "fork": (
         "treadle.cli.runs.fork:fork",
-        "Begin a new run that goes on from a turn of another one.",
+        "Start a new run from a turn of another one.",
     ),
-    "diff": ("treadle.cli.runs.diff:diff", "Show where two runs part, and how they ended."),
-    "kill": ("treadle.cli.runs.kill:kill", "End a run, in whatever process it runs."),
-    "undo": ("treadle.cli.runs.undo:undo", "Put back the files that a run changed."),
+    "diff": ("treadle.cli.runs.diff:diff", "Show where two runs diverge, and how they ended."),
+    "kill": ("treadle.cli.runs.kill:kill", "End a run, whichever process drives it."),
+    "undo": ("treadle.cli.runs.undo:undo", "Restore the files that a run changed."),
     "cost": (
         "treadle.cli.runs.cost:cost",
-        "Sum up tokens and money that runs have taken, by day, model or session.",
+        "Sum up tokens and cost of runs, by day, model or session.",
     ),
     "export": ("treadle.cli.runs.export:export", "Print a run as JSON lines."),
-    "import": ("treadle.cli.runs.import_:import_", "Take in a run that `runs export` gave."),
-    "prune": ("treadle.cli.runs.prune:prune", "Delete old runs; says first what that frees."),
+    "import": ("treadle.cli.runs.import_:import_", "Import a run that `runs export` wrote."),
+    "prune": ("treadle.cli.runs.prune:prune", "Delete old runs; shows first what that frees."),
 }
 
 
 @click.group(cls=CommandGroup, known=COMMANDS, context_settings=HELP)
 def runs() -> None:
-    """List, show, resume, replay, fork and keep runs.
+    """List, show, resume, replay, fork and manage runs.
 
     A run is one prompt, worked to its end. ID is a run's id, the beginning of one, or `last` for
     the newest run.

@@ -34,7 +34,7 @@ NUMBERS = frozenset({"age", "turns", "calls", "tokens", "cost"})
     metavar="N",
     default=20,
     show_default=True,
-    help="At most so many runs, and those that they started.",
+    help="Maximum number of runs, not counting those that they started.",
 )
 @click.option("--all", "everything", is_flag=True, help="All runs, without a limit.")
 @click.option("--session", metavar="ID", help="Only runs of this conversation.")
@@ -83,7 +83,7 @@ def _nothing(session: str | None, agent: str | None) -> str:
     if agent is not None:
         return f"There are no runs of the agent {agent!r}."
     return (
-        'There are no runs yet. Begin one: treadle run "what to do"'
+        'There are no runs yet. Start one: treadle run "what to do"'
         if session is None
         else f"There are no runs of the session {session!r}."
     )

@@ -26,9 +26,9 @@ from treadle.tools.file_history import UNDO_FOLDER, Undo
     "age",
     metavar="AGE",
     required=True,
-    help="Only runs in which nothing happened for so long: 12h, 30d or 8w (hours, days, weeks).",
+    help="Only runs without activity for this long: 12h, 30d or 8w (hours, days, weeks).",
 )
-@click.option("--yes", is_flag=True, help="Without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON: what was freed; needs --yes.")
 @journal_option
 def prune(age: str, yes: bool, as_json: bool, journal: str | None) -> None:
@@ -39,7 +39,7 @@ def prune(age: str, yes: bool, as_json: bool, journal: str | None) -> None:
     """
     before = datetime.now(UTC) - _span(age)
     if as_json and not yes:
-        raise CommandFailed("--json needs --yes: nobody could be asked")
+        raise CommandFailed("--json needs --yes, because it cannot ask for confirmation")
 
     async def work(place: OpenedJournal) -> None:
         would = await place.journal.prune(before, apply=False)

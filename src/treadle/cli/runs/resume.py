@@ -35,19 +35,19 @@ from treadle.types import Limits
     "--approve",
     metavar="CALL",
     multiple=True,
-    help="This call may run; repeatable. One that had begun is run again.",
+    help="Approve this call; repeatable. An interrupted call is run again.",
 )
 @click.option(
     "--deny",
     metavar="CALL[=REASON]",
     multiple=True,
-    help="This call may not run, and the model is told so; repeatable.",
+    help="Deny this call, and tell the model; repeatable.",
 )
 @click.option(
     "--result",
     metavar="CALL=TEXT",
     multiple=True,
-    help="What this call gave, where you found out; it is not run; repeatable.",
+    help="The result of this call, if you know it; it is not run; repeatable.",
 )
 @click.option("--on-unknown", type=click.Choice(get_args(OnUnknown)), help=ON_UNKNOWN)
 @click.option(
@@ -121,7 +121,7 @@ async def _asked(opened: OpenedRun) -> dict[str, Any] | None:
 
 async def _finished(opened: OpenedRun) -> int:
     run_id = opened.info.run_id
-    opened.warn(f"run {run_id} is finished: nothing is done, this is its result")
+    opened.warn(f"run {run_id} is finished, this is its result")
     events = await opened.runtime.events(run_id)
     opened.print([event for event in events if isinstance(event, RunEnd)])
     return code_of(await opened.runtime.replay(run_id))

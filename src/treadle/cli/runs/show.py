@@ -93,8 +93,8 @@ async def _draw(place: OpenedJournal, info: RunInfo, *, verbose: bool, journal: 
         put(
             ink(
                 (
-                    "It waits for a worker: `treadle runs top` shows which there are, `treadle "
-                    "worker` starts one."
+                    "It waits for a worker: `treadle runs top` shows them, `treadle worker` starts "
+                    "one."
                 ),
                 "bold",
             )

@@ -57,9 +57,9 @@ def _key(home: Path) -> bytes:
         key = kept_key(path)
     except OSError as e:
         raise CommandFailed(
-            f"the key for signatures cannot be kept in {str(path)!r}: {e.strerror}: make it "
+            f"the key for signatures cannot be stored in {str(path)!r}: {e.strerror}: make it "
             "writable, or leave out --sign"
         ) from e
     if len(key) < KEY_BYTES:
-        raise CommandFailed(f"{str(path)!r} holds no key: delete it, and sign again")
+        raise CommandFailed(f"{str(path)!r} is not a valid key: delete it, and sign again")
     return key

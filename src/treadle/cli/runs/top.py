@@ -36,7 +36,7 @@ ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long one frame stands.",
+    help="Refresh interval.",
 )
 @click.option(
     "--json",
@@ -112,7 +112,7 @@ class _Screen:
         self._draw(
             [
                 cut(line, shutil.get_terminal_size().columns)
-                for line in (self._title, f"! {one_line(text, 400)}", "  It is asked again.")
+                for line in (self._title, f"! {one_line(text, 400)}", "  Retrying.")
             ]
         )
 

@@ -162,7 +162,7 @@ class FrameSource:
     def _parked(self, parked: Sequence[Parked]) -> Iterator[Stuck]:
         for run in parked:
             advice = (
-                f"mend that, then {self._command('runs', 'wake', run.run_id)}; or "
+                f"fix that, then {self._command('runs', 'wake', run.run_id)}; or "
                 f"{self._command('runs', 'kill', run.run_id)}"
             )
             yield Stuck(
@@ -177,7 +177,7 @@ class FrameSource:
         for info in under_way:
             if at - info.updated_at >= QUIET:
                 advice = (
-                    f"{self._command('runs', 'show', info.run_id)} tells what it waits for; "
+                    f"{self._command('runs', 'show', info.run_id)} shows what it waits for; "
                     f"{self._command('runs', 'kill', info.run_id)} ends it"
                 )
                 yield Stuck(
@@ -219,8 +219,8 @@ class FrameSource:
         if all(info.running >= info.card.slots for info in serving if not info.draining):
             return f"every slot is taken: {start} on another machine, or more --slots"
         return (
-            f"there are free slots: a limit of queues.{backlog.queue} holds them back, or what "
-            "the worker says tells why"
+            f"there are free slots: a limit of queues.{backlog.queue} holds them back, or see "
+            "the worker's log"
         )
 
 

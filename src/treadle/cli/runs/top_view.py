@@ -94,7 +94,7 @@ class _View:
     def workers(self) -> Iterator[str]:
         yield ""
         if not self._frame.workers:
-            yield "No worker lives: treadle worker starts one."
+            yield "No worker is running: treadle worker starts one."
             return
         living, dead = (
             [w for w in self._frame.workers if w.alive],

@@ -41,7 +41,7 @@ _STYLES: dict[Action, Style] = {
     metavar="N",
     help="Only what turn N changed; `runs show` counts them. Default: all turns.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option(
     "--json", "as_json", is_flag=True, help="As JSON: files, not_undoable, changed_meanwhile."
 )
@@ -96,10 +96,10 @@ def _tell(undone: UndoneRun, cwd: Path, secrets: Redactor, journal: str | None) 
         put("No file was changed by write or edit.")
     if any(file.action == "refused" for file in undone.files):
         put(
-            "A refused file stays as it is. Where a later run or turn changed it, undo that one "
+            "A refused file stays as it is. If a later run or turn changed it, undo that one "
             "first; else change it by hand:"
         )
-        put(f"  {_what_it_wrote(undone.run_id, journal)} holds what this run wrote")
+        put(f"  {_what_it_wrote(undone.run_id, journal)} contains what this run wrote")
     if undone.not_undoable:
         put(f"Cannot be undone ({count(len(undone.not_undoable), 'call')}):")
     for call in undone.not_undoable:
@@ -108,7 +108,7 @@ def _tell(undone: UndoneRun, cwd: Path, secrets: Redactor, journal: str | None) 
         )
     _tell_traces([said(shown(path, cwd)) for path in undone.changed_meanwhile])
     for run_id in undone.other_runs:
-        put(f"It started run {run_id}, which is undone by itself: treadle runs undo {run_id}")
+        put(f"It started run {run_id}, which must be undone separately: treadle runs undo {run_id}")
 
 
 def _what_it_wrote(run_id: str, journal: str | None) -> str:
@@ -126,10 +126,7 @@ def _what_it_wrote(run_id: str, journal: str | None) -> str:
 def _tell_traces(paths: Sequence[str]) -> None:
     if not paths:
         return
-    put(
-        "Files that were changed while these ran, by them or by somebody else, and stay as they "
-        "are:"
-    )
+    put("Files that were changed while these ran, by them or otherwise, and stay as they are:")
     for path in paths[:PATHS_SHOWN]:
         put(f"  {path}")
     if len(paths) > PATHS_SHOWN:

@@ -34,27 +34,27 @@ if TYPE_CHECKING:
     "--approve",
     metavar="CALL",
     multiple=True,
-    help="This call may run; repeatable. One that had begun is run again.",
+    help="Approve this call; repeatable. An interrupted call is run again.",
 )
 @click.option(
     "--deny",
     metavar="CALL[=REASON]",
     multiple=True,
-    help="This call may not run, and the model is told so; repeatable.",
+    help="Deny this call, and tell the model; repeatable.",
 )
 @click.option(
     "--result",
     metavar="CALL=TEXT",
     multiple=True,
-    help="What this call gave, where you found out; it is not run; repeatable.",
+    help="The result of this call, if you know it; it is not run; repeatable.",
 )
 @click.option(
     "--queue",
     metavar="NAME",
-    help="Into this queue. Default: the one in which it was; `default` for a run that was in none.",
+    help="The queue. Default: the run's last queue, or `default`.",
 )
 @click.option(
-    "--priority", type=click.IntRange(-1000, 1000), metavar="N", help="The higher goes first."
+    "--priority", type=click.IntRange(-1000, 1000), metavar="N", help="Higher priorities run first."
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON: the run as `runs list` has it.")
 @journal_option
@@ -100,7 +100,7 @@ async def _asked(runtime: Runtime, info: RunInfo) -> dict[str, Any]:
         call = next(iter(state.approvals.asked))
         raise CommandFailed(
             (
-                f"run {info.run_id} was imported, and nobody is here to be asked about its calls: "
+                f"run {info.run_id} was imported, and there is no terminal to ask about its calls: "
                 f"answer each, as with --approve {call} or --deny {call}"
             ),
             4,

@@ -60,12 +60,12 @@ async def show_agents(desk: Desk, rest: str) -> None:
             Text(one.name, drawing.style("key")), about, Text(one.place, drawing.style("dim"))
         )
     hint = (
-        "The agent hands work to one of these where it fits, or where you say so. `treadle "
-        "agents show NAME` tells more."
+        "The agent hands work to one of these when it fits, or when you ask for it. `treadle "
+        "agents show NAME` shows more."
     )
     desk.show(
         Group(
-            Text("Who can be handed work", drawing.style("title")),
+            Text("Agents that can be handed work", drawing.style("title")),
             grid,
             Text(hint, drawing.style("dim")),
         )
@@ -133,15 +133,13 @@ async def show_servers(desk: Desk, rest: str) -> None:
     if any(server.state == "idle" for server in servers):
         shown.append(
             Text(
-                "A server is started when a run first wants it, and ends with the chat.",
+                "A server is started when a run first needs it, and stops with the chat.",
                 drawing.style("dim"),
             )
         )
     if any(server.state == "failed" for server in servers):
         shown.append(
-            Text(
-                "`treadle doctor --full` starts each and says what is wrong.", drawing.style("dim")
-            )
+            Text("`treadle doctor --full` starts each and reports problems.", drawing.style("dim"))
         )
     desk.show(Group(*shown))
 

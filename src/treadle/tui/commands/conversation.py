@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 LAST: Final = "last"
 PREFIX: Final = "session_"
-NOTHING_SAID: Final = "nothing has been said here yet"
+NOTHING_SAID: Final = "this conversation is empty"
 
 
 async def pick(desk: Desk, rest: str) -> None:
@@ -62,7 +62,7 @@ def find_session(store: Sessions, given: str, *, besides: str | None = None) -> 
             "" if len(meant) <= 3 else ", …"
         )
         raise AgentError(
-            "invalid", f"{given!r} is the beginning of {len(meant)} ids: {shown}. Write more of it"
+            "invalid", f"{given!r} matches {len(meant)} ids: {shown}. Write more of it"
         )
     import difflib  # noqa: PLC0415  costs 5 ms of start-up; only needed for wrong ids
 
@@ -76,13 +76,13 @@ def find_session(store: Sessions, given: str, *, besides: str | None = None) -> 
 
 async def begin(desk: Desk, rest: str) -> None:
     await desk.open(None)
-    desk.tell("A new conversation: what was said before is kept, /sessions finds it.")
+    desk.tell("A new conversation. The previous one is kept: /sessions lists it.")
 
 
 async def rename(desk: Desk, rest: str) -> None:
     title = " ".join(one_line(rest, 200).split())
     if not title:
-        raise AgentError("invalid", "say the title: /rename TITLE")
+        raise AgentError("invalid", "give a title: /rename TITLE")
     if (
         session_id := desk.conversation.session_id
     ) is None or not desk.conversation.runtime.sessions.update_title(session_id, title):
@@ -96,16 +96,16 @@ async def rename(desk: Desk, rest: str) -> None:
 
 async def compact(desk: Desk, rest: str) -> None:
     if (session_id := desk.conversation.session_id) is None:
-        raise AgentError("invalid", f"{NOTHING_SAID}: there is nothing to make room in")
+        raise AgentError("invalid", f"{NOTHING_SAID}: there is nothing to compact")
     if desk.conversation.runtime.compact(session_id):
         desk.tell(
-            "Room is made before the model is asked next: old results go, then a model sums up "
-            "what is old. All of it stays stored."
+            "The context is compacted before the next request: old results are removed, then older "
+            "messages are summarised. All of it stays stored."
         )
     else:
         desk.tell(
-            "Room is made when your next message is sent: old results go, then a model sums up "
-            "what is old. All of it stays stored."
+            "The context is compacted with your next message: old results are removed, then older "
+            "messages are summarised. All of it stays stored."
         )
 
 
@@ -114,19 +114,13 @@ async def clear(desk: Desk, rest: str) -> None:
     if (session_id := conversation.session_id) is None:
         desk.screen.redraw()
         return
-    question = (
-        "Forget all that was said in this conversation? The model will know nothing of it. Files "
-        "stay as they are."
-    )
-    if not await confirm(desk.screen, question, yes="Forget it", no="Keep it", danger=True):
+    question = "Clear this conversation? The model will not see any of it. Files stay as they are."
+    if not await confirm(desk.screen, question, yes="Clear it", no="Keep it", danger=True):
         return
     await conversation.runtime.clear(session_id)
     desk.screen.redraw()
     await desk.open(session_id)
-    desk.tell(
-        "Forgotten: the model begins anew. The runs stay in the journal: `treadle runs list` "
-        "shows them."
-    )
+    desk.tell("Cleared. The runs stay in the journal: `treadle runs list` shows them.")
 
 
 async def leave(desk: Desk, rest: str) -> None:

@@ -41,7 +41,7 @@ async def export(desk: Desk, rest: str) -> None:
     """Write the conversation to a private file. Overwriting needs confirmation."""
     messages, info = await desk.conversation.messages(), desk.conversation.info()
     if info is None or not messages:
-        raise AgentError("invalid", "nothing has been said here yet: there is nothing to export")
+        raise AgentError("invalid", "this conversation is empty: there is nothing to export")
     path = _place(rest, desk.cwd, info)
     if path.suffix.lower() in JSON_ENDINGS:
         data = b"".join(encode_message(message) + b"\n" for message in messages)
@@ -51,9 +51,9 @@ async def export(desk: Desk, rest: str) -> None:
         )
     try:
         there = await to_thread.run_sync(_is_there, path)
-        question = f"{one_line(str(path), 400)} is there already. Overwrite it?"
+        question = f"{one_line(str(path), 400)} already exists. Overwrite it?"
         if there and not await confirm(
-            desk.screen, question, yes="Overwrite", no="Leave it", danger=True
+            desk.screen, question, yes="Overwrite", no="Keep it", danger=True
         ):
             return
         await to_thread.run_sync(partial(_write, path, data, replace=there))
@@ -82,7 +82,7 @@ def _is_there(path: Path) -> bool:
     if os.path.lexists(path) and not path.is_file():
         raise AgentError(
             "invalid",
-            f"{one_line(str(path), 400)} is there, and is no regular file: name another one",
+            f"{one_line(str(path), 400)} exists and is not a regular file: name another one",
         )
     return os.path.lexists(path)
 
@@ -125,7 +125,7 @@ def as_markdown(info: SessionInfo, messages: Sequence[Message]) -> str:
     said_by = ""
     for message in messages:
         head = (
-            "Summary of what was said before"
+            "Summary of earlier messages"
             if message.is_summary
             else {"user": "You", "assistant": "Agent"}.get(message.role, said_by)
         )

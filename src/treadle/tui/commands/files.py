@@ -37,8 +37,8 @@ async def show_changes(desk: Desk, rest: str) -> None:
     changed = await changed_files(conversation.runtime.journal, await conversation.runs())
     if not changed:
         desk.tell(
-            "No file was changed by write or edit in this conversation. What commands changed is "
-            "not known: `git diff` may tell."
+            "No file was changed by write or edit in this conversation. Changes by commands are "
+            "not tracked: `git diff` may show them."
         )
         return
     drawing = Drawing(desk.screen.columns, desk.theme)
@@ -56,7 +56,7 @@ def _drawn(file: ChangedFile, cwd: Path, drawing: Drawing) -> Iterator[Renderabl
     if file.why:
         yield Text(f"{path}: {plain(file.why)}", drawing.style("warning"))
     elif before is None or now is None:
-        yield Text(f"{path}: changed, and no text", drawing.style("dim"))
+        yield Text(f"{path}: changed (binary)", drawing.style("dim"))
     else:
         what = " (new)" if file.before is None else " (removed)" if file.now is None else ""
         yield Text(path + what, drawing.style("title"))
@@ -93,11 +93,11 @@ async def copy(desk: Desk, rest: str) -> None:
     data = plain(text)
     desk.screen.copy(data)
     length = len(data.encode())
-    desk.tell(f"{what} ({size(length)}) was given to the terminal for its clipboard.")
+    desk.tell(f"{what} ({size(length)}) was sent to the terminal's clipboard.")
     if length > CLIPBOARD_BYTES:
         desk.tell(
             (
-                f"Many terminals take no more than {size(CLIPBOARD_BYTES)} at once: /export writes "
+                f"Many terminals accept at most {size(CLIPBOARD_BYTES)} at once: /export writes "
                 "it to a file."
             ),
             "warning",

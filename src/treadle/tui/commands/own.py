@@ -111,8 +111,8 @@ def _folders(
             more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
             shown = ", ".join(one_line(name) for name in names[:NAMED_MAX]) + more
             warnings.append(
-                f"not offered as commands, because nobody has trusted {project.root}: {shown}. "
-                f"Look at it, then: {command(project.root)}"
+                f"not offered as commands, because {project.root} is not trusted: {shown}. "
+                f"Review it, then run: {command(project.root)}"
             )
 
 
@@ -135,7 +135,7 @@ def _files(folder: Path, warnings: list[str]) -> Iterator[tuple[Path, str]]:
                 yield path, ":".join(parts)
             else:
                 warnings.append(
-                    f"{path}:1: {one_line('/'.join(parts), 80)!r} is no name for a command: use "
+                    f"{path}:1: {one_line('/'.join(parts), 80)!r} is not a valid command name: use "
                     "letters, digits, '_', '-' and '.'; it is left out"
                 )
 
@@ -177,10 +177,10 @@ def _data(path: Path, folder: Path, *, own: bool) -> bytes | None:
 
 def _read(data: bytes) -> _Text:
     """Parse a command file. Raises Broken."""
-    text = decoded(data, "holds the character {!r}, which nobody sees").replace("\r\n", "\n")
+    text = decoded(data, "contains the invisible character {!r}").replace("\r\n", "\n")
     read = _with_front_matter(text) if _FENCE.match(text) else _Text("", "", text.strip(), ())
     if not read.body:
-        raise Broken(text.count("\n") + 1, "holds no prompt: write what is to be said")
+        raise Broken(text.count("\n") + 1, "contains no prompt: write one")
     first = next(line for line in read.body.splitlines() if line.strip())
     return read._replace(
         description=one_line(read.description or first.lstrip("# "), SUMMARY_CHARS),
@@ -200,13 +200,13 @@ def _with_front_matter(text: str) -> _Text:
         )
     entries = {} if document.root is None or document.root.value is None else document.root.value
     if not isinstance(entries, dict):
-        raise Broken(2, "what stands between the lines `---` are no keys, like `description: …`")
+        raise Broken(2, "the text between the lines `---` must be keys, like `description: …`")
     said, remarks = dict[str, str](), list[str]()
     for key, entry in entries.items():
         value = entry.node.value
         if key not in KEYS:
             remarks.append(
-                f"{entry.key.line}: the key {one_line(key, 40)!r} means nothing here: a command "
+                f"{entry.key.line}: the key {one_line(key, 40)!r} is ignored: a command "
                 f"has {' and '.join(KEYS)}, and grants nothing"
             )
         elif isinstance(value, dict) or (isinstance(value, tuple) and key == KEYS[0]):

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from treadle.tui.desk import Desk
 
 MODES: Final[dict[Mode, tuple[str, str]]] = {
-    "plan": ("reading, inside the project", "changes are refused, the rest is asked about"),
-    "ask": ("reading, inside the project", "everything else is asked about"),
+    "plan": ("reading, inside the project", "changes are denied, the rest needs approval"),
+    "ask": ("reading, inside the project", "everything else needs approval"),
     "accept-edits": (
         "reading and editing files, inside the project",
-        "everything else is asked about",
+        "everything else needs approval",
     ),
     "full": (
         "everything, with the hosts that permissions.network allows",
-        "only what your rules deny, or want asked, is not run",
+        "except what your rules deny or ask about",
     ),
 }
 """For each mode, the actions that run without approval, and what happens to the rest."""
@@ -42,9 +42,7 @@ async def choose_model(desk: Desk, rest: str) -> None:
     if rest:
         desk.use_model(rest)
         when = "from the next run on" if desk.conversation.is_running else "from now on"
-        desk.tell(
-            f"{one_line(cast('str', desk.conversation.setting.agent.model))} is asked {when}."
-        )
+        desk.tell(f"{one_line(cast('str', desk.conversation.setting.agent.model))} is used {when}.")
 
 
 async def choose_mode(desk: Desk, rest: str) -> None:
@@ -62,9 +60,7 @@ async def choose_mode(desk: Desk, rest: str) -> None:
     desk.status.mode = mode
     desk.screen.refresh()
     unasked, other = MODES[mode]
-    desk.tell(
-        f"Mode {mode}: runs unasked {unasked}; {other}.", "warning" if mode == "full" else "dim"
-    )
+    desk.tell(f"Mode {mode}: allows {unasked}; {other}.", "warning" if mode == "full" else "dim")
 
 
 def mode_of(given: str) -> Mode:
@@ -79,7 +75,7 @@ def mode_of(given: str) -> Mode:
     if len(meant) == 1:
         return meant[0]
     if word and "full".startswith(word):
-        raise AgentError("invalid", "say it in full: /mode full runs every call without asking")
+        raise AgentError("invalid", "write it out: /mode full runs every call without asking")
     raise AgentError(
         "invalid", f"there is no mode {one_line(given, 40)!r}: there are {', '.join(MODES)}"
     )
@@ -92,7 +88,7 @@ async def _is_meant(desk: Desk) -> bool:
         "allows"
     )
     question = f"Mode full: {what}.{sandbox} What your rules deny stays denied. Switch it on?"
-    return await confirm(desk.screen, question, yes="Run everything unasked", no="No", danger=True)
+    return await confirm(desk.screen, question, yes="Run everything", no="No", danger=True)
 
 
 def _modes(desk: Desk, now: Mode) -> Group:
@@ -108,7 +104,7 @@ def _modes(desk: Desk, now: Mode) -> Group:
             Text(other, drawing.style("dim")),
         )
     return Group(
-        Text("What runs unasked in each mode:", drawing.style("title")),
+        Text("What runs without approval in each mode:", drawing.style("title")),
         grid,
         Text("/mode NAME changes it; Shift-Tab goes through them.", drawing.style("dim")),
     )
@@ -129,15 +125,15 @@ async def show_config(desk: Desk, rest: str) -> None:
         )
     if not rows:
         desk.tell(
-            "Nothing is set: everything is as it comes. `treadle config show` names every "
-            "setting, `treadle config set KEY VALUE` makes one."
+            "All settings have their defaults. `treadle config show` lists every setting, `treadle "
+            "config set KEY VALUE` changes one."
         )
         return
     desk.show(
         Group(
             grid,
             Text(
-                "What is not named here is as it comes: `treadle config show` has all.",
+                "Other settings have their defaults: `treadle config show` lists all.",
                 drawing.style("dim"),
             ),
         )

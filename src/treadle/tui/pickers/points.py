@@ -24,7 +24,7 @@ What: TypeAlias = Literal["both", "conversation", "files"]
 _WORDS: Final[tuple[tuple[What, str, str], ...]] = (
     ("both", "Conversation and files", "the files are shown first"),
     ("conversation", "Conversation only", "files stay as they are"),
-    ("files", "Files only", "what was said stays; the files are shown first"),
+    ("files", "Files only", "the conversation stays; the files are shown first"),
 )
 
 
@@ -37,7 +37,7 @@ async def pick_point(desk: Desk) -> None:
         return
     runs = await prompts(desk)
     if not runs:
-        desk.tell("There is no earlier point: nothing was said here yet.")
+        desk.tell("There is no earlier point: this conversation is empty.")
         return
 
     async def changed(run: RunInfo) -> str:
@@ -50,7 +50,7 @@ async def pick_point(desk: Desk) -> None:
         for run in reversed(runs)
     ]
     point = await desk.screen.ask(
-        Picker(desk.screen, "Back to before which prompt?", rows, preview=changed)
+        Picker(desk.screen, "Go back to before which prompt?", rows, preview=changed)
     )
     if point is None:
         return
@@ -58,7 +58,7 @@ async def pick_point(desk: Desk) -> None:
     what = await desk.screen.ask(
         Picker(
             desk.screen,
-            f"Take back what since {prompt!r}?",
+            f"Revert what since {prompt!r}?",
             [PickerRow(label, what, detail) for what, label, detail in _WORDS],
         )
     )
@@ -86,5 +86,5 @@ async def _changed(desk: Desk, run: RunInfo) -> str:
     except AgentError as e:
         return one_line(e.message, 400)
     if not files:
-        return "It changed no file that is kept."
+        return "It changed no tracked file."
     return "\n".join(["It changed:", *(f"  {shown(desk, file.path)}" for file in files)])

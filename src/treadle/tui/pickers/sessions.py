@@ -89,7 +89,7 @@ def _last(messages: Sequence[Message], mark: str) -> str:
     ]
     return (
         "\n\n".join(_excerpt(message, mark) for message in said[-LAST_MESSAGES:])
-        or "Nothing was said in it."
+        or "It has no messages."
     )
 
 
