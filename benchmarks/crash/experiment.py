@@ -216,9 +216,9 @@ class Trial:
             f"{order} never charged" for order in self.lost
         ]
         found += [f"{_counted(self.again, 'answer')} paid again"] * bool(self.again)
-        found += ["begun anew"] * self.begun_anew
+        found += ["restarted"] * self.begun_anew
         if self.told:
-            found += ["told as unknown: " + ", ".join(call.split("-")[1] for call in self.told)]
+            found += ["reported as unknown: " + ", ".join(call.split("-")[1] for call in self.told)]
         found += [f"{_counted(self.more, 'answer')} more"] * bool(self.more)
         return self.trouble or "; ".join(found) or "ok"
 
@@ -329,11 +329,11 @@ def boundaries(lab: Lab, peer: Peer) -> Iterator[Trial]:
 MEASURES: tuple[tuple[str, Callable[[Trial], int]], ...] = (
     ("kills", lambda trial: 1),
     ("runs that got to their end", lambda trial: not trial.trouble),
-    ("of them begun anew from the prompt", lambda trial: trial.begun_anew),
+    ("of them restarted from the prompt", lambda trial: trial.begun_anew),
     ("charges done twice", lambda trial: len(trial.twice)),
     ("charges never done", lambda trial: len(trial.lost)),
     ("charges in flight at a kill", lambda trial: len(trial.in_flight)),
-    ("charges told to the model as unknown", lambda trial: len(trial.told)),
+    ("charges reported to the model as unknown", lambda trial: len(trial.told)),
     ("charges unknown in the framework's records", lambda trial: len(trial.logged)),
     ("answers of the model paid again", lambda trial: trial.again),
     ("answers more than a quiet run needs", lambda trial: trial.more),

@@ -1,4 +1,4 @@
-"""The tables of tasks. Columns are what CONTRACT 4 and 5 name.
+"""Tables of tasks, with the columns that docs/tasks.md documents.
 
 The service's migrations make them (service/database/migrations): their first version had them.
 Entry: `Task`, `Change`, `Confirmation`.
