@@ -1,35 +1,32 @@
-"""The service: accounts, chat and runs over HTTP, for many people at once.
+"""Multi-user service: accounts, chat and runs over HTTP.
 
-    application.py what is mounted: the agent that answers in the chat, its routes, its page
-    state.py       everything that requests share: `Service`
-    app.py         routes, errors and checks in one application: `create_app`
-    serving.py     the application in a server, from start to a shutdown that leaves no run half
-                   done
-    connection.py  bounds of one connection, and of all of an address, before a request is one
-    border.py      what every request passes first: hosts.py, bodies.py, limits by address; headers,
-                   the log, metrics
-    signed_in.py   whose request it is: the `Scope` of a verified token (tokens.py); accounts.py,
-                   passwords.py, auth.py: how one gets it
+    application.py contract of a mounted application: its chat agent, routes and page
+    state.py       state shared by all requests: `Service`
+    app.py         routes, error handlers and checks in one ASGI application: `create_app`
+    serving.py     the application in a server process, from binding to graceful shutdown
+    connection.py  limits per connection and per address, before a request is parsed
+    border.py      checks before every request: hosts.py, bodies.py, limits by address; response
+                   headers, access log, metrics
+    signed_in.py   authentication: the `Scope` of a verified token (tokens.py); accounts.py,
+                   passwords.py, auth.py: registration and login
     problems.py    every error as problem+json
-    limits.py      what one person may use (windows.py): requests, runs, streams, tokens, money;
-                   totals.py (shares.py): what all together may use
-    attempts.py    how often an address may guess a password; open_streams.py: streams, which end
-                   with the login that opened them
-    forgetting.py  deleting a conversation, also from the journal
-    chat.py        what a person says, and the reply (answering.py); conversations.py
+    limits.py      limits per user (windows.py): requests, runs, streams, tokens, money;
+                   totals.py (shares.py): limits on all users together
+    attempts.py    rate limits on password attempts; open_streams.py: streams, closed when
+                   their login ends
+    forgetting.py  deletion of a conversation, including its journal entries
+    chat.py        messages and replies (answering.py); conversations.py
                    (conversation_store.py), runs.py (running.py)
-    openai_api.py  clients of OpenAI's (completing.py); mcp_endpoint.py: clients of the Model
-                   Context Protocol; page.py: people
-    live.py        runs that are under way; fan_out.py, sse.py, following.py: whoever follows them;
-                   resuming.py: those of a process that died
-    elsewhere.py   runs that other processes drive; queueing.py: those that are left to workers
-    openapi.py     what all this is, as a document (forms.py); health.py, metrics.py:
-                   for machines
+    openai_api.py  OpenAI-compatible API (completing.py); mcp_endpoint.py: Model Context
+                   Protocol; page.py: the web page
+    live.py        runs driven by this process; fan_out.py, sse.py, following.py: their
+                   subscribers; resuming.py: recovery of runs whose process died
+    elsewhere.py   runs driven by other processes; queueing.py: runs left to workers
+    openapi.py     the OpenAPI document (forms.py); health.py, metrics.py: probes and metrics
+    database/      rows of users
 
-The libraries are imported by the modules below, never by this one. Entry: `require_service`, then
-`create_app`.
-
-    database/  rows of users
+The modules below import the service's libraries; this one does not. Entry points:
+`require_service`, then `create_app`.
 """
 
 from __future__ import annotations
@@ -53,7 +50,7 @@ _NEEDED = (
 
 
 def require_service() -> None:
-    """Raises AgentError(invalid) where a library of the service is not installed."""
+    """Raises AgentError(invalid) if a library of the service is not installed."""
     if any(find_spec(name) is None for name in _NEEDED):
         raise AgentError(
             "invalid", f"the service needs libraries that are not installed: {INSTALL}"

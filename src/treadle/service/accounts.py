@@ -1,9 +1,9 @@
-"""Who may sign in, and the logins that they have: made, renewed, revoked. How that is asked for
-over HTTP is auth.py's. Entry: `Accounts`.
+"""Accounts and their logins: creation, renewal and revocation. The HTTP routes are in auth.py.
+Entry point: `Accounts`.
 
-Who signs in gets two tokens. The short one names the login, which is looked up at each request. The
-longer one is good once: it is changed for a new pair, and a second use of an old one means that
-somebody has a copy, so that the login ends for both.
+Signing in returns two tokens. The access token names the login, which is looked up on each request.
+The refresh token is valid once: it is exchanged for a new pair. A second use of an old one means
+that it was copied, so the login ends for both holders.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ HIDDEN = (
     r"\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff\U000f0000-\U0010ffff"
 )
-"""Controls, formats, ends of lines, private characters, and all that is not drawn (Unicode's
-default ignorable ones, fillers, blanks that are no space): in no name. As inside of a pattern's
-brackets, in any dialect.
+"""Control, format, line-separator and private-use characters, and characters that render as nothing
+(Unicode's default ignorables, fillers, non-space blanks). Names cannot contain them. Written as the
+inside of a regular expression's brackets, valid in any dialect.
 """
 _HIDDEN = re.compile(f"[{HIDDEN}]")
 _UNSEEN = frozenset(("Cc", "Cf", "Co", "Cs", "Zl", "Zp"))
-"""Categories of which `HIDDEN` has all that there are; a newer Python may know more."""
+"""Categories that `HIDDEN` covers completely; a newer Python may add characters to them."""
 
 
 class Signed(NamedTuple):
-    """What somebody who signed in is given."""
+    """Token pair returned by a successful sign-in."""
 
     access_token: str
     refresh_token: str
@@ -57,9 +57,10 @@ class Accounts:
         self._passwords = Passwords()
 
     async def register(self, name: str, password: str, *, network: str) -> Signed | None:
-        """`name`: as `account_name` gives it; `network`: see passwords.py. None where it is taken.
+        """Create an account and sign in. Return None if the name is taken.
 
-        Raises Problem(503) where all together have made too many accounts.
+        `name` is normalized by `account_name`; `network`: see passwords.py. Raises Problem(503) if
+        too many accounts were created recently.
         """
 
         def add(session: Session) -> bool:
@@ -73,19 +74,19 @@ class Accounts:
             session.flush()
             return True
 
-        # before a hash is made: it costs
+        # Checked before hashing, because hashing is expensive.
         await self._database.read_unscoped(self._totals.admit_account)
         account_id, stored = new_row_id(), await self._passwords.hashed(password, network=network)
         try:
             made = await self._database.run_unscoped(add)
-        except IntegrityError:  # somebody else was as quick
+        except IntegrityError:  # a concurrent request created it first
             made = False
         return await self._signed(account_id, stored) if made else None
 
     async def sign_in(
         self, name: str | None, password: str, *, network: str, trusted: bool = False
     ) -> Signed | None:
-        """None for an unknown name and for a wrong password, after the same work.
+        """Return None for an unknown name and for a wrong password, after the same amount of work.
 
         `network`, `trusted`: see passwords.py.
         """
@@ -110,9 +111,9 @@ class Accounts:
         return await self._signed(account_id, stored)
 
     async def renew(self, refresh_token: str) -> Signed | None:
-        """Another pair for one that is used up with this.
+        """Exchange a refresh token for a new pair; the old token becomes invalid.
 
-        None where it is no good; one that was used up before ends its login.
+        Return None if the token is invalid. A token that was already used ends its login.
         """
         claims = self._tokens.verified(refresh_token, "refresh")
         if claims is None:
@@ -146,14 +147,14 @@ class Accounts:
         await self._revoke(col(Login.id) == login_id)
 
     async def sign_out_with(self, refresh_token: str) -> None:
-        """Where the short token is over."""
+        """End the login of a refresh token, for clients whose access token has expired."""
         if (claims := self._tokens.verified(refresh_token, "refresh")) is not None:
             await self.sign_out(claims.login_id)
 
     async def change_password(
         self, account_id: str, login_id: str, old: str, new: str, *, network: str
     ) -> bool:
-        """Ends all other logins. False where the old one is another."""
+        """Change the password and end all other logins. Return False if `old` is wrong."""
 
         def read(session: Session) -> str:
             return session.exec(
@@ -178,9 +179,8 @@ class Accounts:
         return await self._database.run_unscoped(change)
 
     async def _signed(self, account_id: str, stored: str) -> Signed | None:
-        """Begins a login; None where the password is another by now than the `stored` one.
-
-        Those of this account that are over are forgotten.
+        """Create a login, or return None if the password hash is no longer `stored`. Expired logins
+        of the account are deleted.
         """
 
         def add(session: Session) -> bool:
@@ -225,14 +225,14 @@ class Accounts:
 
 
 def _replace_password(account_id: str, before: str, after: str, session: Session) -> bool:
-    """False where it is another than `before` by now."""
+    """Return False if the hash is no longer `before`."""
     mine = col(Account.id) == account_id, col(Account.password_hash) == before
     return session.exec(update(Account).where(*mine).values(password_hash=after)).rowcount > 0
 
 
 def account_name(typed: str) -> str | None:
-    """The one name that stands for it however it is typed; None where nothing is left of it, or too
-    much has become of it.
+    """Normalize a typed name so that all spellings map to one account. Return None if the result is
+    empty, too long or contains hidden characters.
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", typed).casefold()).strip()
     unseen = _HIDDEN.search(folded) or any(unicodedata.category(c) in _UNSEEN for c in folded)

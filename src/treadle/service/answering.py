@@ -1,6 +1,7 @@
-"""A message of a person, driven to its stored reply. Whoever asked may be gone by then.
+"""Driving a person's message to its stored reply, even after the client has disconnected.
 
-Not here: routes (chat.py), how the application answers (application.py). Entry: `ask`, `answer`.
+Not here: routes (chat.py), how the application answers (application.py). Entry points: `ask`,
+`answer`.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ logger = logging.getLogger("treadle.service")
 
 LATE: Final = "This took too long, and was stopped. What was done before that stays."
 STORE_WAITS_S: Final = (0.1, 0.5, 2.0)
-"""Before a reply that the database would not take is offered again."""
+"""Delays before retrying to store a reply that the database rejected."""
 
 
 def ask(
     service: Service, conversation_id: str | None, message: str, scope: Scope, spending: RunSpending
 ) -> Callable[[Session], StoredMessage]:
-    """Stores a message and its run, in a transaction.
+    """Return work that stores a message and its run in a transaction.
 
-    Raises Problem: 404 for a conversation that is not this person's, 429 and 503 at the limits of a
-    day; and Unsettled.
+    Raises Problem: 404 for a conversation that is not this person's, 429 and 503 at the daily
+    limits; and Unsettled.
     """
     run_id = new_id("run")
 
@@ -77,9 +78,8 @@ def start(
     *,
     again: bool = False,
 ) -> LiveRun:
-    """In a task of the service. `held`: closed when it is over.
-
-    `again`: its run began in a process that died.
+    """Start the run in a task of the service. `held` is closed when the run is over. `again`: the
+    run was started by a process that died.
     """
     return service.live.start(
         asked.run_id, scope, partial(_held, service, asked, held, spending, again)
@@ -106,11 +106,11 @@ async def answer(
     *,
     again: bool = False,
 ) -> None:
-    """Drives the run, stores its reply, and tells whoever follows it.
+    """Drive the run, store its reply and publish it to subscribers.
 
-    Raises AgentError: network where the database does not answer, cancelled where the run was let
-    go, busy where another process drives it. Then, and where this is cancelled, the journal has the
-    run, and the reply comes when it is settled.
+    Raises AgentError: network if the database does not answer, cancelled if the run was released,
+    busy if another process drives it. In these cases, and on cancellation, the journal has the run
+    and the reply is stored when the run is settled.
     """
     try:
         reply = await _driven(service, live, asked, spending, again=again)
@@ -171,9 +171,9 @@ def _turn(scope: Scope, asked: StoredMessage) -> ChatTurn:
 async def store(
     service: Service, scope: Scope, asked: StoredMessage, reply: StoredReply, spending: RunSpending
 ) -> None:
-    """With what the run has taken. Tries again for a while.
+    """Store the reply together with the run's usage, with retries.
 
-    Raises AgentError(network) where that is not enough: the run is in the journal, and its reply is
+    Raises AgentError(network) after the last retry: the run is in the journal, and its reply is
     stored at the next start.
     """
 

@@ -1,5 +1,5 @@
-"""The service as an ASGI application: its routes, its errors, and what every request passes before
-them. Entry: `create_app`.
+"""The service as an ASGI application: routes, error handlers and the checks before every request.
+Entry point: `create_app`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from treadle.service.state import Service
 
 
 def create_app(service: Service) -> FastAPI:
-    """For any ASGI server; its lifespan opens and closes the service.
-
-    `request.app.state.service` is it.
+    """Build the application for any ASGI server. Its lifespan opens and closes the service, which
+    is available as `request.app.state.service`.
     """
     application = service.application
 

@@ -1,7 +1,7 @@
-"""What is mounted on the service: the agent that answers people in the chat, and what belongs to
-it. Entry: `Application`.
+"""Contract of an application mounted on the service: its chat agent, routes, page and jobs. Entry
+point: `Application`.
 
-The service has the accounts, conversations, runs, streams and limits. It knows an application by
+The service owns accounts, conversations, runs, streams and limits. It uses an application through
 the values and protocols below and imports none.
 """
 
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 D = TypeVar("D")
 IdentityOf: TypeAlias = Callable[[Any], Identity]
-"""Who makes an MCP request, as the service has verified. Raises AgentError(auth) where nobody is.
+"""Return the verified user of an MCP request. Raises AgentError(auth) if the request is not
+authenticated.
 """
 
 
@@ -41,17 +42,17 @@ IdentityOf: TypeAlias = Callable[[Any], Identity]
 
 @dataclass(frozen=True, slots=True)
 class PastMessage:
-    """Something that was said in the conversation before."""
+    """Earlier message of the conversation."""
 
     role: Literal["user", "assistant"]
     content: str
     at: datetime | None = None
-    """None where a client keeps the conversation (`/v1`)."""
+    """None if the client keeps the conversation (`/v1`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatTurn:
-    """A person's message that is to be answered."""
+    """Message from a person, to be answered."""
 
     scope: Scope
     conversation_id: str
@@ -60,30 +61,30 @@ class ChatTurn:
     history: tuple[PastMessage, ...] = ()
     """Oldest first."""
     note: Any = None
-    """What `ChatBackend.on_message` returned."""
+    """Return value of `ChatBackend.on_message`."""
     is_stored: bool = True
     """False for a message of `/v1`: `ChatBackend.on_message` was not called."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the person is shown."""
+    """Reply shown to the person."""
 
     text: str
     tool_calls: tuple[dict[str, Any], ...] = ()
     """Each with `tool_name`, `parameters`, `result` and `duration_ms`."""
     late: bool = False
-    """The run was out of time; what it did before that stays."""
+    """True if the run timed out; its earlier effects remain."""
 
 
 class ReplyStream(Protocol):
-    """The run that answers a message: `async with stream as events`, then its reply.
+    """Run that answers a message: `async with stream as events`, then its reply.
 
-    The run begins with the block; leaving the block before its end cancels it.
+    The run begins with the block; leaving the block early cancels it.
     """
 
     async def __aenter__(self) -> AsyncIterable[Event]:
-        """Raises AgentError for what is wrong before the run starts."""
+        """Raises AgentError for errors that occur before the run starts."""
         ...
 
     async def __aexit__(
@@ -109,49 +110,53 @@ class ReplyStream(Protocol):
 
 
 class EventView(Protocol):
-    """Which events of a chat's run a person may see."""
+    """Filter for the events of a chat run that a person may see."""
 
     def take(self, event: Event) -> Iterable[Event]:
-        """Those to show for this one; called in order, from the run's first event."""
+        """Return the events to show for this one. Called in order, from the run's first event."""
         ...
 
 
 class ChatBackend(Protocol):
-    """How an application answers messages. Usable from any task; holds nothing of any person."""
+    """Contract by which an application answers messages. Usable from any task; keeps no per-user
+    state.
+    """
 
     @property
     def agent(self) -> Agent[Any, Any]: ...
 
     @property
     def unclear(self) -> str:
-        """The reply to a message in which nothing can be read."""
+        """Return the reply to a message without readable content."""
         ...
 
     def stream(self, turn: ChatTurn, limits: Limits) -> ReplyStream:
-        """`limits`: to put over those of the agent."""
+        """Start a run. `limits` tighten those of the agent."""
         ...
 
     def resume(self, turn: ChatTurn) -> ReplyStream:
-        """Goes on with a run whose process died; of a finished one, what it was."""
+        """Resume a run whose process died, or replay a finished one."""
         ...
 
     def view(self, user_id: str) -> EventView: ...
 
     def on_message(self, session: Session, scope: Scope, new: NewMessage) -> Any:
-        """Called in the transaction that stores a message; `ChatTurn.note` is what it returns."""
+        """Handle a new message in the transaction that stores it. The return value becomes
+        `ChatTurn.note`.
+        """
         ...
 
     def note_of(self, session: Session, scope: Scope, run_id: str) -> Any:
-        """The same note again, where the process died before the run began."""
+        """Return the same note again after the process died before the run began."""
         ...
 
     def on_delete(self, session: Session, scope: Scope, conversation_id: str) -> None:
-        """Called in the transaction that deletes a conversation."""
+        """Handle the deletion of a conversation, in the same transaction."""
         ...
 
 
 class NewMessage(NamedTuple):
-    """A message that is being stored."""
+    """Message that is being stored."""
 
     conversation_id: str
     message: str
@@ -163,19 +168,19 @@ class NewMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServiceHost:
-    """What the service gives to its application, open as long as the service is."""
+    """Facilities of the service for its application, available while the service is open."""
 
     database: Database
     runtime: Runtime
     notify: Callable[[Scope, str], None]
-    """Sends an event of this name to the person's open streams of it (following.py: `notices`)."""
+    """Send a named event to the person's open streams of that name (following.py: `notices`)."""
     stopping: anyio.Event
-    """Set when the service is about to end: background jobs return."""
+    """Set when the service shuts down: background jobs return."""
 
 
 @dataclass(frozen=True, slots=True)
 class MountedAgent(Generic[D]):
-    """An agent for `POST /runs` and `/v1`, and what its tools are given for a person."""
+    """Agent for `POST /runs` and `/v1`, with the dependencies of its tools per person."""
 
     agent: Agent[D, Any]
     deps: Callable[[Scope], D] | None = None
@@ -183,50 +188,54 @@ class MountedAgent(Generic[D]):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An OpenAPI link: an answer names a parameter of other routes."""
+    """OpenAPI link from a response to parameters of other operations."""
 
     answer: str
     """`METHOD PATH STATUS`."""
     parameter: str
     pointer: str
-    """Where in the answer."""
+    """JSON pointer into the response."""
     operations: Sequence[str]
     """Each `METHOD PATH`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """All that one application brings. Only `name` and `chat` are needed.
+    """Parts of a mounted application. Only `name` and `chat` are required.
 
-    Its tables derive from `Owned`. The service makes those of its own migrations only, which are
-    the task assistant's.
+    Its tables derive from `Owned`. The service's own migrations create only the tables of the task
+    assistant.
     """
 
     name: str
-    """Of the agent that answers in the chat: the name of its runs, and of its model in `/v1`."""
+    """Name of the chat agent, its runs and its model in `/v1`."""
     chat: Callable[[ServiceHost], ChatBackend]
     """Called once, when the service opens."""
     agents: Sequence[MountedAgent[Any]] = ()
     """Further agents, for `POST /runs` and `/v1`."""
     routers: Sequence[APIRouter] = ()
-    """Whose routes take `SignedIn` and `TheService` (signed_in.py). They raise `HttpProblem`; an
-    AgentError becomes one by its kind (problems.py).
+    """Routers whose routes take `SignedIn` and `TheService` (signed_in.py). They raise
+    `HttpProblem`; an AgentError is converted by its kind (problems.py).
     """
     links: Sequence[Link] = ()
     page: PageFiles | None = None
-    """None: `/` is not found."""
+    """Files of the web page; None: `/` returns 404."""
     mcp: Callable[[ServiceHost, IdentityOf], Server[Any]] | None = None
-    """Makes the server behind `/mcp`, with the first request; None: `/mcp` is not found."""
+    """Factory for the server behind `/mcp`, called on the first request; None: `/mcp` returns 404.
+    """
     jobs: Sequence[Callable[[ServiceHost], Awaitable[None]]] = ()
-    """Run beside the requests, until `ServiceHost.stopping` is set or they return."""
+    """Background jobs that run until `ServiceHost.stopping` is set or they return."""
     title: str = "the agent"
-    """What the OpenAPI document calls whoever answers in the chat."""
+    """Name of the chat agent in the OpenAPI document."""
     keeps: str = ""
-    """What the document says stays when a conversation is deleted: a sentence."""
+    """Sentence for the OpenAPI document about the data that remains after a conversation is
+    deleted.
+    """
     share: TotalsShare | None = None
-    """What one run of the chat reserves of the day's totals; None: what its agent's limits say."""
+    """Share of the daily totals that one chat run reserves; None: derived from its agent's limits.
+    """
 
     @property
     def shares(self) -> dict[str, TotalsShare]:
-        """By name of the agent."""
+        """Return the shares by agent name."""
         return {} if self.share is None else {self.name: self.share}

@@ -1,10 +1,10 @@
-"""Limits on guessing passwords. A wrong password slows down the address it came from, and that
+"""Rate limits on password attempts. A wrong password slows down the address it came from, and that
 address for that account; no other address.
 
 No limit applies to an account as such: anyone could then lock its owner out. Guesses from many
 addresses are bounded by the cost of hashing (passwords.py), where networks take turns. An IPv6
 address counts as its /64, and as its /48, which one customer may have as a whole. Addresses are
-those after `service.proxies` (border.py). Counted in this process, in bounded memory. Entry:
+those after `service.proxies` (border.py). Counted in this process, in bounded memory. Entry point:
 `Attempts`.
 """
 
@@ -19,29 +19,29 @@ from treadle.service.problems import too_many
 from treadle.service.windows import SlidingWindow, network_of, wider_network_of
 
 Count: TypeAlias = tuple[SlidingWindow, str]
-"""A window, and the key that an attempt has in it."""
+"""A window, and the attempt's key in it."""
 MINUTE_S: Final = 60.0
 ATTEMPTS_PER_MINUTE = 20
-"""Of one address: to sign in, to register, to change a password."""
+"""Attempts per address: sign-in, registration and password changes."""
 WRONG_OF_ACCOUNT = 10
-"""Wrong passwords of one address for one account, in `ACCOUNT_S` seconds."""
+"""Wrong passwords per address and account, in `ACCOUNT_S` seconds."""
 ACCOUNT_S: Final = 300.0
 HOUR_S: Final = 3600.0
 ACCOUNTS_PART: Final = 5
-"""Of the accounts that all may make in an hour, one neighbourhood takes at most a fifth: nobody
-uses them up alone.
+"""Divisor of the hourly account limit: one neighbourhood can take at most a fifth, so that it
+cannot use up the limit alone.
 """
 ACCOUNTS_LEAST: Final = 10
 WIDE_TIMES: Final = 3
-"""The /48 of an IPv6 address may do so many times what the /64 may."""
+"""Factor by which the limit of an IPv6 /48 exceeds that of a /64."""
 AT_ONCE = 8
-"""Attempts of one address under way at the same time."""
+"""Concurrent attempts per address."""
 TRUSTED_MOST: Final = 10_000
-"""Pairs of address and account that are remembered for having signed in."""
+"""Remembered pairs of address and account that have signed in."""
 
 
 class PasswordAttempt:
-    """One attempt under way. Set `succeeded` before it ends if the password was right."""
+    """Attempt in progress. Set `succeeded` before it ends if the password was right."""
 
     def __init__(self, *, trusted: bool) -> None:
         self.trusted = trusted
@@ -50,14 +50,13 @@ class PasswordAttempt:
 
 
 class Attempts:
-    """Every method raises Problem(429), whose Retry-After is the earliest time at which the attempt
-    would be let through.
+    """Every method raises Problem(429); its Retry-After is the earliest time at which the attempt
+    would be allowed.
     """
 
     def __init__(self, refused: Callable[[str], None], *, accounts_per_hour: int = 100) -> None:
-        """`refused` counts a refusal for the metrics.
-
-        `accounts_per_hour`: those of all, of which one address takes a part.
+        """`refused` counts a refusal for the metrics. `accounts_per_hour`: limit on all addresses
+        together, of which one address can take a part.
         """
         self._refused = refused
         self._of_address = SlidingWindow(ATTEMPTS_PER_MINUTE, MINUTE_S)
@@ -72,7 +71,7 @@ class Attempts:
         """Least recently used first."""
 
     def registration(self, address: str) -> None:
-        """Count an attempt to make an account."""
+        """Count an attempt to create an account."""
         wide, attempts = wider_network_of(address), self._attempts(address)
         self._check(max(self._new_accounts.wait_s(wide), _wait_s(attempts)))
         _take([*attempts, (self._new_accounts, wide)])
@@ -127,10 +126,7 @@ class Attempts:
 
 
 def _is_wide(address: str) -> bool:
-    """True for IPv6.
-
-    The neighbours of an IPv4 address are other customers: nothing of theirs counts for it.
-    """
+    """True for IPv6. IPv4 neighbours are other customers, so their attempts do not count."""
     return "/" in network_of(address)
 
 

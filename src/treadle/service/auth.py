@@ -1,7 +1,7 @@
-"""Registering, signing in and out, over HTTP. The short token is in the answer, the longer one in a
-cookie that no script can read.
+"""Registration, login and logout over HTTP. The access token is in the response, the refresh token
+in a cookie that scripts cannot read.
 
-What happens is accounts.py's. Entry: `router`.
+The logic is in accounts.py. Entry point: `router`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ router = APIRouter(tags=["accounts"])
 async def register(
     credentials: Credentials, request: Request, response: Response, service: TheService
 ) -> TokenAnswer:
-    """Makes an account, and signs in."""
+    """Creates an account and signs in."""
     service.attempts.registration(_address(request))
     if service.settings.registration == "closed":
         raise HttpProblem(403, "New accounts are not made here: ask whoever runs this service.")
@@ -98,7 +98,7 @@ async def refresh(
     service: TheService,
     _: Annotated[str | None, Depends(REFRESH)],  # for the document
 ) -> TokenAnswer:
-    """Another token for the cookie, which is changed too."""
+    """Exchanges the refresh cookie for a new token pair."""
     service.limits.stranger(_address(request))
     signed = await service.accounts.renew(_refresh_token(service, request))
     if signed is None:
@@ -109,7 +109,7 @@ async def refresh(
 
 @router.post("/auth/logout", status_code=204)
 async def logout(request: Request, response: Response, service: TheService) -> None:
-    """Ends this login, whether the token or the cookie names it. One that is over is over."""
+    """Ends the login named by the token or the cookie. Idempotent."""
     credentials = await BEARER(request)
     if (
         credentials is not None
@@ -140,7 +140,7 @@ async def change_password(
     found: Annotated[Visitor, Depends(visitor)],
     service: TheService,
 ) -> None:
-    """Another password; all other logins end."""
+    """Changes the password; all other logins end."""
     with service.attempts.password(_address(request), found.scope.user_id) as attempt:
         account_id, login_id = found.scope.user_id, found.login_id
         attempt.succeeded = await service.accounts.change_password(
@@ -167,19 +167,19 @@ def _answer(signed: Signed, response: Response, service: Service, request: Reque
 
 
 def _cookie(secure: bool) -> tuple[str, str]:
-    """The name and the path of the refresh token's cookie.
+    """Return the name and path of the refresh token's cookie.
 
-    Over TLS with the prefix that browsers take from this very host alone, and for its root (RFC
-    6265bis 4.1.3.2): no neighbour can set it.
+    Over TLS the name has the `__Host-` prefix, which browsers accept only from this exact host and
+    its root (RFC 6265bis 4.1.3.2), so a neighbouring host cannot set it.
     """
     return (f"__Host-{COOKIE}", "/") if secure else (COOKIE, COOKIE_PATH)
 
 
 def _refresh_token(service: Service, request: Request) -> str:
-    """The one that came; empty for none, and for several.
+    """Return the refresh token; empty if there is none, or several.
 
-    A page on another port or a sibling domain can set one more of the same name, for another path:
-    which of two is ours cannot be told, and one of them may be a stranger's login.
+    A page on another port or a sibling domain can set another cookie of the same name for another
+    path. The two cannot be distinguished, and one of them may belong to a stranger's login.
     """
     name, _ = _cookie(_is_https(service, request))
     found = [

@@ -1,6 +1,7 @@
-"""What a body may be: JSON, small, flat, and of text that every database takes.
+"""Validation of request bodies: JSON, bounded in size and depth, with text that every database
+accepts.
 
-Checked before any route sees it. Entry: `read_body`, `Text`, `RequestModel`.
+Bodies are checked before they reach a route. Entry points: `read_body`, `Text`, `RequestModel`.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from treadle.service.problems import HttpProblem
 
 DEPTH_MOST: Final = 32
 BODY_S: Final = 30.0
-"""How long a body may take to come."""
+"""Maximum time to receive a body."""
 
 NO_NUL: Final = r"^[^\x00]*$"
 Text = Annotated[str, StringConstraints(pattern=NO_NUL)]
-"""Any text but one with NUL, and the schema says so; lone surrogates are refused with the body."""
+"""Text without NUL, as the schema states; lone surrogates are rejected with the body."""
 
 
 class RequestModel(BaseModel):
-    """What a request's body inherits from: closed, and never guessed at."""
+    """Base class of request bodies: unknown fields are rejected, and values are not coerced."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 async def read_body(headers: Mapping[str, list[str]], receive: Receive, most: int) -> bytes:
-    """The whole body, checked.
+    """Return the whole body, validated.
 
-    Raises Problem (400, 408, 413, 415, 422), and EOFError where the client has left.
+    Raises Problem (400, 408, 413, 415, 422), or EOFError if the client disconnects.
     """
     _check_headers(headers, most)
     with anyio.move_on_after(BODY_S) as late:
@@ -101,11 +102,11 @@ def _check_json(body: bytes) -> None:
         value: Any = msgspec.json.decode(body)
     except RecursionError as e:
         raise _too_deep() from e
-    except (msgspec.DecodeError, ValueError) as e:  # of bytes that are no UTF-8, too
+    except (msgspec.DecodeError, ValueError) as e:  # also for invalid UTF-8
         raise HttpProblem(
             422, "The body is no JSON in UTF-8, or has half of a pair of surrogates."
         ) from e
-    # hardly ever, and then it is looked at whole
+    # Rare; only then is the whole body inspected.
     if b"\\u0000" in body or body.count(b"[") + body.count(b"{") > DEPTH_MOST:
         _check_inside(value)
 

@@ -1,8 +1,8 @@
-"""What every request passes, outermost first, in one plain ASGI layer: its id, whose address it is,
-host and origin, strangers' limits, its body.
+"""Outermost ASGI layer, for every request in order: request id, client address, host and origin,
+limits on unauthenticated clients, body.
 
-And every answer: headers for browsers, the end of a stream with its login, metrics, one line of the
-log without query, headers, bodies or ids. Entry: `Border`.
+For every response: browser headers, the end of a stream with its login, metrics, and one log line
+without query, headers, bodies or ids. Entry point: `Border`.
 """
 
 from __future__ import annotations
@@ -43,28 +43,29 @@ _HEADERS = (
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
 )
 ANSWER: Final = "treadle.answer"
-"""In a request's scope, set by us alone: its `AnswerSender`."""
+"""Scope key of the request's `AnswerSender`; clients cannot set it."""
 STRANGER: Final = "treadle.stranger"
-"""In a request's scope, set by us alone: True where it has been counted for its address."""
+"""Scope key, set to True once the request has counted against its address; clients cannot set it.
+"""
 STRANGERS_BODY_BYTES: Final = 16_384
-"""Of a request without a token of ours, of which there may be one for each connection."""
+"""Maximum body of a request without a valid token; each connection may have one such request."""
 EVENTS: Final = b"text/event-stream"
 SIGNED_OUT: Final = b": this login has ended; sign in again\n\n"
 ENDING_S: Final = 1.0
 _NO_STORE = (b"cache-control", b"no-store")
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
 UNCOUNTED: Final = frozenset({"/healthz", "/readyz"})
-"""Asked by machines, often."""
+"""Paths that are polled by machines and not counted."""
 
 
 class Border:
-    """Around the whole application."""
+    """ASGI middleware around the whole application."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
         settings, page = service.settings, service.application.page
         self._uncounted = UNCOUNTED if page is None else UNCOUNTED | page.paths
-        """With the page's own files, a dozen at each visit."""
+        """Includes the page's own files, about a dozen per visit."""
         self._hosts = Hosts(settings.hosts, settings.public_url)
         self._proxies: Collection[str] = frozenset(settings.proxies)
         self._is_https = (
@@ -85,12 +86,12 @@ class Border:
             await self._pass(scope, receive, answer)
         except HttpProblem as e:
             await problem_response(e, Request(scope))(scope, receive, answer)
-        except EOFError:  # the client has left before it had said everything
+        except EOFError:  # the client disconnected in the middle of its request
             answer.status = answer.status or 499
         except Exception:  # the edge of a request
             logger.exception("request %s failed", answer.request_id)
             if answer.status:
-                raise  # what was begun cannot be taken back: the server cuts it
+                raise  # the response has begun: the server closes the connection
             await problem_response(HttpProblem(500, OUR_FAULT), Request(scope))(
                 scope, receive, answer
             )
@@ -124,20 +125,20 @@ class Border:
     async def _body(
         self, headers: Mapping[str, list[str]], receive: Receive, *, is_known: bool
     ) -> bytes:
-        """Raises Problem, and EOFError where the client has left."""
+        """Raises Problem, or EOFError if the client disconnects."""
         most = self._service.settings.limits.body_bytes
         if is_known:
             return await read_body(headers, receive, most)
         try:
             return await read_body(headers, receive, min(most, STRANGERS_BODY_BYTES))
         except HttpProblem as e:
-            if e.status_code == 413 and "authorization" in headers:  # a token that is over, perhaps
+            if e.status_code == 413 and "authorization" in headers:  # possibly an expired token
                 raise unauthorized() from e
             raise
 
     def _count(self, scope: Scope, headers: Mapping[str, list[str]]) -> bool:
-        """Count a request for the login that its token names, else for its address. True where the
-        token is one of ours; that its login still lasts is for the route to find out.
+        """Count a request for the login that its token names, else for its address. Return True if
+        the token is ours; the route checks whether its login is still valid.
         """
         kind, _, token = "".join(headers.get("authorization", ())).partition(" ")
         claims = (
@@ -154,8 +155,8 @@ class Border:
         return claims is not None
 
     def _believe(self, scope: Scope, headers: defaultdict[str, list[str]]) -> None:
-        """What a proxy says, where it is one that we were told of: the last address that it did not
-        hear from another such one.
+        """Apply the forwarding headers of a trusted proxy: the client is the last address in the
+        chain that is not a trusted proxy.
         """
         client = scope["client"]
         if client is None or client[0] not in self._proxies:
@@ -191,7 +192,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 class AnswerSender:
-    """A `send` that adds the headers and keeps the status.
+    """`send` wrapper that adds headers and records the status.
 
     A stream of events ends with the login that opened it.
     """
@@ -216,7 +217,7 @@ class AnswerSender:
         self.login_id: str | None = None
         """Set once the request's login is known."""
         self.owes_body = False
-        """True while the client may still send a body that nothing has read."""
+        """True while the client may still send a body that has not been read."""
         self.cut = anyio.CancelScope()
 
     async def __call__(self, message: Message) -> None:
@@ -239,9 +240,8 @@ class AnswerSender:
         await self._send(message)
 
     async def end(self) -> None:
-        """Complete a stream that was cut, so that the client sees its end.
-
-        A client that takes nothing loses the connection instead.
+        """Complete a stream that was cut, so that the client sees its end. A client that reads
+        nothing loses the connection instead.
         """
         with anyio.move_on_after(ENDING_S):
             await self._send({"type": "http.response.body", "body": SIGNED_OUT, "more_body": False})
@@ -251,7 +251,7 @@ class AnswerSender:
 
 
 class _Replay:
-    """A `receive` that gives the body that was read, then what the client does."""
+    """`receive` that replays the body that was read, then delegates to the client's."""
 
     __slots__ = ("_body", "_receive")
 

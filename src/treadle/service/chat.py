@@ -1,7 +1,7 @@
-"""`POST /chat`: a person says something, and gets a reply: as JSON, or as it comes. Not here: how
-it is worked out (answering.py).
+"""`POST /chat`: a message from a person and its reply, as JSON or as a stream. Not here: how the
+reply is produced (answering.py).
 
-Entry: `router`.
+Entry point: `router`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from treadle.service.sse import MEDIA_TYPE, SseResponse, position_of
 from treadle.service.state import Service
 
 PATIENCE_S: Final = 15.0
-"""How much longer than its run a reply may take."""
+"""Extra time for the reply after the run's own limit."""
 
 RUN_S: Final = 30.0
-"""Of a run whose agent has no limit of its own."""
+"""Time limit of a run whose agent has no limit of its own."""
 
 router = APIRouter(tags=["chat"])
 
@@ -46,7 +46,7 @@ router = APIRouter(tags=["chat"])
 class ChatRequest(RequestModel):
     message: Words
     conversation_id: Id | None = None
-    """None begins one. What was said before is known here: nothing else may be sent."""
+    """None begins a conversation. The service keeps the history: nothing else may be sent."""
 
 
 class CallOfReply(BaseModel):
@@ -79,11 +79,11 @@ class ChatReply(BaseModel):
 async def chat(
     body: ChatRequest, request: Request, scope: SignedIn, service: TheService
 ) -> Response:
-    """Says something to {title}. A client that leaves loses nothing: the reply is in the
-    conversation.
+    """Sends a message to {title}. The reply is stored in the conversation even if the client
+    disconnects.
 
-    As server-sent events `Last-Event-ID` with the same message and its `conversation_id` goes on
-    with the stream of the newest message.
+    To resume the stream of the newest message, send `Last-Event-ID` with the same message and its
+    `conversation_id`.
     """
     if service.stopping.is_set():
         raise unavailable()
@@ -114,8 +114,8 @@ async def _streamed(service: Service, scope: Scope, body: ChatRequest) -> SseRes
 async def _asked(
     service: Service, scope: Scope, body: ChatRequest, spending: RunSpending
 ) -> StoredMessage:
-    """Raises Problem: 404 for a conversation that is not theirs, 409 while the message before is
-    worked on.
+    """Raises Problem: 404 for a conversation that is not theirs, 409 while the previous message is
+    being answered.
     """
     try:
         return await service.database.run(
@@ -127,7 +127,7 @@ async def _asked(
 
 
 async def _again(service: Service, scope: Scope, body: ChatRequest, last: str) -> Response:
-    """The stream of the newest message, from where it was left."""
+    """Resume the stream of the newest message after event `last`."""
     if (after := position_of(last)) is None:
         raise HttpProblem(422, "Last-Event-ID is the id of an event that was sent here.")
     run, asked = await service.database.read(scope, partial(_newest, scope, body.conversation_id))
@@ -158,10 +158,9 @@ def _seconds(agent: Agent[Any, Any]) -> float:
 
 
 async def replied(live: LiveRun, patience_s: float) -> Response:
-    """Waits for the reply.
+    """Wait for the reply.
 
-    Raises Problem(504) where the run was out of time, and what it ended with where that is no
-    reply.
+    Raises Problem(504) if the run timed out, and the run's error if it has no reply.
     """
     with anyio.move_on_after(patience_s):
         await live.over.wait()

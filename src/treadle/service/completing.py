@@ -1,10 +1,9 @@
-"""One answer of an agent, in the shape of OpenAI's chat completions. Not here: what a request may
-say (openai_api.py).
+"""Completion by an agent, in the format of OpenAI's chat completions. Not here: request
+validation (openai_api.py).
 
-The run is the service's, as all are; where the client leaves it is ended, as nobody would read the
-answer. What an agent says may be taken back until its run is over, and this protocol takes nothing
-back: a stream gives signs of life, and then the answer. Entry: `CompletionOptions`, `completed`,
-`completed_stream`.
+The service owns the run and cancels it if the client disconnects. An agent's text can be retracted
+until its run is over, and this protocol has no retraction: a stream sends keep-alives, then the
+whole answer. Entry points: `CompletionOptions`, `completed`, `completed_stream`.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ from treadle.types import Limits, Outcome, new_id
 Running: TypeAlias = RunStream[Any] | ReplyStream
 _CUT: Final = frozenset({Outcome.TRUNCATED, Outcome.TOKEN_LIMIT})
 _GONE: Final = 499
-"""The status, in our own log, of an answer that nobody waits for any more."""
+"""Status in our own log for a response whose client has disconnected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionOptions:
-    """What is asked."""
+    """Validated completion request."""
 
     agent: str
     text: str
@@ -56,7 +55,7 @@ class CompletionOptions:
     """Oldest first."""
     conversation_id: str
     with_usage: bool
-    """A stream ends with a chunk that says what was used."""
+    """True if the stream ends with a usage chunk."""
     run_id: str = field(default_factory=lambda: new_id("run"))
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -64,7 +63,7 @@ class CompletionOptions:
 async def completed(
     service: Service, scope: Scope, asked: CompletionOptions, receive: Receive
 ) -> Response:
-    """Raises Problem: 504 where the run was out of time, 503 where it failed."""
+    """Return the finished completion. Raises Problem: 504 if the run timed out, 503 if it failed."""
     answering = await _started(service, scope, asked)
     try:
         async with anyio.create_task_group() as group:
@@ -87,7 +86,9 @@ async def completed(
 
 
 async def completed_stream(service: Service, scope: Scope, asked: CompletionOptions) -> Response:
-    """What is wrong before the run begins is an answer of its own; afterwards the stream says it."""  # noqa: E501
+    """Return a streamed completion. Errors before the run begins are plain responses; later errors
+    are sent in the stream.
+    """
     async with AsyncExitStack() as held:
         await held.enter_async_context(service.limits.stream(scope))
         answering = await _started(service, scope, asked)
@@ -99,7 +100,7 @@ async def completed_stream(service: Service, scope: Scope, asked: CompletionOpti
 
 
 async def _started(service: Service, scope: Scope, asked: CompletionOptions) -> Answering:
-    """Raises Problem where it may not begin."""
+    """Raises Problem if the run may not begin."""
     async with AsyncExitStack() as held:
         spending = await held.enter_async_context(
             service.limits.run(scope, asked.run_id, _agent(service, asked))
@@ -122,7 +123,7 @@ class Answering:
         held: AsyncExitStack,
         spending: RunSpending,
     ) -> None:
-        """Begins it, in a task of the service. `held` is closed when it is over."""
+        """Start the run in a task of the service. `held` is closed when it is over."""
         self.asked = asked
         self._service = service
         self._client = anyio.CancelScope()
@@ -133,13 +134,13 @@ class Answering:
         )
 
     def leave(self) -> None:
-        """Ends it where it is not over. Idempotent."""
+        """Cancel the run unless it is over. Idempotent."""
         self._client.cancel()
 
     def ended(self) -> RunEnd:
-        """How, once it is over.
+        """Return the end of a finished run.
 
-        Raises Problem where that is no answer: 503, and 504 where it was out of time.
+        Raises Problem if it has no answer: 504 after a timeout, else 503.
         """
         error, end = self.live.error, self._end
         if isinstance(error, AgentError) and error.kind is ErrorKind.INVALID:
@@ -154,7 +155,7 @@ class Answering:
 
     @property
     def _is_of_chat(self) -> bool:
-        """The chat's application may have words for what failed."""
+        """True if the chat's application may have its own text for a failure."""
         return self.asked.agent == self._service.application.name
 
     def used(self) -> dict[str, Any]:
@@ -195,14 +196,14 @@ class Answering:
 
 
 class Chunks:
-    """What a stream says: who speaks, signs of life, and the answer at once."""
+    """Source of a stream's chunks: the role, keep-alives, then the whole answer."""
 
     def __init__(self, answering: Answering) -> None:
         self._answering = answering
         self._begun = self._over = False
 
     async def read(self) -> bytes | None:
-        """None: that was all."""
+        """Return the next chunk, or None at the end."""
         if not self._begun:
             self._begun = True
             return self._chunk({"role": "assistant", "content": ""})
@@ -271,7 +272,7 @@ def _reason(end: RunEnd) -> str:
 
 
 def _agent(service: Service, asked: CompletionOptions) -> Agent[Any, Any]:
-    """Raises Problem where it is not served any more."""
+    """Raises Problem if the agent is no longer served."""
     if asked.agent == service.application.name:
         return service.chat.agent
     if (agent := served_agent(service, asked.agent)) is None:

@@ -1,9 +1,9 @@
-"""One connection of a client, with bounds in bytes and seconds in every state; and the table of all
-connections of one server, with bounds by address.
+"""Client connections with bounds in bytes and seconds in every state, and the table of a server's
+connections with limits per address.
 
 A connection rests, then receives the head of a request, then its body, while the application
-answers; one that is refused is heard a little longer. `ConnectionTable.sweep` closes what stays too
-long in a state. Entry: `ConnectionTable`.
+answers; a refused connection is still read for a short time. `ConnectionTable.sweep` closes
+connections that stay too long in one state. Entry point: `ConnectionTable`.
 """
 
 from __future__ import annotations
@@ -25,28 +25,31 @@ from treadle.service.problems import MEDIA_TYPE
 from treadle.service.windows import network_of
 
 HEADERS_S = 10.0
-"""From the first byte of a request, or a new connection, to the end of its headers."""
+"""Time from the first byte of a request, or a new connection, to the end of its headers."""
 IDLE_S = 20
-"""Between two requests."""
+"""Idle time between two requests."""
 BODY_S = 40.0
-"""From the end of the headers to the end of the body. `bodies.BODY_S` is shorter and answers 408;
-this one holds where nothing reads the body."""
+"""Time from the end of the headers to the end of the body. `bodies.BODY_S` is shorter and answers
+408; this limit applies if the application does not read the body.
+"""
 LINGERING_S = 2.0
 LINGERING_BYTES: Final = 1 << 18
-"""For a client that was refused while it sends: closed at once, its connection would be reset, and
-the answer lost with it."""
+"""Bytes still read from a client that was refused while sending. Closing at once would reset the
+connection and lose the response.
+"""
 READING_S = 30.0
 READING_BYTES: Final = 16_384
-"""A client that does not read all that it is sent takes so much in so long."""
+"""Minimum number of bytes that a client must read in the time limit."""
 HEAD_BYTES_MOST: Final = 32_768
 FRAMING_TIMES: Final = 8
-"""Bytes of a chunked body that are not content (sizes, extensions, trailers) for each byte that is,
-beside the size of one head. Chunks of one byte take five."""
+"""Bytes of a chunked body that are not content (sizes, extensions, trailers) allowed per content
+byte, in addition to the size of one head. Chunks of one byte take five.
+"""
 PIPELINED_MOST: Final = 32
-"""Requests that wait for the answer to an earlier one of the same connection."""
+"""Pipelined requests that wait for an earlier response of the same connection."""
 CONNECTIONS_MOST = 4096
 CONNECTIONS_OF_ADDRESS = 512
-"""Of one IPv4 address or IPv6 /64 that is no loopback and no proxy of ours."""
+"""Connections per IPv4 address or IPv6 /64, except loopback and configured proxies."""
 
 _LARGE: Final = "The head of the request is too large."
 _FRAMING: Final = "The body of the request has too much that is not content."
@@ -80,15 +83,14 @@ class ConnectionTable:
         app_state: dict[str, Any],
         _loop: AbstractEventLoop | None = None,
     ) -> BoundedConnection:
-        """A connection that will be in this table: uvicorn calls it for each."""
+        """Create a connection registered in this table. Called by uvicorn for each connection."""
         return BoundedConnection(config, server_state, app_state, _loop, table=self)
 
     def admit(self, connection: BoundedConnection) -> bool:
-        """Take in a new connection.
+        """Register a new connection, or return False if there is no place for it.
 
-        Where its network or the server has no place left, the least recently used connection
-        without a complete request goes: of that network, or of the one that has the most. False if
-        there is none.
+        If its network or the server is full, the least recently used connection without a complete
+        request is closed: of that network, or of the largest one.
         """
         network = connection.network
         mine = self._by_network.get(network, ())
@@ -104,7 +106,7 @@ class ConnectionTable:
         return True
 
     def used(self, connection: BoundedConnection) -> None:
-        """Note that a connection has had a request or an answer."""
+        """Record that a connection has had a request or a response."""
         mine = self._by_network.get(connection.network, OrderedDict())
         if connection in mine:
             mine.move_to_end(connection)
@@ -118,9 +120,8 @@ class ConnectionTable:
                 del self._by_network[connection.network]
 
     def sweep(self) -> None:
-        """Close each connection that has been in one state for too long.
-
-        Called about twice a second.
+        """Close each connection that has been in one state for too long. Called about twice a
+        second.
         """
         overdue = [
             connection
@@ -147,7 +148,7 @@ class ConnectionTable:
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """A connection of uvicorn's with bounds. `table`: its server's."""
+    """uvicorn connection with bounds. `table`: the table of its server."""
 
     def __init__(
         self,
@@ -165,17 +166,17 @@ class BoundedConnection(HttpToolsProtocol):
         self._since = self.loop.time()
         """When the state was entered, or the first byte came after a rest."""
         self._has_begun = True
-        """At rest: a request is due. A new connection owes its first one at once."""
+        """At rest: a request is due. A new connection must send its first request at once."""
         self._framing = self._content = 0
-        """Bytes of the request under way: of its head or, in its body, of what is not content."""
+        """Bytes of the current request: of its head or, in its body, of framing."""
         self._unread: tuple[float, int] | None = None
-        """When the client last took enough of what it is sent, and how many bytes were left."""
+        """When the client last read enough of the response, and how many bytes were left."""
 
     # ------------------------------------------------------------ bounds
 
     @property
     def is_waiting(self) -> bool:
-        """True while no answer is due: the client has to send something."""
+        """True if the client has to send something: no response is due."""
         cycle = self._latest
         if cycle is None or cycle.response_complete:
             return True
@@ -183,7 +184,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     @property
     def _latest(self) -> RequestResponseCycle | None:
-        """The newest request and its answer."""
+        """Newest request and its response."""
         return cast("RequestResponseCycle | None", self.cycle)  # None before the first
 
     def is_overdue(self) -> bool:
@@ -254,15 +255,15 @@ class BoundedConnection(HttpToolsProtocol):
 
     @override
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A field of the head. Those behind a body, its trailers, are dropped: nothing here needs
-        them, and RFC 9110 6.5.1 lets nobody take them for headers.
+        """Handle a header field. Trailers are dropped: nothing uses them, and RFC 9110 6.5.1
+        forbids treating them as headers.
         """
         if self._at != "body":
             super().on_header(name, value)
 
     @override
     def on_headers_complete(self) -> None:
-        # that came in one piece
+        # Headers received in one piece.
         if (
             len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
             > HEAD_BYTES_MOST
@@ -290,8 +291,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     @override
     def on_response_complete(self) -> None:
-        """Keep the connection, unless the body of this request is still to come: what a refused
-        client sends is not read.
+        """Keep the connection open, unless the body of this request is still to come: the rest of a
+        refused request is not read.
         """
         super().on_response_complete()
         if self._at == "body" and self.cycle.response_complete:
@@ -309,16 +310,16 @@ class BoundedConnection(HttpToolsProtocol):
         self._table.used(self)
 
     def _refuse(self, status: int, detail: str) -> None:
-        """Answer without the application, and close.
+        """Respond without the application, and close.
 
-        Where an answer is under way, only close: it is another request's, and two answers must not
-        mix.
+        If a response is in progress, only close: it belongs to another request, and two responses
+        must not mix.
         """
         if (cycle := self._latest) is not None and not cycle.response_complete:
             if self._at != "body" or self.pipeline or cycle.response_started:
                 self.transport.abort()
                 return
-            cycle.disconnected = True  # the application learns that it is too late
+            cycle.disconnected = True  # makes the application stop
             cycle.message_event.set()
         body = msgspec.json.encode(
             {"type": "about:blank", "title": _TITLES[status], "status": status, "detail": detail}
@@ -336,10 +337,9 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 def is_target_of_host(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """True for a path, for `*`, and for an absolute address whose authority is the one in each Host
-    header.
+    """True for a path, for `*`, and for an absolute URL whose authority matches every Host header.
 
-    RFC 9112 3.2.2 lets the target's authority replace Host. Everything behind this line looks at
+    RFC 9112 3.2.2 lets the target's authority replace Host. The code behind this check looks at
     Host alone, so the two must agree.
     """
     if target.startswith(b"/") or target == b"*":

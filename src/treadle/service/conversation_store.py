@@ -1,8 +1,7 @@
-"""What was said, and which runs answer it: every query over conversations, messages and served
-runs, in one user's scope.
+"""Queries over conversations, messages and served runs, in one user's scope.
 
 Synchronous, inside a transaction of `Database.run`. Not here: routes (conversations.py), what a run
-is (chat.py). Entry: `ConversationStore`.
+is (chat.py). Entry point: `ConversationStore`.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from treadle.service.database.tables import (
 from treadle.types import now
 
 HISTORY_MOST: Final = 20
-"""Messages that a run is told of."""
+"""Number of earlier messages given to a run."""
 SHOWN_MOST: Final = 200
 TITLE_CHARS: Final = 60
 
-# Of every message that is answered: built once, since building one costs more than executing it.
+# Statements of every answered message, built once: building one costs more than executing it.
 _TOUCHED: Final = (
     update(Conversation)
     .where(
@@ -72,7 +71,7 @@ _NO_NUMBER: Final = 2**31 - 1
 
 
 class Unsettled(Exception):
-    """The run before has no reply yet."""
+    """Raised if the previous run has no reply yet."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(run_id)
@@ -81,23 +80,23 @@ class Unsettled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message of a person that was stored, with the run that is to answer it."""
+    """Stored message of a person, with the run that answers it."""
 
     conversation_id: str
     message: str
     number: int
-    """Of the message, in its conversation."""
+    """Position of the message in its conversation."""
     run_id: str
     history: tuple[PastMessage, ...] = ()
-    """What was said before it, oldest first."""
+    """Earlier messages, oldest first."""
     answer: ChatMessage | None = None
-    """Where there is one already."""
+    """Reply, if there is one already."""
     note: Any = None
-    """What the application keeps of it (`ChatBackend.on_message`)."""
+    """Note kept by the application (`ChatBackend.on_message`)."""
 
 
 class ConversationStore:
-    """Sees one user's rows; what is somebody else's is not there."""
+    """Access to one user's rows; rows of other users do not exist for it."""
 
     def __init__(self, session: Session, scope: Scope) -> None:
         self._session, self._user_id = session, scope.user_id
@@ -105,7 +104,7 @@ class ConversationStore:
     # ------------------------------------------------------------ conversations
 
     def all(self, *, limit: int, before: datetime | None = None) -> list[Conversation]:
-        """Newest first, by their last message."""
+        """Return conversations, most recent message first."""
         wanted = select(Conversation).where(col(Conversation.user_id) == self._user_id)
         if before is not None:
             wanted = wanted.where(col(Conversation.updated_at) < before)
@@ -118,14 +117,14 @@ class ConversationStore:
         ]
 
     def get(self, conversation_id: str, *, lock: bool = False) -> Conversation | None:
-        """`lock`: nobody else changes it before this transaction ends."""
+        """`lock`: lock the row until the transaction ends."""
         wanted = select(Conversation).where(
             col(Conversation.user_id) == self._user_id, col(Conversation.id) == conversation_id
         )
         return self._session.exec(wanted.with_for_update() if lock else wanted).first()
 
     def delete(self, conversation_id: str) -> bool:
-        """With all that was said in it; False where it is not there."""
+        """Delete a conversation with its messages. Return False if it does not exist."""
         if (found := self.get(conversation_id, lock=True)) is None:
             return False
         for table in (ChatMessage, ServedRun):
@@ -139,7 +138,7 @@ class ConversationStore:
         return True
 
     def messages(self, conversation_id: str) -> list[ChatMessage]:
-        """The last ones, oldest first."""
+        """Return the last messages, oldest first."""
         wanted = select(ChatMessage).where(
             col(ChatMessage.user_id) == self._user_id,
             col(ChatMessage.conversation_id) == conversation_id,
@@ -159,10 +158,10 @@ class ConversationStore:
         *,
         journal: str = "",
     ) -> StoredMessage | None:
-        """Stores a person's message and the run that is to answer it, in that journal; None begins
-        a conversation.
+        """Store a person's message and the run that will answer it in `journal`; a
+        `conversation_id` of None begins a conversation.
 
-        None for a conversation that is not there. Raises Unsettled.
+        Return None if the conversation does not exist. Raises Unsettled.
         """
         at, before = now(), list[Any]()
         if conversation_id is None:
@@ -205,9 +204,7 @@ class ConversationStore:
         return asked
 
     def asked(self, run_id: str) -> StoredMessage | None:
-        """What a run of a conversation was started for; None where its message is not there any
-        more.
-        """
+        """Return the message that a run was started for, or None if it no longer exists."""
         rows = [
             *self._session.exec(
                 select(ChatMessage).where(
@@ -231,23 +228,19 @@ class ConversationStore:
         )
 
     def answer(self, asked: StoredMessage, text: str, tool_calls: Sequence[dict[str, Any]]) -> None:
-        """Stores the reply of a run, once, and that the run is over.
-
-        Nothing happens where the conversation is gone.
+        """Store the reply of a run once, and mark the run as finished. No effect if the
+        conversation was deleted.
         """
         at = now()
         if self.finish(asked.run_id, at) and self._touch(asked.conversation_id, at):
             self._say(asked, asked.number + 1, "assistant", text, tool_calls, at)
 
     def _touch(self, conversation_id: str, at: datetime) -> bool:
-        """Nobody else says something in it before this transaction ends.
-
-        False where it is not there.
-        """
+        """Lock the conversation until the transaction ends. Return False if it does not exist."""
         return self._changed(_TOUCHED, conversation=conversation_id, at=at)
 
     def _last_said(self, conversation_id: str, *, before: int = _NO_NUMBER) -> list[Any]:
-        """Newest first."""
+        """Return the last messages, newest first."""
         return [
             *self._session.exec(
                 _LAST_SAID,
@@ -256,7 +249,9 @@ class ConversationStore:
         ]
 
     def _check_settled(self, before: Sequence[Any]) -> None:
-        """An answer is stored with the end of its run."""
+        """Raises Unsettled unless the previous run is finished: a reply is stored with the end of
+        its run.
+        """
         if (
             before
             and before[0].role == "user"
@@ -310,7 +305,7 @@ class ConversationStore:
         ).first()
 
     def runs(self, *, limit: int, before: datetime | None = None) -> list[ServedRun]:
-        """Newest first."""
+        """Return runs, newest first."""
         wanted = select(ServedRun).where(col(ServedRun.user_id) == self._user_id)
         if before is not None:
             wanted = wanted.where(col(ServedRun.created_at) < before)
@@ -323,7 +318,7 @@ class ConversationStore:
         ]
 
     def runs_of(self, conversation_id: str) -> list[ServedRun]:
-        """All runs that answer messages of a conversation."""
+        """Return all runs that answer messages of a conversation."""
         wanted = select(ServedRun).where(
             col(ServedRun.user_id) == self._user_id,
             col(ServedRun.conversation_id) == conversation_id,
@@ -340,19 +335,19 @@ class ConversationStore:
         ).first()
 
     def unfinished(self) -> list[ServedRun]:
-        """Oldest first."""
+        """Return unfinished runs, oldest first."""
         wanted = select(ServedRun).where(
             col(ServedRun.user_id) == self._user_id, col(ServedRun.finished_at).is_(None)
         )
         return [*self._session.exec(wanted.order_by(col(ServedRun.created_at)))]
 
     def finish(self, run_id: str, at: datetime | None = None) -> bool:
-        """False where it was over already, or is not there."""
+        """Return False if the run is already finished or does not exist."""
         return self._changed(_FINISHED, run=run_id, at=at or now())
 
 
 def title_of(message: str) -> str:
-    """Its first line, cut at a word."""
+    """Return the first line of a message, cut at a word."""
     line = " ".join(message.split())
     if len(line) <= TITLE_CHARS:
         return line
@@ -361,7 +356,7 @@ def title_of(message: str) -> str:
 
 
 def _as_history(rows: Sequence[Any]) -> tuple[PastMessage, ...]:
-    """Of rows that are newest first."""
+    """Convert rows that are newest first."""
     return tuple(
         PastMessage("user" if row.role == "user" else "assistant", row.content, row.created_at)
         for row in reversed(rows)

@@ -1,6 +1,5 @@
-"""`/conversations`: what was said, and when. Not here: how something is said (chat.py). Entry:
-
-`router`.
+"""`/conversations`: listing, reading and deleting conversations. Not here: new messages (chat.py).
+Entry point: `router`.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class WholeConversation(ConversationHead):
     messages: list[MessageOut]
     """The last 200, oldest first."""
     run_id: str | None
-    """Of the run that works on the newest message; None where that has its reply."""
+    """Id of the run that works on the newest message; None once that has its reply."""
 
 
 @router.get("")
@@ -58,7 +57,7 @@ async def conversations(
         Moment | None, Query(description="Only those whose `updated_at` is before it.")
     ] = None,
 ) -> list[ConversationHead]:
-    """Newest first."""
+    """Lists conversations, newest first."""
 
     def work(session: Session) -> list[ConversationHead]:
         return [
@@ -86,7 +85,7 @@ async def conversation(
         )
 
     whole = await service.database.read(scope, work)
-    # of a process that died, and nobody has gone on with it
+    # The run's process died, and the run has not been resumed.
     if whole.run_id is not None and service.live.get(whole.run_id) is None:
         await settle(service, scope, whole.run_id)
         return await service.database.read(scope, work)
@@ -97,9 +96,9 @@ async def conversation(
 async def delete_conversation(
     conversation_id: InPath, scope: SignedIn, service: TheService
 ) -> Response:
-    """Deletes it with all that was said in it, also from the journal.
+    """Deletes a conversation with all its messages, including their journal entries.
 
-    A run under way is cancelled first. {keeps}
+    A run in progress is cancelled first. {keeps}
     """
     await forget(service, scope, conversation_id)
     return Response(status_code=204)

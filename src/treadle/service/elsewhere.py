@@ -1,12 +1,12 @@
-"""Runs that are read here and driven elsewhere: by another replica, by a worker, or by nobody yet.
-One follower for each, shared by all its readers.
+"""Runs that are read here and driven elsewhere: by another replica, by a worker, or not yet. Each
+has one follower, shared by all its readers.
 
-A reader has read the journal up to somewhere before it watches, and passes over what it has:
-however followers and drivers of this process take turns, it is given everything once. A follower
-begins behind what its first reader has read; a reader that has read less reads again
+A reader has read the journal up to some position before it watches, and skips events up to there:
+however followers and drivers of this process alternate, it receives each event once. A follower
+begins after the position of its first reader; a reader that is further behind reads again
 (`Reader.begins`).
 
-Not here: following itself (following.py of the library), who reads (fan_out.py). Entry:
+Not here: following itself (following.py of the library), readers (fan_out.py). Entry point:
 `RemoteRuns`.
 """
 
@@ -39,15 +39,15 @@ from treadle.service.sse import frame_of, position_of, said
 logger = logging.getLogger("treadle.service")
 
 AGAIN_S: Final = 0.5
-"""Before the journal, or the database, is looked at once more."""
+"""Delay before the journal or the database is queried again."""
 DEPTH_MOST: Final = 4
-"""Of runs that runs have started."""
+"""Maximum depth of child runs."""
 AT_ONCE: Final = 32
-"""Frames that are told before their readers may take them."""
+"""Frames published before their readers get a turn."""
 
 
 class RemoteRuns:
-    """Of one service, while it is open."""
+    """Followers of one open service."""
 
     def __init__(
         self,
@@ -56,15 +56,17 @@ class RemoteRuns:
         runtime: Runtime,
         view_of: Callable[[Scope, ServedRun], EventView | None],
     ) -> None:
-        """`view_of`: of what a person may see of a run of the chat; None: of another run, all."""
+        """`view_of` returns the event filter of a chat run, or None for other runs, whose events
+        are all visible.
+        """
         self.live, self.database, self.runtime, self.view_of = live, database, runtime, view_of
         self._watched: dict[str, _Watch] = {}
         live.on_start = self.stop
         live.on_let_go = self._let_go
 
     def watch(self, scope: Scope, run: ServedRun, after: Position | None) -> None:
-        """Its readers are told what comes behind `after`, until nobody reads it, or it is driven
-        here. Where it is watched already, or driven here: nothing.
+        """Publish events after `after` to the run's readers until no reader is left or the run is
+        driven here. No effect if it is already watched or driven here.
         """
         if run.run_id in self._watched or self.live.get(run.run_id) is not None:
             return
@@ -74,12 +76,12 @@ class RemoteRuns:
         self.live.spawn(partial(self._told, watch))
 
     def stop(self, run_id: str) -> None:
-        """Nothing more is told of it from elsewhere, from now on. Idempotent."""
+        """Stop following the run from now on. Idempotent."""
         if (watch := self._watched.pop(run_id, None)) is not None:
             watch.stop()
 
     def left(self, run_id: str) -> None:
-        """Somebody reads it no more."""
+        """Handle the departure of a reader."""
         if not self.live.channels.is_read(run_id):
             self.stop(run_id)
 
@@ -106,7 +108,7 @@ class RemoteRuns:
 
 
 class _Watch:
-    """One run's follower."""
+    """Follower of one run."""
 
     def __init__(
         self, remote: RemoteRuns, scope: Scope, run: ServedRun, after: Position | None
@@ -117,14 +119,14 @@ class _Watch:
         self._is_over = False
         self._told = 0
         self._children: dict[str, anyio.Event] = {}
-        """Runs that it has started, by id: set once all of one was told."""
+        """Child runs by id; the event is set once all events of the child were published."""
 
     def stop(self) -> None:
         self._is_over = True
         self._cancel.cancel()
 
     async def tell_all(self) -> None:
-        """To its end, whatever is wrong with the journal meanwhile."""
+        """Follow the run to its end, retrying on journal errors."""
         with self._cancel:
             while not await self._tried():  # noqa: ASYNC110  the journal is what must answer again
                 await anyio.sleep(AGAIN_S)
@@ -134,7 +136,7 @@ class _Watch:
                 self._remote.live.channels.end(self.run_id)
 
     async def _tried(self) -> bool:
-        """Whether it came to the run's end."""
+        """True if the run's end was reached."""
         view = self._remote.view_of(self._scope, self._run)
         try:
             await (self._follow_run() if view is None else self._follow_reply(view))
@@ -151,7 +153,7 @@ class _Watch:
     # ------------------------------------------------------------ any run
 
     async def _follow_run(self) -> None:
-        """With those that it starts."""
+        """Follow the run and its child runs."""
         failed: AgentError | None = None
         async with anyio.create_task_group() as group:
             try:
@@ -190,8 +192,8 @@ class _Watch:
         return over
 
     async def _follow_child(self, child: str, parent: str, depth: int, group: TaskGroup) -> None:
-        """A child is one by the journal alone: that a run has started another is heard from outside
-        too, and whose run that is, nothing else would ask.
+        """Follow a child run after checking its parent in the journal: notifications about child
+        runs also come from outside, and nothing else would verify whose run it is.
         """
         try:
             if (await self._remote.runtime.journal.info(child)).parent_run_id != parent:
@@ -210,7 +212,7 @@ class _Watch:
             self._children[child].set()
 
     async def _tell_children(self, run_id: str, depth: int, group: TaskGroup) -> None:
-        """Those that are over are told before the call that started them is said to have ended."""
+        """Publish finished child runs before the end of the call that started them."""
         for info in await self._remote.runtime.journal.children(run_id):
             over = self._begin_child(info.run_id, run_id, depth, group)
             if info.status == "finished":
@@ -219,7 +221,9 @@ class _Watch:
     # ------------------------------------------------------------ the chat's
 
     async def _follow_reply(self, view: EventView) -> None:
-        """From its beginning, each time: what is shown depends on all that was before."""
+        """Follow from the beginning each time: which events are visible depends on all earlier
+        ones.
+        """
         async with self._remote.runtime.follow(self.run_id, deltas=False) as events:
             async for event in events:
                 at = position_of(event.id) if isinstance(event.id, str) else None
@@ -232,7 +236,7 @@ class _Watch:
                     )
 
     async def _tell_reply(self) -> None:
-        """Whoever drives the run stores it when the run is over."""
+        """Wait for the reply, which the driving process stores when the run is over."""
         while not self._is_over:
             if (
                 reply := await self._remote.database.read(
@@ -251,7 +255,7 @@ class _Watch:
             await anyio.sleep(AGAIN_S)
 
     async def _tell(self, frame: EncodedEvent) -> None:
-        if self._is_over:  # somebody drives it here, and tells
+        if self._is_over:  # the run is driven here, which publishes its events
             await lowlevel.checkpoint()
             return
         self._remote.live.channels.tell(self.run_id, frame)
@@ -261,9 +265,7 @@ class _Watch:
 
 
 def reply_of(scope: Scope, run_id: str, session: Session) -> StoredReply | None:
-    """The stored one to the message that a run is to answer; None where there is none yet, or will
-    be none.
-    """
+    """Return the stored reply to the run's message, or None if there is none (yet)."""
     asked = ConversationStore(session, scope).asked(run_id)
     if asked is None or asked.answer is None:
         return None

@@ -1,8 +1,9 @@
-"""What happens, told to any number of readers, none of which can slow the others or what tells it.
+"""Fan-out of events to any number of readers, none of which can slow down the others or the
+publisher.
 
-Each reader has a bounded queue. What is lossy is dropped where that is full; a reader that is
-behind with what is not is cut, and comes back with the last id it has. Not here: how a frame looks
-on the wire (sse.py), which runs there are (live.py). Entry: `Channels`, `Reader`.
+Each reader has a bounded queue. Lossy events are dropped if it is full; a reader that falls behind
+on durable events is disconnected, and reconnects with its last id. Not here: the wire format
+(sse.py), runs (live.py). Entry points: `Channels`, `Reader`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final, TypeAlias
 import anyio
 
 Position: TypeAlias = tuple[int, int]
-"""The sequence of a journal's entry, and the place among that entry's events."""
+"""Sequence number of a journal entry, and the index among that entry's events."""
 
 QUEUE_MOST: Final = 256
 HEARTBEAT_S: Final = 15
@@ -28,22 +29,27 @@ CLOSING: Final = b": the server is closing; connect again with the last id you h
 
 @dataclass(frozen=True, slots=True)
 class EncodedEvent:
-    """One event on its way out, encoded once for all readers."""
+    """Outgoing event, encoded once for all readers."""
 
     data: bytes
     run_id: str = ""
     position: Position | None = None
-    """Of a durable one, in the journal of `run_id`; None: nobody can ask for it again."""
+    """Position of a durable event in the journal of `run_id`; None: the event cannot be requested
+    again.
+    """
     before: Position | None = None
-    """Of one that is not durable: nobody wants it who was given something from there on."""
+    """Position of a non-durable event: readers that have received an event from this position on skip it.
+    """
     lossy: bool = False
-    """May be left out where a reader is slow."""
+    """True if the event may be dropped for a slow reader."""
     last: bool = False
-    """Nothing comes after it."""
+    """True for the last event of the stream."""
 
 
 class Reader:
-    """One open stream. Told by `put` and `beat`, in any task of the event loop; read by one."""
+    """Open stream. `put` and `beat` may be called from any task of the event loop; one task
+    reads.
+    """
 
     __slots__ = (
         "_beats",
@@ -59,24 +65,22 @@ class Reader:
 
     def __init__(self, slot: int = 0) -> None:
         self.slot = slot
-        """In which second of fifteen it is looked after."""
+        """Second of the heartbeat interval in which this reader is checked."""
         self.begins: Position = (0, -1)
-        """Live events begin behind this one: what the reader has read in the journal must go up to
-        it.
-        """
+        """Live events begin after this position: the reader must have read the journal up to it."""
         self._waiting: deque[EncodedEvent] = deque()
         self._seen: dict[str, Position] = {}
         self._news: anyio.Event | None = None
-        """Set by whoever tells; None where nobody waits."""
+        """Set by the publisher; None while no task waits."""
         self._closed: bytes | None = None
-        """What is said last, once what waits was read."""
+        """Final message, sent after the queue was read."""
         self._over = False
         self._quiet = True
-        """Nothing was said since the last beat."""
+        """True if there were no events since the last beat."""
         self._beats = 0
 
     def put(self, frame: EncodedEvent) -> None:
-        """Never waits."""
+        """Queue a frame without waiting."""
         if self._closed is not None:
             return
         if len(self._waiting) >= QUEUE_MOST:
@@ -93,19 +97,19 @@ class Reader:
         self._wake()
 
     def close(self, why: bytes = CLOSING) -> None:
-        """What waits can still be read. Idempotent."""
+        """End the stream after the queued frames. Idempotent."""
         if self._closed is None:
             self._closed = why
         self._wake()
 
     def finish(self) -> None:
-        """It has all there is: what waits is not read any more."""
+        """End the stream and discard the queued frames: the reader has everything."""
         self._waiting.clear()
         self.close(b"")
 
     def beat(self) -> None:
-        """Each 15 seconds: says something where nothing was said, and ends a stream that is too
-        old.
+        """Send a heartbeat to an idle stream, and end a stream that is too old. Called every 15
+        seconds.
         """
         self._beats += 1
         if self._beats * HEARTBEAT_S >= AGE_MOST_S:
@@ -115,11 +119,11 @@ class Reader:
         self._quiet = True
 
     def pass_over(self, run_id: str, until: Position) -> None:
-        """What this run's journal has up to there was read elsewhere: it is not given again."""
+        """Skip events of this run up to `until`: the reader has them from the journal."""
         self._seen[run_id] = max(until, self._seen.get(run_id, until))
 
     async def read(self) -> bytes | None:
-        """All that waits, at once; waits for the first. None: that was all."""
+        """Return all queued frames, waiting for the first. None: the stream has ended."""
         while not self._over:
             if data := b"".join([frame.data for frame in self._taken()]):
                 return data
@@ -150,21 +154,21 @@ class Reader:
 
 
 class Channels:
-    """Readers by what they read: a run, or one user's tasks. One ticker beats for all of them."""
+    """Readers by channel: a run, or a user's tasks. One ticker sends heartbeats to all of them."""
 
     def __init__(self) -> None:
         self._readers: dict[str, set[Reader]] = {}
         self._slots: list[set[Reader]] = [set() for _ in range(HEARTBEAT_S)]
-        """By the second in which they are looked after: a thousand do not wake at once."""
+        """Readers by the second of their heartbeat, so that thousands do not wake at once."""
         self._opened = 0
         self._closing = False
 
     def __len__(self) -> int:
-        """How many streams are open."""
+        """Return the number of open streams."""
         return sum(map(len, self._slots))
 
     def open(self, key: str) -> Reader:
-        """From now on; `leave` when it is over."""
+        """Subscribe from now on; call `leave` at the end."""
         self._opened = (self._opened + 1) % HEARTBEAT_S
         reader = Reader(self._opened)
         self._slots[reader.slot].add(reader)
@@ -182,12 +186,12 @@ class Channels:
                 del self._readers[key]
 
     def tell(self, key: str, frame: EncodedEvent) -> None:
-        """Whoever reads this now. Never waits."""
+        """Publish a frame to the current readers of this channel without waiting."""
         for reader in self._readers.get(key, ()):
             reader.put(frame)
 
     def begin(self, key: str, after: Position) -> None:
-        """What is told from now on begins behind `after`, for all who read this now."""
+        """Set the position after which live events begin, for all current readers."""
         for reader in self._readers.get(key, ()):
             reader.begins = max(reader.begins, after)
 
@@ -195,13 +199,13 @@ class Channels:
         return key in self._readers
 
     def end(self, key: str) -> None:
-        """Nothing more comes of this."""
+        """End the channel's streams."""
         for reader in self._readers.get(key, ()):
             reader.close(b"")
 
     def close(self, *, but: Collection[str] = ()) -> None:
-        """Ends every stream, also those that are opened from now on; `but`: keys whose end comes by
-        itself.
+        """End every stream, including those opened later, except for keys in `but`, which end by
+        themselves.
         """
         self._closing = True
         for key, readers in self._readers.items():
@@ -210,7 +214,7 @@ class Channels:
                     reader.close()
 
     async def beat(self) -> None:
-        """Until it is cancelled."""
+        """Send heartbeats until cancelled."""
         second = 0
         while True:
             await anyio.sleep(1)

@@ -1,7 +1,7 @@
-"""The events of one run for whoever follows it: out of the journal up to now, then live, without a
-gap and without a double.
+"""Subscriptions to the events of one run: from the journal up to now, then live, without gaps or
+duplicates.
 
-Readers subscribe first, then the journal is read, then what was seen is passed over. Entry:
+A reader subscribes first, then reads the journal, then skips events that it has seen. Entry points:
 `follow`, `notices`, `events_so_far`.
 """
 
@@ -27,15 +27,15 @@ from treadle.service.state import Service
 
 
 class Subscribed(NamedTuple):
-    """A place among those who are told of a run."""
+    """Subscription of one reader."""
 
     reader: Reader
     held: AsyncExitStack
-    """Gives the place back."""
+    """Releases the subscription."""
 
 
 async def subscribe(service: Service, scope: Scope, key: str) -> Subscribed:
-    """From now on. Raises Problem(429) where this person has too many streams open."""
+    """Subscribe from now on. Raises Problem(429) if this person has too many open streams."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(service.limits.stream(scope))
         reader = service.live.channels.open(key)
@@ -47,15 +47,16 @@ async def subscribe(service: Service, scope: Scope, key: str) -> Subscribed:
 async def follow(
     service: Service, scope: Scope, run: ServedRun, after: Position | None
 ) -> Response:
-    """`after`: the last durable event that the reader has; None: from the beginning. Nothing at all
-    for one who has all of a run that is over: a browser would ask for ever. Raises Problem(429).
+    """Stream the events after `after`, the last durable event the reader has; None: from the
+    beginning. Return an empty response to a reader that has all events of a finished run: a browser
+    would reconnect forever. Raises Problem(429).
     """
     reader, held = await subscribe(service, scope, run.run_id)
     try:
-        # before the journal is read: where it is there, the journal is whole
+        # Read before the journal: if the reply is there, the journal is complete.
         reply = await _reply(service, scope, run)
         events = await events_so_far(service, scope, run)
-        # another reader has read more since, and is told what comes behind that
+        # Another reader has read further since, and receives only later events.
         while (_last(run.run_id, events) or (0, -1)) < reader.begins:
             events = await events_so_far(service, scope, run)
         frames = _frames(events, run.run_id, after)
@@ -76,7 +77,8 @@ async def follow(
 
 
 async def notices(service: Service, scope: Scope, name: str) -> Response:
-    """Stream what `ServiceHost.notify` sends to this person by this name; the first comes at once.
+    """Stream the notices that `ServiceHost.notify` sends to this person under this name; the first
+    is sent at once.
 
     Raises Problem(429).
     """
@@ -85,7 +87,7 @@ async def notices(service: Service, scope: Scope, name: str) -> Response:
 
 
 async def events_so_far(service: Service, scope: Scope, run: ServedRun) -> list[Event]:
-    """As a person may see them; none of a run that never began."""
+    """Return the run's events that a person may see; empty for a run that never began."""
     if (view := service.view_of(scope, run)) is not None:
         return [
             seen for event in await _journaled(service, run.run_id) for seen in view.take(event)
@@ -94,7 +96,7 @@ async def events_so_far(service: Service, scope: Scope, run: ServedRun) -> list[
 
 
 async def of_tree(service: Service, run_id: str) -> list[Event]:
-    """What the journal has of a run and of those that it started."""
+    """Return the journaled events of a run and its child runs."""
     return await _with_children(service, await _journaled(service, run_id), DEPTH_MOST)
 
 
@@ -108,7 +110,7 @@ async def _journaled(service: Service, run_id: str) -> list[Event]:
 
 
 async def _with_children(service: Service, events: list[Event], depth: int) -> list[Event]:
-    """What runs that it started have done stands behind the start of the call that started them."""
+    """Insert the events of child runs after the start of the call that started them."""
     if not depth or not any(isinstance(event, ToolCallStart) for event in events):
         return events
     below = await _children(service, events[0].run_id)
@@ -122,7 +124,7 @@ async def _with_children(service: Service, events: list[Event], depth: int) -> l
 
 
 async def _children(service: Service, run_id: str) -> dict[str, list[str]]:
-    """Ids of runs, by the call that started them."""
+    """Return the ids of child runs by the call that started them."""
     journal, found = service.runtime.journal, dict[str, list[str]]()
     for info in await journal.children(run_id):
         state = await journal.load(info.run_id)
@@ -140,8 +142,8 @@ def _under(event: Event, parent_run_id: str) -> Event:
 
 
 def _frames(events: list[Event], run_id: str, after: Position | None) -> list[EncodedEvent]:
-    """Those behind `after`; what nobody can ask for again only where all is asked for, and what
-    children did with their start.
+    """Encode the events after `after`. Non-durable events are included only if everything is
+    requested, and events of child runs only with the start of their call.
     """
     if after is None:
         return [frame_of(event, run_id) for event in events]
@@ -163,7 +165,7 @@ def _pass_over(reader: Reader, events: list[Event]) -> None:
 
 
 def _last(run_id: str, events: list[Event]) -> Position | None:
-    """The position up to which the journal was read."""
+    """Return the position up to which the journal was read."""
     own = (
         position_of(event.id)
         for event in reversed(events)
@@ -173,7 +175,7 @@ def _last(run_id: str, events: list[Event]) -> Position | None:
 
 
 async def _reply(service: Service, scope: Scope, run: ServedRun) -> StoredReply | None:
-    """To a message; it comes last."""
+    """Return the reply to a message, which comes last in its stream."""
     return (
         None
         if run.conversation_id is None
@@ -182,7 +184,7 @@ async def _reply(service: Service, scope: Scope, run: ServedRun) -> StoredReply 
 
 
 def _is_over(run: ServedRun, events: list[Event]) -> bool:
-    """Of one that answers no message."""
+    """True if a run that answers no message has ended."""
     return run.conversation_id is None and any(
         isinstance(event, RunEnd) and event.run_id == run.run_id for event in events
     )

@@ -1,8 +1,8 @@
-"""Deleting a conversation: its rows, and what its runs wrote to the journal. Entry: `forget`,
+"""Deletion of a conversation: its rows, and its runs' journal entries. Entry points: `forget`,
 `keep_scrubbed`.
 
 The journal goes first. A crash in between leaves a conversation that can be deleted again, and
-never text that nothing names any more.
+never orphaned text.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from treadle.types import now
 logger = logging.getLogger("treadle.service")
 
 SCRUB_S: Final = 2.0
-"""After which the log of the database is emptied again, where a reader prevented it."""
+"""Delay before the database's log is emptied again if a reader prevented it."""
 ROUNDS: Final = 3
-"""How often messages that arrive meanwhile are deleted too."""
+"""Rounds for deleting messages that arrive during the deletion."""
 
 
 async def forget(service: Service, scope: Scope, conversation_id: str) -> None:
-    """Cancel runs of this conversation that are under way, then delete it from the journal and the
-    database. Durable when it returns.
+    """Cancel runs of this conversation that are in progress, then delete it from the journal and
+    the database. Durable when it returns.
 
-    Raises Problem: 404 for a conversation that is not this person's, 409 where another process is
-    about to begin a run of it, or keeps adding messages. Raises AgentError(busy) where the process
+    Raises Problem: 404 for a conversation that is not this person's, 409 if another process is
+    about to begin a run of it, or keeps adding messages. Raises AgentError(busy) if the process
     that drives a run does not answer.
     """
     gone: set[str] = set()
@@ -60,7 +60,7 @@ async def forget(service: Service, scope: Scope, conversation_id: str) -> None:
 
 
 async def keep_scrubbed(service: Service) -> None:
-    """Until the service ends, empty the log of the database again where a reader prevented that."""
+    """Retry emptying the database's log until the service ends, whenever a reader prevented it."""
     while not service.stopping.is_set():
         if service.database.owes_log:
             try:
@@ -83,7 +83,9 @@ def _runs(scope: Scope, conversation_id: str, session: Session) -> list[ServedRu
 def _delete(
     chat: ChatBackend, scope: Scope, conversation_id: str, gone: Collection[str], session: Session
 ) -> bool:
-    """False, and nothing is deleted, where a message has come whose run is not among `gone`."""
+    """Delete the conversation. Return False and delete nothing if a message has arrived whose run
+    is not in `gone`.
+    """
     store = ConversationStore(session, scope)
     if store.get(conversation_id, lock=True) is None:
         raise not_found()
@@ -94,7 +96,7 @@ def _delete(
 
 
 async def _end(service: Service, run: ServedRun) -> None:
-    """Cancel the run, and wait until nothing more is written of it here."""
+    """Cancel the run, and wait until this process writes no more of it."""
     if (live := service.live.get(run.run_id)) is not None:
         await live.begun.wait()
     if await info_of(service, run.run_id) is not None:

@@ -1,7 +1,7 @@
-"""What the bodies, parameters and answers of the chat and of runs are made of, so that what is
-refused stands in the schema.
+"""Field types of the chat's and runs' bodies, parameters and responses; constraints appear in the
+schema.
 
-Not here: what every body must be (bodies.py). Entry: `Words`, `Line`, `Id`, `Moment`, `Data`,
+Not here: checks on every body (bodies.py). Entry points: `Words`, `Line`, `Id`, `Moment`, `Data`,
 `problems`.
 """
 
@@ -19,7 +19,7 @@ INVISIBLE: Final = (
     r"\u0000-\u0020\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f"
     r"\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff"
 )
-"""What nobody sees, in one plane: a text of these alone says nothing."""
+"""Invisible characters of the basic plane: a text of these alone is empty."""
 NO_LINE: Final = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
 NO_TEXT: Final = r"\u0000-\u0008\u000b-\u001f\u007f-\u009f"
 
@@ -29,10 +29,10 @@ Words = Annotated[
         min_length=1, max_length=10_000, pattern=rf"^[^\u0000]*[^{INVISIBLE}][^\u0000]*$"
     ),
 ]
-"""What a person says: something that can be seen, and no NUL."""
+"""Text from a person: at least one visible character, no NUL."""
 Line = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\u0000]*$")]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[^\u0000]*$")]
-"""Of something that is there, or is not: any text may be asked for."""
+"""Id of an object that may not exist: any text is valid."""
 InPath = Annotated[str, Path(max_length=128)]
 
 
@@ -55,7 +55,7 @@ _DATA: Final = {
     "additionalProperties": {"$ref": "#/components/schemas/Data"},
 }
 Data = Annotated[dict[str, Any], WithJsonSchema(_DATA)]
-"""Anything that JSON can say, by name; but no NUL (`DATA`, which the document holds once)."""
+"""JSON object without NUL (`DATA`, which the OpenAPI document contains once)."""
 DATA: Final = {
     "title": "Data",
     "anyOf": [
@@ -74,5 +74,5 @@ _TEXTS: Final = {
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What a route can answer beside its success, and beside what every route can (openapi.py)."""
+    """Describe a route's error responses, except those that every route has (openapi.py)."""
     return {status: {"description": _TEXTS[status]} for status in statuses}

@@ -1,4 +1,4 @@
-"""Whether it lives, whether it can work, and what it has done: for machines. Entry: `router`."""
+"""Liveness, readiness and metrics endpoints. Entry point: `router`."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ async def insider(
     service: TheService,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)],
 ) -> None:
-    """Nobody else reaches a service on the loopback; elsewhere it is somebody who is signed in."""
+    """Require a signed-in user, unless the service listens on loopback only."""
     if not service.is_open:
         await visitor(request, credentials)
 
 
 @router.get("/healthz")
 async def alive() -> Alive:
-    """It answers."""
+    """Liveness: the process answers."""
     return Alive()
 
 
 @router.get("/readyz")
 async def ready(service: TheService) -> Alive:
-    """It can work: the database and the journal answer, and it is not about to end."""
+    """Readiness: the database and the journal answer, and the service is not shutting down."""
     if not await service.readiness.is_ready():
         raise unavailable("Not ready.")
     return Alive()
@@ -51,7 +51,7 @@ async def ready(service: TheService) -> Alive:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(service: TheService) -> Response:
-    """In Prometheus's text."""
+    """Metrics in Prometheus text format."""
     used = await service.database.read_unscoped(service.limits.totals.used)
     service.metrics.note_totals(used._asdict(), to_builtins(service.settings.totals))
     return Response(await service.metrics.text(), media_type=MEDIA_TYPE)

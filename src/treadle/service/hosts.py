@@ -1,8 +1,7 @@
-"""Which names this service answers to, and whose pages may speak to it. Against pages that guess a
-local port, and against rebinding of names.
+"""Allowed Host and Origin headers, against pages that guess a local port and against DNS rebinding.
 
-Headers are believed as they stand here: border.py has put in what a known proxy says. Entry:
-`Hosts`.
+Headers are trusted here: border.py has applied the forwarding headers of known proxies. Entry
+point: `Hosts`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Hosts:
-    """The loopback names, those that the configuration adds, and that of its public URL."""
+    """Loopback names, configured names, and the host of the public URL."""
 
     def __init__(self, more: Collection[str] = (), public_url: str | None = None) -> None:
         public = urlsplit(public_url) if public_url else None
@@ -30,7 +29,9 @@ class Hosts:
         )
 
     def check(self, method: str, headers: Mapping[str, list[str]]) -> None:
-        """Raises Problem: 400 without one Host, 421 for another's, 403 for a page of another's."""
+        """Raises Problem: 400 without exactly one Host, 421 for a foreign host, 403 for a foreign
+        origin.
+        """
         hosts = headers.get("host", [])
         if len(hosts) != 1 or not hosts[0]:
             raise HttpProblem(400, "A request names the one host that it is for.")
@@ -55,7 +56,7 @@ class Hosts:
 
 
 def _name(host: str) -> str:
-    """Without its port."""
+    """Return the host without its port."""
     name, colon, port = host.lower().rpartition(":")
     return (
         name
@@ -65,7 +66,7 @@ def _name(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Of an address to listen on."""
+    """True if the address to listen on is a loopback one."""
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -1,8 +1,9 @@
-"""What one person may use: requests a minute, runs and streams at once, tokens and money a day; and
-strangers, by their address.
+"""Limits per user: requests per minute, concurrent runs and streams, tokens and money per day; and
+limits per address for unauthenticated clients.
 
-Counted in this process, in memory; tokens and money in the database, by UTC day. A library for this
-was tried: it started a thread for nearly every request. Entry: `UserLimits`.
+Requests, runs and streams are counted in memory, in this process; tokens and money in the database,
+by UTC day. A library for this was tried: it started a thread for nearly every request. Entry point:
+`UserLimits`.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
 
 MINUTE_S = 60.0
 STRANGERS_PER_MINUTE = 240
-"""Requests of one address without a good token."""
+"""Requests per address without a valid token."""
 RUNS_MOST, STREAMS_MOST = 256, 4096
-"""Of all people together."""
+"""Concurrent runs and streams of all users together."""
 
 _TODAYS: Final = (col(Spent.user_id) == bindparam("mine"), col(Spent.day) == bindparam("today"))
 _SPENT: Final = select(Spent.tokens, Spent.cost_usd).where(*_TODAYS)
@@ -58,15 +59,15 @@ _SPEND: Final = (
 
 
 class RunSpending:
-    """What a run has taken, told by whoever drives it before its place is given back."""
+    """Usage of a run, recorded by its driver before its place is released."""
 
     def __init__(self) -> None:
         self.tokens = 0
         self.cost_usd = 0.0
         self.limits = RunLimits()
-        """To put over the limits of the run's agent."""
+        """Limits that tighten those of the run's agent."""
         self.reserved_for: str | None = None
-        """The run for which a share of all is reserved, until that is settled."""
+        """Run for which a share of the totals is reserved, until the share is settled."""
 
     def __bool__(self) -> bool:
         return bool(self.tokens or self.cost_usd)
@@ -76,9 +77,9 @@ class RunSpending:
         self.cost_usd += cost_usd or 0.0
 
     async def count_run(self, journal: Journal, run_id: str, metrics: RunMetrics) -> None:
-        """Count what a run has taken.
+        """Count the run's usage from the journal.
 
-        `metrics`: for a run that is in no journal, or whose journal does not answer.
+        `metrics` is used for a run that is not in the journal, or if the journal does not answer.
         """
         try:
             self.count(*await taken(journal, run_id))
@@ -87,8 +88,8 @@ class RunSpending:
 
 
 class UserLimits:
-    """Everything here raises Problem: 429 with Retry-After for what is too much for one, 503 for
-    what is too much for all.
+    """Every method raises Problem: 429 with Retry-After at a limit of one user, 503 at a limit of
+    all users.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class UserLimits:
         metrics: ServiceMetrics,
         shares: Mapping[str, TotalsShare] | None = None,
     ) -> None:
-        """`shares`: what runs of agents reserve, by name, instead of what their limits say."""
+        """`shares`: reservations by agent name, overriding those derived from the agent's limits."""
         limits = settings.limits
         self._limits, self._database, self._metrics = limits, database, metrics
         self.totals = Totals(settings.totals, self.refused, shares)
@@ -111,11 +112,12 @@ class UserLimits:
     # ------------------------------------------------------------ requests
 
     def request(self, scope: Scope) -> None:
-        """Of somebody who is signed in."""
+        """Count a request of a signed-in user."""
         self._take(self._requests, scope.user_id)
 
     def login(self, login_id: str) -> None:
-        """A request with a token of this login, whatever it asks for and whether the login lasts.
+        """Count a request with a token of this login, whatever it asks for and even if the login
+        has ended.
 
         Not counted for the account: a token of a login that has ended must not use up its owner's
         requests.
@@ -134,7 +136,7 @@ class UserLimits:
             )
 
     def stranger(self, address: str) -> None:
-        """A request of nobody that we know."""
+        """Count a request without a valid token."""
         if wait_s := self._strangers.take(network_of(address)):
             self.refused("address")
             raise too_many("That is too many requests from your address: wait a little.", wait_s)
@@ -145,7 +147,7 @@ class UserLimits:
     async def run(
         self, scope: Scope, run_id: str, agent: Agent[Any, Any]
     ) -> AsyncGenerator[RunSpending]:
-        """A place for one run of somebody who can afford it."""
+        """Acquire a place for one run, after checking the user's daily limits."""
         async with self.place(scope) as spending:
             await self._database.run(
                 scope,
@@ -155,10 +157,10 @@ class UserLimits:
 
     @asynccontextmanager
     async def place(self, scope: Scope) -> AsyncGenerator[RunSpending]:
-        """For one run, and what it takes counted for its day, however it ends. May be entered in
-        one task and left in another.
+        """Acquire a place for one run, and count its usage at the end, however it ends. May be
+        entered in one task and left in another.
 
-        A run that another process goes on with keeps what is reserved for it.
+        The reservation of a run that another process continues is kept.
         """
         if self._runs.total() >= RUNS_MOST:
             self.refused("all runs")
@@ -194,7 +196,7 @@ class UserLimits:
 
     @asynccontextmanager
     async def stream(self, scope: Scope) -> AsyncGenerator[None]:
-        """A place for one open stream of events."""
+        """Acquire a place for one open stream of events."""
         if self._streams.total() >= STREAMS_MOST:
             self.refused("all streams")
             raise unavailable()
@@ -220,8 +222,8 @@ class UserLimits:
     def count(
         self, session: Session, scope: Scope, spending: RunSpending, run_id: str | None
     ) -> None:
-        """Count for today, and settle what was reserved for the run, in a transaction of its own or
-        the reply's; once, whichever process is first.
+        """Count usage for today and settle the run's reservation, in a transaction of its own or
+        the reply's; once, by the first process that gets there.
         """
         if (
             not self.totals.settle(session, run_id, spending.tokens, spending.cost_usd)
@@ -249,11 +251,11 @@ class UserLimits:
                         "cost_usd": spending.cost_usd,
                     },
                 )
-        except IntegrityError:  # two at once were the first of the day
+        except IntegrityError:  # a concurrent transaction created the day's row
             session.exec(_SPEND, params=values)
 
     def counted(self, spending: RunSpending) -> None:
-        """Once it stands in the database."""
+        """Reset the counters after the commit."""
         self._metrics.tokens.inc(spending.tokens)
         spending.tokens, spending.cost_usd, spending.reserved_for = 0, 0.0, None
 
@@ -267,8 +269,8 @@ class UserLimits:
         *,
         queued: bool = False,
     ) -> None:
-        """Check what this person has used today, and reserve a share of what all may use, in a
-        transaction that writes.
+        """Check the user's usage of today, and reserve a share of the totals, in a writing
+        transaction.
         """
         tokens, cost_usd = session.exec(
             _SPENT, params={"mine": scope.user_id, "today": now().date()}
@@ -294,9 +296,8 @@ class UserLimits:
 
 
 async def taken(journal: Journal, run_id: str) -> TotalsShare:
-    """What a run and those that it started have taken.
-
-    Where a provider reported nothing, as for a request that was cancelled: the estimate of it.
+    """Return the usage of a run and its child runs, estimated where a provider reported none, as
+    for a cancelled request.
     """
     ledger = (await journal.load(run_id)).ledger
     tokens, cost_usd = (
@@ -310,8 +311,8 @@ async def taken(journal: Journal, run_id: str) -> TotalsShare:
 
 
 def beyond(first: RunLimits, before: TotalsShare, share: RunLimits) -> RunLimits:
-    """Limits of a run that goes on: beside what it had taken `before` it may use its new share, and
-    never more than it might at `first`.
+    """Return limits for a resumed run: its usage `before` plus its new share, capped by its `first`
+    limits.
     """
     tokens = (
         None
@@ -329,8 +330,8 @@ def beyond(first: RunLimits, before: TotalsShare, share: RunLimits) -> RunLimits
 
 
 async def measurable(runtime: Runtime, agent: Agent[Any, Any], limits: RunLimits) -> RunLimits:
-    """The limits of a share, without the one on money where the price of a model is not known:
-    nothing could count towards it.
+    """Return the limits of a share, without the cost limit if the price of a model is unknown: no
+    usage could count towards it.
     """
     return (
         limits

@@ -1,7 +1,6 @@
-"""The runs that are under way here. Whoever follows one may leave: it is the service's, and goes
-on.
+"""Runs that this process drives. They belong to the service and continue when a subscriber leaves.
 
-Not here: what a run does (chat.py, runs.py), who is told of it (fan_out.py). Entry: `LiveRuns`.
+Not here: the work of a run (chat.py, runs.py), subscribers (fan_out.py). Entry point: `LiveRuns`.
 """
 
 from __future__ import annotations
@@ -28,31 +27,31 @@ logger = logging.getLogger("treadle.service")
 
 LET_GO_S: Final = 2.0
 LEAVING_S: Final = 1.0
-"""How long runs that were let go may take to stop."""
+"""Time for released runs to stop."""
 Decision: TypeAlias = Approve | Deny
 ENDS: Final = (TurnEnd, ToolCallEnd, OutputReady, ErrorRaised, RunEnd)
-"""Without an id they are the end of driving here, and not of the run."""
+"""Events that, without an id, mark the end of driving here and not of the run."""
 
 
 class Approvals:
-    """A person's answers to the calls of one run that wait for them. Where there is none yet the
-    run is let go, and waits in the journal: it may be answered anywhere.
+    """A person's answers to the pending calls of one run. A call without an answer releases the
+    run, which waits in the journal and can be answered from any process.
     """
 
     def __init__(self) -> None:
         self._answers: dict[str, Decision] = {}
         self._left: dict[str, Decision] = {}
-        """Those that nobody has asked for."""
+        """Answers that the run has not asked for yet."""
 
     async def ask(self, request: ApprovalRequest) -> Decision:
-        """The run's approver. Raises Unanswered."""
+        """Act as the run's approver. Raises Unanswered."""
         self._left.pop(request.call_id, None)
         if (found := self._answers.get(request.call_id)) is None:
             raise Unanswered
         return found
 
     def answer(self, call_id: str, decision: Decision, *, told: bool = False) -> bool:
-        """False where there is an answer already. `told`: the run knows it."""
+        """Record an answer. Return False if there is one already. `told`: the run has received it."""
         if call_id in self._answers:
             return False
         self._answers[call_id] = decision
@@ -61,19 +60,19 @@ class Approvals:
         return True
 
     def left(self) -> dict[str, Decision]:
-        """What came when the run had stopped asking."""
+        """Return answers that arrived after the run had stopped asking."""
         return dict(self._left)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredReply:
-    """What a message of a person got, stored."""
+    """Stored reply to a person's message."""
 
     response: str
     conversation_id: str
     tool_calls: tuple[dict[str, Any], ...] = ()
     late: bool = False
-    """The run was out of time; what it did before that stays."""
+    """True if the run timed out; its earlier effects remain."""
 
     @property
     def shown(self) -> dict[str, Any]:
@@ -85,27 +84,31 @@ class StoredReply:
 
 
 class LiveRun:
-    """One that is driven here."""
+    """Run that this process drives."""
 
     def __init__(self, run_id: str, scope: Scope, channels: Channels) -> None:
         self.run_id, self.scope = run_id, scope
         self.approvals = Approvals()
         self.begun = anyio.Event()
-        """Set once it is in the journal, or over."""
+        """Set once the run is in the journal, or over."""
         self.over = anyio.Event()
         self.error: Exception | None = None
-        """What it ended with, where that is not an end of a run."""
+        """Error that ended the driving, if the run itself has not ended."""
         self.reply: StoredReply | None = None
-        """Of a message, once it is over."""
+        """Reply to a message, once the run is over."""
         self.goes_on = False
-        """It is let go before its end: it waits for a person, or another process drives it."""
+        """True if the run was released before its end: it waits for a person, or another process
+        drives it.
+        """
         self.told: Position | None = None
-        """What whoever follows it was told last."""
+        """Final frame for subscribers."""
         self._ends: list[Event] = []
         self._channels = channels
 
     def tell(self, event: Event) -> None:
-        """Whoever follows it. An end that is in no journal is kept back: it may be none."""
+        """Publish an event to subscribers. An end without an id is held back: it may not be the
+        run's end.
+        """
         if isinstance(event, ENDS) and not isinstance(event.id, str):
             self._ends.append(event)
             return
@@ -113,11 +116,11 @@ class LiveRun:
 
     @property
     def is_kept_back(self) -> bool:
-        """Whether an end is."""
+        """True if an end is held back."""
         return bool(self._ends)
 
     def tell_ends(self) -> None:
-        """It is over, though no journal has it."""
+        """Publish the held-back ends: the run is over, though the journal does not have it."""
         for event in self._ends:
             self._tell(event)
 
@@ -135,30 +138,31 @@ Work: TypeAlias = Callable[[LiveRun], Awaitable[None]]
 
 
 class LiveRuns:
-    """Drives runs in tasks of its own. Usable from any task of one event loop, inside `opened`."""
+    """Driver of runs in tasks of its own. Usable from any task of one event loop, inside `opened`."""
 
     def __init__(
         self, stopping: anyio.Event, *, grace_s: float, let_go: Callable[[], None]
     ) -> None:
-        """`stopping`: set when the service is about to end.
+        """`stopping`: set when the service shuts down.
 
-        `let_go`: leaves what runs after `grace_s` to the next start.
+        `let_go` releases runs that are still in progress after `grace_s`; the next start resumes
+        them.
         """
         self.channels = Channels()
         self._stopping, self._grace_s, self._let_go = stopping, grace_s, let_go
         self._group: TaskGroup | None = None
         self._runs: dict[str, LiveRun] = {}
         self.on_start: Callable[[str], None] = _nothing
-        """Told before a run is driven here."""
+        """Called before a run is driven here."""
         self.on_let_go: Callable[[LiveRun], None] = _nothing
-        """Told when a run that goes on is not driven here any more."""
+        """Called when an unfinished run is no longer driven here."""
         self._idle = anyio.Event()
         self._drained = anyio.Event()
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
-        """At its end runs get a while to end by themselves, and what waits for a person is left
-        waiting; what is left then is let go.
+        """Open the driver. On exit, runs get `grace_s` to finish, pending approvals stay pending,
+        and the remaining runs are released.
         """
         async with anyio.create_task_group() as self._group:
             self._group.start_soon(self.channels.beat)
@@ -172,11 +176,11 @@ class LiveRuns:
                 self._group.cancel_scope.cancel()
 
     async def drained(self) -> None:
-        """Once `stopping` is set: until what was under way is over, or let go."""
+        """Wait until `stopping` is set and all runs are finished or released."""
         await self._drained.wait()
 
     async def _drain(self) -> None:
-        """Once the service is about to end."""
+        """Close streams and drain runs once the service shuts down."""
         try:
             await self._stopping.wait()
             self.channels.close(but=self._runs)
@@ -204,7 +208,7 @@ class LiveRuns:
         return len(self._runs)
 
     def start(self, run_id: str, scope: Scope, work: Work) -> LiveRun:
-        """`work` is awaited in a task of the service; what it raises is kept in `error`."""
+        """Await `work` in a task of the service. Its exception is kept in `error`."""
         assert self._group is not None, "runs are started while the service is open"
         self.on_start(run_id)
         run = self._runs[run_id] = LiveRun(run_id, scope, self.channels)
@@ -212,7 +216,7 @@ class LiveRuns:
         return run
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Something small that nobody waits for."""
+        """Run a small background job."""
         assert self._group is not None, "work is started while the service is open"
         self._group.start_soon(_logged, work)
 
@@ -244,19 +248,19 @@ class LiveRuns:
     # ------------------------------------------------------------ notices
 
     def notify(self, scope: Scope, name: str) -> None:
-        """Send the notice of this name to each of the person's streams that is open for it."""
+        """Send the notice of this name to the person's open streams for it."""
         if self.channels.is_read(key := notices_of(scope, name)):
             self.channels.tell(key, notice(name))
 
 
 @cache
 def notice(name: str) -> EncodedEvent:
-    """An event without data: what it is about is to be read anew."""
+    """Return an event without data that makes clients reload its subject."""
     return replace(said(name, {}), lossy=True)
 
 
 def notices_of(scope: Scope, name: str) -> str:
-    """The key of the channel."""
+    """Return the channel's key."""
     return f"{name} of {scope.user_id}"
 
 

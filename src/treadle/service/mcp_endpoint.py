@@ -1,8 +1,8 @@
-"""`/mcp`: the tools of the application over streamable HTTP, for whoever brings a token. What they
-do is the application's (`Application.mcp`).
+"""`/mcp`: the application's tools over streamable HTTP, for authenticated clients. The tools belong
+to the application (`Application.mcp`).
 
-The SDK is imported, and its sessions begin, with the first request that has a token: a service that
-nobody asks over MCP pays nothing for it. Host and Origin were judged before (hosts.py). Entry:
+The SDK is imported, and its sessions begin, with the first authenticated request: a service without
+MCP clients pays nothing for it. Host and Origin were checked before (hosts.py). Entry point:
 `McpEndpoint`.
 """
 
@@ -39,23 +39,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger("treadle.service")
 
 SESSIONS_MOST = 2_000
-"""Of all people together.
+"""Open sessions of all users together.
 
-For a further one, the oldest idle session is closed of the person who has the most.
+At the limit, the oldest idle session of the user with the most sessions is closed.
 """
 SESSIONS_OF_PERSON: Final = 60
-"""That one person may open in the time after which an idle one is closed."""
+"""Sessions that one user may open within the idle timeout."""
 SESSIONS_OF_NETWORK: Final = 400
-"""Likewise, of all people whose requests come from one IPv4 address or IPv6 /64: whoever makes many
-accounts takes a fifth of all sessions at most.
+"""Sessions that users from one IPv4 address or IPv6 /64 may open within the idle timeout: a client
+with many accounts gets at most a fifth of all sessions.
 """
 IDLE_S: Final = 15 * 60.0
 WHO: Final = "treadle.visitor"
-"""In a request's scope, set by us alone: no header reaches it."""
+"""Scope key of the request's verified user; clients cannot set it."""
 
 
 class McpEndpoint:
-    """An ASGI application for one path."""
+    """ASGI application for one path."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -70,7 +70,7 @@ class McpEndpoint:
         try:
             visitor = await self._visitor(request)
             async with AsyncExitStack() as held:
-                # the stream on which a server speaks first: it stays open
+                # The stream for server-initiated messages stays open.
                 if request.method == "GET":
                     await held.enter_async_context(self._service.limits.stream(visitor.scope))
                 sessions = await self._opened()
@@ -87,8 +87,8 @@ class McpEndpoint:
             await problem_response(e)(scope, receive, send)
 
     async def _visitor(self, request: Request) -> Visitor:
-        """Raises Problem: 401 without a good token, 429 where this person has asked too often, 503
-        while the service ends.
+        """Raises Problem: 401 without a valid token, 429 at the user's request limit, 503 while the
+        service shuts down.
         """
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         found = await verified(self._service, token.strip()) if kind.lower() == "bearer" else None
@@ -102,8 +102,8 @@ class McpEndpoint:
         return found
 
     def _opens(self, request: Request) -> bool:
-        """True if the request opens a session. Clients of the newer protocol have none."""
-        from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS  # noqa: PLC0415  half a second, for those who ask
+        """True if the request opens a session. Clients of the newer protocol have no sessions."""
+        from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS  # noqa: PLC0415  takes half a second
 
         version = request.headers.get("mcp-protocol-version")
         return (
@@ -113,7 +113,7 @@ class McpEndpoint:
         )
 
     def _admit(self, user_id: str, address: str) -> None:
-        """Raises Problem(429) for a session too many of one person, or of one network."""
+        """Raises Problem(429) at the session limit of a user or a network."""
         network = network_of(address)
         for window, key, most, whose in (
             (self._begun, user_id, SESSIONS_OF_PERSON, ""),
@@ -129,7 +129,9 @@ class McpEndpoint:
         self._begun_there.take(network)
 
     async def _make_room(self, sessions: StreamableHTTPSessionManager) -> None:
-        """Raises Problem(503) where every session has a request under way."""
+        """Close idle sessions until there is a free place. Raises Problem(503) if every session is
+        busy.
+        """
         while len(self._held) >= SESSIONS_MOST:
             if (found := self._held.least_missed()) is None:
                 raise unavailable("Too many sessions are open. Please try again.", 5)
@@ -151,7 +153,7 @@ class McpEndpoint:
         return self._sessions
 
     async def _hold(self) -> None:
-        """Sessions live in this task, until the service ends."""
+        """Keep the sessions open in this task until the service shuts down."""
         assert self._open is not None
         try:
             sessions = _manager(self._service)
@@ -165,24 +167,24 @@ class McpEndpoint:
 
 
 class _Session:
-    """One that is open, or whose opening is under way."""
+    """Session that is open or being opened."""
 
     __slots__ = ("requests", "user_id")
 
     def __init__(self, user_id: str) -> None:
         self.user_id = user_id
         self.requests = 0
-        """Under way."""
+        """Requests in progress."""
 
 
 class _Held:
-    """The sessions that are open, as far as their requests show it: one that the SDK has closed
-    since is found to be gone when it is closed.
+    """Open sessions, as observed from their requests. A session that the SDK has closed in the
+    meantime is noticed when it is closed here.
     """
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
-        """By id, least recently used first."""
+        """Sessions by id, least recently used first."""
         self._opening = 0
 
     def __len__(self) -> int:
@@ -192,9 +194,9 @@ class _Held:
     def request(
         self, user_id: str, session_id: str | None, *, ends: bool
     ) -> Generator[Callable[[Send], Send]]:
-        """While a request is under way. `session_id`: empty where it opens a session.
+        """Track a request in progress. `session_id` is empty if it opens a session.
 
-        Gives a wrapper for `send`, which learns from the answer.
+        Yields a wrapper for `send` that reads the session id from the response.
         """
         session = self._sessions.get(session_id or "")
         session = (
@@ -211,8 +213,8 @@ class _Held:
                 self._sessions.move_to_end(session_id)
 
     def least_missed(self) -> tuple[str, str] | None:
-        """The least recently used idle session, and its person: of the one who has the most
-        sessions, and has an idle one.
+        """Return the id and user of the least recently used idle session, of the user with the most
+        sessions among those with an idle one.
         """
         counts = Counter(session.user_id for session in self._sessions.values())
         idle = [
@@ -243,7 +245,7 @@ _CLOSE: Final[Scope] = {
     "path": "/mcp",
     "query_string": b"",
 }
-"""A request that ends a session, as its client would."""
+"""Request that ends a session, as its client would send it."""
 
 
 async def _nothing_more() -> Message:
@@ -256,7 +258,7 @@ async def _unheard(message: Message) -> None: ...
 def _manager(service: Service) -> StreamableHTTPSessionManager:
     assert service.application.mcp is not None, "the route is there only then"
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # noqa: PLC0415  half a second, for those who ask
-    from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415  likewise
+    from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415  deferred: slow import
 
     return StreamableHTTPSessionManager(
         service.application.mcp(service.host, identity_of),
@@ -268,25 +270,25 @@ def _manager(service: Service) -> StreamableHTTPSessionManager:
 
 
 def identity_of(context: Any) -> Identity:
-    """Of the request that brought this call, whatever session it came in.
+    """Return the user of the request that carried this call, regardless of its session.
 
-    Raises AgentError(auth) where that is not known.
+    Raises AgentError(auth) if the request is not authenticated.
     """
     scope: Mapping[str, Any] = getattr(context.request, "scope", {})
     visitor = scope.get(WHO)
     if not isinstance(visitor, Visitor):
-        raise AgentError("auth", "nobody is signed in")
+        raise AgentError("auth", "no user is signed in: send a valid token")
     return Identity(visitor.scope.user_id, "token")
 
 
 def _of(scope: Scope, visitor: Visitor) -> Scope:
-    """The SDK gives a session to whoever opened it, and to nobody else, by this user."""
+    """Set the user by which the SDK binds a session to its opener."""
     return {**_as(scope, visitor.scope.user_id), WHO: visitor}
 
 
 def _as(scope: Scope, user_id: str) -> Scope:
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser  # noqa: PLC0415  half a second, for those who ask
-    from mcp.server.auth.provider import AccessToken  # noqa: PLC0415  likewise
+    from mcp.server.auth.provider import AccessToken  # noqa: PLC0415  deferred: slow import
 
     return {
         **scope,

@@ -1,6 +1,6 @@
-"""What is counted for Prometheus.
+"""Prometheus metrics of the service.
 
-No label says anything of a person: routes are templates, outcomes are words. Entry:
+Labels contain no personal data: routes are templates, outcomes are words. Entry point:
 `ServiceMetrics`.
 """
 
@@ -18,7 +18,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class ServiceMetrics:
-    """Those of one service, and of the queues of its journal."""
+    """Metrics of one service and of its journal's queues."""
 
     def __init__(self, depths: QueueDepths) -> None:
         self._registry = registry = CollectorRegistry()
@@ -60,7 +60,7 @@ class ServiceMetrics:
         registry.register(depths)
 
     def note_totals(self, used: Mapping[str, float], most: Mapping[str, float]) -> None:
-        """Set what all people have used, and may use, by its name."""
+        """Set the gauges of the totals used by all users, and of their limits, by name."""
         for gauge, values in ((self.used_by_all, used), (self.most_of_all, most)):
             for what, value in values.items():
                 gauge.labels(what).set(value)

@@ -1,9 +1,9 @@
-"""Streams that are open, by the login that opened them. A stream ends when its login does, in
-whatever process that happened.
+"""Open streams by the login that opened them. A stream ends when its login does, in whatever
+process that happened.
 
 One query looks up all logins with open streams: at once when a login ends here, else every `LOOK_S`
 seconds. So it covers signing out, a changed password, a second use of a refresh token, an expired
-login, and rows that an operator deletes. Entry: `OpenStreams`.
+login, and rows that an operator deletes. Entry point: `OpenStreams`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class OpenStreams:
                     cut.cancel()
 
     async def watch(self) -> None:
-        """Look again and again, until cancelled."""
+        """Look for ended logins periodically, until cancelled."""
         while True:
             await anyio.sleep(LOOK_S)
             try:

@@ -1,10 +1,10 @@
-"""`/v1/models` and `/v1/chat/completions`: what is served here, for clients that speak OpenAI's
-protocol. Each model is an agent.
+"""`/v1/models` and `/v1/chat/completions`: an OpenAI-compatible API to the served agents. Each
+model is an agent.
 
-Such a client keeps the conversation itself and sends all of it: earlier words reach the agent as
-words, and no more; what a client says of tools, of system prompts and of results of calls that
-never were is not taken. Fields that would change what the answer is are refused, those that only
-tune a model are let be. Not here: how an agent is run (completing.py). Entry: `router`.
+Such a client keeps the conversation itself and sends all of it. Earlier messages reach the agent as
+text only: tool calls, tool results and system prompts from the client are not accepted. Fields that
+would change the answer are rejected, fields that only tune a model are ignored. Not here: driving
+the agent (completing.py). Entry point: `router`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ router = APIRouter(prefix="/v1", tags=["openai"])
 
 
 def _whole(value: Any) -> Any:
-    """1.0 is a whole number too, in JSON Schema; true is none, whatever Python says."""
+    """Convert 1.0 to an integer, as JSON Schema does. True is not a number, despite Python."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -65,8 +65,8 @@ class AssistantMessage(RequestModel):
 
 
 class SystemMessage(RequestModel):
-    """Taken for the sake of clients that always send one, and not followed: an agent has
-    instructions of its own.
+    """System message: accepted because some clients always send one, and ignored, since an agent
+    has its own instructions.
     """
 
     role: Literal["system", "developer"]
@@ -89,12 +89,10 @@ class TextFormat(RequestModel):
 
 
 class CompletionRequest(RequestModel):
-    """Of OpenAI's fields those that can be obeyed, and those that only tune a model, which are let
-    be.
-    """
+    """Supported OpenAI fields, and fields that only tune a model, which are ignored."""
 
     model: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\u0000]*$")]
-    """The name of an agent."""
+    """Name of an agent."""
     messages: Annotated[
         list[ChatMessage],
         Field(
@@ -104,14 +102,13 @@ class CompletionRequest(RequestModel):
             },
         ),
     ]
-    """The person's last words are what is answered; what a client has put behind them is not taken.
-    """
+    """Conversation so far. The last user message is answered; later messages are dropped."""
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Annotated[int, Field(ge=1, le=1), BeforeValidator(_whole)] | None = None
     response_format: TextFormat | None = None
     user: Line | None = None
-    """Not who asks: the token says that."""
+    """Ignored: the token identifies the user."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     max_tokens: Count | None = None
@@ -141,13 +138,13 @@ class ModelList(RequestModel):
 
 @router.get("/models", responses=problems())
 async def models(scope: SignedIn, service: TheService) -> ModelList:
-    """The agents that are served here."""
+    """Lists the served agents."""
     return ModelList(data=[ModelOfList(id=name) for name in _served(service)])
 
 
 @router.get("/models/{name}", responses=problems(404))
 async def model(name: str, scope: SignedIn, service: TheService) -> ModelOfList:
-    """One of them."""
+    """Returns one served agent."""
     if name not in _served(service):
         raise _unknown(name, service)
     return ModelOfList(id=name)
@@ -167,7 +164,7 @@ async def model(name: str, scope: SignedIn, service: TheService) -> ModelOfList:
 async def completions(
     body: CompletionRequest, request: Request, scope: SignedIn, service: TheService
 ) -> Response:
-    """One answer of an agent. A client that leaves ends it."""
+    """Returns a completion by an agent. Disconnecting cancels it."""
     if service.stopping.is_set():
         raise unavailable()
     if body.model not in _served(service):
@@ -211,7 +208,7 @@ def _text(message: UserMessage | AssistantMessage) -> str:
 
 
 def _conversation(messages: list[UserMessage | AssistantMessage]) -> str:
-    """The same for all requests of one conversation: a client that keeps it itself sends its
+    """Return a stable id for all requests of one conversation: a client that keeps it sends its
     beginning each time.
     """
     return "v1-" + hashlib.sha256(_text(messages[0]).encode()).hexdigest()[:40]

@@ -1,7 +1,5 @@
-"""The OpenAPI document:
-
-FastAPI's own, with every answer that the border and the handlers can give, as problem+json. Entry:
-`document_of`.
+"""The OpenAPI document: FastAPI's own, completed with every response of the border and the error
+handlers, as problem+json. Entry point: `document_of`.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ PROBLEM: Final = {
         "type": {"type": "string"},
         "title": {"type": "string"},
         "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "One sentence for whoever called."},
+        "detail": {"type": "string", "description": "One sentence about the error."},
         "errors": {
             "type": "array",
             "items": {
@@ -69,12 +67,12 @@ LINKS: Final = (
     ),
     Link("get /v1/models 200", "name", "data/0/id", ("get /v1/models/{name}",)),
 )
-"""Which answer names, and where in it, the parameter of which other routes."""
+"""Links from response fields to the parameters of other operations."""
 SIGNED_IN: Final = "Not signed in, or not any more."
 
 
 def document_of(app: FastAPI) -> dict[str, Any]:
-    """Of all routes that are in the application now."""
+    """Build the document for all routes currently in the application."""
     document = get_openapi(
         title=app.title, version=app.version, description=app.description, routes=app.routes
     )
@@ -96,7 +94,7 @@ def document_of(app: FastAPI) -> dict[str, Any]:
 
 
 def _name(operation: dict[str, Any], application: Application) -> None:
-    """Fill in what the descriptions of our routes call the application."""
+    """Fill in the application's names in the descriptions of our routes."""
     said = operation.get("description", "")
     words = {
         "{title}": application.title,
@@ -109,7 +107,7 @@ def _name(operation: dict[str, Any], application: Application) -> None:
 
 
 def _describe_chat(schemas: dict[str, Any], name: str) -> None:
-    """The agent of the chat takes no inputs; what another agent takes is its own to say."""
+    """Forbid inputs for the chat's agent; other agents validate their own."""
     schemas["RunRequest"]["not"] = {
         "required": ["agent", "inputs"],
         "properties": {"agent": {"const": name}, "inputs": {"minProperties": 1}},

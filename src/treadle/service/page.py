@@ -1,7 +1,7 @@
-"""The web page of an application: a few files of its package, read once, served as they are. No
-template, no build, nothing of a user in them.
+"""Web page of an application: a few files of its package, read once and served unchanged. No
+template, no build, no user data.
 
-Entry: `PageFiles`, `page_router`.
+Entry points: `PageFiles`, `page_router`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONTENT_POLICY = "; ".join(
         "frame-ancestors 'none'",
         "object-src 'none'",
         "require-trusted-types-for 'script'",
-        # text can become neither HTML nor a script, whatever the page's own code does
+        # Text can become neither HTML nor a script, whatever the page's own code does.
         "trusted-types 'none'",
     )
 )
@@ -36,13 +36,13 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class PageFiles:
-    """`index.html`, served as `/`, and the files beside it, served under `/assets/`."""
+    """`index.html`, served as `/`, and its assets, served under `/assets/`."""
 
     package: str
-    """In which the files stand."""
+    """Package that contains the files."""
     folder: str
     assets: tuple[str, ...]
-    """All that is served under `/assets/`; any other name is not found."""
+    """Files served under `/assets/`; other names return 404."""
 
     @property
     def paths(self) -> frozenset[str]:
@@ -57,11 +57,11 @@ class PageFile:
 
 @cache
 def page_file(page: PageFiles, name: str) -> PageFile:
-    """One of its assets, or `index.html`."""
+    """Read one of the assets, or `index.html`."""
     content = files(page.package).joinpath(page.folder, name).read_bytes()
     headers = {
         "Content-Type": _TYPES[name.rpartition(".")[2]],
-        "Cache-Control": "no-cache",  # kept, and asked for each time: an update is whole at once
+        "Cache-Control": "no-cache",  # cached but revalidated, so that an update applies to all files at once
         "ETag": f'"{sha256(content).hexdigest()[:32]}"',
         "Content-Security-Policy": CONTENT_POLICY,
         "Cross-Origin-Opener-Policy": "same-origin",

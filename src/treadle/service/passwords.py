@@ -1,10 +1,9 @@
-"""Passwords as argon2id, with the parameters that OWASP names. Each hash takes memory and a core,
-so few run at once and few wait.
+"""Password hashing with argon2id, with OWASP's parameters. Each hash takes memory and a core, so
+few run at once and few wait.
 
-Requests that have earned trust (a signed-in person, or an address from which this account signed in
-before) use a lane of their own, so that guesses from any number of addresses do not keep them
-waiting. In each lane the networks that wait take turns, so that no network keeps another one out.
-Entry: `Passwords`.
+Trusted requests (a signed-in person, or an address from which this account signed in before) use a
+separate lane, so that guesses from any number of addresses do not delay them. In each lane, waiting
+networks take turns, so that no network starves another. Entry point: `Passwords`.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ T = TypeVar("T")
 MEMORY_KIB, PASSES, LANES = 19_456, 2, 1
 """OWASP Password Storage Cheat Sheet: 19 MiB, two passes, one lane."""
 AT_ONCE: Final = 2
-"""Hashes of each lane."""
+"""Concurrent hashes per lane."""
 WAITING_MOST = 512
-"""Requests of one lane that wait for a hash; for a further one another is refused, so that memory
-and the wait stay bounded.
+"""Waiting requests per lane. At the limit one of them is refused, so that memory and wait time stay
+bounded.
 """
 
 
 class Passwords:
-    """Usable from any task of one event loop.
+    """Password hashing. Usable from any task of one event loop.
 
     Every method raises Problem(503) while too many hashes wait.
     """
@@ -49,24 +48,22 @@ class Passwords:
         self._unknown = _hash_of_no_password()
 
     async def hashed(self, password: str, *, network: str, trusted: bool = False) -> str:
-        """The hash to store. `network`: takes turns with others."""
+        """Return the hash to store. `network` takes turns with others."""
         return await self._lanes[trusted].run(network, lambda: self._hasher.hash(_normal(password)))
 
     async def fits(
         self, password: str, stored: str | None, *, network: str, trusted: bool = False
     ) -> bool:
-        """True if `password` has the hash `stored`.
+        """True if `password` matches the hash `stored`.
 
-        None, for an unknown account, costs as much as a wrong password.
+        None, for an unknown account, takes as long as a wrong password.
         """
         return await self._lanes[trusted].run(
             network, lambda: self._fits(_normal(password), stored)
         )
 
     def is_outdated(self, stored: str) -> bool:
-        """True if the hash has other parameters than today's; replace it when the password is at
-        hand.
-        """
+        """True if the hash has outdated parameters; replace it while the password is known."""
         return self._hasher.check_needs_rehash(stored)
 
     def _fits(self, password: str, stored: str | None) -> bool:
@@ -77,28 +74,30 @@ class Passwords:
 
 
 class _Place:
-    """One request that waits."""
+    """Place of one waiting request."""
 
     __slots__ = ("is_refused", "turn")
 
     def __init__(self) -> None:
         self.turn = anyio.Event()
-        """Set when it may go on, or is refused."""
+        """Set when the request may proceed, or is refused."""
         self.is_refused = False
 
 
 class _Lane:
-    """Runs `AT_ONCE` hashes at a time. Networks that wait take turns, each with its oldest request."""  # noqa: E501
+    """Queue that runs `AT_ONCE` hashes at a time. Waiting networks take turns, oldest request
+    first.
+    """
 
     def __init__(self) -> None:
         self._threads = anyio.CapacityLimiter(AT_ONCE)
         self._running = self._held = 0
         self._waiting: OrderedDict[str, deque[_Place]] = OrderedDict()
-        """By network, the one whose turn is next first; `_held` places in all."""
+        """Waiting requests by network, next turn first; `_held` places in total."""
 
     async def run(self, network: str, work: Callable[[], T]) -> T:
-        """Raises Problem(503) while too many wait: the newest request of the network that has the
-        most is refused.
+        """Raises Problem(503) while too many wait: the newest request of the network with the most
+        is refused.
         """
         await self._enter(network)
         try:
@@ -144,7 +143,7 @@ class _Lane:
             del self._waiting[network]
 
     def _leave(self) -> None:
-        """Pass the place of a hash that is over to the next network."""
+        """Pass the place of a finished hash to the next network."""
         if not self._waiting:
             self._running -= 1
             return
@@ -160,9 +159,9 @@ def _too_many() -> HttpProblem:
 
 
 def _hash_of_no_password() -> str:
-    """A well-formed hash that no password has.
+    """Return a well-formed hash that matches no password.
 
-    Made without hashing, so that the first unknown name costs no more than later ones.
+    Built without hashing, so that the first unknown name costs no more than later ones.
     """
     salt, digest = (
         base64.b64encode(secrets.token_bytes(size)).decode().rstrip("=") for size in (16, 32)

@@ -1,7 +1,6 @@
-"""Every error of the service: problem+json (RFC 9457), in words for whoever called. Nothing of ours
-stands in it: no name, no trace.
+"""Errors as problem+json (RFC 9457), without internal names or tracebacks.
 
-Entry: `HttpProblem`, raised anywhere below a route; `problem_response`; `HANDLERS`.
+Entry points: `HttpProblem`, raised anywhere below a route; `problem_response`; `HANDLERS`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ logger = logging.getLogger("treadle.service")
 MEDIA_TYPE = "application/problem+json"
 TROUBLE = "I'm having a bit of trouble right now. Please try again."
 OUR_FAULT = (
-    "Something went wrong on our side. Please try again; if it stays, tell whoever runs this "
+    "Something went wrong on our side. Please try again; if it persists, contact the operator of this "
     "service the request's id."
 )
 
@@ -40,7 +39,7 @@ _SAID = {
 
 
 class HttpProblem(HTTPException):
-    """An answer that is an error."""
+    """Error response."""
 
     def __init__(
         self,
@@ -51,9 +50,8 @@ class HttpProblem(HTTPException):
         headers: Mapping[str, str] | None = None,
         **more: Any,
     ) -> None:
-        """`detail`: one sentence for whoever called; `title`:
-
-        None takes the status's own name; `more`: further members.
+        """`detail`: one sentence for the client; `title`: None uses the status phrase; `more`:
+        extension members.
         """
         super().__init__(status, detail, headers)
         self.title = title or HTTPStatus(status).phrase
@@ -61,7 +59,7 @@ class HttpProblem(HTTPException):
 
 
 def not_found() -> HttpProblem:
-    """What is not there, and what is somebody else's: the same to the last byte."""
+    """Return the same response for a missing object and for one of another user."""
     return HttpProblem(404, _SAID[404])
 
 
@@ -70,7 +68,7 @@ def unauthorized(detail: str = _SAID[401]) -> HttpProblem:
 
 
 def too_many(detail: str, retry_after_s: float) -> HttpProblem:
-    """`detail`: which limit it is, in one sentence."""
+    """`detail` names the limit in one sentence."""
     return HttpProblem(
         429, detail, headers={"Retry-After": str(max(1, round(retry_after_s + 0.5)))}
     )
@@ -83,7 +81,7 @@ def unavailable(detail: str = TROUBLE, retry_after_s: float = 5) -> HttpProblem:
 
 
 def problem_response(problem: HttpProblem, request: Request | None = None) -> Response:
-    """`request`: under `/v1` clients of OpenAI's look for the words in a member of their own."""
+    """Render a problem. Under `/v1` the message is also in the member that OpenAI clients read."""
     body = {
         "type": "about:blank",
         "title": problem.title,
@@ -114,7 +112,7 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 def _methods_of(request: Request) -> str:
-    """All that is done at this path; the route that refused knows only of its own."""
+    """Return all methods of this path; the route that refused knows only its own."""
     path = request.scope["path"]
     routes = [
         route
@@ -142,9 +140,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 
 async def _ours(request: Request, error: Exception) -> Response:
-    """Of the runtime and the database: what a caller did wrong is said, what failed on our side is
-    not.
-    """
+    """Convert an AgentError: client errors keep their message, internal errors do not."""
     assert isinstance(error, AgentError)
     match error.kind:
         case ErrorKind.BUSY:

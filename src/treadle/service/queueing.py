@@ -1,7 +1,7 @@
-"""Runs of served agents that are put into a queue, for workers to drive: how one gets there, what
-it has taken, and a person's answers to its calls.
+"""Queued runs of served agents, driven by workers: submission, usage accounting, and a person's
+answers to their calls.
 
-Not here: the queue itself (queue.py), runs that are driven by the service (running.py). Entry:
+Not here: the queue itself (queue.py), runs driven by the service (running.py). Entry points:
 `queued`, `account`, `wake`.
 """
 
@@ -26,8 +26,8 @@ from treadle.tools.approval import Approve, Deny
 from treadle.types import now
 
 BEGINS_S: Final = 40.0
-"""So long a run that is in no journal of ours may yet begin, or be another process's: longer than
-any of the task assistant takes.
+"""Time in which a run that is not in our journal may still begin, or turn out to be another
+process's: longer than any run of the task assistant.
 """
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ async def queued(
     inputs: Mapping[str, Any],
     run_id: str,
 ) -> str:
-    """Its id, once it is in the queue.
+    """Submit a run and return its id once it is queued.
 
-    Raises Problem where it may not be, and AgentError where it cannot.
+    Raises Problem if the run is not allowed, and AgentError if it cannot be submitted.
     """
     assert service.settings.queue is not None, "asked before"
     await account(service, scope)
@@ -93,8 +93,8 @@ def _admit(
 
 
 async def account(service: Service, scope: Scope) -> None:
-    """What this person's runs that ended elsewhere have taken counts from now on; each once,
-    whoever looks. One that never began is over.
+    """Count the usage of this person's runs that ended elsewhere, each once. Mark a run that never
+    began as finished.
     """
     runs = await service.database.read(scope, partial(_open, service, scope))
     for run in runs:
@@ -109,8 +109,8 @@ async def account(service: Service, scope: Scope) -> None:
 
 
 async def settled(service: Service, scope: Scope, run_id: str) -> RunInfo | None:
-    """How a run stands that others drive; where it is over, its row says so, and what it took is
-    counted. None for one that is not in the journal.
+    """Return the state of a run that others drive. If it is over, mark its row as finished and
+    count its usage. None if it is not in the journal.
     """
     try:
         info = await service.runtime.journal.info(run_id)
@@ -133,14 +133,14 @@ def _ended(
 
 
 def _open(service: Service, scope: Scope, session: Session) -> list[ServedRun]:
-    """The runs of a chat are counted with their reply."""
+    """Return unfinished runs, except those of the chat, which are counted with their reply."""
     unfinished = ConversationStore(session, scope).unfinished()
     return [run for run in unfinished if run.agent != service.application.name]
 
 
 async def reserve_again(service: Service, scope: Scope, run_id: str) -> None:
-    """Reserve the share of a run again that waited for a person: a run that waits for long has none
-    (shares.py). Raises Problem(503).
+    """Restore the reservation of a run that waited for a person: a long wait frees it (shares.py).
+    Raises Problem(503).
     """
     limits = (await service.runtime.journal.load(run_id)).ledger.limits
     wanted = TotalsShare(limits.tokens or 0, limits.cost_usd or 0.0)
@@ -150,9 +150,9 @@ async def reserve_again(service: Service, scope: Scope, run_id: str) -> None:
 
 
 async def wake(service: Service, run_id: str, call_id: str, decision: Decision) -> None:
-    """Puts an answer into the journal, and the run back into its queue.
+    """Journal an answer and requeue the run.
 
-    Raises Problem(409) where somebody drives it just now.
+    Raises Problem(409) if another process drives the run right now.
     """
     approve = [call_id] if isinstance(decision, Approve) else []
     deny = {call_id: decision.reason} if isinstance(decision, Deny) else {}

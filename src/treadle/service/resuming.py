@@ -1,8 +1,8 @@
-"""Runs whose process died: each goes on, at the next start or in another replica, or gets an honest
-end. Not here: how a run goes on (runtime.py).
+"""Recovery of runs whose process died: each is resumed, at the next start or in another replica, or
+marked as failed. Not here: how a run resumes (runtime.py).
 
-Entry: `resume_all`, in the background of a service that has just opened; `take_up`, as long as it
-is open; `settle`, for one.
+Entry points: `resume_all`, in the background of a service that has just opened; `take_up`, while it
+is open; `settle`, for one run.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from treadle.types import now
 logger = logging.getLogger("treadle.service")
 
 AT_ONCE: Final = 4
-"""Runs that go on at the same time, beside those that people start meanwhile."""
+"""Concurrent resumed runs, in addition to newly started ones."""
 PAGE: Final = 500
 LATE_S: Final = 5.0
-"""After which somebody else begins a run, where it is to be in a journal of ours."""
+"""Delay after which another process may begin a run of our journal."""
 TAKE_UP_S: Final = 5.0
-"""How often runs of other replicas are looked for, at least."""
+"""Interval for looking for runs of other replicas."""
 LEFT_MOST: Final = 500
 
 
 async def resume_all(service: Service) -> None:
-    """Everything that was served and is not over.
+    """Resume everything that was served and is not over.
 
-    What fails is logged, and tried again when its person comes back, or at the next start.
+    Failures are logged and retried when the person returns, or at the next start.
     """
     await _resume_all(service)
     await anyio.sleep(BEGINS_S)
@@ -54,9 +54,9 @@ async def resume_all(service: Service) -> None:
 
 
 async def take_up(service: Service) -> None:
-    """Runs of other replicas that die or close, as long as this one is open.
+    """Take over runs of other replicas that die or close, while this one is open.
 
-    Several may try at once: the journal lets one have each.
+    Several replicas may try at once: the journal gives each run to one of them.
     """
     strange, places = dict[str, None](), anyio.CapacityLimiter(AT_ONCE)
     while not service.stopping.is_set():
@@ -68,14 +68,14 @@ async def take_up(service: Service) -> None:
             logger.warning(
                 "runs that other replicas left behind cannot be looked for now: %s", e.message
             )
-        except Exception:  # the edge of a task: the next look may find what is wrong gone
+        except Exception:  # task boundary: the cause may be gone at the next look
             logger.exception("runs that other replicas left behind cannot be looked for now")
 
 
 async def _take_up(
     service: Service, strange: dict[str, None], places: anyio.CapacityLimiter
 ) -> None:
-    """`strange`: runs that were nobody's here when they were looked at, the oldest first."""
+    """`strange`: runs without a user of this service when they were last checked, oldest first."""
     await close_orphans(service.runtime.journal)
     for run_id in await service.runtime.journal.left_behind(limit=LEFT_MOST):
         if run_id in strange or service.live.get(run_id) is not None or service.stopping.is_set():
@@ -96,7 +96,9 @@ async def _take_up(
 
 
 async def of_whom(service: Service, run_id: str) -> Scope | None:
-    """None where it is nobody's of ours, or is gone, or a newer version wrote it."""
+    """Return the run's user, or None if it has none here, was deleted, or was written by a newer
+    version.
+    """
     try:
         started = (await service.runtime.journal.load(run_id)).started
     except AgentError as e:
@@ -131,15 +133,15 @@ async def _again(
             await live.over.wait()
     except (AgentError, HttpProblem) as e:
         logger.warning("run %s does not go on now: %s", run.run_id, e)
-    except Exception:  # the edge of a task: the others go on
+    except Exception:  # task boundary: the other runs continue
         logger.exception("run %s does not go on", run.run_id)
     finally:
         places.release_on_behalf_of(run.run_id)
 
 
 async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
-    """Makes a run go on that nobody drives; None where there is nothing to wait for here: it is
-    over now, or waits for its person, or may yet begin.
+    """Resume a run that no process drives. Return None if there is nothing to wait for here: the
+    run is over, waits for its person, or may yet begin.
     """
     run, asked = await service.database.read(scope, partial(_served, service, scope, run_id))
     info = await info_of(service, run_id)
@@ -152,19 +154,19 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
             and run.journal == service.journal
             and _is_late(service, run)
         ):
-            # its process died before it began: the journal begins no run twice
+            # Its process died before it began; the journal cannot begin a run twice.
             return start(service, scope, asked, AsyncExitStack(), RunSpending())
         if (now() - run.created_at).total_seconds() > BEGINS_S:
             await _never_began(service, scope, run_id, asked)
         return None
-    if info.status in ("running", "queued"):  # somebody else's
+    if info.status in ("running", "queued"):  # driven by another process
         return None
     if info.queue is not None:
         await settled(service, scope, run_id)
         return None
     if asked is not None:
         return start(service, scope, asked, AsyncExitStack(), RunSpending(), again=True)
-    # its client has gone with the process: nobody would get the answer
+    # Its client disconnected with the process, so the answer has no recipient.
     if run.agent == service.application.name and info.status != "finished":
         info = await service.runtime.kill(run_id)
     if info.status == "finished":
@@ -174,14 +176,16 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
 
 
 def _is_late(service: Service, run: ServedRun) -> bool:
-    """Whoever was to begin it has died, or is slow and then finds it begun."""
+    """True if the process that should begin the run has died, or is so slow that it will find it
+    begun.
+    """
     return run.created_at < service.opened_at or (now() - run.created_at).total_seconds() > LATE_S
 
 
 async def _never_began(
     service: Service, scope: Scope, run_id: str, asked: StoredMessage | None
 ) -> None:
-    """Its person is told: nothing was done."""
+    """Store a reply that reports that nothing was done."""
     if asked is not None:
         await store(
             service, scope, asked, StoredReply(TROUBLE, asked.conversation_id), RunSpending()
@@ -196,7 +200,7 @@ def _finish(service: Service, scope: Scope, run_id: str, session: Session) -> No
 
 
 async def _people(service: Service) -> AsyncIterator[Scope]:
-    """All that have an account."""
+    """Iterate over all accounts."""
     last = ""
     while page := await service.database.read_unscoped(partial(_accounts, last)):
         for account_id in page:

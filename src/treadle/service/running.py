@@ -1,8 +1,8 @@
-"""Runs of agents that are served beside the chat: how each begins, goes on, and what a
-person says to its calls.
+"""Runs of served agents other than the chat: start, resumption, and a person's decisions on their
+calls.
 
-Not here: routes (runs.py), messages of a conversation (answering.py). Entry: `start_run`, `go_on`,
-`open_calls`.
+Not here: routes (runs.py), messages of a conversation (answering.py). Entry points: `start_run`,
+`go_on`, `open_calls`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,8 @@ from treadle.tools.approval import Approve, Deny
 from treadle.types import Limits, new_id
 
 LETS_GO_S: Final = 5.0
-"""So long somebody who answers waits for whoever drives the run elsewhere."""
-CANNOT_RUN: Final = (
-    "This agent cannot run just now: whoever runs this service finds the reason in its log."
-)
+"""Time that a decision waits for another process to release the run."""
+CANNOT_RUN: Final = "This agent cannot run just now: the reason is in the service's log."
 
 
 def served_agent(service: Service, name: str) -> Agent[Any, Any] | None:
@@ -45,7 +43,7 @@ def served_agent(service: Service, name: str) -> Agent[Any, Any] | None:
 
 
 def deps_of(service: Service, name: str, scope: Scope) -> Any:
-    """What the tools of a served agent are given for this person."""
+    """Return the dependencies of a served agent's tools for this person."""
     for served in service.application.agents:
         if served.agent.name == name and served.deps is not None:
             return served.deps(scope)
@@ -53,7 +51,7 @@ def deps_of(service: Service, name: str, scope: Scope) -> Any:
 
 
 async def info_of(service: Service, run_id: str) -> RunInfo | None:
-    """None for a run that never began."""
+    """Return None for a run that never began."""
     try:
         return await service.runtime.journal.info(run_id)
     except AgentError as e:
@@ -65,9 +63,9 @@ async def info_of(service: Service, run_id: str) -> RunInfo | None:
 async def start_run(
     service: Service, scope: Scope, agent: Agent[Any, Any], prompt: str, inputs: Mapping[str, Any]
 ) -> str:
-    """Its id, once it is in the journal.
+    """Start a run and return its id once it is in the journal.
 
-    Raises Problem where it may not begin, and AgentError where it cannot.
+    Raises Problem if the run is not allowed, and AgentError if it cannot start.
     """
     run_id = new_id("run")
     if service.settings.queue is not None:
@@ -119,9 +117,9 @@ def _begin(
 async def go_on(
     service: Service, scope: Scope, run: ServedRun, decisions: Mapping[str, Decision]
 ) -> LiveRun | None:
-    """With a run that nobody drives. `decisions`: what a person said to calls that wait.
+    """Resume a run that no process drives. `decisions`: a person's decisions on pending calls.
 
-    None where its agent is not served any more.
+    Return None if its agent is no longer served.
     """
     agent = served_agent(service, run.agent)
     state = await service.runtime.journal.load(run.run_id)
@@ -138,7 +136,7 @@ async def go_on(
                 spending.limits,
             ),
         )
-        # another request was quicker: nothing is awaited between this and the start
+        # Another request was faster; nothing is awaited between this check and the start.
         if (live := service.live.get(run.run_id)) is not None:
             for call_id, decision in decisions.items():
                 _answer(live, call_id, decision)
@@ -208,8 +206,8 @@ async def _held(
 
 
 async def _tell_before(service: Service, live: LiveRun, first: Event) -> None:
-    """Whoever follows a run that comes from elsewhere may not have all that was before the first
-    event here: what it has is passed over.
+    """Publish the run's earlier events to subscribers that watched it elsewhere; they skip those
+    they have.
     """
     if (
         first.run_id != live.run_id
@@ -226,15 +224,15 @@ async def _tell_before(service: Service, live: LiveRun, first: Event) -> None:
 
 
 async def is_elsewhere(service: Service, run_id: str) -> bool:
-    """Whether a run that ended here without an end in the journal has one after all, or will have:
-    somebody took it over.
+    """True if a run without a journaled end has one elsewhere, or will have: another process took
+    it over.
     """
     info = await info_of(service, run_id)
     return info is not None and info.status in ("running", "queued", "finished")
 
 
 async def _go_on_later(service: Service, live: LiveRun, decisions: Mapping[str, Decision]) -> None:
-    """With answers that came when the run had stopped asking."""
+    """Resume with answers that arrived after the run had stopped asking."""
     await live.over.wait()
     run = await service.database.read(
         live.scope, lambda session: ConversationStore(session, live.scope).run(live.run_id)
@@ -244,7 +242,7 @@ async def _go_on_later(service: Service, live: LiveRun, decisions: Mapping[str, 
 
 
 async def finish(service: Service, live: LiveRun) -> None:
-    """Its row says that it is over."""
+    """Mark the run's row as finished."""
 
     def work(session: Session) -> None:
         ConversationStore(session, live.scope).finish(live.run_id)
@@ -259,8 +257,8 @@ async def finish(service: Service, live: LiveRun) -> None:
 async def open_calls(
     service: Service, run_id: str, depth: int = DEPTH_MOST
 ) -> tuple[dict[str, ApprovalRequested], set[str]]:
-    """Of a run and those that it started: calls that wait for a yes, by id; and ids of those that
-    had an answer.
+    """Return the calls of a run and its child runs that wait for approval, by id, and the ids of
+    those that were answered.
     """
     try:
         events = await service.runtime.events(run_id)
@@ -288,8 +286,8 @@ async def open_calls(
 async def decide(
     service: Service, scope: Scope, run: ServedRun, call_id: str, decision: Decision
 ) -> None:
-    """Raises Problem: 404 for a call that was never asked about, 409 for one that has its answer,
-    or whose run is over.
+    """Raises Problem: 404 for a call that never asked for approval, 409 for one that is answered
+    already or whose run is over.
     """
     waiting, answered = await open_calls(service, run.run_id)
     if call_id not in waiting:
@@ -314,9 +312,9 @@ async def decide(
 
 
 async def _let_go_of(service: Service, run_id: str) -> None:
-    """A run that asks is let go once nothing else is to be done.
+    """Wait until the run is released, which happens once only the approval is left.
 
-    Raises Problem(409) where that takes long.
+    Raises Problem(409) if that takes too long.
     """
     with anyio.move_on_after(LETS_GO_S):
         while (info := await info_of(service, run_id)) is not None and info.status == "running":  # noqa: ASYNC110  another process drives it

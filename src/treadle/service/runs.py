@@ -1,7 +1,7 @@
-"""`/runs`: any agent that is served here, started, followed, stopped, and allowed what it asks for.
-Only one's own are there.
+"""`/runs`: starting, following, cancelling and approving runs of the served agents, limited to the
+user's own.
 
-Not here: how a run is driven (running.py), messages of the chat (chat.py). Entry: `router`.
+Not here: driving a run (running.py), messages of the chat (chat.py). Entry point: `router`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 
 
 class RunRequest(RequestModel):
-    # openapi.py adds that the agent of the chat takes no inputs
+    # openapi.py adds that the agent of the chat takes no inputs.
     agent: Id
     prompt: Words
     inputs: Data = Field(default_factory=dict)
@@ -58,11 +58,11 @@ class RunHead(BaseModel):
     agent: str
     conversation_id: str | None
     status: Literal["queued", "running", "waiting", "stopped", "finished"]
-    """queued: it waits for a worker; waiting: for this person's yes; stopped: it goes on when the
-    service does.
+    """queued: waits for a worker; waiting: waits for this person's approval; stopped: continues
+    when the service does.
     """
     outcome: str | None
-    """None until it is finished."""
+    """None until the run is finished."""
     created_at: datetime
     finished_at: datetime | None
 
@@ -83,22 +83,22 @@ class TokensUsed(BaseModel):
 
 
 class TreeTotal(BaseModel):
-    """Sums over the run and every run that it started."""
+    """Sums over the run and its child runs."""
 
     runs: int
     turns: int
     tool_calls: int
     usage: TokensUsed
     cost_usd: float | None
-    """Of the responses whose price is known."""
+    """Cost of the responses whose price is known."""
     unpriced: int
-    """Responses whose price is not known."""
+    """Number of responses whose price is unknown."""
 
 
 class WholeRun(RunHead):
     text: str
     output: Any
-    """As data, of an agent with typed output."""
+    """Typed output of an agent that has one, as JSON."""
     usage: TokensUsed
     cost_usd: float | None
     turns: int
@@ -110,16 +110,16 @@ class WholeRun(RunHead):
 class DecisionOnCall(RequestModel):
     decision: Literal["approve", "deny"]
     reason: Line = ""
-    """Of a no: the model is told."""
+    """Reason for a denial, passed to the model."""
     arguments: Data | None = None
-    """Of a yes: what the tool is called with instead, all of it."""
+    """Replacement for all arguments of an approved call."""
 
 
 @router.post("", status_code=201, responses=problems(404))
 async def create_run(body: RunRequest, scope: SignedIn, service: TheService) -> RunStartedOut:
-    """Starts a run of an agent that is served here.
+    """Starts a run of a served agent.
 
-    One of `{agent}` begins a conversation, as `POST /chat` does.
+    A run of `{agent}` begins a conversation, as `POST /chat` does.
     """
     if service.stopping.is_set():
         raise unavailable()
@@ -159,7 +159,7 @@ async def runs(
         Moment | None, Query(description="Only those whose `created_at` is before it.")
     ] = None,
 ) -> list[RunHead]:
-    """One's own, newest first."""
+    """Lists the user's runs, newest first."""
     rows = await service.database.read(
         scope, lambda session: ConversationStore(session, scope).runs(limit=limit, before=before)
     )
@@ -219,9 +219,9 @@ async def run_events(
         EventId | SkipJsonSchema[None], Header(description="The same, before `after`.")
     ] = None,
 ) -> Response:
-    """Server-sent events: those of the journal behind `after`, then those that come.
+    """Streams the run's events: those in the journal after `after`, then live ones.
 
-    Deltas may be left out, nothing else.
+    Deltas may be omitted, other events are not.
     """
     known = last_event_id or after
     row = await _own(service, scope, run_id)
@@ -230,16 +230,16 @@ async def run_events(
 
 @router.post("/{run_id}/cancel", status_code=202, responses=problems(404))
 async def cancel(run_id: InPath, scope: SignedIn, service: TheService) -> RunStartedOut:
-    """Asks it to end; what is over stays as it is."""
+    """Requests cancellation. A finished run stays as it is."""
     await _own(service, scope, run_id)
     service.live.spawn(partial(_kill, service, scope, run_id))
     return RunStartedOut(run_id=run_id)
 
 
 async def _kill(service: Service, scope: Scope, run_id: str) -> None:
-    """Also one that is about to begin.
+    """Cancel the run, even if it is about to begin.
 
-    Of a message the reply is stored by whoever drives it, or here.
+    The reply to a message is stored by the driving process, or here.
     """
     if (live := service.live.get(run_id)) is not None:
         await live.begun.wait()
@@ -257,9 +257,7 @@ async def _kill(service: Service, scope: Scope, run_id: str) -> None:
 async def approve(
     run_id: InPath, call_id: InPath, body: DecisionOnCall, scope: SignedIn, service: TheService
 ) -> RunStartedOut:
-    """Says yes or no to a call that waits for it; also where the service was started anew
-    meanwhile.
-    """
+    """Approves or denies a waiting call, even after a restart of the service."""
     row = await _own(service, scope, run_id)
     decision = Approve(body.arguments) if body.decision == "approve" else Deny(body.reason)
     await decide(service, scope, row, call_id, decision)
@@ -283,7 +281,7 @@ async def _head(service: Service, scope: Scope, row: ServedRun) -> dict[str, Any
         and info.queue is not None
         and row.finished_at is None
     ):
-        await settled(service, scope, row.run_id)  # a worker drove it, and knows of no row
+        await settled(service, scope, row.run_id)  # a worker drove it and did not update the row
         row = await _own(service, scope, row.run_id)
     live = service.live.get(row.run_id) is not None
     status = ("running" if live else "stopped") if info is None else info.status

@@ -1,8 +1,7 @@
-"""The application in a server of its own process: from an address that is bound to a shutdown that
-leaves no run half done. Entry: `bound`, `serve_app`.
+"""The application in a server process: from binding an address to a shutdown that leaves no run
+half done. Entry points: `bound`, `serve_app`.
 
-Slow and idle clients are shown out by connection.py; what a request may be is the
-border's to check.
+Slow and idle clients are closed by connection.py; requests are checked by the border.
 """
 
 from __future__ import annotations
@@ -29,21 +28,23 @@ from treadle.service.state import Service
 logger = logging.getLogger("treadle.service")
 
 TICKS_OF_SWEEP: Final = 5
-"""Tenths of a second between two looks at all connections."""
+"""Tenths of a second between two sweeps of all connections."""
 CLOSING_S: Final = 1
-"""For answers that are under way when everything else has ended."""
+"""Time for responses still in progress at the end of the shutdown."""
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Listens. `port` 0 takes a free one. Raises AgentError(invalid) where it cannot be had."""
+    """Open a listening socket. `port` 0 takes a free one. Raises AgentError(invalid) if the address
+    is unavailable.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        # asyncio looks at the protocol, and only then lets small answers go at once
+        # asyncio sets TCP_NODELAY only if the protocol is given.
         listening = socket.socket(family, kind, protocol)
         try:
-            if sys.platform != "win32":  # where it would let two have one port
+            if sys.platform != "win32":  # there it would let two processes share a port
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
             listening.listen(1024)
@@ -72,17 +73,17 @@ def _way_out(error: OSError | OverflowError) -> str:
 async def serve_app(
     app: FastAPI, listening: socket.socket, *, ready: Callable[[], None] = lambda: None
 ) -> None:
-    """Until SIGINT or SIGTERM, or `service.stopping` is set. Raises AgentError where the service
-    cannot be opened.
+    """Serve until SIGINT or SIGTERM, or until `service.stopping` is set. Raises AgentError if the
+    service cannot be opened.
 
-    `ready`: called when requests are answered.
+    `ready` is called once requests are answered.
     """
     service: Service = app.state.service
     _allow_files()
     table = ConnectionTable(service.settings.proxies)
     config = uvicorn.Config(
         app,
-        http=cast("type[asyncio.Protocol]", table.protocol),  # it calls it and no more
+        http=cast("type[asyncio.Protocol]", table.protocol),  # it is only called
         ws="none",
         lifespan="off",
         log_config=None,
@@ -97,7 +98,9 @@ async def serve_app(
 
 
 class _Server(uvicorn.Server):
-    """Signals end it in peace; what it serves is told before connections close."""
+    """uvicorn server that shuts down gracefully on signals, and stops the service before
+    connections close.
+    """
 
     def __init__(
         self,
@@ -122,7 +125,7 @@ class _Server(uvicorn.Server):
 
     @override
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for server in self.servers:  # nobody new comes in
+        for server in self.servers:  # accept no new connections
             server.close()
         self._service.stopping.set()
         await self._service.live.drained()
@@ -131,14 +134,14 @@ class _Server(uvicorn.Server):
     @override
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """The first begins the end; a third finds the process as it would be without us."""
+        """Start the shutdown on the first signal; a third has the process's original handlers."""
         if not hasattr(signal, "SIGTERM"):
             yield
             return
         heard = (signal.SIGINT, signal.SIGTERM)
         try:
             before = {number: signal.signal(number, self._heard) for number in heard}
-        except ValueError:  # not in the main thread: somebody else hears them
+        except ValueError:  # not in the main thread, which handles the signals
             yield
             return
         try:
@@ -154,7 +157,7 @@ class _Server(uvicorn.Server):
 
 
 def _allow_files() -> None:
-    """As many open files as the system allows this process: each connection is one."""
+    """Raise the limit of open files to what the system allows: each connection needs one."""
     if sys.platform == "win32":
         return
     import resource  # noqa: PLC0415  not on Windows

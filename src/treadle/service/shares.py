@@ -1,5 +1,5 @@
-"""What runs have reserved of the limits on all users, kept while they are under way and settled
-when they are over. Entry: `watch`.
+"""Maintenance of the shares that runs reserve from the limits on all users: renewed while the run
+is in progress, settled when it is over. Entry point: `watch`.
 
 A share does not expire while its run may still use it. Runs that are not driven here are looked up
 in the journal: queued ones, and those whose process died.
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("treadle.service")
 
 LOOK_S: Final = 60.0
-"""How often shares are looked at."""
+"""Interval for checking shares."""
 UNSEEN_S: Final = 3 * LOOK_S
-"""A share that was renewed more recently is seen to by another process."""
+"""A share renewed more recently is maintained by another process."""
 
 
 async def watch(service: Service) -> None:
-    """Look at shares until the service ends."""
+    """Check shares until the service ends."""
     while not service.stopping.is_set():
         try:
             await look(service)
         except AgentError as e:
             logger.warning("shares of runs cannot be looked at now: %s", e.message)
-        except Exception:  # the edge of a task: the next look may find the cause gone
+        except Exception:  # task boundary: the cause may be gone at the next look
             logger.exception("shares of runs cannot be looked at now")
         with anyio.move_on_after(LOOK_S):
             await service.stopping.wait()
@@ -46,7 +46,7 @@ async def watch(service: Service) -> None:
 
 async def look(service: Service) -> None:
     """Renew the shares of runs that are driven here, and renew or settle each share that no other
-    process sees to.
+    process maintains.
     """
     totals = service.limits.totals
     for run_id, expires_at in await service.database.read_unscoped(
@@ -70,14 +70,14 @@ async def look(service: Service) -> None:
 
 
 async def _settle(service: Service, run_id: str, status: RunStatus) -> None:
-    """Count what a run has taken that is over, or waits for a person, and free its share."""
+    """Count the usage of a run that is over or waits for a person, and free its share."""
     if (scope := await of_whom(service, run_id)) is None:
         await service.database.run_unscoped(
             partial(service.limits.totals.settle, run_id=run_id, tokens=0, cost_usd=0.0)
         )
         return
     if status == "finished" and await settle(service, scope, run_id) is not None:
-        return  # its reply is being stored, and what it has taken with it
+        return  # its reply is being stored together with its usage
     spending = RunSpending()
     spending.count(*await taken(service.runtime.journal, run_id))
     await service.database.run(

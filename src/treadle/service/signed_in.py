@@ -1,8 +1,8 @@
-"""Whose request it is. The token is verified, and its login looked up each time: what was revoked
-is revoked. Entry: `SignedIn`.
+"""Authentication of requests. The token is verified and its login looked up on each request, so a
+revocation takes effect at once. Entry point: `SignedIn`.
 
-@router.get("/tasks")
-async def tasks(scope: SignedIn) -> …
+    @router.get("/tasks")
+    async def tasks(scope: SignedIn) -> …
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LOGIN: Final = select(Login.account_id, Login.expires_at, Login.revoked_at).whe
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who is signed in, and by which login."""
+    """Signed-in user and the login of the request."""
 
     scope: Scope
     login_id: str
@@ -54,7 +54,7 @@ TheService = Annotated[Service, Depends(service_of)]
 async def visitor(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
 ) -> Visitor:
-    """Raises Problem: 401 without a good token, 429 where this person has asked too often."""
+    """Raises Problem: 401 without a valid token, 429 at the user's request limit."""
     service = service_of(request)
     if credentials is None:
         raise unauthorized()
@@ -68,18 +68,18 @@ async def visitor(
 
 
 def count_stranger(service: Service, request: Request) -> None:
-    """Count a request whose token is not good, unless it has been counted. Raises Problem(429)."""
+    """Count a request without a valid token, unless it was counted. Raises Problem(429)."""
     if not request.scope[STRANGER]:
         service.limits.stranger(request.client.host if request.client else "")
 
 
 def opened_by(scope: ScopeOfRequest, found: Visitor) -> None:
-    """A stream that answers this request ends with its login (border.py)."""
+    """Bind the response stream to its login: it ends with it (border.py)."""
     scope[ANSWER].login_id = found.login_id
 
 
 async def verified(service: Service, token: str) -> Visitor | None:
-    """None for a token that is not ours, and for a login that was revoked or is over."""
+    """Return None for an invalid token, and for a login that was revoked or has expired."""
     claims = service.tokens.verified(token, "access")
     if claims is None:
         return None

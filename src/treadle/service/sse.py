@@ -1,8 +1,7 @@
-"""Server-sent events: how an event looks on the wire, where a client goes on, and the response that
-is a stream.
+"""Server-sent events: encoding, resume positions and the streaming response.
 
-Not here: who reads what (fan_out.py), and of which run (following.py). Entry: `frame_of`, `said`,
-`position_of`, `SseResponse`.
+Not here: readers (fan_out.py), the events of a run (following.py). Entry points: `frame_of`,
+`said`, `position_of`, `SseResponse`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from treadle.service.fan_out import EncodedEvent, Position
 
 MEDIA_TYPE: Final = "text/event-stream"
 WRITE_TIMEOUT_S: Final = 10.0
-"""A client that takes nothing for so long is gone."""
+"""Timeout after which a client that reads nothing is disconnected."""
 CHUNK_BYTES: Final = 65_536
 POSITION_PATTERN: Final = r"^[0-9]{1,15}(\.[0-9]{1,9})?$"
 _POSITION: Final = re.compile(POSITION_PATTERN)
@@ -35,7 +34,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def position_of(event_id: str) -> Position | None:
-    """`ENTRY.K`, or `ENTRY` for all of that entry's events; None for what is neither."""
+    """Parse `ENTRY.K`, or `ENTRY` for all of that entry's events. Return None for anything else."""
     if not _POSITION.match(event_id):
         return None
     entry, _, place = event_id.partition(".")
@@ -43,7 +42,7 @@ def position_of(event_id: str) -> Position | None:
 
 
 def frame_of(event: Event, run_id: str) -> EncodedEvent:
-    """An event of a run, or of one that this run started: only the run's own can be gone on from."""  # noqa: E501
+    """Encode an event of a run or its child run; only the run's own events carry a resume id."""
     event_id = event.id if isinstance(event.id, str) else None
     own = event.run_id == run_id
     data = _written(_type_of(event), _ENCODER.encode(event), event_id if own else None)
@@ -54,7 +53,7 @@ def frame_of(event: Event, run_id: str) -> EncodedEvent:
 
 
 def said(kind: str, value: Any, *, last: bool = False) -> EncodedEvent:
-    """What is no event of a run."""
+    """Encode an event that belongs to no run."""
     return EncodedEvent(_written(kind, _ENCODER.encode(value), None), last=last)
 
 
@@ -63,26 +62,25 @@ def _type_of(event: Event) -> str:
 
 
 def _written(kind: str, data: bytes, event_id: str | None) -> bytes:
-    """JSON on one line has no line end in it: nothing that is said can end the field."""
+    """Encode one event. The JSON has no line breaks, so the data cannot end the field."""
     head = b"" if event_id is None else b"id: %s\n" % event_id.encode()
     return b"%sevent: %s\ndata: %s\n\n" % (head, kind.encode(), data)
 
 
 class Source(Protocol):
-    """What a stream says: a `Reader`, or what is like one."""
+    """Source of a stream's data: a `Reader` or similar."""
 
     async def read(self) -> bytes | None:
-        """Waits for more. None: that was all."""
+        """Wait for more data. None: the stream has ended."""
         ...
 
     def close(self) -> None: ...
 
 
 class SseResponse(Response):
-    """Plain ASGI, two tasks for each stream, one of which only waits for the client to leave.
+    """Plain ASGI response, with two tasks per stream, one of which only waits for a disconnect.
 
-    `before` is sent first, then what the reader is told. `over` is called once, however the stream
-    ends.
+    `before` is sent first, then the reader's data. `over` is called once, however the stream ends.
     """
 
     media_type = MEDIA_TYPE
@@ -119,8 +117,8 @@ class SseResponse(Response):
                 await self._over()
 
     async def _send(self, send: Send) -> None:
-        """Ends without the last message where the client took nothing: the server then closes the
-        connection.
+        """Send the stream. If the client reads nothing, omit the last message: the server then
+        closes the connection.
         """
         try:
             for chunk in _chunks(self._before):
@@ -139,7 +137,7 @@ async def _write(send: Send, data: bytes) -> None:
 
 
 async def until_gone(receive: Receive, scope: anyio.CancelScope) -> None:
-    """Cancels the scope when the client has left."""
+    """Cancel the scope when the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()

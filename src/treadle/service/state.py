@@ -1,6 +1,5 @@
-"""Everything that requests share, opened with the application and closed with it. Entry:
-
-`Service`, found at `request.app.state.service`.
+"""State shared by all requests, opened and closed with the application. Entry point: `Service`,
+available at `request.app.state.service`.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ from treadle.types import now
 logger = logging.getLogger("treadle.service")
 
 LOOK_S = 2.0
-"""How long the database and the journal may take to answer."""
+"""Timeout for the readiness checks of the database and the journal."""
 FRESH_S = 1.0
-"""So long one look counts."""
+"""Time for which a readiness result is cached."""
 
 
 class Service:
-    """An async context manager: `create_app`'s lifespan enters it. Nothing outlives it."""
+    """Async context manager that the lifespan of `create_app` enters. Nothing outlives it."""
 
     def __init__(
         self,
@@ -54,13 +53,12 @@ class Service:
         on_loopback: bool = True,
         journal: str = "",
     ) -> None:
-        """`database` and `runtime` are entered and closed here. `key`: signs tokens.
-        `application`: what is mounted.
+        """`database` and `runtime` are entered and closed here. `key` signs tokens. `application`:
+        the mounted application.
 
-        `agents`: names of the runtime's agents that are served beside the application's.
-        `on_loopback`: only this machine reaches its address. `journal`: a name of the runtime's
-        journal that no other has: what was asked of it before and never began is begun when the
-        service opens.
+        `agents`: names of further agents of the runtime to serve. `on_loopback`: only this machine
+        reaches the service's address. `journal`: a unique name of the runtime's journal; requests
+        for it that never began are started when the service opens.
         """
         self.config = config
         self.settings = config.service
@@ -82,10 +80,10 @@ class Service:
         self.is_open = (
             self.settings.open_docs if self.settings.open_docs is not None else not reached
         )
-        """Whether the document and the metrics need no token."""
+        """True if the OpenAPI document and the metrics need no token."""
         self.stopping = anyio.Event()
-        """Set when the service is about to end: open streams close, and tell their readers to come
-        again; no run begins.
+        """Set when the service shuts down: open streams close and ask their readers to reconnect;
+        no run begins.
         """
         self.live = LiveRuns(self.stopping, grace_s=self.settings.grace_s, let_go=runtime.let_go)
         self.readiness = Readiness(database, runtime, self.stopping)
@@ -96,7 +94,7 @@ class Service:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Raises AgentError where the database or the journal cannot be used."""
+        """Raises AgentError if the database or the journal is unavailable."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.database)
             await stack.enter_async_context(self.runtime)
@@ -110,14 +108,14 @@ class Service:
         await self._stack.aclose()
 
     def view_of(self, scope: Scope, run: ServedRun) -> EventView | None:
-        """What a person may see of a run of the chat; None: of another run, all."""
+        """Return the event filter of a chat run; None for other runs, whose events are all visible."""
         return self.chat.view(scope.user_id) if run.agent == self.application.name else None
 
 
 def _registered(
     application: Application, runtime: Runtime, names: Sequence[str]
 ) -> tuple[str, ...]:
-    """The names of all agents that are served beside the chat's."""
+    """Return the names of all served agents other than the chat's."""
     for one in application.agents:
         if one.agent.name not in runtime.agents:
             runtime.agents.register(one.agent)
@@ -125,8 +123,8 @@ def _registered(
 
 
 class Readiness:
-    """Whether the service can work: its database and its journal answer, and it is not about to
-    end. Looks now and then.
+    """Readiness of the service: its database and journal answer, and it is not shutting down.
+    Results are cached.
     """
 
     def __init__(self, database: Database, runtime: Runtime, stopping: anyio.Event) -> None:
@@ -134,7 +132,7 @@ class Readiness:
         self._looked_at = float("-inf")
         self._found = False
         self._looking = anyio.Lock()
-        """One look at a time: many who ask get the same."""
+        """Lock for one check at a time; concurrent callers share its result."""
 
     async def is_ready(self) -> bool:
         if self._stopping.is_set():
@@ -152,7 +150,7 @@ class Readiness:
                 await self._runtime.journal.runs(limit=1)
             except (AgentError, OSError):
                 return False
-            except Exception:  # the edge of a look: a database without our tables, say
+            except Exception:  # boundary of a check, for example a database without our tables
                 logger.exception("it cannot be seen whether the service can work")
                 return False
             return True

@@ -1,7 +1,7 @@
-"""Signed tokens: short ones that name a login, and the longer ones with which a new short one is
-fetched.
+"""Signed tokens: access tokens that name a login, and refresh tokens that are exchanged for new
+ones.
 
-That a login still counts is the database's to say (signed_in.py). Entry: `Tokens`, `signing_key`.
+The login itself is checked in the database (signed_in.py). Entry points: `Tokens`, `signing_key`.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ VARIABLE = "TREADLE_SERVICE_SECRET"
 
 _REQUIRED = ["exp", "iat", "sub", "sid", "aud", "iss"]
 _LONGEST = 2048
-"""Of a token that is looked at at all."""
+"""Maximum length of a token that is parsed."""
 
 
 class Claims(NamedTuple):
     account_id: str
     login_id: str
     nonce: str
-    """Identifies the token; a login's current refresh token is recognised by it."""
+    """Unique value of the token; identifies a login's current refresh token."""
 
 
 class Tokens:
-    """Makes and verifies them.
+    """Issuer and verifier of tokens.
 
-    One algorithm, one key; what a token's own header says of keys is not looked at.
+    There is one algorithm and one key; a token's own header is not consulted for keys.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -55,7 +55,7 @@ class Tokens:
         return self._signed("refresh", account_id, login_id, at, expires_at - at, jti=nonce)
 
     def verified(self, token: str, use: Literal["access", "refresh"]) -> Claims | None:
-        """None for whatever is not one of ours, for this use, and in its time."""
+        """Return None for a token that is not ours, is for another use, or has expired."""
         if len(token) > _LONGEST:
             return None
         try:
@@ -96,11 +96,10 @@ def _audience(use: str) -> str:
 
 
 def signing_key(env: Mapping[str, str], home: Path) -> bytes:
-    """TREADLE_SERVICE_SECRET, else `service.key` in Treadle's own folder, which is made where there
-    is none, for its owner only.
+    """Return TREADLE_SERVICE_SECRET, else the content of `service.key` in Treadle's folder, which
+    is created if missing, readable by its owner only.
 
-    Raises AgentError(invalid) for a secret that is too short, and for a folder or file that cannot
-    be used.
+    Raises AgentError(invalid) for a secret that is too short, and for an unusable folder or file.
     """
     if (given := env.get(VARIABLE, "").strip()) != "":
         if len(given.encode()) < KEY_BYTES:
@@ -125,6 +124,7 @@ def signing_key(env: Mapping[str, str], home: Path) -> bytes:
         ) from e
     if len(key) < KEY_BYTES:
         raise AgentError(
-            "invalid", f"{str(path)!r} holds no key: delete it, and everybody signs in anew"
+            "invalid",
+            f"{str(path)!r} is not a valid key: delete it; all users must then sign in again",
         )
     return key

@@ -25,24 +25,23 @@ from treadle.types import Limits, now
 
 HOUR: Final = timedelta(hours=1)
 RESERVED_S: Final = 3600.0
-"""Processes that know a run renew its share much sooner.
+"""Lifetime of a reservation. Processes that know the run renew it much sooner.
 
-Later than this, a share whose run is in no known journal is free again.
+After it, a share whose run is in no known journal is free again.
 """
 LOOKED_AT_MOST: Final = 1_000
 LEAST_TOKENS: Final = 20_000
-"""A run is not begun with a smaller share: its first request would hardly fit.
-
-What is left below it counts as used up.
+"""Smallest share with which a run begins: its first request would hardly fit into less. A smaller
+remainder counts as used up.
 """
 LEAST_USD: Final = 0.01
-"""The same for money."""
+"""Smallest share of money with which a run begins."""
 QUEUED_PART: Final = 0.5
-"""Of what is left of the day, all shares may take so much before a further run is queued: queued
-runs use nothing yet, and others go on meanwhile.
+"""Part of the day's remainder that all shares may take before a further run is queued: queued runs
+use nothing yet, while others continue.
 """
 SOON_S: Final = 5.0
-"""Retry-After where runs under way have reserved what is left."""
+"""Retry-After while runs in progress have reserved the remainder."""
 
 _DAYS: Final = col(SpentByAll.day) == bindparam("today")
 _LOCK: Final = select(SpentByAll.tokens, SpentByAll.cost_usd).where(_DAYS).with_for_update()
@@ -75,20 +74,18 @@ _RENEW: Final = (
 
 
 class TotalsShare(NamedTuple):
-    """What a run reserves, or has taken."""
+    """Tokens and money that a run reserves or has used."""
 
     tokens: int
     cost_usd: float
 
 
 AGENT: Final = TotalsShare(1_000_000, 1.0)
-"""For a run of an agent that has no such limits of its own."""
+"""Share of a run whose agent has no such limits."""
 
 
 class Used(NamedTuple):
-    """What all users together have used: of today's tokens and money, and of the last hour's
-    accounts.
-    """
+    """Usage by all users together: today's tokens and money, and the accounts of the last hour."""
 
     tokens: int
     cost_usd: float
@@ -98,9 +95,9 @@ class Used(NamedTuple):
 
 
 class Totals:
-    """Synchronous, inside a transaction of the database.
+    """Limits on all users together. Synchronous, inside a transaction of the database.
 
-    Raises Problem(503) with an honest Retry-After where a limit is reached.
+    Raises Problem(503) with an honest Retry-After when a limit is reached.
     """
 
     def __init__(
@@ -109,15 +106,15 @@ class Totals:
         refused: Callable[[str], None],
         shares: Mapping[str, TotalsShare] | None = None,
     ) -> None:
-        """`refused` counts a refusal for the metrics. `shares`: of agents, by name, instead of what
-        their limits say.
+        """`refused` counts a refusal for the metrics. `shares`: reservations by agent name,
+        overriding those derived from the agent's limits.
         """
         self.totals, self._refused, self._shares = totals, refused, shares or {}
 
     # ------------------------------------------------------------ accounts
 
     def admit_account(self, session: Session) -> None:
-        """Check that one more account may be made, in the transaction that makes it."""
+        """Check that one more account may be created, in the transaction that creates it."""
         most = self.totals.accounts_per_hour
         newest = (
             select(Account.created_at)
@@ -147,13 +144,13 @@ class Totals:
         """
         wanted = self._shares.get(agent.name) or share_of(agent)
         share = self._reserve(session, run_id, wanted, queued=queued)
-        # these take the place of the default
+        # These replace the default.
         turns = DEFAULT_LIMITS.turns if agent.limits is None else None
         tokens = share.tokens if share.tokens >= min(LEAST_TOKENS, wanted.tokens) else None
         return Limits(tokens=tokens, cost_usd=share.cost_usd, turns=turns)
 
     def reserve_again(self, session: Session, run_id: str, wanted: TotalsShare) -> None:
-        """Reserve all of a share for a run that goes on with the limits that it began with."""
+        """Reserve a full share for a run that resumes with its original limits."""
         self._reserve(session, run_id, wanted, queued=True, whole=True)
 
     def _reserve(
@@ -199,11 +196,13 @@ class Totals:
         return share
 
     def renew(self, session: Session, run_id: str) -> None:
-        """Keep what is reserved for a run that is under way."""
+        """Extend the reservation of a run in progress."""
         session.exec(_RENEW, params={"run": run_id, "until": now() + timedelta(seconds=RESERVED_S)})
 
     def unseen(self, session: Session, since_s: float) -> list[tuple[str, datetime]]:
-        """Runs whose shares were not renewed for so long, and when these expire; the oldest first."""  # noqa: E501
+        """Return runs whose shares were not renewed for `since_s`, with the expiry of the shares,
+        oldest first.
+        """
         due = col(Reserved.expires_at) <= now() + timedelta(seconds=RESERVED_S - since_s)
         return [
             *session.exec(
@@ -215,9 +214,9 @@ class Totals:
         ]
 
     def settle(self, session: Session, run_id: str | None, tokens: int, cost_usd: float) -> bool:
-        """Count what the run has used for today, and free what it had reserved.
+        """Count the run's usage for today, and free its reservation.
 
-        False, and nothing is counted, where that was done already.
+        Return False and count nothing if that was done already.
         """
         if run_id is not None and not session.exec(_SETTLE, params={"run": run_id}).rowcount:
             return False
@@ -230,7 +229,7 @@ class Totals:
         return True
 
     def used(self, session: Session) -> Used:
-        """For the metrics."""
+        """Return the current usage, for the metrics."""
         at = now()
         spent = session.exec(
             select(SpentByAll.tokens, SpentByAll.cost_usd).where(_DAYS), params={"today": at.date()}
@@ -242,20 +241,20 @@ class Totals:
         return Used(*spent, tokens, cost_usd, accounts)
 
     def _locked(self, session: Session, today: date) -> tuple[int, float]:
-        """What was used today. Nobody else reserves or settles until the transaction ends."""
+        """Return today's usage, and lock it against other reservations until the transaction ends."""
         if (row := session.exec(_LOCK, params={"today": today}).first()) is not None:
             return cast("tuple[int, float]", tuple(row))
         try:
             with session.begin_nested():
                 session.add(SpentByAll(day=today))
                 session.flush()
-        except IntegrityError:  # two at once were the first of the day
+        except IntegrityError:  # a concurrent transaction created the day's row
             pass
         return cast("tuple[int, float]", tuple(session.exec(_LOCK, params={"today": today}).one()))
 
     def _check(self, is_left: bool, what: str, under_way: int) -> None:
-        """Raises where it is not: for a moment where runs under way may free it, until tomorrow
-        otherwise.
+        """Raises Problem(503) unless `is_left`, with a short Retry-After while runs in progress may
+        free some, else until tomorrow.
         """
         if not is_left:
             self._refused(f"all {what}")
@@ -263,15 +262,15 @@ class Totals:
 
 
 def _reserved(session: Session) -> tuple[int, float, int]:
-    """Tokens, USD and the number of runs under way, whichever day they began: what they use from
-    now on counts for today.
+    """Return tokens, USD and the number of runs in progress, whichever day they began: their
+    further usage counts for today.
     """
     tokens, cost_usd, runs = session.exec(_RESERVED).one()
     return int(tokens), float(cost_usd), runs
 
 
 def share_of(agent: Agent[Any, Any]) -> TotalsShare:
-    """What a run of this agent reserves, if it can."""
+    """Return the share that a run of this agent reserves if available."""
     own = agent.limits or Limits()
     return TotalsShare(own.tokens or AGENT.tokens, own.cost_usd or AGENT.cost_usd)
 
@@ -293,7 +292,7 @@ def _tomorrow() -> HttpProblem:
 
 
 def until_tomorrow_s() -> float:
-    """Seconds until the day ends, in UTC."""
+    """Return the seconds until the UTC day ends."""
     at = now()
     return (
         datetime.combine(at.date() + timedelta(days=1), datetime.min.time(), UTC) - at

@@ -1,5 +1,4 @@
-"""Moving windows that count events by key, and the network that an address stands for. Entry:
-
+"""Sliding windows that count events by key, and the network of an address. Entry points:
 `SlidingWindow`, `network_of`, `wider_network_of`.
 """
 
@@ -11,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 
 REMEMBERED_MOST = 100_000
-"""Keys of one window; beyond that the least recently used are forgotten."""
+"""Maximum keys per window; the least recently used are dropped."""
 
 
 class SlidingWindow:
@@ -28,10 +27,7 @@ class SlidingWindow:
         """Times of events, least recently used keys first."""
 
     def take(self, key: str) -> float:
-        """Count one event and return 0.
-
-        Where there is no room, count nothing and return the seconds until there is.
-        """
+        """Count one event and return 0. At the limit, count nothing and return the seconds to wait."""
         if wait_s := self.wait_s(key):
             return wait_s
         at = self._clock()
@@ -44,14 +40,14 @@ class SlidingWindow:
         return 0
 
     def wait_s(self, key: str) -> float:
-        """Seconds until `take` would count; 0: now."""
+        """Return the seconds until `take` would count an event; 0 means now."""
         at, seen = self._clock(), self._seen.get(key)
         while seen and seen[0] <= at - self._span_s:
             seen.popleft()
         return seen[0] + self._span_s - at if seen and len(seen) >= self._most else 0
 
     def give_back(self, key: str) -> None:
-        """Take back the newest event of this key, if any."""
+        """Remove the newest event of this key, if any."""
         if seen := self._seen.get(key):
             seen.pop()
 
@@ -78,8 +74,8 @@ def network_of(address: str) -> str:
 
 
 def wider_network_of(address: str) -> str:
-    """Its neighbourhood, which one customer may well have as a whole: the /24 of an IPv4 address,
-    or the /48 of an IPv6 address.
+    """Return the neighbourhood of an address, which one customer may have as a whole: the /24 of an
+    IPv4 address, or the /48 of an IPv6 address.
     """
     try:
         found = ipaddress.ip_address(address)

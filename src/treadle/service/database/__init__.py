@@ -1,18 +1,18 @@
-"""Rows of users: which tables there are, who may see which rows, and one transaction at a time.
+"""Rows of users: tables, access control and transactions.
 
-Nothing here knows what a task or a conversation is for: tasks/ and service/ do. SQLModel is
-imported by the modules below, never by this one. Entry: `Database.open`, `Identity`, `Scope`.
+The subject of the rows is in apps/ and service/. The modules below import SQLModel, this one does
+not. Entry points: `Database.open`, `Identity`, `Scope`.
 
-    scope.py                        who somebody is, verified, and what of the database is theirs
+    scope.py                        verified identities, and the scope of their rows
     tables.py                       the tables
     database.py                     one transaction at a time, in a thread
     guard.py                        the first lock: a session sees its scope's rows
-    statements.py                   which tables a statement touches, and what is refused
+    statements.py                   tables that a statement touches, and refused statements
     row_security.py                 the second lock, on PostgreSQL
-    engines.py                      which database an address names, and the connections to it
-    failures.py                     what a database's errors mean, and which are worth another try
-    migrating.py                    the newest schema, under a lock
-    migrations/env.py               what Alembic runs
+    engines.py                      database URLs and connections
+    failures.py                     translation of database errors, and which ones to retry
+    migrating.py                    upgrade to the newest schema, under a lock
+    migrations/env.py               Alembic's environment
     migrations/versions/0001_rows.py  the first tables, and their policies
-    migrations/versions/0002_totals.py  what all users together have used
+    migrations/versions/0002_totals.py  totals used by all users together
 """

@@ -1,8 +1,8 @@
-"""A database of users' rows: one transaction at a time, in a thread, in one user's scope.
+"""Database of users' rows: one transaction at a time, in a thread, in one user's scope.
 
 Two locks keep users apart. The first: every statement over `Owned` rows is narrowed to the
-session's scope, and refused where there is none; what is written must be the scope's own
-(guard.py). The second, on PostgreSQL: row-level security (row_security.py). Entry: `Database.open`.
+session's scope, and refused without one; written rows must be the scope's own (guard.py). The
+second, on PostgreSQL: row-level security (row_security.py). Entry point: `Database.open`.
 """
 
 from __future__ import annotations
@@ -35,16 +35,15 @@ from treadle.service.database.tables import Account
 T = TypeVar("T")
 
 CONFLICTS_MOST: Final = 3
-"""How often a transaction is made once more because somebody else was in the way."""
+"""Number of retries of a transaction after a conflict with another one."""
 
 
 class Database:
-    """Hands out transactions. Usable from any task of one event loop."""
+    """Source of transactions. Usable from any task of one event loop."""
 
     def __init__(self, session_factory: Callable[[], Session]) -> None:
-        """`session_factory` gives a fresh session each time, over a database that has our tables.
-
-        What is opened by its address: `Database.open`.
+        """`session_factory` returns a fresh session each time, over a database that has our tables.
+        To open a database by URL, use `Database.open`.
         """
         self._sessions: Callable[[Scope | None, bool], Session] = lambda scope, reads: (
             session_factory()
@@ -53,21 +52,23 @@ class Database:
         self._limiter = self._writers = anyio.CapacityLimiter(THREADS)
         self._is_open = True
         self._bypasses: bool | None = None
-        """Whether we pass row-level security by, and so take the role; None: not known yet."""
+        """True if our login bypasses row-level security, so that transactions take the role; None
+        until known.
+        """
         self.owes_log = False
         """True while SQLite's log may hold deleted rows: a reader prevented it from being emptied,
-        or a process died before. `scrub` tries again.
+        or an earlier process died. `scrub` tries again.
         """
 
     @classmethod
     def open(cls, url: str) -> Self:
-        """`await Database.open(url)`, or `async with Database.open(url)`: connects, and brings the
-        schema to the newest version, under a lock.
+        """Connect and upgrade the schema to the newest version, under a lock: `await
+        Database.open(url)`, or `async with Database.open(url)`.
 
-        `sqlite:///FILE`, `sqlite://` (in memory, gone with it) or `postgresql://…`. Raises
-        AgentError(invalid) for another address, a missing library or a schema that is newer than
-        this code; when awaited or entered AgentError(network) for a database that does not answer,
-        is locked, full or read-only.
+        `sqlite:///FILE`, `sqlite://` (in memory) or `postgresql://…`. Raises AgentError(invalid)
+        for another URL, a missing library or a schema that is newer than this code; when awaited or
+        entered, AgentError(network) for a database that does not answer, is locked, full or
+        read-only.
         """
         database = cls(Session)
         database._bind(connected(url))
@@ -112,9 +113,9 @@ class Database:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Lets go of the connections; of a `session_factory`'s they are the caller's.
+        """Close the connections; those of a `session_factory` are the caller's.
 
-        Waits for no transaction: end them first.
+        Does not wait for transactions: end them first.
         """
         if self._engines is not None:
             with anyio.CancelScope(shield=True):
@@ -124,23 +125,23 @@ class Database:
                 await to_thread.run_sync(self._engines.writing.dispose)
 
     async def run(self, scope: Scope, work: Callable[[Session], T]) -> T:
-        """`work` in a transaction of its own, committed when it returns, rolled back where it
-        raises. May be repeated: it has no other effects.
+        """Run `work` in a transaction, committed when it returns, rolled back if it raises. It may
+        be retried, so it must have no other effects.
 
-        Rows it returns can be read afterwards. Raises AgentError(network) where the database does
-        not answer, is locked, full or read-only; what a constraint forbids is sqlalchemy's
-        IntegrityError. Cancellation: waits for the transaction to end, which then stays.
+        Returned rows can be read afterwards. Raises AgentError(network) if the database does not
+        answer, is locked, full or read-only; a constraint violation is sqlalchemy's IntegrityError.
+        Cancellation waits for the transaction to end; a commit stays.
         """
         return await to_thread.run_sync(
             self._transaction, scope, work, False, limiter=self._writers
         )
 
     async def read(self, scope: Scope, work: Callable[[Session], T]) -> T:
-        """The same for what changes nothing: it waits for no writer. A change is refused."""
+        """Run `work` in a read-only transaction, which waits for no writer. Changes are refused."""
         return await to_thread.run_sync(self._transaction, scope, work, True, limiter=self._limiter)
 
     async def run_unscoped(self, work: Callable[[Session], T]) -> T:
-        """As `run` for what belongs to nobody: accounts and logins.
+        """Run `work` like `run`, for tables without an owner: accounts and logins.
 
         Statements over `Owned` rows are refused.
         """
@@ -150,11 +151,11 @@ class Database:
         return await to_thread.run_sync(self._transaction, None, work, True, limiter=self._limiter)
 
     async def scrub(self, *, wait_s: float = 1) -> None:
-        """Remove deleted rows from SQLite's log; PostgreSQL reuses their place by itself. The log
+        """Remove deleted rows from SQLite's log; PostgreSQL reuses their space by itself. The log
         is durable before this returns.
 
-        If a reader prevents it for longer than `wait_s`, the database owes it (`owes_log`): call
-        this again until it does not.
+        If a reader prevents it for longer than `wait_s`, `owes_log` is set: call this again until
+        it is not.
         """
         if self._engines is not None and not self._engines.is_postgres:
             await to_thread.run_sync(
@@ -162,7 +163,7 @@ class Database:
             )
 
     async def ping(self) -> None:
-        """Reads one row. Raises AgentError(network) where that fails."""
+        """Read one row. Raises AgentError(network) on failure."""
         await self.read_unscoped(
             lambda session: session.exec(select(col(Account.id)).limit(1)).first()
         )
@@ -224,8 +225,8 @@ class Database:
 
 
 def _commit(transaction: Any) -> None:
-    """A connection that is lost meanwhile leaves open whether it was kept: then nothing is made
-    once more.
+    """Commit. If the connection is lost during the commit, its result is unknown, and the
+    transaction is not retried.
     """
     try:
         transaction.commit()
@@ -242,8 +243,8 @@ def _commit(transaction: Any) -> None:
 
 
 def _persistently(work: Callable[[], T]) -> T:
-    """Once more on a fresh connection where the old one was dead, and up to three times where
-    somebody else was in the way.
+    """Retry once on a fresh connection if the old one was dead, and up to three times after a
+    conflict.
     """
     lost, conflicts = 0, 0
     while True:

@@ -1,7 +1,6 @@
-"""Which database an address names, and the connections to it.
+"""Database URLs, and connections to them.
 
-Not here: what is in it (tables.py, migrating.py) and what going wrong means (failures.py). Entry:
-`connected`.
+Not here: the schema (tables.py, migrating.py), errors (failures.py). Entry point: `connected`.
 """
 
 from __future__ import annotations
@@ -24,24 +23,26 @@ FORMS = "sqlite:///FILE, sqlite:// (in memory) or postgresql://NAME@HOST/DATABAS
 INSTALL_POSTGRES = "pip install 'treadle[postgres]'"
 THREADS: Final = 8
 WAIT_S: Final = 5
-"""For a connection, and for a writer before this one."""
+"""Timeout for a connection, and for an earlier writer."""
 STATEMENT_S: Final = 10
 _SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 
 
 @dataclass(frozen=True)
 class Engines:
-    """One pool of connections, and how a transaction begins on it."""
+    """Pool of connections, with the way a transaction begins on it."""
 
     writing: Engine
-    """One user's transactions that change something."""
+    """Engine for writing transactions of one user."""
     reading: Engine
     strict: Engine
-    """Transactions of nobody's: what they have read still holds when they commit."""
+    """Engine for transactions without an owner, at an isolation level where their reads still hold
+    when they commit.
+    """
     readers: int
-    """How many threads may read at once, or do anything where `writers` is None."""
+    """Number of threads that may read at once, or do anything if `writers` is None."""
     writers: int | None
-    """How many may write at once."""
+    """Number of threads that may write at once."""
 
     @property
     def is_postgres(self) -> bool:
@@ -49,9 +50,9 @@ class Engines:
 
 
 def connected(url: str) -> Engines:
-    """Without connecting yet; the folder of an SQLite file is made.
+    """Create engines without connecting; the folder of an SQLite file is created.
 
-    Raises AgentError(invalid) for an address that is none, or where a library is missing.
+    Raises AgentError(invalid) for an invalid URL or a missing library.
     """
     try:
         address = make_url(url)
@@ -101,13 +102,15 @@ def _sqlite(address: URL) -> Engines:
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     reading = engine.execution_options(treadle_reads=True)
-    # One writer at a time anyway: they wait here in their order, and not in SQLite's, which looks
-    # again after growing pauses.
+    # SQLite has one writer at a time. Queueing here keeps their order, while SQLite polls with
+    # growing pauses.
     return Engines(engine, reading, engine, readers=size, writers=None if in_memory else 1)
 
 
 def _make_file(path: Path) -> None:
-    """Private from its first byte: it has everybody's tasks and the hashes of passwords."""
+    """Create the file with private permissions from the start: it holds all users' tasks and
+    password hashes.
+    """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
@@ -143,9 +146,8 @@ def _prepare(connection: Any, _record: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    """Who writes takes the lock at once: taken later, behind a read, it can only fail.
-
-    Who reads takes none.
+    """Begin a transaction. A writer takes the lock at once, since taking it after a read can only
+    fail. A reader takes none.
     """
     connection.exec_driver_sql(
         "BEGIN" if connection.get_execution_options().get("treadle_reads") else "BEGIN IMMEDIATE"
@@ -153,9 +155,8 @@ def _begin(connection: Connection) -> None:
 
 
 def take_turns(connection: Connection) -> None:
-    """The same for the sessions of an application:
-
-    Python's driver begins with the first change, and what was read before that may be so no longer.
+    """Begin a writing transaction for sessions of an application: Python's driver begins only with
+    the first change, when earlier reads may be outdated.
     """
     if not cast("Any", connection.connection.dbapi_connection).in_transaction:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -181,7 +182,7 @@ def _postgres(address: URL) -> Engines:
     )
     event.listen(engine, "connect", _limit)
     if schema is not None:
-        # First of all listeners: SQLAlchemy's own looks which schema is the default.
+        # Must be the first listener: SQLAlchemy's own reads the default schema.
         event.listen(engine, "connect", partial(_use_schema, schema), insert=True)
     reading = engine.execution_options(postgresql_readonly=True)
     return Engines(
@@ -194,7 +195,7 @@ def _postgres(address: URL) -> Engines:
 
 
 def _schema_of(address: URL) -> str | None:
-    """The schema for our tables: beside an application's own, in one database.
+    """Return the schema for our tables, which can share a database with an application's own.
 
     Raises AgentError(invalid).
     """
@@ -222,7 +223,7 @@ def _use_schema(schema: str, connection: Any, _record: object) -> None:
 
 
 def _limit(connection: Any, _record: object) -> None:
-    """Not as an option of the connection, which poolers between us and the server refuse."""
+    """Set timeouts by statement; poolers refuse them as connection options."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"SET statement_timeout = '{STATEMENT_S}s'; SET idle_in_transaction_session_timeout "

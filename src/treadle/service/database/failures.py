@@ -1,7 +1,7 @@
-"""What a database's errors mean for the caller, and which of them are worth another try. Entry:
+"""Translation of database errors for callers, and which ones are worth a retry. Entry points:
 `told`, `is_conflict`, `is_lost`.
 
-No text here has an address, a password, a statement or a value: those stay in the cause.
+No message contains an address, a password, a statement or a value: those stay in the cause.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REFUSED: Final = (
         ),
     ),
 )
-"""What libpq says of a connection that it did not get; it has no code for it."""
+"""Messages of libpq for a refused connection, which has no error code."""
 SQLITE: Final = {
     "SQLITE_BUSY": "the database is locked by another process: end that one, or try again",
     "SQLITE_LOCKED": "the database is locked by another process: end that one, or try again",
@@ -50,7 +50,7 @@ SQLITE: Final = {
     "SQLITE_CORRUPT": "the database's file is damaged: put back a copy of it",
     "SQLITE_TOOBIG": "a value is too large for the database",
 }
-"""By the first two words of SQLite's own code."""
+"""Messages by the first two words of SQLite's error code."""
 POSTGRES: Final = {
     "53100": "the database's disk is full: make room, and try again",
     "25006": "the database can only be read at the moment: see whether it is a replica",
@@ -62,8 +62,8 @@ CONFLICTS: Final = frozenset({"40001", "40P01"})
 
 
 def told(error: DBAPIError | PoolTimeout) -> AgentError | None:
-    """None for what the caller decides (a row that is there already) and for mistakes in our
-    statements.
+    """Translate an error. Return None for errors that the caller handles (a duplicate row) and for
+    mistakes in our statements.
     """
     if isinstance(error, PoolTimeout):
         return AgentError(
@@ -100,7 +100,7 @@ def _why_silent(error: DBAPIError) -> str:
 
 
 def is_conflict(error: DBAPIError) -> bool:
-    """Somebody else was in the way: the same transaction may go through when it is made once more."""  # noqa: E501
+    """True if another transaction was in the way, so that a retry may succeed."""
     return _sqlstate(error) in CONFLICTS
 
 
@@ -111,7 +111,7 @@ def is_lost(error: DBAPIError) -> bool:
 
 
 def _is_ours(error: DBAPIError) -> bool:
-    """SQLite has its word "operational" for a mistake in a statement too."""
+    """True for a mistake in a statement, which SQLite also reports as "operational"."""
     return _sqlite_code(error) == "SQLITE_ERROR"
 
 

@@ -1,9 +1,9 @@
-"""The first lock: statements over `Owned` rows see one user's, and what is written is the scope's
-own.
+"""The first lock: statements over `Owned` rows see one user's rows, and written rows are the
+scope's own.
 
-A session that nobody bound is left alone: an application's own sessions and tables are none of
-ours. What gets past it (an engine's own connection) meets the second lock on PostgreSQL
-(row_security.py). Entry: `scoped`, `GuardedSession`.
+Unbound sessions are left alone: an application's own sessions and tables are not ours. An engine's
+own connection passes this lock and meets the second one on PostgreSQL (row_security.py). Entry
+points: `scoped`, `GuardedSession`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,14 @@ from treadle.service.database.tables import Owned
 
 _BOUND: Final = "treadle.bound"
 _WHOSE: Final = "treadle_scope"
-"""The parameter that every narrowed statement has.
-
-It is set here at each execution, over whatever a caller gives.
+"""Parameter of every narrowed statement. Set here at each execution, overriding any value from the
+caller.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """What a session may touch."""
+    """Access rights of a session."""
 
     scope: Scope | None
     reads: bool
@@ -44,18 +43,18 @@ class _Bound:
 
 @dataclass(frozen=True, slots=True)
 class _Narrowed:
-    """What a statement touches, and what is executed in its place.
+    """Tables that a statement touches, and the statement executed in its place.
 
-    Good for every scope: whose it is comes with the execution.
+    Valid for every scope: the user is a parameter of the execution.
     """
 
     tables: frozenset[type[Owned]]
     statement: Executable | None
-    """None: itself, which nothing here may keep alive."""
+    """Replacement, or None to execute the original, which must not be kept alive here."""
 
 
 def scoped(session: OrmSession, scope: Scope | None, *, reads: bool = False) -> None:
-    """Binds the session's transaction to a scope; None: it may touch no owned row.
+    """Bind the session's transaction to a scope; None: it may touch no owned row.
 
     `reads`: it may change nothing at all.
     """
@@ -66,9 +65,9 @@ def scoped(session: OrmSession, scope: Scope | None, *, reads: bool = False) -> 
 
 
 def insert_row(session: OrmSession, table: type[Owned], values: Mapping[str, Any]) -> None:
-    """As `session.add` of a row that nobody looks at afterwards, at once.
+    """Insert a row at once, without adding it to the session.
 
-    `values`: of all its columns but `user_id`, which is the scope's.
+    `values` has all columns except `user_id`, which is the scope's.
     """
     bound: _Bound | None = session.info.get(_BOUND)
     if bound is None or bound.scope is None or bound.reads:
@@ -87,7 +86,7 @@ def _insertion(table: Any) -> Insert:
 
 
 class GuardedSession(Session):
-    """A session of ours: the ways past its events are closed too."""
+    """Session without the methods that bypass its events."""
 
     def connection(self, *_: object, **__: object) -> NoReturn:
         refuse("statements go through the session, not through its connection")
@@ -100,7 +99,7 @@ class GuardedSession(Session):
 
 
 def connection_of(session: OrmSession) -> Connection:
-    """For database.py alone, which sets the second lock on it."""
+    """Return the session's connection, for database.py alone, which sets the second lock on it."""
     return OrmSession.connection(session)
 
 
@@ -133,11 +132,11 @@ def _before_statement(state: ORMExecuteState) -> None:
 
 
 _known: WeakKeyDictionary[Executable, _Narrowed] = WeakKeyDictionary()
-"""By the statement itself, which never changes: one that is built once is looked at once."""
+"""Analysis by statement object, which is immutable: a reused statement is analysed once."""
 
 
 def _narrowed(statement: Executable) -> _Narrowed:
-    """Raises OutOfScope where a condition on users could be gone round."""
+    """Raises OutOfScope if a condition on users could be bypassed."""
     if (narrowed := _known.get(statement)) is None:
         tables = touched(cast("ClauseElement", statement))
         options = [_condition(cast("Any", table)) for table in tables]
@@ -149,10 +148,10 @@ def _narrowed(statement: Executable) -> _Narrowed:
 
 @cache
 def _condition(table: Any) -> ExecutableOption:
-    """Keeps a statement to the scope's rows of that table."""
+    """Restrict a statement to the scope's rows of that table."""
 
-    # asked of each alias by itself: an expression would name the table itself where an alias is
-    # joined (sqlalchemy 2.1)
+    # Evaluated for each alias separately: an expression would name the table itself where an alias
+    # is joined (sqlalchemy 2.1).
     def own(named: Any) -> Any:
         return named.user_id == bindparam("treadle_scope")
 
@@ -167,7 +166,7 @@ def _names(narrowed: _Narrowed) -> str:
 
 
 def _set_columns(state: ORMExecuteState) -> set[str]:
-    """Which columns an UPDATE sets, in whichever form it names them."""
+    """Return the columns that an UPDATE sets, in whichever form it names them."""
     statement = cast("UpdateBase", state.statement)
     values = cast("dict[Any, Any]", getattr(statement, "_values", None) or {})
     ordered = cast("tuple[tuple[Any, Any], ...]", getattr(statement, "_ordered_values", None) or ())
@@ -192,14 +191,14 @@ def _before_flush(session: OrmSession, context: UOWTransaction, instances: objec
 
 def _own(row: Owned, scope: Scope | None) -> None:
     if scope is None or row.user_id != scope.user_id:
-        refuse(f"a {type(row).__name__} of somebody else cannot be written in this scope")
+        refuse(f"a {type(row).__name__} of another user cannot be written in this scope")
     if (state := inspect(row)).persistent and state.attrs["user_id"].history.has_changes():
         refuse("whose a row is never changes")
 
 
 def _before_attach(session: OrmSession, row: object) -> None:
-    """A row that says it is there already would be changed by its key alone, whatever user it
-    names.
+    """Refuse a row that claims to be persistent: it would be changed by its key alone, whatever
+    user it names.
     """
     if (
         _BOUND in session.info

@@ -1,6 +1,6 @@
-"""The schema is the newest one, or is made so, once, whoever comes first. Entry: `newest`.
+"""Upgrade to the newest schema, once, by the first process. Entry point: `newest`.
 
-Alembic is imported only where there is something to do. Not here: what a version changes
+Alembic is imported only if there is something to do. Not here: the migrations themselves
 (migrations/versions).
 """
 
@@ -17,18 +17,19 @@ from treadle.service.database.row_security import first_come, make_role
 from treadle.service.database.tables import ANOTHER
 
 VERSIONS: Final = ("0001", "0002")
-"""Oldest first; a test holds them against the files."""
+"""Versions, oldest first; a test compares them with the files."""
 VERSION_TABLE: Final = "treadle_version"
-"""Not Alembic's own name: an application may have its own in the same database."""
+"""Name of the version table. Not Alembic's default: an application may use that in the same
+database.
+"""
 FOREIGN: Final = f"the database has tables of another application by our names: {ANOTHER}"
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 
 def newest(engine: Engine) -> None:
-    """One look where it is so already.
+    """Upgrade the schema; a single query if it is the newest.
 
-    Raises AgentError(invalid) for a database of a newer treadle, or one whose tables are somebody
-    else's.
+    Raises AgentError(invalid) for a database of a newer treadle, or tables of another application.
     """
     with engine.connect() as connection:
         if _is_newest(_version(connection)):
@@ -56,13 +57,13 @@ def _version(connection: Connection) -> str | None:
 
 def _migrate(engine: Engine) -> None:
     from alembic import command  # noqa: PLC0415  only where something changes
-    from alembic.config import Config  # noqa: PLC0415  likewise
+    from alembic.config import Config  # noqa: PLC0415  only needed for a migration
 
     with engine.begin() as connection:  # on SQLite this is the lock already
         if connection.dialect.name == "postgresql":
             connection.execute(text("SET LOCAL statement_timeout = '60s'"))
             first_come(connection)
-        if _is_newest(_version(connection)):  # somebody else was first
+        if _is_newest(_version(connection)):  # another process was first
             return
         config = Config(attributes={"connection": connection})
         config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))

@@ -1,9 +1,9 @@
 """The second lock, on PostgreSQL: row-level security by the transaction's own user. The migrations
-make the policies.
+create the policies.
 
-A superuser, or a role with BYPASSRLS, would walk through: it takes the role `treadle_rows` for each
-transaction, which cannot log in and owns nothing. Entry: `lock` for a transaction, `takes_role`
-when a database is opened.
+A superuser, or a role with BYPASSRLS, would bypass it: it takes the role `treadle_rows` for each
+transaction, which cannot log in and owns nothing. Entry points: `lock` for a transaction,
+`takes_role` when a database is opened.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from treadle.service.database.tables import METADATA
 
 ROLE = "treadle_rows"
 _WRITERS = 0x7452
-"""Whose advisory locks these are: ours."""
+"""Namespace of our advisory locks."""
 _SCHEMA = 0x74726561646C65
-"""The number of the lock that two processes starting at once meet at."""
+"""Key of the lock that serialises processes starting at once."""
 _MAKE_ROLE = f"""
 DO $$ BEGIN
   CREATE ROLE {ROLE} NOLOGIN NOSUPERUSER NOBYPASSRLS;
@@ -46,7 +46,7 @@ _POWERS = text(
     "SELECT rolsuper OR rolbypassrls OR rolcanlogin OR rolcreaterole OR EXISTS (SELECT FROM "
     "pg_auth_members AS m WHERE m.member = r.oid) FROM pg_roles AS r WHERE r.rolname = :role"
 )
-"""True for a role that is more than rights on our tables: it was made before by somebody else."""
+"""True if the role has more than rights on our tables, so that it was not created by us."""
 _UNLOCKED = text(
     "SELECT count(*) FROM unnest(CAST(:names AS text[])) AS owned(name) LEFT JOIN pg_class AS c "
     "ON c.oid = to_regclass(owned.name)"
@@ -56,9 +56,9 @@ _UNLOCKED = text(
 
 
 def lock(connection: Connection, scope: Scope | None, *, role: bool, alone: bool) -> None:
-    """For this transaction: whose rows there are.
+    """Set the user of this transaction. One round trip.
 
-    `alone`: one user's changes are made one after the other, as SQLite makes them. One round trip.
+    `alone`: serialise one user's changes, as SQLite does.
     """
     user_id = scope.user_id if scope is not None else ""
     calls = [func.set_config("treadle.user_id", user_id, True)]
@@ -70,9 +70,9 @@ def lock(connection: Connection, scope: Scope | None, *, role: bool, alone: bool
 
 
 def takes_role(connection: Connection) -> bool:
-    """Whether transactions have to take the role, which is there then.
+    """True if transactions have to take the role, which is created if missing.
 
-    Raises AgentError(invalid) where the lock would not hold.
+    Raises AgentError(invalid) if the lock would not hold.
     """
     if not look(connection):
         return False
@@ -80,7 +80,7 @@ def takes_role(connection: Connection) -> bool:
         if connection.execute(
             _GRANTED, {"names": [*METADATA.tables], "role": ROLE}
         ).scalar_one() < len(METADATA.tables):
-            make_role(connection)  # the tables were made by somebody who may make no roles
+            make_role(connection)  # the owner of the tables could not create roles
         if connection.execute(_POWERS, {"role": ROLE}).scalar_one_or_none():
             raise AgentError(
                 "invalid",
@@ -102,9 +102,8 @@ def takes_role(connection: Connection) -> bool:
 
 
 def make_role(connection: Connection) -> None:
-    """The role, where we may make it, and its rights.
-
-    A plain owner of the tables may not, and needs none: the policies are forced on it.
+    """Create the role and grant its rights, if we may. A plain owner of the tables may not, and
+    needs none: the policies are forced on it.
     """
     first_come(connection)
     connection.execute(text(_MAKE_ROLE))
@@ -112,12 +111,12 @@ def make_role(connection: Connection) -> None:
 
 
 def first_come(connection: Connection) -> None:
-    """Until the transaction ends nobody else changes the schema."""
+    """Take the lock on schema changes until the transaction ends."""
     connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _SCHEMA})
 
 
 def look(connection: Connection) -> bool:
-    """Whether we pass the policies by. Raises AgentError(invalid) where there are none."""
+    """True if our login bypasses the policies. Raises AgentError(invalid) if there are none."""
     if connection.execute(_UNLOCKED, {"names": owned_names()}).scalar_one():
         raise AgentError(
             "invalid",

@@ -1,7 +1,7 @@
-"""Who somebody is, verified, and what of the database is theirs. Entry: `Identity`, `Scope`.
+"""Verified identities, and the scope of their rows. Entry points: `Identity`, `Scope`.
 
-An `Identity` is made in few places, each of which has just verified somebody; a test counts them.
-Everything else passes on the `Scope`.
+An `Identity` is created in few places, each of which has just verified the user; a test counts
+them. Everything else passes on the `Scope`.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Literal, TypeAlias, final
 from treadle.errors import AgentError
 
 Proof: TypeAlias = Literal["token", "terminal", "caller", "journal"]
-"""How: by a token of ours, as whoever runs the command, as the library's caller says, as the
-journal has it of a run that began with one of these.
+"""Kind of verification: our token, the user of the command, the library's caller, or the journal,
+for a run that began with one of these.
 """
 USER_ID_CHARS = 64
 
 
 @final
 class Identity:
-    """Somebody who was verified, and how."""
+    """Verified user, with the kind of verification."""
 
     __slots__ = ("_user_id", "proof")
 
     def __init__(self, user_id: str, proof: Proof) -> None:
-        """Raises AgentError(invalid) for what can be no id of a user: empty, longer than 64
-        characters, or not printable.
+        """Raises AgentError(invalid) for an invalid user id: empty, longer than 64 characters, or
+        not printable.
         """
         if not user_id or len(user_id) > USER_ID_CHARS or not user_id.isprintable():
             raise AgentError("invalid", "a user's id is 1 to 64 printable characters")
@@ -37,13 +37,13 @@ class Identity:
         return self._user_id
 
     def __repr__(self) -> str:
-        """Without the id: it stands in no log."""
+        """Omit the id, which must not appear in logs."""
         return f"Identity({self.proof})"
 
 
 @final
 class Scope:
-    """The rows of one user. Whoever holds one may read and change those, and no others."""
+    """Access to the rows of one user: its holder may read and change those, and no others."""
 
     __slots__ = ("user_id",)
 

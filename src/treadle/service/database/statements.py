@@ -1,7 +1,7 @@
-"""Which tables of users' rows a statement touches, in all of its parts. Refused is what the ORM
-would not narrow: text, and tables named past their class.
+"""Tables of users' rows that a statement touches, in all of its parts. Statements that the ORM
+would not narrow are refused: text, and tables named without their class.
 
-Not here: what a scope makes of it (guard.py). Entry: `touched`, `OutOfScope`.
+Not here: narrowing (guard.py). Entry points: `touched`, `OutOfScope`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from sqlalchemy.sql.visitors import HasTraverseInternals
 from treadle.service.database.tables import Owned
 
 HARMLESS: Final = frozenset({"*", "1"})
-"""Text that sqlalchemy itself writes, for count() and exists()."""
+"""Text that sqlalchemy itself generates, for count() and exists()."""
 LEAVES: Final = (BindParameter, Null)
-"""What has no parts, and is met often."""
+"""Frequent elements without parts."""
 
 
 class OutOfScope(AssertionError):
-    """A mistake in the code: a statement or a change that is not the scope's own.
-
-    Nothing of it reached the database.
+    """Raised for a programming error: a statement or change outside the scope. Nothing of it
+    reached the database.
     """
 
 
@@ -36,12 +35,12 @@ def refuse(why: str) -> NoReturn:
 
 
 def owned_names() -> list[str]:
-    """The tables whose rows belong to users."""
+    """Return the tables whose rows belong to users."""
     return [str(cast("Any", table).__table__.name) for table in Owned.__subclasses__()]
 
 
 def touched(statement: ClauseElement) -> set[type[Owned]]:
-    """Raises OutOfScope where a condition on users could be gone round."""
+    """Raises OutOfScope if a condition on users could be bypassed."""
     found: set[type[Owned]] = set()
     target = _target(statement)
     if target is not None and issubclass(target, Owned):
@@ -53,7 +52,7 @@ def touched(statement: ClauseElement) -> set[type[Owned]]:
             continue
         if (owned := _owned(element, within)) is not None:
             found.add(owned)
-            # UPDATE ... FROM: only its target is narrowed
+            # UPDATE ... FROM: only its target is narrowed.
             if target is not None and owned is not target and within is None:
                 refuse("an update or delete names other tables in a subquery only")
         if isinstance(element, Select):
@@ -64,7 +63,7 @@ def touched(statement: ClauseElement) -> set[type[Owned]]:
 
 
 def _selected(statement: Any) -> set[Any]:
-    """The tables that a SELECT names by their class among its columns: the ORM's own conditions
+    """Return the tables that a SELECT names by class among its columns: the ORM's own conditions
     name their columns bare.
     """
     named = [element for element in statement._raw_columns if _mapper(element) is not None]
@@ -76,15 +75,15 @@ def _selected(statement: Any) -> set[Any]:
 
 
 def _is_bare(element: Any) -> bool:
-    """No alias, whose rows are others than the table's own."""
+    """True unless the element is an alias, whose rows differ from the table's own."""
     return isinstance(element, Table) or isinstance(
         cast("Any", getattr(element, "table", None)), Table
     )
 
 
 def _target(statement: ClauseElement) -> type | None:
-    """The class that an UPDATE or DELETE changes; of one that names a table instead, a class that
-    no row has.
+    """Return the class that an UPDATE or DELETE changes; NoneType for one that names a table
+    instead.
     """
     if not isinstance(statement, Update | Delete):
         return None
@@ -95,7 +94,7 @@ def _target(statement: ClauseElement) -> type | None:
 
 
 def _owned(element: Any, within: set[Any] | None) -> type[Owned] | None:
-    """Whose table it is, where the ORM knows: then it is narrowed."""
+    """Return the owner class of the element's table if the ORM knows it, so that it is narrowed."""
     if isinstance(element, TextClause) or (
         isinstance(element, ColumnClause) and element.is_literal and element.name not in HARMLESS
     ):
@@ -108,16 +107,15 @@ def _owned(element: Any, within: set[Any] | None) -> type[Owned] | None:
         table = cast("Any", element).table
         if within is not None and table in within:
             return None
-    # whoever made it: it is named alike, and so the same
+    # Tables match by name, whichever object names them.
     if isinstance(table, TableClause) and table.name.lower() in _names():
         refuse("rows of users are named by their class, not by its __table__")
     return None
 
 
 def _parts(element: Any) -> Iterable[Any]:
-    """What it is made of: of a column of a subquery that subquery, of a table's alias nothing.
-
-    A select's tables stand with its columns.
+    """Return the element's parts: for a column of a subquery that subquery, for a table's alias
+    nothing. A select's tables come with its columns.
     """
     if isinstance(element, ColumnClause):
         behind = cast("Any", element).table
@@ -134,7 +132,7 @@ def _parts(element: Any) -> Iterable[Any]:
 
 
 def _is_alias_of_table(element: Any, known: Any) -> bool:
-    """And the ORM made it."""
+    """True for an alias of a table that was created by the ORM."""
     return (
         isinstance(element, AliasedReturnsRows)
         and isinstance(element.element, Table)

@@ -1,7 +1,7 @@
-"""The tables. Those of users inherit from `Owned`; who somebody is stands in `Account` and `Login`,
-which belong to nobody.
+"""The tables. Those of users inherit from `Owned`; identities are in `Account` and `Login`, which
+have no owner.
 
-migrations/ creates them. Entry: `Owned` and the tables.
+migrations/ creates them. Entry points: `Owned` and the tables.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ from treadle.errors import AgentError
 from treadle.types import now
 
 METADATA = MetaData()
-"""Ours alone: an application's own SQLModel tables stay apart."""
+"""Our own metadata, separate from an application's SQLModel tables."""
 ANOTHER = "give a SQLite file of its own, or a schema in PostgreSQL (postgresql://…?schema=treadle)"
 
 
 @event.listens_for(METADATA, "before_create")
 def _refuse_tables_of_others(metadata: MetaData, connection: Connection, **_: object) -> None:
-    """`create_all` passes over a table that is there, whosever it is.
-
-    Raises AgentError(invalid) for one without our columns.
+    """Check existing tables, which `create_all` skips. Raises AgentError(invalid) for one without
+    our columns.
     """
     there = inspect(connection)
     for name, table in metadata.tables.items():
@@ -56,7 +55,7 @@ def _refuse_tables_of_others(metadata: MetaData, connection: Connection, **_: ob
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """Times with their zone, in databases that keep none too."""
+    """Times with a zone, even in databases that store none."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -66,7 +65,7 @@ class UtcTime(TypeDecorator[datetime]):
 
 
 def new_row_id() -> str:
-    """One that nobody can guess."""
+    """Return an unguessable id."""
     return str(uuid4())
 
 
@@ -75,33 +74,33 @@ class Row(SQLModel):
 
 
 class Owned(Row):
-    """A row of one user.
+    """Row of one user.
 
     Read and written in that user's `Scope` only: database.py refuses anything else.
     """
 
     user_id: str = Field(max_length=64)
-    """First in an index of each table: nothing is ever looked for without it."""
+    """Owner. First in an index of each table: every query filters by it."""
 
 
-# ---------------------------------------------------------------- who somebody is
+# ---------------------------------------------------------------- accounts and logins
 
 
 class Account(Row, table=True):
     id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
     username: str = Field(max_length=64, unique=True)
-    """As it was typed, in NFKC and without case."""
+    """Name in NFKC and casefolded."""
     password_hash: str = Field(max_length=256)
     created_at: datetime = Field(default_factory=now, sa_type=UtcTime, index=True)
 
 
 class Login(Row, table=True):
-    """A sign-in that lasts until it is revoked or too old; tokens name it."""
+    """Sign-in that lasts until it is revoked or expires; tokens name it."""
 
     id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
     account_id: str = Field(max_length=36, index=True, foreign_key="account.id", ondelete="CASCADE")
     refresh_hash: str = Field(max_length=64)
-    """SHA-256 of the refresh token that is good now."""
+    """SHA-256 of the valid refresh token."""
     created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
     expires_at: datetime = Field(sa_type=UtcTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UtcTime)
@@ -128,7 +127,7 @@ class ChatMessage(Owned, table=True):
     id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
     conversation_id: str = Field(max_length=36, foreign_key="conversation.id", ondelete="CASCADE")
     number: int
-    """From 1, gap-free in a conversation."""
+    """Position in the conversation, from 1 without gaps."""
     role: str = Field(max_length=9)
     """`user` or `assistant`."""
     content: str = Field(sa_type=Text)
@@ -138,9 +137,9 @@ class ChatMessage(Owned, table=True):
 
 
 class ServedRun(Owned, table=True):
-    """A run that somebody started over HTTP.
+    """Run started over HTTP.
 
-    Written before the run begins; the journal has what became of it.
+    Written before the run begins; the journal has its outcome.
     """
 
     __table_args__ = (
@@ -152,13 +151,13 @@ class ServedRun(Owned, table=True):
     agent: str = Field(max_length=64)
     conversation_id: str | None = Field(default=None, max_length=36)
     journal: str = Field(default="", max_length=64)
-    """Which one has it, by the name that its service gives it; empty: nobody knows."""
+    """Name of the journal that has the run; empty: unknown."""
     created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
 class Spent(Owned, table=True):
-    """What one user's runs have used on one day, in UTC."""
+    """Usage of one user's runs on one UTC day."""
 
     __table_args__ = (UniqueConstraint("user_id", "day"),)
 
@@ -168,11 +167,11 @@ class Spent(Owned, table=True):
     cost_usd: float = 0.0
 
 
-# ---------------------------------------------------------------- what all users together have used
+# ---------------------------------------------------------------- totals of all users
 
 
 class SpentByAll(Row, table=True):
-    """What all runs have used on one day, in UTC. Its row is locked while a run reserves its share."""  # noqa: E501
+    """Usage of all runs on one UTC day. Its row is locked while a run reserves its share."""
 
     day: date = Field(primary_key=True)
     tokens: int = Field(default=0, sa_type=BigInteger)
@@ -180,14 +179,13 @@ class SpentByAll(Row, table=True):
 
 
 class Reserved(Row, table=True):
-    """What a run under way may still use. Says nothing of whose it is."""
+    """Remaining reservation of a run in progress, without its user."""
 
     run_id: str = Field(primary_key=True, max_length=64)
     day: date
     tokens: int = Field(sa_type=BigInteger)
     cost_usd: float
     expires_at: datetime = Field(sa_type=UtcTime)
-    """Moved on while the run is under way.
-
-    After this, a share whose run is in no known journal is free.
+    """Expiry, extended while the run is in progress. Afterwards, a share whose run is in no known
+    journal is free.
     """
