@@ -63,7 +63,9 @@ class CompletionOptions:
 async def completed(
     service: Service, scope: Scope, asked: CompletionOptions, receive: Receive
 ) -> Response:
-    """Return the finished completion. Raises Problem: 504 if the run timed out, 503 if it failed."""
+    """Return the finished completion. Raises Problem: 504 if the run timed out, 503 if it
+    failed.
+    """
     answering = await _started(service, scope, asked)
     try:
         async with anyio.create_task_group() as group:

@@ -38,7 +38,8 @@ class EncodedEvent:
     again.
     """
     before: Position | None = None
-    """Position of a non-durable event: readers that have received an event from this position on skip it.
+    """Position of a non-durable event: readers that have received an event from this position on
+    skip it.
     """
     lossy: bool = False
     """True if the event may be dropped for a slow reader."""

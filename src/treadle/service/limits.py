@@ -99,7 +99,9 @@ class UserLimits:
         metrics: ServiceMetrics,
         shares: Mapping[str, TotalsShare] | None = None,
     ) -> None:
-        """`shares`: reservations by agent name, overriding those derived from the agent's limits."""
+        """`shares`: reservations by agent name, overriding those derived from the agent's
+        limits.
+        """
         limits = settings.limits
         self._limits, self._database, self._metrics = limits, database, metrics
         self.totals = Totals(settings.totals, self.refused, shares)

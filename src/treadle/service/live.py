@@ -51,7 +51,9 @@ class Approvals:
         return found
 
     def answer(self, call_id: str, decision: Decision, *, told: bool = False) -> bool:
-        """Record an answer. Return False if there is one already. `told`: the run has received it."""
+        """Record an answer. Return False if there is one already. `told`: the run has received
+        it.
+        """
         if call_id in self._answers:
             return False
         self._answers[call_id] = decision
@@ -138,7 +140,9 @@ Work: TypeAlias = Callable[[LiveRun], Awaitable[None]]
 
 
 class LiveRuns:
-    """Driver of runs in tasks of its own. Usable from any task of one event loop, inside `opened`."""
+    """Driver of runs in tasks of its own. Usable from any task of one event loop, inside
+    `opened`.
+    """
 
     def __init__(
         self, stopping: anyio.Event, *, grace_s: float, let_go: Callable[[], None]

@@ -25,8 +25,8 @@ logger = logging.getLogger("treadle.service")
 MEDIA_TYPE = "application/problem+json"
 TROUBLE = "I'm having a bit of trouble right now. Please try again."
 OUR_FAULT = (
-    "Something went wrong on our side. Please try again; if it persists, contact the operator of this "
-    "service the request's id."
+    "Something went wrong on our side. Please try again; if it persists, give the "
+    "request's id to the operator of this service."
 )
 
 _SAID = {

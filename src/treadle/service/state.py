@@ -108,7 +108,9 @@ class Service:
         await self._stack.aclose()
 
     def view_of(self, scope: Scope, run: ServedRun) -> EventView | None:
-        """Return the event filter of a chat run; None for other runs, whose events are all visible."""
+        """Return the event filter of a chat run; None for other runs, whose events are all
+        visible.
+        """
         return self.chat.view(scope.user_id) if run.agent == self.application.name else None
 
 

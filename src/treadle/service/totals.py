@@ -241,7 +241,9 @@ class Totals:
         return Used(*spent, tokens, cost_usd, accounts)
 
     def _locked(self, session: Session, today: date) -> tuple[int, float]:
-        """Return today's usage, and lock it against other reservations until the transaction ends."""
+        """Return today's usage, and lock it against other reservations until the transaction
+        ends.
+        """
         if (row := session.exec(_LOCK, params={"today": today}).first()) is not None:
             return cast("tuple[int, float]", tuple(row))
         try:

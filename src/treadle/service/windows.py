@@ -27,7 +27,9 @@ class SlidingWindow:
         """Times of events, least recently used keys first."""
 
     def take(self, key: str) -> float:
-        """Count one event and return 0. At the limit, count nothing and return the seconds to wait."""
+        """Count one event and return 0. At the limit, count nothing and return the seconds to
+        wait.
+        """
         if wait_s := self.wait_s(key):
             return wait_s
         at = self._clock()

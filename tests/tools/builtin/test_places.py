@@ -337,7 +337,7 @@ def test_a_file_that_somebody_else_changes_is_not_replaced(root: Path, now: byte
     assert [path.name for path in root.iterdir() if path.name != "a"] == []
     place.write_bytes(b"theirs")
     with pytest.raises(
-        ToolFailed, match="was changed by somebody else just now, and nothing was written"
+        ToolFailed, match="was changed by another process just now, and nothing was written"
     ):
         files.save(place, b"mine", None)
     assert [path.name for path in root.iterdir()] == ["a"]

@@ -218,7 +218,7 @@ async def test_a_change_at_the_last_moment_is_seen(
 
     monkeypatch.setattr(OpenFolder, "create_file", meanwhile)
     with pytest.raises(
-        ToolFailed, match="changed by somebody else just now, and nothing was written"
+        ToolFailed, match="changed by another process just now, and nothing was written"
     ):
         await use(WRITE, path="a", content="mine")
     assert (tmp_path / "a").read_text() == "somebody else's"

@@ -1,7 +1,7 @@
-"""The `agent` tool: has another agent, by its name, do a piece of work in a run of its own.
+"""The `agent` tool: delegates a task to a named agent, in a run of its own.
 
-Which agents there are is for whoever makes it; how such a run is held and gone on with is
-`ToolContext.spawn`'s. Entry: `AgentTool`.
+The caller chooses the available agents; `ToolContext.spawn` starts and resumes the run. Entry
+point: `AgentTool`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from treadle.tools.tool import InvalidArguments, SpawnedAgent, ToolContext, Touc
 from treadle.types import Effect
 
 SHOWN_MOST = 50
-"""Agents that the model is told of."""
+"""Maximum number of agents listed in the tool's description."""
 DESCRIPTION_CHARS = 300
-"""Of each."""
+"""Maximum length of each agent's description."""
 
 
 class AgentArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,7 +31,7 @@ class AgentArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class AgentTool(Builtin[AgentArguments]):
-    """Idempotent: a repeated call goes on with the run that the first one started."""
+    """Tool that starts an agent. Idempotent: a repeated call resumes the run of the first one."""
 
     name = "agent"
     effect: Effect = "idempotent"
@@ -47,7 +47,7 @@ class AgentTool(Builtin[AgentArguments]):
     delegates = True
 
     def __init__(self, agents: Mapping[str, SpawnedAgent[Any, Any]]) -> None:
-        """`agents`: those that it can start, by name."""
+        """`agents`: the available agents, by name."""
         super().__init__()
         self._agents = agents
         self._told: ToolDefinition | None = None
@@ -87,8 +87,8 @@ class AgentTool(Builtin[AgentArguments]):
 
     @override
     def touches(self, arguments: AgentArguments, cwd: Path) -> Touched | None:
-        """Nothing itself: what its run does is judged call by call, under the mode and the rules of
-        this one.
+        """Touches nothing itself: the calls of its run are checked one by one, under the mode and
+        rules of this run.
         """
         return Touched(own=True)
 

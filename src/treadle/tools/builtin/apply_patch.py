@@ -1,7 +1,7 @@
-"""The `apply_patch` tool: changes of any number of files in one patch, all of them or none. Offered
-to models that are trained on this form.
+"""The `apply_patch` tool: atomic changes to any number of files in one patch. Offered to models
+that are trained on this format.
 
-Not here: what a patch says and where it fits (patches.py), replacing one file (files.py). Entry:
+Not here: parsing and locating a patch (patches.py), replacing one file (files.py). Entry point:
 `ApplyPatch`.
 """
 
@@ -36,7 +36,7 @@ _KINDS: dict[str, Kind] = {"create_file": "add", "update_file": "update", "delet
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """One file, as the Responses API says it."""
+    """File operation in the format of the Responses API."""
 
     type: Literal["create_file", "update_file", "delete_file"]
     path: str
@@ -46,11 +46,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 class PatchArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     input: str = ""
     operation: Operation | None = None
-    """What the Responses API gives in place of `input`."""
+    """Argument of the Responses API in place of `input`."""
 
     @property
     def changes(self) -> tuple[FileChange, ...]:
-        """Raises InvalidArguments."""
+        """Return the changes by file. Raises InvalidArguments."""
         if self.operation is None:
             return parse_patch(self.input)
         return (parse_diff(_KINDS[self.operation.type], self.operation.path, self.operation.diff),)
@@ -97,36 +97,36 @@ class ApplyPatch(Builtin[PatchArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: PatchArguments) -> str:
-        """Once begun it is finished, cancelled or not, so that what happened is always known."""
+        """Apply the patch. Not interrupted by cancellation, so that the outcome is always known."""
         return await to_its_end(_apply, ctx, arguments)
 
     @override
     async def probe(self, ctx: ToolContext[Any], arguments: PatchArguments) -> ProbeAnswer:
-        """Whether all files read as after the patch, or all as before it; None where they differ in
-        that, or may be either.
+        """Compare all files with the states before and after the patch; None if they disagree or
+        are ambiguous.
         """
         return await to_thread.run_sync(_probe, ctx, arguments)
 
 
-# ---------------------------------------------------------------- what is to be done
+# ---------------------------------------------------------------- planning
 
 
 class _Step(msgspec.Struct, frozen=True):
-    """What becomes of one file."""
+    """Planned change of one file."""
 
     place: Path
     name: str
     old: files.Loaded | None
     new: bytes | None
-    """None: it is removed."""
+    """New content; None removes the file."""
     like: files.Loaded | None = None
-    """The file from which it is moved."""
+    """Source file of a move."""
 
 
 class _Planned(msgspec.Struct, frozen=True):
     steps: list[_Step]
     said: str
-    """For the model, once it is done."""
+    """Result for the model."""
 
 
 def _apply(ctx: ToolContext[Any], arguments: PatchArguments) -> str:
@@ -157,7 +157,7 @@ def _apply(ctx: ToolContext[Any], arguments: PatchArguments) -> str:
 
 
 def _planned(ctx: ToolContext[Any], change: FileChange, places: dict[str, Path]) -> _Planned:
-    """Raises ToolFailed, before anything is changed."""
+    """Plan the change of one file. Raises ToolFailed before anything is changed."""
     place = places[change.path]
     name = files.shown(place, ctx.cwd)
     try:
@@ -225,11 +225,11 @@ def _updated(
     )
 
 
-# ---------------------------------------------------------------- doing it, whole
+# ---------------------------------------------------------------- applying
 
 
 def _do(ctx: ToolContext[Any], steps: Sequence[_Step]) -> None:
-    """All steps, or none: where one fails, those before it are taken back. Raises ToolFailed."""
+    """Execute all steps or none: after a failure the earlier ones are undone. Raises ToolFailed."""
     done = list[_Step]()
     for step in steps:
         try:
@@ -267,7 +267,7 @@ def _one(ctx: ToolContext[Any], step: _Step) -> None:
 
 
 def _taken_back(done: Sequence[_Step]) -> list[str]:
-    """Puts back what was there before; the names of files where that failed."""
+    """Restore the previous contents. Return the names of files that could not be restored."""
     left = list[str]()
     for step in reversed(done):
         try:
@@ -285,9 +285,8 @@ def _taken_back(done: Sequence[_Step]) -> list[str]:
 
 
 def _probe(ctx: ToolContext[Any], arguments: PatchArguments) -> ProbeAnswer:
-    """By what the files say.
-
-    What the model was shown of them is no help: it is lost with the process.
+    """Decide by the files' contents. Records of what the model has read are lost with the
+    process.
     """
     said = [state for change in arguments.changes for state in _states(ctx, change)]
     if all(state == "after" for state in said):
@@ -323,8 +322,8 @@ def _states(
 
 
 def _updated_state(now: files.Loaded, change: FileChange) -> Literal["before", "after", "unknown"]:
-    """Where the patch fits, the file may be as before; where its opposite fits, as after; where
-    both do, nobody knows.
+    """Classify the content: "before" if only the patch fits, "after" if only its inverse does, else
+    "unknown".
     """
     _, document = decoded(now, change.path)
     may_be_before = _fits(lambda: patch(document, change))

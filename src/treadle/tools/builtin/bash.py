@@ -1,7 +1,7 @@
-"""The `bash` tool: one command in a shell of its own, and nothing left of it afterwards.
+"""The `bash` tool: one command in a shell of its own, whose processes all end with the call.
 
 Not here: which commands may run (policy.py), how they are started (commands.py) and ended
-(processes.py), what runs on (jobs.py). Entry: `Bash`.
+(processes.py), background jobs (jobs.py). Entry point: `Bash`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from treadle.tools.truncate import Capture
 DEFAULT_TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 600.0
 _AT_ONCE_S = 0.3
-"""A command in the background that ends so soon most likely failed: its call still tells."""
+"""A background command that ends within this time most likely failed: its call reports the result.
+"""
 _LAST_WORDS_S = 0.2
-"""How long the rest is awaited once the shell has ended."""
+"""Time to wait for remaining output once the shell has ended."""
 _PROGRESS_S = 0.2
 _LONG_S = 5.0
-"""From here on the result says how long it took.
-
-Below, the same command gives the same result, and a run that goes in circles is seen.
+"""Duration from which the result reports it. Below it, the same command gives the same result, so
+that a loop can be detected.
 """
 _PIECE = 64 * 1024
 _NOTE_CHARS = 500
@@ -90,11 +90,11 @@ class Bash(Builtin[BashArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: BashArguments) -> str:
-        """Cancellation: SIGTERM to all that runs, after half a second SIGKILL; then it is raised
-        on. A timeout kills at once.
+        """Run the command. Cancellation: SIGTERM to all its processes, SIGKILL after half a second.
+        A timeout kills at once.
 
-        Raises ToolFailed where the command could not be started, was killed at its timeout (then
-        nobody knows what it did), or died of a signal.
+        Raises ToolFailed if the command could not be started, was killed at its timeout (its
+        effects are then unknown), or died of a signal.
         """
         if arguments.background:
             return await _begun(ctx, arguments)
@@ -136,12 +136,12 @@ class _Ended(msgspec.Struct, frozen=True):
     code: int
     timed_out: bool
     left_behind: bool
-    """Something that the command had put into the background was ended after it."""
+    """True if background processes of the command were ended after it."""
     left: CommandNotes
 
 
 def _timed_out(timeout_s: float) -> str:
-    """Its first line is the one that people are shown of a call that failed."""
+    """Return the message for a timeout. People see the first line of a failed call."""
     longer = "" if timeout_s >= MAX_TIMEOUT_S else "give a larger timeout_s, or "
     return (
         f"Timed out after {timeout_s:g} s (killed): {longer}run it with background=true.\n"
@@ -150,7 +150,7 @@ def _timed_out(timeout_s: float) -> str:
 
 
 def exit_notes(code: int) -> list[str]:
-    """Nothing of a success."""
+    """Return notes about the exit code; empty for a success."""
     if not code:
         return []
     return [
@@ -170,12 +170,14 @@ def _notes(ended: _Ended, took_s: float) -> list[str]:
 
 
 def notes_of(left: CommandNotes) -> list[str]:
-    """What the sandbox says of a command, for the model."""
+    """Return the sandbox's notes about a command, for the model."""
     return [f"[{text}]" for text in (*left.notes, *left.quarantined, *left.refused)]
 
 
 def warn_of(ctx: ToolContext[Any], name: str, left: CommandNotes) -> None:
-    """Tell people what the sandbox took away from a command, and what it kept from it."""
+    """Warn people about files that the sandbox removed from a command, and hosts that it
+    refused.
+    """
     for text in left.quarantined:
         ctx.warn(f"{name}: {text}")
     told = ctx.keep(_Told)
@@ -186,7 +188,7 @@ def warn_of(ctx: ToolContext[Any], name: str, left: CommandNotes) -> None:
 
 
 class _Told(set[tuple[str, str]]):
-    """Refused hosts that a run has warned of: a command may ask for one again and again."""
+    """Refused hosts that a run has already warned about."""
 
 
 def _meaning(code: int) -> str:
@@ -206,13 +208,13 @@ def _signal_name(number: int) -> str:
 
 
 async def _begun(ctx: ToolContext[Any], arguments: BashArguments) -> str:
-    """What is over at once is told at once."""
+    """Start a background job; report a command that ends at once directly."""
     jobs = ctx.keep(Jobs)
     jobs.check_room()
     reader, writer = pipe()
     os.set_blocking(reader, False)
     try:
-        # shielded: it ends with a command that runs, or with an error
+        # Shielded: the start ends with a running command or an error.
         running = await start(ctx, arguments.command, writer)
     except BaseException:
         os.close(reader)
@@ -252,8 +254,8 @@ async def _begun(ctx: ToolContext[Any], arguments: BashArguments) -> str:
 
 
 async def _run(ctx: ToolContext[Any], command: str, timeout_s: float, capture: Capture) -> _Ended:
-    """The pipe is ours and not asyncio's, so that whoever else holds its other end keeps nobody
-    waiting.
+    """Run the command with a pipe of our own instead of asyncio's, so that other holders of its
+    write end cannot block the call.
     """
     reader, writer = pipe()
     try:
@@ -276,7 +278,7 @@ async def _run(ctx: ToolContext[Any], command: str, timeout_s: float, capture: C
 
 
 class _Output(msgspec.Struct, frozen=True):
-    """What comes out of the pipe, until all who can write to it have closed it."""
+    """Reader of the pipe, until every process that can write to it has closed it."""
 
     reader: int
     capture: Capture
@@ -293,7 +295,7 @@ class _Output(msgspec.Struct, frozen=True):
         self.ended.set()
 
     async def _piece(self) -> bytes:
-        # a program that never stops writing must not keep everybody else waiting
+        # A program that writes without end must not starve the event loop.
         await anyio.lowlevel.checkpoint()
         while True:
             with suppress(BlockingIOError):
@@ -304,7 +306,9 @@ class _Output(msgspec.Struct, frozen=True):
 async def _followed(
     running: StartedCommand, timeout_s: float, output: _Output
 ) -> tuple[int, bool, bool]:
-    """Its exit code, whether its time was over, and whether it left anything running."""
+    """Return the exit code, whether the command timed out, and whether it left processes
+    running.
+    """
     process, tree = running.process, running.tree
     left_behind, limit = False, anyio.move_on_after(timeout_s)
     async with anyio.create_task_group() as following:
@@ -321,7 +325,7 @@ async def _followed(
 
 
 async def _settled(tree: Tree, output: _Output) -> bool:
-    """Whether, now that the shell has ended, everything else of it does so too."""
+    """True if all other processes end shortly after the shell."""
     with anyio.move_on_after(_LAST_WORDS_S):
         await output.ended.wait()
         await tree.group_ended()

@@ -1,4 +1,4 @@
-"""The `bash_kill` tool: ends a background job with everything that it started. Entry: `BashKill`."""  # noqa: E501
+"""The `bash_kill` tool: ends a background job with all its processes. Entry point: `BashKill`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,7 @@ class BashKill(Builtin[JobArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: JobArguments) -> str:
-        """Cancellation: the job is ended all the same.
-
-        Raises ToolFailed where there is no such job.
-        """
+        """End the job, even if cancelled. Raises ToolFailed if it does not exist."""
         job = ctx.keep(Jobs).get(arguments.id)
         ran = job.is_running
         with anyio.CancelScope(shield=True):
@@ -39,7 +36,9 @@ class BashKill(Builtin[JobArguments]):
 
     @override
     async def probe(self, ctx: ToolContext[Any], arguments: JobArguments) -> ProbeAnswer:
-        """Whoever asks is another process, and jobs end with theirs."""
+        """Report the end of the job if this process does not have it: jobs end with their
+        process.
+        """
         try:
             ctx.keep(Jobs).get(arguments.id)
         except ToolFailed:

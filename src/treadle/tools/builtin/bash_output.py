@@ -1,6 +1,4 @@
-"""The `bash_output` tool: what a background job has written since it was last asked, and whether it
-still runs. Entry: `BashOutput`.
-"""
+"""The `bash_output` tool: new output and status of a background job. Entry point: `BashOutput`."""
 
 from __future__ import annotations
 
@@ -56,7 +54,9 @@ class BashOutput(Builtin[OutputArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: OutputArguments) -> str:
-        """Raises ToolFailed where there is no such job. Cancellation: the job goes on."""
+        """Return the new output. Raises ToolFailed if the job does not exist. Cancellation: the job
+        continues.
+        """
         job = ctx.keep(Jobs).get(arguments.id)
         if arguments.wait_s > 0:
             await job.wait(min(arguments.wait_s, MAX_WAIT_S), to_the_end=arguments.until == "end")
@@ -67,7 +67,9 @@ class BashOutput(Builtin[OutputArguments]):
 
 
 async def told(ctx: ToolContext[Any], job: BackgroundJob) -> str:
-    """How it stands, for the model; what was moved away is told to people too, once."""
+    """Report the job's status to the model, and warn people once about files that the sandbox
+    removed.
+    """
     was_running = job.left == CommandNotes()
     output = await job.new_output()
     if was_running:

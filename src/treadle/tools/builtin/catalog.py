@@ -1,7 +1,7 @@
-"""What the built-in coding tools have in common: arguments as a Struct, a schema that is data, and
-a description in a file beside the code.
+"""Base class of the built-in tools: arguments as a Struct, a schema as data, and a description in a
+file next to the code.
 
-Not here: the tools themselves, and the list of them (coding.py). Entry: `Builtin`.
+Not here: the tools themselves, and the list of them (coding.py). Entry point: `Builtin`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def closed_object(properties: Mapping[str, Schema], *, required: Sequence[str]) -> Schema:
-    """The schema of an object with these fields and no others."""
+    """Return the schema of an object with these fields and no others."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -52,28 +52,32 @@ def closed_object(properties: Mapping[str, Schema], *, required: Sequence[str]) 
 
 
 class Builtin(ABC, Generic[ArgumentsT]):
-    """A `Tool` over an `Arguments` struct. A subclass states the attributes and writes `execute`."""  # noqa: E501
+    """A `Tool` over an `Arguments` struct. A subclass sets the attributes and implements
+    `execute`.
+    """
 
     name: str
     effect: Effect
     arguments: type[ArgumentsT]
     parameters: Schema
-    """A JSON Schema with additionalProperties false; also what a wrong call is explained by."""
+    """JSON Schema with additionalProperties false, also used to explain an invalid call."""
     example: str
-    """A right call, as JSON."""
+    """Valid call, as JSON."""
     parallel: bool = True
     timeout_s: float | None = None
     needs_approval: bool = False
     has_commands: bool = False
-    """Runs programs, inside the run's sandbox where there is one."""
+    """True if the tool runs programs, inside the run's sandbox if there is one."""
     ability: str | None = None
-    """Name of an ability in `Abilities` without which a model is not offered this tool;
-    `ToolDefinition.native` too. None: every model is.
+    """Name of an ability in `Abilities` (and of `ToolDefinition.native`) that a model needs to be
+    offered this tool. None: it is offered to every model.
     """
     acts_as: tuple[str, ...] = ()
-    """Tools whose rules to ask and to deny hold for this one too, since it can do what they do."""
+    """Tools whose ask and deny rules also apply to this one, since it can do the same."""
     polls: bool = False
-    """Only looks at something that goes on: equal calls with equal results are no loop."""
+    """True if the tool only observes something in progress: equal calls with equal results are no
+    loop.
+    """
     max_output: int = MAX_OUTPUT_CHARS
 
     def __init__(self) -> None:
@@ -92,10 +96,10 @@ class Builtin(ABC, Generic[ArgumentsT]):
         return self._definition
 
     def parse(self, arguments_json: JsonText) -> ArgumentsT:
-        """Lenient where models err harmlessly ("5" for 5, null for what may be left out, a list as
-        JSON text); strict about names.
+        """Parse arguments. Lenient for harmless mistakes of models ("5" for 5, null for an omitted
+        value, a list as JSON text); strict about names.
 
-        Raises InvalidArguments that says what is wrong, where, and what a right call looks like.
+        Raises InvalidArguments with the error, its place, and a valid call.
         """
         arguments_json = arguments_json.strip() or "{}"
         try:
@@ -132,17 +136,17 @@ class Builtin(ABC, Generic[ArgumentsT]):
         return f"A right call: {self.example}"
 
     def check(self, arguments: ArgumentsT) -> None:
-        """What the schema cannot say. Raises InvalidArguments."""
+        """Validate beyond the schema. Raises InvalidArguments."""
 
     def touches(self, arguments: ArgumentsT, cwd: Path) -> Touched | None:
-        """Nothing, where a tool does not say otherwise."""
+        """Return the paths and hosts that a call touches; nothing by default."""
         return NOTHING_TOUCHED
 
     @abstractmethod
     async def execute(self, ctx: ToolContext[Any], arguments: ArgumentsT) -> ToolOutput: ...
 
     async def probe(self, ctx: ToolContext[Any], arguments: ArgumentsT) -> ProbeAnswer:
-        """None: most tools may be repeated, or leave nothing behind that tells."""
+        """Return None by default: most tools may be repeated, or leave no evidence."""
         return None
 
 
@@ -150,7 +154,7 @@ async def to_its_end(function: Callable[[*ParametersT], ResultT], *args: *Parame
     """Make a short blocking change in a thread. Cancellation does not interrupt it, so its outcome
     is always known.
 
-    Raises ToolFailed(happened=False) where no thread can be started.
+    Raises ToolFailed(happened=False) if no thread can be started.
     """
     begun = False
 
@@ -180,9 +184,9 @@ class _Loader(Protocol):
 
 
 def _description(tool: type[object]) -> str:
-    """The text of NAME.md beside NAME.py, also from a zip.
+    """Return the text of NAME.md next to NAME.py, also from a zip.
 
-    Through the loader, since importlib.resources costs 28 ms of start-up.
+    Read through the loader, since importlib.resources costs 28 ms of start-up.
     """
     spec = sys.modules[tool.__module__].__spec__
     assert spec is not None
@@ -195,7 +199,7 @@ def _description(tool: type[object]) -> str:
     )
 
 
-# ---------------------------------------------------------------- wrong calls
+# ---------------------------------------------------------------- invalid calls
 
 
 def _is_utf8(*values: object) -> bool:
@@ -216,7 +220,9 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def _mended(value: object, schema: Schema) -> object:
-    """Arrays and objects that came as JSON text, and a single item where an array belongs."""
+    """Decode arrays and objects passed as JSON text, and wrap a single item where an array is
+    expected.
+    """
     kind = schema.get("type")
     if isinstance(value, str) and kind in ("array", "object"):
         try:
@@ -246,7 +252,7 @@ def _part(schema: Schema, key: str) -> Schema:
 
 
 def _problem(value: object, schema: Schema, at: str) -> str | None:
-    """The first thing that is wrong with `value`, in words, with its place."""
+    """Describe the first problem of `value`, with its place."""
     kind = cast("str", schema.get("type", ""))
     if kind and not _is(value, kind):
         return f"{at or 'they'} must be {_article(kind)}, not {_shortly(value)}"

@@ -1,6 +1,5 @@
-"""The tools of the coding assistant, in the order in which a model is told of them.
-
-Not here: what each does. Entry: `default_tools`.
+"""The tools of the coding assistant, in the order in which they are offered to a model. Entry
+point: `default_tools`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from treadle.tools.builtin.write import Write
 
 
 def default_tools() -> tuple[Builtin[Any], ...]:
-    """New ones each time, though they keep nothing between calls.
+    """Return new instances, although they keep no state between calls.
 
     A model is offered `apply_patch` if it is trained on it.
     """

@@ -1,8 +1,8 @@
-"""A command of a shell from its start to its end, confined or not. What it writes goes to a pipe
-that the caller reads.
+"""Execution of one shell command, sandboxed or not. Its output goes to a pipe that the caller
+reads.
 
-Not here: what becomes of the output (bash.py, jobs.py), how a tree of processes is ended
-(processes.py). Entry: `start`, `pipe`.
+Not here: processing the output (bash.py, jobs.py), ending a process tree (processes.py). Entry
+points: `start`, `pipe`.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ SETTINGS = {
     "TQDM_DISABLE": "1",
     "AI_AGENT": "treadle",
 }
-"""In the environment of every command, over what was there: nobody sits at a terminal."""
+"""Environment of every command, overriding the inherited one: there is no interactive terminal."""
 
 
 class StartedCommand:
-    """One that was started. Whoever has it ends it and then calls `leave`, whatever happens."""
+    """Started command. Its owner must end it and then call `leave` in every case."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class StartedCommand:
         self._refused: list[str] = []
 
     async def leave(self) -> CommandNotes:
-        """What it left, once all of it is dead. Idempotent."""
+        """Return the sandbox's notes, once all processes are dead. Idempotent."""
         if self._cage is None:
             return CommandNotes()
         left = await self._cage.leave()
@@ -66,23 +66,25 @@ class StartedCommand:
         return structs.replace(left, refused=self._refused) if self._refused else left
 
     async def end(self) -> None:
-        """SIGTERM to all of it, SIGKILL half a second later, and then `leave`. Shield it."""
+        """Send SIGTERM to all processes, SIGKILL half a second later, then `leave`. Call it
+        shielded.
+        """
         await self.tree.end()
         await self.process.wait()
         await self.leave()
 
 
 async def start(ctx: ToolContext[Any], command: str, output: int) -> StartedCommand:
-    """Raises ToolFailed where it cannot be started; nothing is left then. `output`, a descriptor,
-    stays the caller's to close.
+    """Start a command. Raises ToolFailed on failure, with nothing left behind. The caller closes
+    the descriptor `output`.
 
-    Cancellation: once begun, the start is finished, so that what has started is always known.
+    Cancellation does not interrupt a start, so that started processes are always known.
     """
     _check_place(ctx.cwd)
     mark = os.urandom(16).hex()
     environment = {**for_a_shell(ctx.environment), **SETTINGS, MARK: mark}
     shell = find_shell(path_outside(environment.get("PATH"), ctx.cwd))
-    # which bash reads where it takes itself to be run by sshd
+    # bash reads its rc files if it believes that sshd runs it.
     own_files = ["--norc", "--noprofile"] if os.path.basename(shell) == "bash" else []
     argv = [shell, *own_files, "-c", "--", command]
     with anyio.CancelScope(shield=True):
@@ -91,7 +93,7 @@ async def start(ctx: ToolContext[Any], command: str, output: int) -> StartedComm
             if ctx.sandbox is None
             else _confined(ctx, ctx.sandbox, argv, environment, output)
         )
-    raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
+    raise AssertionError("a shielded scope without cancellation ends with a result or an error")
 
 
 async def _unconfined(
@@ -136,9 +138,9 @@ async def _confined(
 
 
 class _Hold:
-    """Whether a command has ended, from before its start.
+    """Sandbox hold on a command, acquired before its start.
 
-    As a context manager: an error inside means that it never was one.
+    As a context manager: an error inside means that the command never started.
     """
 
     process: Process | None = None
@@ -187,7 +189,9 @@ async def _opened(
 
 
 def pipe() -> tuple[int, int]:
-    """A pipe for the output of a command that has not started. Raises ToolFailed(happened=False)."""  # noqa: E501
+    """Open a pipe for the output of a command that has not started. Raises
+    ToolFailed(happened=False).
+    """
     try:
         return os.pipe()
     except OSError as e:

@@ -1,6 +1,7 @@
-"""The tool with which a model says that it is done: `complete(output)`. Entry: `Complete`.
+"""The `complete(output)` tool, by which a model ends its run with a result. Entry point:
+`Complete`.
 
-That the run then ends is the loop's doing.
+The loop ends the run.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ DESCRIPTION = (
 
 
 class Complete:
-    """Its output is checked like an answer in words: what does not fit is told to the model, which
-    calls again.
+    """Tool that ends the run. Its output is validated like a text answer; errors go back to the
+    model, which calls again.
     """
 
     name = "complete"
@@ -32,10 +33,10 @@ class Complete:
     needs_approval = False
     max_output = 1_000
     completes = True
-    """What the loop looks for."""
+    """Marker that the loop checks."""
 
     def __init__(self, answer: AnswerType[Any] | None) -> None:
-        """`answer`: what the output is to be; None: a text."""
+        """`answer`: type of the output; None: text."""
         self._answer = answer
         self._definition: ToolDefinition | None = None
 
@@ -44,7 +45,7 @@ class Complete:
 
     @property
     def definition(self) -> ToolDefinition:
-        """Made at the first use: it describes the type of the output."""
+        """Return the definition, built at the first use: it describes the type of the output."""
         self._definition = self._definition or self._described()
         return self._definition
 
@@ -66,7 +67,7 @@ class Complete:
         )
 
     def parse(self, arguments_json: JsonText) -> JsonText:
-        """The output as JSON. Raises InvalidArguments."""
+        """Return the output as JSON. Raises InvalidArguments."""
         try:
             output = members(arguments_json or "{}").get("output")
         except (ValueError, RecursionError) as e:

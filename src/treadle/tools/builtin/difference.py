@@ -1,7 +1,6 @@
-"""What changed between two texts, in few lines: for the model, and for whoever approves or reads
-along.
+"""Short diffs of two texts, for the model and for people who approve or follow a run.
 
-Not here: patches that can be applied. Entry: `short_difference`, `difference`.
+Not here: patches that can be applied. Entry points: `short_difference`, `difference`.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ _TOO_MUCH = "too much to show @@"
 
 
 def short_difference(before: str, after: str) -> str:
-    """A unified diff without file names, of at most 40 lines; what is left out is said in the last.
-
-    Empty where nothing changed.
+    """Return a unified diff without file names, of at most 40 lines; the last one states the number
+    of omitted lines. Empty if the texts are equal.
     """
     lines = [line[:_MAX_LINE_CHARS] for line in difference(before, after)]
     if len(lines) > MAX_LINES:
@@ -30,9 +28,9 @@ def short_difference(before: str, after: str) -> str:
 
 
 def difference(before: str, after: str) -> list[str]:
-    """The same, whole: every line of it.
+    """Return the whole diff, line by line.
 
-    Texts of which too much is different are not compared, which its one line says then.
+    Texts that differ too much are not compared; the only line then states that.
     """
     if all(text.endswith("\n") or not text for text in (before, after)):
         before, after = before.removesuffix("\n"), after.removesuffix("\n")
@@ -50,7 +48,7 @@ def difference(before: str, after: str) -> list[str]:
 
 
 def is_too_much(before: str, after: str) -> bool:
-    """True if `difference` only says that these texts are too different to be compared."""
+    """True if the texts are too different for `difference` to compare."""
     return len(lines := difference(before, after)) == 1 and lines[0].endswith(_TOO_MUCH)
 
 

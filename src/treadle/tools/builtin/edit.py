@@ -1,6 +1,6 @@
-"""The `edit` tool: text replaced by text in one file, all edits or none.
+"""The `edit` tool: text replacements in one file, all or none.
 
-Not here: finding the text (matching.py), replacing the file (files.py). Entry: `Edit`.
+Not here: finding the text (matching.py), replacing the file (files.py). Entry point: `Edit`.
 """
 
 from __future__ import annotations
@@ -104,13 +104,13 @@ class Edit(Builtin[EditArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: EditArguments) -> str:
-        """Once begun it is finished, cancelled or not, so that what happened is always known."""
+        """Apply the edits. Not interrupted by cancellation, so that the outcome is always known."""
         return await to_its_end(_edit, ctx, arguments)
 
     @override
     async def probe(self, ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
-        """Whether the file reads as after this edit, or as it cannot after it; None where it may be
-        either, or is neither.
+        """Compare the file with the states before and after this edit; None if the result is
+        ambiguous.
         """
         return await to_thread.run_sync(_probe, ctx, arguments)
 
@@ -135,7 +135,9 @@ def _edit(ctx: ToolContext[Any], arguments: EditArguments) -> str:
 
 
 def existing(place: Path, path: str) -> files.Loaded:
-    """The whole file. Raises OSError if there is none, ToolFailed if it is too large to be changed."""  # noqa: E501
+    """Return the whole file. Raises OSError if there is none, ToolFailed if it is too large to
+    edit.
+    """
     old = files.load(place)
     if old is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -148,7 +150,7 @@ def existing(place: Path, path: str) -> files.Loaded:
 
 
 def decoded(old: files.Loaded, name: str) -> tuple[Encoding, TextDocument]:
-    """Its text. Raises ToolFailed for what is no text."""
+    """Return the file's text and encoding. Raises ToolFailed for binary data."""
     if (kind := image_type(old.data) or binary_kind(old.data)) is not None:
         raise ToolFailed(f"{name} is {kind}, not text: it cannot be edited.")
     encoding = Encoding.of(old.data)
@@ -165,9 +167,9 @@ def decoded(old: files.Loaded, name: str) -> tuple[Encoding, TextDocument]:
 
 
 def _apply(document: TextDocument, edits: Sequence[Replacement]) -> tuple[int, list[str]]:
-    """How many places were replaced, and what the model is told of it.
+    """Return the number of replacements, and notes for the model.
 
-    Raises ToolFailed; the document is then of no use.
+    Raises ToolFailed; the document is then unusable.
     """
     count, notes = 0, list[str]()
     for i, edit in enumerate(edits, 1):
@@ -184,7 +186,9 @@ def _apply(document: TextDocument, edits: Sequence[Replacement]) -> tuple[int, l
 
 
 def encoded(encoding: Encoding, document: TextDocument, path: str) -> bytes:
-    """The whole file. Raises ToolFailed for a character that its encoding does not have."""
+    """Return the whole file as bytes. Raises ToolFailed for a character that the encoding does not
+    have.
+    """
     try:
         return encoding.encode(document.render())
     except UnicodeEncodeError as e:
@@ -199,10 +203,8 @@ def encoded(encoding: Encoding, document: TextDocument, path: str) -> bytes:
 
 
 def _probe(ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
-    """By what the texts prove.
-
-    What the model was shown of the file is no help: it is lost with the process, or may be of after
-    the edit.
+    """Decide by the file's text. Records of what the model has read are lost with the process, or
+    may be newer than the edit.
     """
     place = files.place_of(arguments.path, ctx)
     try:
@@ -227,8 +229,8 @@ def _probe(ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
 
 
 def _undone(document: TextDocument, edits: Sequence[Replacement]) -> TextDocument | None:
-    """The text before the edits, where making them again gives exactly this text: then they may
-    have been made.
+    """Return the text before the edits, if applying them to it gives exactly this text, so that
+    they may have been applied.
     """
     before = TextDocument(document.render())
     for edit in reversed(edits):
@@ -240,7 +242,7 @@ def _undone(document: TextDocument, edits: Sequence[Replacement]) -> TextDocumen
 
 
 def _made(document: TextDocument, edits: Sequence[Replacement]) -> str | None:
-    """The text after the edits; None where they cannot be made."""
+    """Return the text after the edits; None if they cannot be applied."""
     after = TextDocument(document.render())
     try:
         _apply(after, edits)
@@ -250,11 +252,12 @@ def _made(document: TextDocument, edits: Sequence[Replacement]) -> str | None:
 
 
 def _may_be_result(text: str, last: Replacement) -> bool:
-    """False where `old` stands where the edit cannot have put or left it: then it was not made.
+    """False if `old` occurs where the edit cannot have inserted or left it, so that the edit was
+    not made.
 
-    After an edit, `old` stands only in what was put in, or across its edges. White space is left
-    out of account, since a text that was alike but for that had its replacement indented anew.
-    Where nothing was put in, the edges may be anywhere.
+    After an edit, `old` occurs only in inserted text or across its edges. White space is ignored,
+    since a match that ignored it had its replacement reindented. If nothing was inserted, the edges
+    may be anywhere.
     """
     old, new, plain = to_line_feeds(last.old), _without_space(last.new), _without_space(text)
     width = len(_without_space(old))

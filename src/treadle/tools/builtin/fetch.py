@@ -1,6 +1,6 @@
-"""The `fetch` tool: a page of the public web, as text.
+"""The `fetch` tool: a public web page as text.
 
-Not here: connecting (web.py), HTML as text (page.py). Entry: `Fetch`.
+Not here: connecting (web.py), HTML as text (page.py). Entry point: `Fetch`.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ class Fetch(Builtin[FetchArguments]):
         route: web.Route = web.straight,
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        """How names are resolved, addresses reached and certificates trusted: as everywhere, but in
-        tests.
-        """
+        """The parameters are hooks for tests: name resolution, routing and trusted certificates."""
         super().__init__()
         self._resolve, self._route, self._tls = resolve, route, tls
 
@@ -71,7 +69,7 @@ class Fetch(Builtin[FetchArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: FetchArguments) -> str:
-        """Cancellation closes the connection."""
+        """Fetch the page. Cancellation closes the connection."""
         url, answer = web.parse_url(arguments.url), None
         with anyio.move_on_after(MAX_SECONDS):
             answer = await web.get(url, resolve=self._resolve, route=self._route, tls=self._tls)
@@ -94,7 +92,7 @@ class Fetch(Builtin[FetchArguments]):
 
 
 def _shown(answer: web.PageResponse) -> str:
-    """Raises ToolFailed for what is no text."""
+    """Render the page. Raises ToolFailed for binary content."""
     from treadle.tools.builtin.page import decoded, is_html, readable  # noqa: PLC0415  a parser of HTML, for the first page
 
     media_type = answer.media_type

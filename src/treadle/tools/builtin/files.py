@@ -1,8 +1,8 @@
-"""Files as the tools use them: where a path leads, reading, replacing whole, and what the model is
-told when one of these fails.
+"""File access of the tools: resolving paths, reading, atomic replacement, and error messages for
+the model.
 
-Every function blocks: call it in a worker thread. Opening itself is folder.py; what bytes mean is
-text.py. Entry: `place_of`, `load`, `save`.
+Every function blocks: call it in a worker thread. Opening is in folder.py, decoding in text.py.
+Entry points: `place_of`, `load`, `save`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ by size, time and inode.
 """
 MAX_PATH_CHARS = 4096
 TEMPORARY = ".treadle-"
-"""How the names begin under which new content is first written."""
+"""Name prefix of temporary files for new content."""
 _SAMPLE = 64 * 1024
 _TRIES = 5
 _LOOKED_AT = 5_000
@@ -40,11 +40,11 @@ _LOCKS = tuple(threading.Lock() for _ in range(64))
 
 @contextmanager
 def changing(place: Path) -> Generator[None]:
-    """Held while one file is changed: between the look at a file and its replacement, no other tool
-    of this process replaces it.
+    """Hold a lock while one file is changed: no other tool of this process replaces it between the
+    check and the replacement.
 
-    Locks of threads, since the work is in threads and one set of tools may serve several event
-    loops; a few paths may share one.
+    Thread locks, since the work is in threads and one set of tools may serve several event loops; a
+    few paths may share one.
     """
     with changing_all([place]):
         yield
@@ -52,9 +52,9 @@ def changing(place: Path) -> Generator[None]:
 
 @contextmanager
 def changing_all(places: Iterable[Path]) -> Generator[None]:
-    """`changing` for several files at once.
+    """Hold `changing` for several files.
 
-    Locks are taken in one order, each once, so that two calls never wait for each other.
+    Each lock is taken once, in one order, so that two calls cannot deadlock.
     """
     with ExitStack() as held:
         for n in sorted({hash(place) % len(_LOCKS) for place in places}):
@@ -66,7 +66,7 @@ def changing_all(places: Iterable[Path]) -> Generator[None]:
 
 
 def check_path(path: str) -> None:
-    """Raises InvalidArguments for what can be no path."""
+    """Raises InvalidArguments for an impossible path."""
     if not path:
         raise InvalidArguments(
             "The path is empty: give the path of a file or directory, such as 'src/app.py'."
@@ -80,31 +80,30 @@ def check_path(path: str) -> None:
 
 
 def locate(path: str, cwd: Path) -> Path:
-    """Where `path` leads from `cwd`, with every link resolved. `~` and `$` are characters like
-    others. It need not exist.
+    """Resolve `path` from `cwd`, including links. `~` and `$` are ordinary characters. It need not
+    exist.
 
-    Raises ToolFailed where links on the way to it are being changed again and again.
+    Raises ToolFailed if links on the way keep changing.
     """
     for _ in range(_TRIES):
         with suppress(OSError):  # a link that is gone between two looks at it
             return Path(os.path.realpath(os.path.join(cwd, path)))
     raise ToolFailed(
-        f"{path!r} is being changed by somebody else while it is looked up. Nothing was done; "
+        f"{path!r} is being changed by another process while it is looked up. Nothing was done; "
         "try again."
     )
 
 
 def place_of(path: str, ctx: ToolContext[Any]) -> Path:
-    """What a call opens: where its path led when the policy judged it.
-
-    Links that were put there since are not followed when it is opened.
-    """
+    """Return the path that the policy checked for a call. Links created since are not followed."""
     judged = ctx.places.get(path)
     return locate(path, ctx.cwd) if judged is None else Path(judged)
 
 
 def shown(place: Path | str, cwd: Path) -> str:
-    """As the model should call it: relative inside `cwd`, and with what cannot be printed escaped."""  # noqa: E501
+    """Return the path as the model should call it: relative inside `cwd`, with unprintable
+    characters escaped.
+    """
     text = os.fspath(place)
     inside = os.path.join(os.path.realpath(cwd), "")
     return printable(text[len(inside) :] if text.startswith(inside) and text != inside else text)
@@ -114,12 +113,12 @@ _UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def printable(name: str) -> str:
-    """A file's name in one line: control characters, and bytes that are no UTF-8, as escapes."""
+    """Escape control characters and invalid UTF-8, so that a file name fits on one line."""
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), name)
 
 
 def printable_line(text: str) -> str:
-    """A line of a file as one line: no control character ends or redraws it."""
+    """Replace control characters, so that a line of a file stays one line."""
     return _UNPRINTABLE.sub(lambda found: found[0] if found[0] == "\t" else "\ufffd", text)
 
 
@@ -133,7 +132,9 @@ def parent_of(place: Path, *, create: bool = False) -> Generator[OpenFolder]:
 
 
 def open_file(place: Path) -> int:
-    """A descriptor for reading. Raises OSError, ToolFailed for a file that no tool reads."""
+    """Open a descriptor for reading. Raises OSError, ToolFailed for a file that tools cannot
+    read.
+    """
     if place.parts[1:2] == ("proc",) and place.name == "environ":
         raise ToolFailed(
             f"{place} holds the environment of a process, and keys with it: it is not read."
@@ -146,14 +147,14 @@ def open_file(place: Path) -> int:
 
 class Loaded(msgspec.Struct, frozen=True):
     data: bytes
-    """All of the file, or where it is larger than 16 MiB its beginning."""
+    """Content of the file, or the beginning of one larger than 16 MiB."""
     is_whole: bool
     digest: str
     status: os.stat_result
 
 
 def load(place: Path) -> Loaded | None:
-    """The file as it is now; None where there is none. Raises OSError."""
+    """Return the file as it is now; None if it does not exist. Raises OSError."""
     try:
         fd = open_file(place)
     except FileNotFoundError:
@@ -173,7 +174,7 @@ def digest_of(data: bytes) -> str:
 
 
 def digest_of_large(status: os.stat_result) -> str:
-    """What stands for the content of a file that is too large to be hashed at each look."""
+    """Return a substitute for the hash of a file that is too large to be hashed each time."""
     return f"{status.st_size}:{status.st_mtime_ns}:{status.st_ino}"
 
 
@@ -181,7 +182,7 @@ def digest_of_large(status: os.stat_result) -> str:
 
 
 def must_be_seen(ctx: ToolContext[Any], place: Path, digest: str) -> None:
-    """Raises ToolFailed where the model has not read the file in this session, or it has changed
+    """Raises ToolFailed if the model has not read the file in this session, or it has changed
     since.
     """
     seen = ctx.seen_files.get(os.fspath(place))
@@ -193,7 +194,7 @@ def must_be_seen(ctx: ToolContext[Any], place: Path, digest: str) -> None:
         )
     if seen != digest:
         raise ToolFailed(
-            f"{name!r} has changed since you last read it (by a command, or by somebody else). "
+            f"{name!r} has changed since you last read it (by a command or another process). "
             "Read it again, then make this call again."
         )
 
@@ -202,7 +203,7 @@ def must_be_seen(ctx: ToolContext[Any], place: Path, digest: str) -> None:
 
 
 Keep: TypeAlias = Callable[[Before], None]
-"""Keeps what a file was before it is changed (ToolContext.before_change)."""
+"""Records a file before it is changed (ToolContext.before_change)."""
 
 
 def save(
@@ -213,13 +214,13 @@ def save(
     *,
     like: os.stat_result | None = None,
 ) -> str:
-    """Replaces the file in one step, or makes it with its directories: a reader sees all of the old
+    """Replace the file atomically, or create it with its directories: a reader sees all of the old
     content or all of the new.
 
-    `old` is the file as it was looked at, None for a new one: it must still be like that, and owner
-    (where allowed) and mode are kept. `keep` is told of it before anything is made or changed; not
-    of a file over 16 MiB. `like`: whose owner and mode a new file gets. Returns the digest of the
-    new content. Raises OSError; ToolFailed where the file has changed or is read-only.
+    `old` is the file as last seen, None for a new one: the file must be unchanged; owner (where
+    allowed) and mode are kept. `keep` is called before anything is created or changed, except for a
+    file over 16 MiB. `like`: source of a new file's owner and mode. Returns the digest of the new
+    content. Raises OSError; ToolFailed if the file has changed or is read-only.
     """
     status = old.status if old is not None else like
     _must_be_writable(place, old)
@@ -263,7 +264,7 @@ def save(
 
 
 def remove(place: Path, old: Loaded, keep: Keep | None = None) -> None:
-    """Removes the file, which must still be as it was looked at. `keep` is told of it before.
+    """Remove the file, which must be as last seen. `keep` is called first.
 
     Raises OSError, ToolFailed as `save` does.
     """
@@ -280,13 +281,13 @@ def _must_be_as(place: Path, old: Loaded | None) -> None:
     now = load(place)
     if (now.digest if now is not None else None) != (old.digest if old is not None else None):
         raise ToolFailed(
-            f"{place} was changed by somebody else just now, and nothing was written. Read it "
+            f"{place} was changed by another process just now, and nothing was written. Read it "
             "again, then make this call again."
         )
 
 
 def _missing_above(place: Path) -> tuple[str, ...]:
-    """The directories that are made with it, the outermost first."""
+    """Return the missing directories above the file, outermost first."""
     missing: list[str] = []
     for parent in place.parents:
         if os.path.lexists(parent):
@@ -296,7 +297,7 @@ def _missing_above(place: Path) -> tuple[str, ...]:
 
 
 def link_notes(old: Loaded | None) -> list[str]:
-    """What the model is told of other names of a file that was replaced."""
+    """Return notes for the model about other hard links to a replaced file."""
     others = old.status.st_nlink - 1 if old is not None else 0
     return (
         [
@@ -311,8 +312,8 @@ def link_notes(old: Loaded | None) -> list[str]:
 
 
 def _must_be_writable(place: Path, old: Loaded | None) -> None:
-    """Replacing asks nothing of the file itself, only of its directory; so that read-only keeps its
-    meaning, we ask.
+    """Raises ToolFailed for a read-only file: replacing needs permission only for the directory, so
+    this check preserves the meaning of read-only.
     """
     if old is not None and (not old.status.st_mode & 0o222 or not os.access(place, os.W_OK)):
         mode = f"{old.status.st_mode & 0o7777:04o}"
@@ -325,19 +326,18 @@ def _must_be_writable(place: Path, old: Loaded | None) -> None:
 def _keep_owner_and_mode(fd: int, old: os.stat_result | None) -> None:
     if old is None or not hasattr(os, "fchown"):
         return
-    with suppress(PermissionError):  # only root may give files away
+    with suppress(PermissionError):  # only root may change the owner
         os.fchown(fd, old.st_uid, old.st_gid)
     os.fchmod(fd, old.st_mode & 0o7777)
 
 
-# ---------------------------------------------------------------- what the model is told
+# ---------------------------------------------------------------- messages for the model
 
 
 @contextmanager
 def telling(doing: str, path: str, cwd: Path) -> Generator[None]:
-    """Turn an OSError inside into a ToolFailed(happened=False). `doing` is a verb:
-
-    'read', 'write', 'list'.
+    """Convert an OSError inside to a ToolFailed(happened=False). `doing` is a verb: 'read',
+    'write', 'list'.
     """
     try:
         yield
@@ -387,8 +387,8 @@ def _missing(path: str, place: Path, cwd: Path) -> str:
 
 
 def _suggestions(place: Path, cwd: Path) -> list[str]:
-    """Up to three: the same name under `cwd` with fewer directories before it, then names beside it
-    that are like it, then it elsewhere below.
+    """Return up to three similar paths: the same name under `cwd` with fewer directories before it,
+    then similar names in the same directory, then the same name elsewhere below.
     """
     from difflib import get_close_matches  # noqa: PLC0415  only for a path that is missing
 
@@ -407,7 +407,7 @@ def _suggestions(place: Path, cwd: Path) -> list[str]:
 
 
 def _namesakes(place: Path, cwd: Path) -> list[str]:
-    """Files of the same name anywhere below `cwd`, as far as a short look finds them."""
+    """Find files of the same name below `cwd` within a bounded search."""
     root = Path(os.path.realpath(cwd))
     if not place.is_relative_to(root):
         return []

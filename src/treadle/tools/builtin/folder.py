@@ -1,10 +1,10 @@
-"""An open directory: names are looked up in it through its descriptor, and no symbolic link is ever
+"""Open directories: names are looked up through a descriptor, and symbolic links are never
 followed.
 
-Every file that a tool opens, makes or replaces passes through here, so that what was decided about
-a path still holds when it is used: a directory that is swapped for a link in between is an error,
-never another place. Little is imported, since the search process starts with this. What a path of
-the model means, and what it reads when one fails, is files.py. Entry: `OpenFolder.at`.
+Every file that a tool opens, creates or replaces passes through here, so that a decision about a
+path still holds when the path is used: a directory that is swapped for a link in between is an
+error, never another place. Imports little, since the search process starts with this. Resolving the
+model's paths and error messages are in files.py. Entry point: `OpenFolder.at`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from treadle._internal import held_files
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _DIRECTORY = getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
-# O_PATH asks for search permission only, as a lookup by path does; where it is missing, O_RDONLY
-# wants read permission too
+# O_PATH needs search permission only, as a lookup by path does; without it, O_RDONLY needs read
+# permission too.
 _LOOKUP = _DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
 _FILE = (
     _NO_FOLLOW
@@ -28,7 +28,7 @@ _FILE = (
     | getattr(os, "O_NOCTTY", 0)
     | getattr(os, "O_BINARY", 0)
 )
-# macOS: no component of the whole path may be a link
+# macOS: no component of the whole path may be a link.
 _NO_FOLLOW_ANY: int | None = getattr(os, "O_NOFOLLOW_ANY", None)
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 
@@ -43,7 +43,7 @@ _KINDS = (
 
 
 class NotARegularFile(OSError):
-    """It is there, and it is no file with content of its own. `kind` says what it is."""
+    """Raised for a path that is not a regular file. `kind` names its type."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(f"it is {kind}")
@@ -55,9 +55,10 @@ def kind_of(mode: int) -> str:
 
 
 class OpenFolder:
-    """One open directory. Close it, or use it as a context manager. Raises OSError everywhere.
+    """Open directory. Close it, or use it as a context manager. Every method raises OSError.
 
-    Windows has no such descriptors: there the path stands for the directory, and swaps go unseen.
+    Windows has no such descriptors: there the path represents the directory, and swaps are not
+    detected.
     """
 
     __slots__ = ("_fd", "path")
@@ -68,9 +69,8 @@ class OpenFolder:
 
     @classmethod
     def at(cls, path: str, *, create: bool = False) -> OpenFolder:
-        """Opens an absolute path without `.`, `..` and links.
-
-        `create` makes the directories that are missing.
+        """Open an absolute path without `.`, `..` and links. `create` creates missing
+        directories.
         """
         if not _BY_DESCRIPTOR:
             os.makedirs(path, exist_ok=True) if create else os.stat(path)
@@ -110,7 +110,7 @@ class OpenFolder:
         )
 
     def stat(self, name: str) -> os.stat_result:
-        """Of a link itself, not of where it leads."""
+        """Return the status of the name itself, without following a link."""
         return os.stat(self._name(name), dir_fd=self._fd, follow_symlinks=False)
 
     def leads_to_directory(self, link: str) -> bool:
@@ -121,10 +121,10 @@ class OpenFolder:
 
     @contextmanager
     def entries(self) -> Generator[Iterator[os.DirEntry[str]]]:
-        """In no order.
+        """Iterate over the entries in no particular order.
 
-        Each `entry.name` is the bare name; what else an entry can tell, it can only inside the
-        `with`.
+        Each `entry.name` is the bare name; other attributes of an entry are available only inside
+        the `with`.
         """
         if self._fd is None:
             with os.scandir(self.path) as found:
@@ -138,7 +138,7 @@ class OpenFolder:
             os.close(fd)
 
     def descriptor(self) -> int | None:
-        """Another one of this directory, for the caller to close; None where there are none."""
+        """Return a new descriptor of this directory, which the caller closes; None on Windows."""
         return None if self._fd is None else os.open(self._name("."), _LOOKUP, dir_fd=self._fd)
 
     def link_target(self, name: str) -> str:
@@ -148,7 +148,7 @@ class OpenFolder:
         """Open a file for reading; never blocks.
 
         Raises NotARegularFile for anything else, and OSError(EBUSY) for a file of an open journal,
-        unopened.
+        without opening it.
         """
         found = self.stat(name)
         if not stat.S_ISREG(found.st_mode):
@@ -162,7 +162,7 @@ class OpenFolder:
         return fd
 
     def create_file(self, name: str, mode: int) -> int:
-        """For writing; it must not exist."""
+        """Create a new file for writing."""
         return os.open(
             self._name(name), os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, mode, dir_fd=self._fd
         )
@@ -174,11 +174,10 @@ class OpenFolder:
         os.unlink(self._name(name), dir_fd=self._fd)
 
     def remove_folder(self, name: str) -> None:
-        """An empty one."""
         os.rmdir(self._name(name), dir_fd=self._fd)
 
     def sync(self) -> None:
-        """Makes a replaced name durable."""
+        """Make a replaced name durable."""
         if self._fd is None:
             return
         fd = os.open(".", os.O_RDONLY | _DIRECTORY, dir_fd=self._fd)

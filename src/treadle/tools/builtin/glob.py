@@ -1,6 +1,6 @@
-"""The `glob` tool: files by the pattern of their names, newest first.
+"""The `glob` tool: files by a pattern of their names, newest first.
 
-Not here: what a pattern means (patterns.py), what lies below a directory (walk.py). Entry: `Glob`.
+Not here: pattern syntax (patterns.py), walking a directory (walk.py). Entry point: `Glob`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Glob(Builtin[GlobArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: GlobArguments) -> str:
-        """Cancellation stops the walk."""
+        """Find the files. Cancellation stops the walk."""
         return await to_thread.run_sync(_glob, ctx, arguments, self.max_output)
 
 
@@ -102,7 +102,7 @@ class _Search(msgspec.Struct):
     was_cut: str = ""
 
     def run(self, seconds: float) -> Iterator[tuple[int, str]]:
-        """When each matching file was changed, and its path."""
+        """Yield the modification time and path of each matching file."""
         deadline = time.monotonic() + seconds
         for i, found in enumerate(
             walk(self.top, all_files=self.all_files, enter=self.pattern.may_contain)
@@ -121,7 +121,7 @@ class _Search(msgspec.Struct):
 
 
 def _changed_at(found: FoundFile) -> int | None:
-    """None for a file that is gone, and for a link to a directory."""
+    """Return None for a file that is gone, and for a link to a directory."""
     try:
         if found.is_link and found.folder.leads_to_directory(found.name):
             return None
@@ -131,7 +131,7 @@ def _changed_at(found: FoundFile) -> int | None:
 
 
 def _near_misses(arguments: GlobArguments, top: Path, cwd: Path) -> str:
-    """What the same name finds in other directories, or among what .gitignore excludes."""
+    """Describe matches of the same name in other directories or excluded by .gitignore."""
     name = arguments.pattern.rsplit("/", 1)[-1]
     if name in ("*", "**") or set("{}") & set(arguments.pattern):
         return ""

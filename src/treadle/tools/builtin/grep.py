@@ -1,9 +1,9 @@
-"""The `grep` tool: lines that match a regular expression, by ripgrep where there is one, else by
-our own search process.
+"""The `grep` tool: lines that match a regular expression, by ripgrep if available, else by our own
+search process.
 
-Either can be killed, and what either writes is read alike, so that the result is the same but for
-the dialect of regular expressions. Not here: what ripgrep is told (ripgrep.py), searching without
-it (search.py), what the model is shown (report.py). Entry: `Grep`.
+Either process can be killed, and their output has the same format, so that results differ only in
+the dialect of regular expressions. Not here: ripgrep's arguments (ripgrep.py), searching without it
+(search.py), the report for the model (report.py). Entry point: `Grep`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ MAX_CONTEXT = 20
 MAX_PATTERN_CHARS = 10_000
 MAX_SECONDS = 20.0
 _TAKEN_UNORDERED = 2_000
-"""Matches that are taken in whatever order they come, to be sorted; where there are more, the first
-ones are searched for in order.
-"""
+"""Maximum matches taken in any order and sorted; beyond it, the search is repeated in order."""
 _TAKEN_CHARS = 4 * 1024 * 1024
 _HINT_CHARS = 300
 _SPECIAL = "\\ . ^ $ * + ? ( ) [ ] { } |"
@@ -118,7 +116,7 @@ class Grep(Builtin[GrepArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: GrepArguments) -> str:
-        """Cancellation kills the search process."""
+        """Search. Cancellation kills the search process."""
         target = await to_thread.run_sync(_opened, arguments.path, ctx)
         try:
             search = _Search(_request(arguments, target), target, ctx)
@@ -146,17 +144,17 @@ class Grep(Builtin[GrepArguments]):
 
 
 class _Target(NamedTuple):
-    """What is searched, open."""
+    """Open target of a search."""
 
     place: Path
     fd: int | None
-    """None where directories have no descriptors."""
+    """None on systems without directory descriptors."""
     is_file: bool
 
     @property
     def cwd(self) -> str | None:
-        """Where a program that searches it is started: the very directory that is open, where the
-        system has a name for that.
+        """Return the working directory of the search program: the open directory itself, if the
+        system has a path for it.
         """
         if self.is_file:
             return None
@@ -169,7 +167,7 @@ class _Target(NamedTuple):
 
 
 def _opened(path: str, ctx: ToolContext[Any]) -> _Target:
-    """Raises ToolFailed where there is nothing to search."""
+    """Open the target. Raises ToolFailed if it does not exist."""
     place = files.place_of(path, ctx)
     with files.telling("search", path, ctx.cwd):
         try:
@@ -198,9 +196,7 @@ def _request(arguments: GrepArguments, target: _Target) -> Request:
 
 
 class _Search:
-    """One search, in up to three ways: ripgrep with all its threads, ripgrep in order of paths, our
-    own process.
-    """
+    """Search in up to three ways: parallel ripgrep, ripgrep in path order, our own process."""
 
     def __init__(self, request: Request, target: _Target, ctx: ToolContext[Any]) -> None:
         self.findings = Findings(request, MAX_MATCHES, _TAKEN_CHARS, has_offsets=False)
@@ -228,9 +224,8 @@ class _Search:
             )
 
     async def _by_ripgrep(self, rg: str) -> bool:
-        """False where it cannot be started, or cannot read the pattern:
-
-        Python's expressions have words that its have not (look-around).
+        """Return False if ripgrep cannot start or cannot parse the pattern: Python's dialect has
+        constructs (look-around) that it lacks.
         """
         for in_order in (False, True):
             command = await to_thread.run_sync(
@@ -253,9 +248,8 @@ class _Search:
         return True
 
     async def _run(self, command: list[str], findings: Findings) -> tuple[int, str]:
-        """The exit code, and what was written to standard error.
-
-        Stops the process as soon as it is enough.
+        """Return the exit code and standard error. Stops the process as soon as there are enough
+        matches.
         """
         async with await anyio.open_process(
             command,
@@ -288,7 +282,7 @@ async def _follow(process: Process, findings: Findings) -> tuple[int, str]:
 
 
 async def _records(stream: ByteReceiveStream) -> AsyncGenerator[tuple[bytes, bytes]]:
-    """Path and rest of each line. Lines without a path are separators and remarks."""
+    """Yield the path and the rest of each line. Lines without a path are separators and notes."""
     rest = b""
     async for piece in stream:
         *lines, rest = (rest + piece).split(b"\n")

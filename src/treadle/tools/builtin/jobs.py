@@ -1,9 +1,8 @@
-"""Commands that run in the background of a session: what they have written since it was last asked
-for, and their end.
+"""Background commands of a session: their new output, and their end.
 
-They end with the session's runtime (with the run, where there is no session): nothing outlives it.
-Not here: how a command is started (commands.py), what the model is told (bash.py, bash_output.py,
-bash_kill.py). Entry: `Jobs`.
+They end with the session's runtime (with the run, if there is no session): nothing outlives it. Not
+here: starting a command (commands.py), results for the model (bash.py, bash_output.py,
+bash_kill.py). Entry point: `Jobs`.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ SHOWN_CHARS = 29_000
 SHOWN_LINES = 1_900
 _PIECE = 64 * 1024
 _PAUSE_S = 0.005
-"""Between two pieces of output: what writes without end is slowed down, and keeps nobody else
-waiting.
+"""Pause between two pieces of output, so that endless output is throttled and does not starve the
+event loop.
 """
 _LAST_WORDS_S = 0.2
 
 
 def captures(ctx: ToolContext[Any]) -> Callable[[], Capture]:
-    """Makes a new one for what a command writes between two looks at it."""
+    """Return a factory for the captures of successive outputs."""
     spill, masking = ctx.spill, ctx.masking
     return lambda: Capture(
         spill,
@@ -44,7 +43,7 @@ def captures(ctx: ToolContext[Any]) -> Callable[[], Capture]:
 
 
 class BackgroundJob:
-    """One command in the background.
+    """Command in the background.
 
     Its output is read as it comes, in the event loop, and shown once.
     """
@@ -60,13 +59,13 @@ class BackgroundJob:
         self.name = name
         self.timed_out = False
         self.is_told = False
-        """The model knows that it has ended."""
+        """True if the model was informed of its end."""
         self._command, self._reader, self._new_capture = command, reader, new_capture
         self._capture = new_capture()
         self._heard = anyio.Event()
-        """It has written something that was not shown yet."""
+        """Set when there is new output."""
         self._silent = anyio.Event()
-        """Nobody can write to it any more."""
+        """Set when no process can write to the pipe any more."""
         self._left: CommandNotes | None = None
         self._freeing = anyio.Lock()
         self._loop = asyncio.get_running_loop()
@@ -76,7 +75,7 @@ class BackgroundJob:
         self._pause: asyncio.TimerHandle | None = None
         self._listen()
 
-    # ------------------------------------------------------------ as it runs
+    # ------------------------------------------------------------ while it runs
 
     def _listen(self) -> None:
         self._pause = None
@@ -105,12 +104,12 @@ class BackgroundJob:
 
     @property
     def code(self) -> int | None:
-        """None while it runs."""
+        """Exit code; None while it runs."""
         return self._command.process.returncode
 
     async def wait(self, seconds: float, *, to_the_end: bool = True) -> None:
-        """Wait at most so long until it has ended; without `to_the_end` also until it has written
-        something that was not shown yet.
+        """Wait until the job has ended, for at most `seconds`; without `to_the_end`, also return on
+        new output.
         """
         with anyio.move_on_after(seconds):
             if to_the_end:
@@ -120,11 +119,11 @@ class BackgroundJob:
                 for wait in (self._command.process.wait, self._heard.wait):
                     waiting.start_soon(_first, wait, waiting.cancel_scope)
 
-    # ------------------------------------------------------------ what is shown
+    # ------------------------------------------------------------ output
 
     async def new_output(self) -> str:
-        """What it has written since this was last asked for: head and tail, with the whole in a
-        file where it is too long.
+        """Return the output since the last call: head and tail, with the whole in a file if it is
+        too long.
         """
         if not self.is_running:
             self.is_told = True
@@ -134,15 +133,17 @@ class BackgroundJob:
             return capture.text().rstrip("\n")
 
     async def end(self) -> CommandNotes:
-        """SIGTERM to all of it, SIGKILL half a second later; what it wrote until then is still
-        shown. Idempotent. Shield it.
+        """Send SIGTERM to all processes, SIGKILL half a second later. Output until then remains
+        available. Idempotent. Call it shielded.
         """
         if self._left is None and self._command.process.returncode is None:
             await self._command.tree.end()
         return await self._finish()
 
     async def _finish(self) -> CommandNotes:
-        """The lock keeps two calls from freeing the same."""
+        """Free the command's resources, once: the lock prevents concurrent calls from doing it
+        twice.
+        """
         with anyio.CancelScope(shield=True):
             async with self._freeing:
                 self._left = self._left or await self._freed()
@@ -162,7 +163,7 @@ class BackgroundJob:
 
     @property
     def left(self) -> CommandNotes:
-        """What the sandbox says of it; known after its end."""
+        """Return the sandbox's notes, available after the job's end."""
         return self._left or CommandNotes()
 
 
@@ -172,14 +173,14 @@ async def _first(wait: Callable[[], Awaitable[object]], scope: anyio.CancelScope
 
 
 class Jobs:
-    """Of one session. Ids are never used again."""
+    """Jobs of one session. Ids are never reused."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, BackgroundJob] = {}
         self._began = 0
 
     def check_room(self) -> None:
-        """Raises ToolFailed where there are too many."""
+        """Raises ToolFailed if too many jobs are running."""
         if (
             len(running := [job.name for job in self._jobs.values() if job.is_running])
             >= MAX_RUNNING
@@ -196,7 +197,7 @@ class Jobs:
         return job
 
     def get(self, name: str) -> BackgroundJob:
-        """Raises ToolFailed for the model."""
+        """Raises ToolFailed for an unknown job."""
         job = self._jobs.get(name)
         if job is None:
             known = ", ".join(
@@ -210,7 +211,7 @@ class Jobs:
         return job
 
     def news(self) -> list[str]:
-        """Jobs that have ended since the model last heard of them."""
+        """Return notes about jobs that have ended since the model was last informed."""
         ended = [job for job in self._jobs.values() if not job.is_told and not job.is_running]
         for job in ended:
             job.is_told = True
@@ -220,7 +221,7 @@ class Jobs:
         ]
 
     async def aclose(self) -> None:
-        """Ends them all."""
+        """End all jobs."""
         async with anyio.create_task_group() as ending:
             for job in self._jobs.values():
                 ending.start_soon(job.end)

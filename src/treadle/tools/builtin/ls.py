@@ -1,6 +1,6 @@
-"""The `ls` tool: what is in one directory.
+"""The `ls` tool: the entries of one directory.
 
-Not here: what lies further down (glob.py). Entry: `Ls`.
+Not here: deeper levels (glob.py). Entry point: `Ls`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Ls(Builtin[LsArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: LsArguments) -> str:
-        """Cancellation stops it between two entries."""
+        """List the directory. Cancellation stops between two entries."""
         return await to_thread.run_sync(_ls, ctx, arguments.path, self.max_output)
 
 
@@ -93,14 +93,14 @@ def _ls(ctx: ToolContext[Any], path: str, max_chars: int) -> str:
 
 
 def _opened(place: Path, path: str) -> OpenFolder:
-    """Raises OSError, ToolFailed for what is there and is no directory."""
+    """Open the directory. Raises OSError, ToolFailed for anything else."""
     try:
         return OpenFolder.at(os.fspath(place))
     except NotADirectoryError:
         with files.parent_of(place) as parent:  # whose own failure is another one
             kind = kind_of(parent.stat(place.name).st_mode)
         if kind in ("a directory", "a symbolic link"):
-            raise  # it was swapped just now
+            raise  # it was swapped in the meantime
         hint = ": use read to see what is in it" if kind == "a file" else ""
         raise ToolFailed(f"{path!r} is {kind}, not a directory{hint}.") from None
 
@@ -110,7 +110,7 @@ class _Counter:
         self.total = 0
 
     def counted(self, entries: Iterator[os.DirEntry[str]]) -> Iterator[tuple[bool, str]]:
-        """What to sort by: directories before everything else, then the name."""
+        """Yield sort keys: directories first, then the name."""
         for entry in entries:
             if self.total % 1024 == 0:
                 from_thread.check_cancelled()

@@ -1,7 +1,7 @@
-"""Where the text that an edit names stands in a file: exactly, or, told to the model, but for white
-space; else what stands nearest.
+"""Location of an edit's text in a file: exact, or ignoring white space with a note to the model;
+else the closest text for the error message.
 
-Pure functions over text with line feeds. Not here: files (edit.py). Entry: `find`.
+Pure functions over text with line feeds. Not here: files (edit.py). Entry point: `find`.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _NUMBERED = re.compile(r"^ *\d+\t")
 
 class EditMatch(msgspec.Struct, frozen=True):
     spans: tuple[tuple[int, int], ...]
-    """Where, in rising order, not overlapping."""
+    """Matched spans, in ascending order, not overlapping."""
     new: str
-    """What goes there."""
+    """Replacement text."""
     note: str | None = None
-    """What the model must know of how it was found."""
+    """Note for the model about an inexact match."""
 
 
 def find(text: str, old: str, new: str, *, every: bool) -> EditMatch:
-    """Raises ToolFailed, in words for the model, where `old` is not there, or is there more than
-    once and not `every` one is meant.
+    """Find `old`. Raises ToolFailed with a message for the model if it does not occur, or occurs
+    more than once without `every`.
     """
     spans = exact(text, old)
     if not spans:
@@ -61,8 +61,8 @@ def exact(text: str, old: str) -> tuple[tuple[int, int], ...]:
 
 
 def _starts(text: str, old: str) -> list[int]:
-    """Also those that overlap: of two lines in a row of three like them, nobody can say which two
-    are meant.
+    """Return all starts, including overlapping ones: two lines in a row of three equal ones are
+    ambiguous.
     """
     starts = [text.find(old)]
     while (start := text.find(old, starts[-1] + 1)) >= 0:
@@ -74,13 +74,13 @@ def _line_numbers(numbers: Sequence[int], *, of: int) -> str:
     return ", ".join(map(str, numbers[:_NUMBERS_SHOWN])) + (", …" if of > _NUMBERS_SHOWN else "")
 
 
-# ---------------------------------------------------------------- but for white space
+# ---------------------------------------------------------------- ignoring white space
 
 
 def _but_for_white_space(text: str, old: str, new: str) -> EditMatch:
-    """Whole lines that are equal once white space is collapsed, where they stand only once.
+    """Find whole lines that are equal once white space is collapsed, if they occur only once.
 
-    Nothing less alike is ever taken.
+    No less similar text is accepted.
     """
     lines = text.split("\n")
     wanted = old.removesuffix("\n").split("\n")
@@ -131,8 +131,8 @@ def _indent(line: str) -> str:
 
 
 def _reindented(new: str, wanted: list[str], taken: list[str], lines: list[str]) -> str:
-    """`new` with each line's indentation put as the file puts it: seen from the lines that match,
-    else scaled to the file's unit.
+    """Return `new` with indentation adapted to the file: as in the matching lines, else scaled to
+    the file's unit.
     """
     known = {_indent(w): _indent(t) for w, t in zip(wanted, taken, strict=True) if w.strip()}
     if all(w == t for w, t in known.items()):
@@ -156,8 +156,8 @@ def _reindented(new: str, wanted: list[str], taken: list[str], lines: list[str])
 
 
 def _unit(lines: list[str]) -> str:
-    """One level of indentation: a tab where tabs are used, else the narrowest indentation of two
-    blanks or more.
+    """Return one level of indentation: a tab if tabs are used, else the narrowest indentation of at
+    least two blanks.
     """
     indents = [
         indent for line in lines[:_LINES_COMPARED] if line.strip() and (indent := _indent(line))
@@ -185,8 +185,8 @@ def _not_found(lines: list[str], old: str) -> str:
 
 
 def closest(lines: list[str], wanted: list[str], *, named: str) -> str | None:
-    """Show the model the text most like `wanted`, and where they first differ; None if nothing is
-    like it. `named`: where `wanted` is from.
+    """Describe the text most similar to `wanted`, and where they first differ; None if nothing is
+    similar. `named`: name of the source of `wanted`.
     """
     region = _closest(lines, wanted)
     if region is None:
@@ -213,8 +213,8 @@ def _first_difference(first: int, there: list[str], wanted: list[str], named: st
 
 
 def _closest(lines: list[str], wanted: list[str]) -> tuple[int, int] | None:
-    """The first line and the number of lines of the region most like `wanted`, where the likeness
-    is at least 0.6.
+    """Return the first line and the line count of the region most similar to `wanted`, with a
+    similarity of at least 0.6.
     """
     from difflib import SequenceMatcher, get_close_matches  # noqa: PLC0415  only for an edit that fails
 

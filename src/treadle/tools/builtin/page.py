@@ -1,8 +1,8 @@
-"""An HTML page as plain text that reads well: headings, paragraphs, lists, tables, code, and where
-links lead.
+"""Conversion of an HTML page to plain text: headings, paragraphs, lists, tables, code, and link
+targets.
 
-What a person would not see is left out: scripts, hidden elements, characters without a shape. Not
-here: fetching it (web.py). Entry: `readable`, `decoded`.
+Invisible parts are omitted: scripts, hidden elements, characters without a glyph. Not here:
+fetching it (web.py). Entry points: `readable`, `decoded`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from treadle.tools.builtin.text import Encoding
 
 MAX_SECONDS = 5.0
 _DEEPEST = 512
-"""Elements in one another that are told apart where nothing is seen, as in browsers."""
+"""Maximum nesting of elements that is tracked inside invisible ones, as in browsers."""
 MAX_LINE_CHARS = 1_000
 _LONG_LINE_CHARS = 20_000
 _PIECE = 32 * 1024
@@ -57,7 +57,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def is_html(media_type: str, body: bytes) -> bool:
-    """By what the server says; by how it begins where that says nothing."""
+    """True if the server declares HTML, or declares nothing and the body begins like HTML."""
     if media_type in ("text/html", "application/xhtml+xml"):
         return True
     return (
@@ -67,9 +67,9 @@ def is_html(media_type: str, body: bytes) -> bool:
 
 
 def decoded(body: bytes, charset: str | None) -> str:
-    """By a byte order mark, by what the server or the page says, else as UTF-8.
+    """Decode by byte order mark, by the charset of the server or the page, else as UTF-8.
 
-    Characters without a shape are left out.
+    Characters without a glyph are removed.
     """
     codec = Encoding.of(body[:4], whole=False)
     if codec.bom:
@@ -86,7 +86,7 @@ def decoded(body: bytes, charset: str | None) -> str:
 
 
 def readable(html: str, url: str) -> Page:
-    """Takes at most about 5 s, whatever the page is. `url`: what its links are seen from."""
+    """Convert a page in at most about 5 s. `url`: base of its links."""
     reader, deadline, notes = _Reader(url), time.monotonic() + MAX_SECONDS, list[str]()
     for at in range(0, len(html), _PIECE):
         reader.feed(html[at : at + _PIECE])
@@ -99,7 +99,7 @@ def readable(html: str, url: str) -> Page:
 
 
 class _Reader(HTMLParser):
-    """Builds lines: `_line` is the one under way, `_lines` are those that are done."""
+    """Parser that builds lines: `_line` is the current one, `_lines` are the finished ones."""
 
     def __init__(self, url: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -109,7 +109,7 @@ class _Reader(HTMLParser):
         self._line = ""
         self._prefix = ""
         self._unseen: list[str] = []
-        """Open elements from the outermost one that is not seen."""
+        """Open elements from the outermost invisible one."""
         self._lists: list[int | None] = []
         self._pre = 0
         self._link: tuple[str, int] | None = None
@@ -119,7 +119,7 @@ class _Reader(HTMLParser):
         self._break()
         return re.sub(r"\n{3,}", "\n\n", "\n".join(self._lines)).strip("\n")
 
-    # ------------------------------------------------------------ what the parser finds
+    # ------------------------------------------------------------ parser events
 
     @override
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -242,7 +242,7 @@ class _Reader(HTMLParser):
             self._lines.append("")
 
     def _end_link(self) -> None:
-        """`words (where it leads)`, where that is another page."""
+        """Append the target to the link's text as `words (target)`, if it is another page."""
         if self._link is None:
             return
         (href, at), self._link = self._link, None

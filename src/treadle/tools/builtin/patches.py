@@ -1,9 +1,9 @@
-"""Patches in the form that GPT models are trained on (V4A): read from text, and applied to the text
-of one file.
+"""Patches in the V4A format that GPT models are trained on: parsing, and application to the text of
+one file.
 
-Pure functions over text with line feeds. Files are apply_patch.py's, likeness of texts is
-matching.py's. Entry: `parse_patch`, `parse_diff`, `patch`. Source: developers.openai.com, "Apply
-patch", and the tool instructions of openai/codex, read 2026-11-26.
+Pure functions over text with line feeds. Files are handled by apply_patch.py, text similarity by
+matching.py. Entry points: `parse_patch`, `parse_diff`, `patch`. Source: developers.openai.com,
+"Apply patch", and the tool instructions of openai/codex, read 2026-11-26.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HEADS: Final = {
     "*** Delete File: ": "delete",
 }
 _NUMBERS = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)?(?: @@.*)?")
-"""Line numbers of a unified diff, which this form does without: they are not looked at."""
+"""Line numbers of a unified diff. This format has none, so they are ignored."""
 _SHOWN: Final = 10
 _LINE_CHARS: Final = 120
 
@@ -38,10 +38,10 @@ Kind: TypeAlias = Literal["add", "update", "delete"]
 
 
 class Hunk(msgspec.Struct, frozen=True):
-    """One place of a file that changes."""
+    """Changed region of a file."""
 
     anchors: tuple[str, ...]
-    """Lines of the file above it, outermost first."""
+    """Lines of the file above the region, outermost first."""
     lines: tuple[tuple[str, str], ...]
     """Sign (" ", "-" or "+") and text."""
     at_end: bool = False
@@ -55,7 +55,7 @@ class FileChange(msgspec.Struct, frozen=True):
     kind: Kind
     path: str
     content: str = ""
-    """Of a new file."""
+    """Content of a new file."""
     hunks: tuple[Hunk, ...] = ()
     move_to: str | None = None
 
@@ -201,11 +201,11 @@ class Span(NamedTuple):
 
 
 def spans_of(text: str, hunks: Sequence[Hunk]) -> list[Span]:
-    """What to put where in `text`, in rising order, not overlapping. Whether the last line ends in
-    a line feed stays as it is.
+    """Return the replacements in `text`, in ascending order, not overlapping. The presence of a
+    final line feed is preserved.
 
-    Raises ToolFailed, in words for the model, where a hunk is not found, or is found more than once
-    and no `@@` line says which is meant.
+    Raises ToolFailed with a message for the model if a hunk is not found, or is ambiguous without a
+    `@@` line.
     """
     lines = text.removesuffix("\n").split("\n") if text else []
     starts = [0]
@@ -228,14 +228,14 @@ def spans_of(text: str, hunks: Sequence[Hunk]) -> list[Span]:
 
 
 def _place(lines: list[str], hunk: Hunk, cursor: int) -> int:
-    """The line at which the hunk begins."""
+    """Return the line at which the hunk begins."""
     start = cursor
     for anchor in hunk.anchors:
         start = _anchored(lines, anchor, start)
     before = hunk.before
     if not before:
         return _insertion(lines, hunk, start)
-    # as written, then but for white space at the ends of lines
+    # As written, then ignoring trailing and surrounding white space.
     for alike in (str, str.rstrip, str.strip):
         found = _found([alike(line) for line in lines[start:]], [alike(line) for line in before])
         if hunk.at_end and len(lines) - len(before) - start in found:
@@ -308,8 +308,8 @@ def _closest_to(lines: list[str], wanted: list[str]) -> str:
 
 
 def _runs(hunk: Hunk) -> Iterator[tuple[int, int, list[str]]]:
-    """Each change in a hunk: how many lines of the file come before it in the hunk, how many are
-    removed, and what is added.
+    """Yield each change of a hunk: the number of preceding lines in the hunk, the number of removed
+    lines, and the added lines.
     """
     at = first = removed = 0
     added, is_open = list[str](), False
@@ -333,7 +333,7 @@ def _span(text: str, starts: list[int], at: int, removed: int, added: list[str])
     start, end, new = starts[at], starts[at + removed], "".join(f"{line}\n" for line in added)
     if end < len(text) or text.endswith("\n") or not text:
         return Span(start, end, new)
-    if not new:  # the last line goes: so does the line feed before it
+    if not new:  # the last line is removed with the line feed before it
         return Span(max(start - 1, 0), end, "")
     new = new[:-1]
     return Span(start, end, f"\n{new}" if start == len(text) else new)
@@ -345,8 +345,8 @@ _NAMED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)
 
 
 def named_paths(arguments: Mapping[str, object]) -> list[str]:
-    """Files that a call of `apply_patch` names, as far as its arguments can be read; also while
-    they still come, or are wrong.
+    """Return the files that a call of `apply_patch` names, from partial or invalid arguments
+    too.
     """
     operation = arguments.get("operation")
     if isinstance(operation, Mapping):

@@ -1,8 +1,8 @@
 """File name patterns: `*`, `?`, `[a-z]`, `{a,b}` within a name, `**` for any number of directories.
 Matching takes linear time.
 
-Only the standard library is imported, since the search process starts with this. Not here: walking
-(walk.py). Entry: `GlobPattern`.
+Imports only the standard library, since the search process starts with this. Not here: walking
+(walk.py). Entry point: `GlobPattern`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _DEEP = "**"
 _MAGIC = re.compile(r"[*?\[]")
 
 Part: TypeAlias = "Callable[[str], object] | None"
-"""Does a name match; None: any number of names."""
+"""Test of one name; None: any number of names."""
 
 
 class GlobPattern:
-    """A pattern over paths relative to a directory, with `/` between names. Upper and lower case
-    differ; a leading dot is a character.
+    """Pattern over paths relative to a directory, with `/` between names. Case-sensitive; a leading
+    dot is an ordinary character.
 
-    Raises ValueError, in words for whoever wrote the pattern.
+    Raises ValueError with a message for the author of the pattern.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -35,7 +35,7 @@ class GlobPattern:
 
     @classmethod
     def of_names(cls, pattern: str) -> GlobPattern:
-        """As search tools take it: a pattern without `/` is for names in any directory."""
+        """Parse a pattern as search tools do: one without `/` matches names in any directory."""
         return cls(pattern if "/" in pattern else f"**/{pattern}")
 
     def matches(self, path: str) -> bool:
@@ -43,14 +43,14 @@ class GlobPattern:
         return any(len(parts) in _after(parts, names) for parts in self._alternatives)
 
     def may_contain(self, directory: str) -> bool:
-        """False where nothing below that directory can match, so that nobody need look there."""
+        """False if nothing below that directory can match, so that it can be skipped."""
         names = directory.split("/")
         return any(_after(parts, names) - {len(parts)} for parts in self._alternatives)
 
 
 def _after(parts: list[Part], names: list[str]) -> set[int]:
-    """How many of the parts can be used up by the names: all possibilities at once, so nothing is
-    ever tried twice.
+    """Return the numbers of parts that the names can consume: all possibilities at once, so nothing
+    is tried twice.
     """
     states = _closed(parts, {0})
     for name in names:
@@ -108,7 +108,7 @@ def _name_matcher(name: str) -> Callable[[str], object]:
     if _MAGIC.search(name) is None:
         return name.__eq__
     matches = re.compile(fnmatch.translate(name.replace("[^", "[!"))).match
-    # a file may really be named [id].tsx
+    # A file may literally be named [id].tsx.
     return (lambda there: there == name or matches(there)) if "[" in name else matches
 
 
@@ -137,7 +137,7 @@ def _each_expanded(patterns: list[str]) -> Iterator[str]:
 
 
 def _closing(pattern: str, start: int) -> tuple[int, list[int]]:
-    """Where the brace that opens at `start` closes, and its commas."""
+    """Return the position of the brace that closes the one at `start`, and its commas."""
     depth, commas = 0, list[int]()
     for i in range(start, len(pattern)):
         match pattern[i]:

@@ -1,7 +1,6 @@
-"""The pages of a PDF file as `read` shows them: as documents for models that read
-them, else as text.
+"""PDF pages for `read`: as documents for models that accept them, else as text.
 
-How both are made is pdf_text.py's. Entry: `shown`, `page_range`.
+Extraction is in pdf_text.py. Entry points: `shown`, `page_range`.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed, ToolOu
 
 HINT_CHARS: Final = 300
 DOCUMENTS_MAX: Final = 20
-"""Pages that one call shows as documents: each takes 1,500 to 3,000 tokens."""
+"""Maximum pages per call as documents: each takes 1,500 to 3,000 tokens."""
 DOCUMENT_BYTES_MAX: Final = 6_000_000
-"""Base64 of all of them."""
+"""Maximum size of all documents in base64."""
 
 
 async def shown(
     ctx: ToolContext[Any], path: str, wanted: str | None, max_chars: int
 ) -> ToolOutput | None:
-    """The pages of a PDF; None for a file that is none, whatever its name."""
+    """Return the pages of a PDF; None for any other file, whatever its name."""
     file = await to_thread.run_sync(_opened, ctx, path)
     if file is None:
         return None
@@ -52,7 +51,9 @@ async def shown(
 
 
 async def _documents(file: BinaryIO, path: str, first: int, last: int | None) -> ToolOutput | None:
-    """None for pages that cannot be cut out: their text may be had all the same."""
+    """Return the pages as documents; None if they cannot be extracted: their text may still be
+    available.
+    """
     end = min(last or first + DOCUMENTS_MAX - 1, first + DOCUMENTS_MAX - 1)
     try:
         count, pages = await pdf_text.cut(file, first, end, DOCUMENT_BYTES_MAX)
@@ -96,7 +97,7 @@ def _opened(ctx: ToolContext[Any], path: str) -> BinaryIO | None:
 
 
 def page_range(pages: str) -> tuple[int, int | None]:
-    """First and last; None: to the end. Raises InvalidArguments."""
+    """Parse a range to first and last page; None: to the end. Raises InvalidArguments."""
     found = re.fullmatch(r"\s*(\d{1,6})\s*(-\s*(\d{1,6})?)?\s*", pages)
     if found is not None:
         first = int(found[1])

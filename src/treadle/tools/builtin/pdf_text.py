@@ -1,9 +1,8 @@
-"""PDF pages, as text or as documents of one page each, made by pypdf in a child process with limits
-on time and memory.
+"""Extraction of PDF pages, as text or as documents of one page each, by pypdf in a child process
+with limits on time and memory.
 
 A hostile file can make any parser loop or allocate without end, so this file is also the program of
-the child, which imports nothing of Treadle. Entry: `extracted`,
-`cut`.
+the child, which imports nothing of Treadle. Entry points: `extracted`, `cut`.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ FILE_BYTES_MAX: Final = 100 * 1024 * 1024
 _DEPTH_MOST: Final = 500
 _ANSWER_BYTES: Final = 16_000_000
 _LEFT_OUT: Final = ("/Annots", "/B", "/StructParents", "/Metadata", "/PieceInfo")
-"""Parts of a page that refer to the rest of its file, or that no model looks at."""
+"""Parts of a page that refer to the rest of its file, or that models do not use."""
 
 
 class NotExtracted(Exception):
-    """Why there is no text."""
+    """Raised with the reason if there is no text."""
 
 
 async def extracted(
     file: BinaryIO, first: int, last: int | None, max_chars: int
 ) -> tuple[int, dict[int, str]]:
-    """How many pages there are, and the text of those that fit, by their numbers.
+    """Return the number of pages, and the text of those that fit, by page number.
 
     Raises NotExtracted. Cancellation ends the child.
     """
@@ -41,9 +40,9 @@ async def extracted(
 async def cut(
     file: BinaryIO, first: int, last: int | None, max_bytes: int
 ) -> tuple[int, dict[int, str]]:
-    """Return how many pages there are, and those that fit, each as a document in base64.
+    """Return the number of pages, and those that fit, each as a document in base64.
 
-    Raises NotExtracted, also if the first of them is too large. Cancellation ends the child.
+    Raises NotExtracted, also if the first page is too large. Cancellation ends the child.
     """
     return await _asked(file, "documents", first, last, max_bytes)
 

@@ -1,8 +1,8 @@
-"""Ending a program with everything that it started.
+"""Termination of a program with all its descendants.
 
-Its process group is found everywhere; on Linux also descendants that left the group, by their
-parents and by a mark in their environment. Elsewhere a process that called setsid itself is not
-found. Not here: starting and reading (bash.py). Entry: `Tree`.
+Its process group is found on every system; on Linux also descendants that left the group, by their
+parents and by a mark in their environment. Elsewhere a process that called setsid is not found. Not
+here: starting and reading (bash.py). Entry point: `Tree`.
 """
 
 from __future__ import annotations
@@ -18,38 +18,39 @@ import msgspec
 from anyio import to_thread
 
 MARK = "TREADLE_PROCESS_TREE"
-"""The variable by which the descendants of one command know each other."""
+"""Environment variable that marks the descendants of one command."""
 GRACE_S = 0.5
-"""Between SIGTERM and SIGKILL."""
+"""Time between SIGTERM and SIGKILL."""
 _DEATH_S = 2.0
-"""A killed process that is still there after this hangs in the kernel."""
+"""Time after which a killed process is considered stuck in the kernel."""
 _POLL_S = 0.01
 
 
 class ProcessIdentity(NamedTuple):
     pid: int
     started: str
-    """With the pid it names one process for ever: pids are used again."""
+    """Start time. Pids are reused; with the start time they identify a process uniquely."""
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """What the leader of a process group started. `mark` is the value of MARK in its environment."""  # noqa: E501
+    """Processes started by the leader of a process group. `mark` is the value of MARK in its
+    environment.
+    """
 
     leader: int
     mark: str
     started: str = ""
-    """When the leader was, as `ProcessIdentity.started`: once it is gone, its pid and group may
-    become a stranger's. Empty where nobody can tell.
+    """Start time of the leader, as `ProcessIdentity.started`: once it is gone, its pid and group
+    may be reused. Empty if unknown.
     """
     inside: ProcessIdentity | None = None
-    """The first process of a sandbox: the group that does the work is its, and with it everything
-    in the sandbox dies.
+    """First process of a sandbox: it leads the working group, and its death ends every process in
+    the sandbox.
     """
 
     async def end(self) -> None:
-        """SIGTERM to the group, half a second, then `kill`.
-
-        Shield it: it is how a cancelled command ends.
+        """Send SIGTERM to the group, wait half a second, then `kill`. Call it shielded: it ends a
+        cancelled command.
         """
         before = await to_thread.run_sync(self._members)
         if self.inside is None and self._has_group:
@@ -61,9 +62,8 @@ class Tree(msgspec.Struct, frozen=True):
         await self.kill(before)
 
     async def kill(self, before: frozenset[ProcessIdentity] = frozenset()) -> None:
-        """SIGKILL to all of it at once, and to what it starts meanwhile, until nothing is left.
-
-        `before`: what was found earlier.
+        """Send SIGKILL to all processes, including new ones, until none is left. `before`:
+        processes found earlier.
         """
         if self.inside is not None:
             await self._kill_inside(self.inside)
@@ -79,16 +79,14 @@ class Tree(msgspec.Struct, frozen=True):
                 found = await to_thread.run_sync(self._members)
 
     async def _kill_inside(self, first: ProcessIdentity) -> None:
-        """Its processes see the first one as their init: with it the kernel kills them all,
-        wherever they have gone.
-        """
+        """Kill the sandbox's init, with which the kernel kills all its processes."""
         with anyio.move_on_after(_DEATH_S):
             while is_alive(first) or self._lives():
                 self.kill_now()
                 await anyio.sleep(_POLL_S / 5)
 
     def kill_now(self) -> None:
-        """One SIGKILL to each, without waiting for anything."""
+        """Send one SIGKILL to each process without waiting."""
         if self.inside is not None and is_alive(self.inside):
             _signal(self.inside.pid, signal.SIGKILL)
         if self._has_group:
@@ -96,7 +94,7 @@ class Tree(msgspec.Struct, frozen=True):
 
     @property
     def _has_group(self) -> bool:
-        """False once its pid is another's: the group of that name is then no part of this."""
+        """False once the leader's pid is reused: the group of that id is then unrelated."""
         now = seen(self.leader)
         return not self.started or now is None or now.started == self.started
 
@@ -104,12 +102,14 @@ class Tree(msgspec.Struct, frozen=True):
         return self._has_group and _group_lives(self.leader)
 
     async def group_ended(self) -> None:
-        """Waits until nobody of the group is left."""
-        while self._lives():  # noqa: ASYNC110  the kernel tells nobody that a group has become empty
+        """Wait until the group is empty."""
+        while self._lives():  # noqa: ASYNC110  the kernel does not signal that a group has become empty
             await anyio.sleep(_POLL_S)
 
     def _members(self) -> frozenset[ProcessIdentity]:
-        """Empty where there is no /proc. Blocks for some 20 µs a process of this machine."""
+        """Return all known members; empty without /proc. Blocks for about 20 µs per process of this
+        machine.
+        """
         processes, leader = list(_processes()), self.leader if self._has_group else -1
         inside = {
             p.pid
@@ -128,7 +128,7 @@ class Tree(msgspec.Struct, frozen=True):
 
 
 def tree_of(leader: int, mark: str, inside: int | None = None) -> Tree:
-    """Of a program that was started just now."""
+    """Return the tree of a program that has just been started."""
     known = seen(leader)
     return Tree(
         leader,
@@ -154,9 +154,9 @@ def _signal_group(leader: int, number: int) -> None:
 def _group_lives(leader: int) -> bool:
     try:
         os.killpg(leader, 0)
-    except (ProcessLookupError, PermissionError):  # none there, or none that we may end
+    except (ProcessLookupError, PermissionError):  # it is empty, or we lack permission
         return False
-    # the dead that nobody has collected still count for the kernel
+    # Zombies still count for the kernel.
     processes = [p for p in _processes() if p.group == leader]
     return not processes or any(p.state not in "ZX" for p in processes)
 
@@ -184,14 +184,14 @@ def _processes() -> Iterator[_Process]:
 
 
 def _process(pid: int) -> _Process | None:
-    """None where it has gone."""
+    """Return None if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             text = file.read()
     except OSError:
         return None
-    # "pid (name) state ppid pgrp session …": the name may hold anything, blanks and brackets too;
-    # the start is field 22
+    # "pid (name) state ppid pgrp session …": the name may contain anything, including blanks and
+    # brackets; the start is field 22.
     fields = text.rpartition(")")[2].split()
     return (
         _Process(pid, fields[0], int(fields[1]), int(fields[2]), int(fields[3]), fields[19])
@@ -201,13 +201,13 @@ def _process(pid: int) -> _Process | None:
 
 
 def is_alive(one: ProcessIdentity) -> bool:
-    """False for the dead that nobody has collected, and where the pid is another's now."""
+    """False for a zombie, and if the pid was reused."""
     process = _process(one.pid)
     return process is not None and process.started == one.started and process.state not in "ZX"
 
 
 def seen(pid: int) -> ProcessIdentity | None:
-    """Who has this pid now; None where nobody has, or there is no /proc."""
+    """Return the current process of this pid; None if there is none, or no /proc."""
     process = _process(pid)
     return ProcessIdentity(pid, process.started) if process is not None else None
 

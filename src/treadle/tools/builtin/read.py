@@ -1,8 +1,8 @@
 """The `read` tool: a page of a text file with line numbers, an image, the cells of a notebook, or
-the text of a PDF. It streams text: the size of the file does not matter.
+the pages of a PDF. Text is streamed, so files may have any size.
 
-Not here: what makes a file readable at all (files.py), what is text (text.py), what a notebook
-(notebook.py) or a PDF (pdf_pages.py) says. Entry: `Read`.
+Not here: access checks (files.py), decoding (text.py), notebooks (notebook.py), PDFs
+(pdf_pages.py). Entry point: `Read`.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Read(Builtin[ReadArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: ReadArguments) -> ToolOutput:
-        """Cancellation stops it between two pieces of the file."""
+        """Read the file. Cancellation stops between two pieces of it."""
         if arguments.path.lower().endswith(".pdf") and (
             document := await pdf_pages.shown(ctx, arguments.path, arguments.pages, self.max_output)
         ):
@@ -123,7 +123,7 @@ class _Looked(msgspec.Struct, frozen=True):
     output: ToolOutput
     place: Path
     digest: str | None
-    """None where no text was shown, so that nothing may be written over it."""
+    """None if no text was shown, so that the file cannot be overwritten."""
 
 
 def _look(ctx: ToolContext[Any], arguments: ReadArguments, max_chars: int) -> _Looked:
@@ -149,7 +149,7 @@ def _look(ctx: ToolContext[Any], arguments: ReadArguments, max_chars: int) -> _L
 
 
 def _image(file: BinaryIO, path: str, media_type: str) -> ToolOutput:
-    """Raises ToolFailed for an image that no model can be shown."""
+    """Return the image. Raises ToolFailed for one that models cannot process."""
     file.seek(0)
     data = file.read(images.FILE_BYTES_MAX + 1)
     if len(data) > images.FILE_BYTES_MAX:
@@ -172,7 +172,7 @@ def _image(file: BinaryIO, path: str, media_type: str) -> ToolOutput:
 
 
 def _cells(file: BinaryIO, arguments: ReadArguments, max_chars: int) -> ToolOutput | None:
-    """A notebook as cells; None for anything else."""
+    """Render a notebook as cells; None for anything else."""
     if arguments.raw or not arguments.path.lower().endswith(".ipynb"):
         return None
     from treadle.tools.builtin import notebook  # noqa: PLC0415  few files are notebooks
@@ -188,20 +188,18 @@ def _cells(file: BinaryIO, arguments: ReadArguments, max_chars: int) -> ToolOutp
         return None
 
 
-# ---------------------------------------------------------------- the whole file, once
+# ---------------------------------------------------------------- survey of the whole file
 
 
 class _Survey(msgspec.Struct, frozen=True):
     encoding: Encoding
     digest: str
     lines: int | None
-    """None where the file is too large to be read just to count."""
+    """None if the file is too large to be read just for counting."""
 
 
 def _survey(file: BinaryIO, head: bytes, *, to_the_end: bool) -> _Survey:
-    """Looks at the file up to 16 MiB, or `to_the_end`: what it is encoded in, how many lines it
-    has, what stands for its content.
-    """
+    """Read up to 16 MiB of the file, or `to_the_end`, for its encoding, line count and digest."""
     import hashlib  # noqa: PLC0415  as in files.py
 
     encoding = Encoding.of(head, whole=False)
@@ -309,7 +307,7 @@ def _page(file: BinaryIO, survey: _Survey, arguments: ReadArguments, max_chars: 
 def _fitting(
     texts: Generator[str], first: int, limit: int, max_chars: int
 ) -> tuple[list[str], bool]:
-    """The numbered lines that fit, and whether there are more."""
+    """Return the numbered lines that fit, and whether there are more."""
     lines: list[str] = []
     for number, text in enumerate(texts, first):
         line = f"{number:6d}\t{text}"
@@ -343,9 +341,8 @@ def _encoding_hint(encoding: Encoding) -> Iterator[str]:
 
 
 def _lines(file: BinaryIO, encoding: Encoding, first: int) -> Generator[str]:
-    """The lines from number `first` on, without their ends, each cut at 2,000 characters.
-
-    No more than a chunk and a line is held.
+    """Yield the lines from number `first` on, without line ends, each cut at 2,000 characters.
+    Holds at most one chunk and one line.
     """
     decoder = codecs.getincrementaldecoder(encoding.codec)("replace")
     skip, line, length = first - 1, "", 0
@@ -365,7 +362,7 @@ def _lines(file: BinaryIO, encoding: Encoding, first: int) -> Generator[str]:
 
 
 def _after_breaks(text: str, skip: int) -> tuple[int, str]:
-    """How many line breaks are left to skip, and the text after those of this piece."""
+    """Return the number of line breaks left to skip, and the text after those of this piece."""
     breaks = text.count("\n")
     if breaks < skip:
         return skip - breaks, ""

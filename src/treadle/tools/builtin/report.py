@@ -1,9 +1,8 @@
-"""What a search found, as the model reads it: in the order of paths, cut where it is too much, and
-nothing that is not there.
+"""Report of search results for the model: in path order, truncated, and verified.
 
-A search program opens files by their paths, and somebody may swap a directory for a link meanwhile.
-So each line that is shown is looked up again where it is said to be, below descriptors. Not here:
-searching (grep.py). Entry: `Findings`, `report`.
+A search program opens files by path, and a directory may be swapped for a link in the meantime. So
+each reported line is verified through descriptors. Not here: searching (grep.py). Entry points:
+`Findings`, `report`.
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ _RECORD_AT = re.compile(r"(\d+)([:-])(\d+)[:-](.*)", re.DOTALL)
 
 
 class MatchLine(NamedTuple):
-    """Of one file: a match, a line beside one, or how many matches there are."""
+    """Line of a file: a match, a context line, or the number of matches."""
 
     path: str
     """Relative to the directory that is searched."""
     number: int
-    """The count, where lines are counted."""
+    """Line number; in count mode, the number of matching lines."""
     text: str = ""
     is_match: bool = True
     offset: int | None = None
-    """Where in the file it begins, in bytes, as far as the program says so."""
+    """Byte offset of the line in the file, if the program reports it."""
 
 
 class Findings(msgspec.Struct):
-    """Takes what a search program writes, until it is enough."""
+    """Collector of a search program's output, up to the limits."""
 
     request: Request
     max_matches: int
@@ -54,7 +53,7 @@ class Findings(msgspec.Struct):
     lines: list[MatchLine] = []
     matches: int = 0
     full: bool = False
-    """There is more than was taken."""
+    """True if there are more results than were collected."""
     _wanted: GlobPattern | None = None
     _chars: int = 0
 
@@ -100,9 +99,9 @@ def report(
     withheld: Callable[[str], bool] | None,
     is_secret: Callable[[str], bool],
 ) -> str:
-    """The first matches in the order of paths, or that there are none.
+    """Render the first matches in path order, or a message that there are none.
 
-    Below a directory without files that likely hold a secret, and those that are `withheld`.
+    For a directory, files that likely hold a secret and `withheld` files are omitted.
     """
     request, page = findings.request, _Page(findings.request, cwd, max_chars)
     in_order = sorted(
@@ -126,14 +125,12 @@ def report(
     return page.text(more=findings.full)
 
 
-# ---------------------------------------------------------------- is it there?
+# ---------------------------------------------------------------- verification
 
 
 def _really_there(request: Request, path: str, lines: Sequence[MatchLine]) -> Sequence[MatchLine]:
-    """Those of the lines that the file has where they are said to be, opened without following a
-    link.
-
-    A single file was handed to the program open, so that there is nothing to ask.
+    """Return the lines that the file really has at the reported positions, opened without following
+    a link. A single file was passed to the program open, so it needs no verification.
     """
     if request.file is not None:
         return lines
@@ -174,7 +171,7 @@ def _stands_at(file: BinaryIO, offset: int, text: str) -> bool:
 
 
 def _is_same(shown: str, there: str) -> bool:
-    """As far as the model is shown it."""
+    """True if the lines are equal as far as the model sees them."""
     return shown[:MAX_MATCH_CHARS] == there[:MAX_MATCH_CHARS]
 
 
@@ -182,11 +179,11 @@ def _is_small(file: BinaryIO) -> bool:
     return os.fstat(file.fileno()).st_size <= _LOOKED_THROUGH_BYTES
 
 
-# ---------------------------------------------------------------- what the model is shown
+# ---------------------------------------------------------------- rendering
 
 
 class _Page:
-    """Takes lines until it is full."""
+    """Collector of lines, up to the size limit."""
 
     def __init__(self, request: Request, cwd: Path, max_chars: int) -> None:
         self.full = False
@@ -195,7 +192,7 @@ class _Page:
         self._matches = 0
         self._last = self._last_match = ("", 0)
         self.secrets: list[str] = []
-        """Files with matches that are not shown, since they likely hold a secret."""
+        """Files with omitted matches, since they likely hold a secret."""
         self.withheld = 0
 
     def name_of(self, path: str) -> str:
@@ -217,7 +214,7 @@ class _Page:
             and self._matches == MAX_MATCHES
             and (name != last_name or line.number > last_number + self._request.context)
         ):
-            return  # it comes before a match that is not shown
+            return  # it is the context of a match that is not shown
         if self._request.context and self._lines and self._last != (name, line.number - 1):
             self._lines.append("--")
         text = (

@@ -1,7 +1,7 @@
-"""Puts back what `write` and `edit` changed, where nothing else has changed it since.
+"""Undo of changes by `write` and `edit`, for files without later changes.
 
-What it was before is kept by file_history.py. Which calls are meant, and what a person is told, is
-for whoever asks. Entry: `restore`, `compare`.
+The previous contents are kept by file_history.py. The caller chooses the calls and reports the
+result. Entry points: `restore`, `compare`.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from treadle.tools.tool import ToolFailed
 from treadle.types import Value
 
 Action: TypeAlias = Literal["restored", "removed", "unchanged", "refused"]
-"""removed: it was made by the run. unchanged: it is already as it was before. refused:
-
-`why` says why; it was left as it is.
+"""removed: the run had created it. unchanged: it already has its previous content. refused: left as
+it is, with the reason in `why`.
 """
 
 Content: TypeAlias = Callable[[str], "bytes | None"]
-"""What is kept under a hash."""
+"""Lookup of kept content by its hash."""
 
 _GONE = "what it was before is no longer kept"
 _TOO_LARGE = f"it is larger than {files.MAX_WHOLE_BYTES // 1024 // 1024} MiB now"
 
 
 class Restored(Value, frozen=True, kw_only=True):
-    """What became of one file."""
+    """Result for one file."""
 
     path: str
     action: Action
@@ -42,27 +41,29 @@ class Restored(Value, frozen=True, kw_only=True):
 
 
 class ChangedFile(Value, frozen=True, kw_only=True):
-    """One file, before the first of the changes that are asked about, and now."""
+    """File before the first of the given changes, and now."""
 
     path: str
     before: bytes | None
-    """None: it was not there; or it is not known, then `why` says why."""
+    """Content before; None if the file did not exist, or is unknown with the reason in `why`."""
     now: bytes | None
-    """None: it is not there; or it cannot be read, then `why` says why."""
+    """Current content; None if the file does not exist, or is unreadable with the reason in
+    `why`.
+    """
     why: str = ""
 
 
 def restore(
     changes: Sequence[FileChange], content: Content, *, failed: Collection[str] = (), apply: bool
 ) -> list[Restored]:
-    """File by file, in the order in which they were first changed. `changes`: in the order of the
-    calls. `apply`: not only says what it would do.
+    """Restore file by file, in the order of their first change. `changes`: in the order of the
+    calls. Without `apply`, only report what would be done.
 
-    `failed`: calls that ended in an error, whose changes most likely never came to be.
+    `failed`: calls that ended in an error, whose changes most likely did not happen.
 
-    A file goes back to what it was before the first of its changes, provided that it is now what
-    one of them made of it, and that each of them began with what the one before had made. Raises
-    nothing: what fails is refused, with the reason.
+    A file returns to its content before the first of its changes, if its current content is the
+    result of one of them, and each change began with the result of the previous one. Raises
+    nothing: failures are reported as refused, with the reason.
     """
     by_path = _by_path(changes)
     restored = [
@@ -85,8 +86,8 @@ def restore(
 def compare(
     changes: Sequence[FileChange], content: Content, *, failed: Collection[str] = ()
 ) -> list[ChangedFile]:
-    """What these changes, and whatever came after them, made of each file, by path; without those
-    that are what they were. Raises nothing.
+    """Compare each file before these changes with its current content, by path; unchanged files are
+    omitted. Raises nothing.
     """
     compared = (
         _compared(path, theirs, content, failed)
@@ -151,7 +152,7 @@ def _hash(old: files.Loaded | None) -> str | None:
 def _that_came_to_be(
     changes: list[FileChange], failed: Collection[str], current: str | None
 ) -> list[FileChange]:
-    """Without those of failed calls that left no trace."""
+    """Return the changes without those of failed calls that left no trace."""
     next_before = [*(change.before for change in changes[1:]), current]
     return [
         change
@@ -199,7 +200,7 @@ def _remove(place: Path) -> None:
 
 
 def _remove_temporaries(change: FileChange) -> None:
-    """What processes that were killed had written beside the file."""
+    """Remove temporary files left by killed processes."""
     for name in change.temporaries:
         if name.startswith(files.TEMPORARY) and "/" not in name:
             with suppress(OSError), files.parent_of(Path(change.path)) as folder:
@@ -207,7 +208,7 @@ def _remove_temporaries(change: FileChange) -> None:
 
 
 def _remove_folders(made: Iterable[str]) -> None:
-    """Those that were made for files, as far as they are empty now."""
+    """Remove directories that were created for the files and are now empty."""
     for path in sorted(made, key=len, reverse=True):
         with suppress(OSError), OpenFolder.at(os.path.dirname(path)) as parent:
             parent.remove_folder(os.path.basename(path))

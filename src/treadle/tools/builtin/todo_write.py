@@ -1,6 +1,6 @@
-"""The `todo_write` tool: the model's list of what is to be done, written whole each time.
+"""The `todo_write` tool: the model's to-do list, written as a whole each time.
 
-Nothing is kept here: the call is the list (todos.py). Entry: `TodoWrite`.
+Nothing is stored here: the call is the list (todos.py). Entry point: `TodoWrite`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from treadle.tools.tool import InvalidArguments, ToolContext
 
 MAX_TODOS = 100
 MAX_CHARS = 500
-"""Of each text."""
+"""Maximum length of each text."""
 
 _TODO = closed_object(
     {

@@ -1,8 +1,8 @@
-"""The files below a directory, in the order of their names: without what .gitignore excludes, and
-never through a link.
+"""Files below a directory, sorted by name, without those that .gitignore excludes, and never
+through a link.
 
-Imports only the standard library, and pathspec where there is a .gitignore, since the search
-process starts with this. Not here: which names are wanted (patterns.py). Entry: `walk`.
+Imports only the standard library, and pathspec if there is a .gitignore, since the search process
+starts with this. Not here: name patterns (patterns.py). Entry point: `walk`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".jj", ".bzr"})
 MAX_DEPTH = 200
-"""Directories nested deeper are left out."""
+"""Maximum depth; deeper directories are omitted."""
 _MAX_RULES_BYTES = 1024 * 1024
 
 
@@ -28,15 +28,15 @@ class FoundFile(NamedTuple):
     path: str
     """Relative to the top, with `/`."""
     folder: OpenFolder
-    """Where it is; open until the next one is asked for."""
+    """Directory of the file; open until the next file is requested."""
     name: str
     is_link: bool
 
 
 class IgnoreRules(NamedTuple):
-    """What one .gitignore says.
+    """Rules of one .gitignore.
 
-    `base` is the path of its directory, seen from the top, with a `/`; `above` where it is above
+    `base` is the path of its directory from the top, ending in `/`; `above` is used if it is above
     the top.
     """
 
@@ -45,7 +45,7 @@ class IgnoreRules(NamedTuple):
     above: str = ""
 
     def verdict(self, path: str, *, is_directory: bool) -> bool | None:
-        """True: excluded; False: kept in so many words; None: not mentioned."""
+        """True: excluded; False: explicitly included; None: not mentioned."""
         return self.spec.check_file(
             f"{self.above}{path[len(self.base) :]}{'/' if is_directory else ''}"
         ).include
@@ -67,11 +67,11 @@ class _Level:
 def walk(
     top: str, *, all_files: bool = False, enter: Callable[[str], bool] = lambda path: True
 ) -> Iterator[FoundFile]:
-    """Regular files and links, sorted by name in each directory. What cannot be read is passed
-    over.
+    """Yield regular files and links, sorted by name in each directory. Unreadable ones are skipped.
 
-    `top` is absolute and without links. `all_files`: also what .gitignore excludes. `enter(path)`
-    says whether a directory is looked into. Raises OSError where the top cannot be opened.
+    `top` is absolute and without links. `all_files` includes those that .gitignore excludes.
+    `enter(path)` is True for directories to descend into. Raises OSError if the top cannot be
+    opened.
     """
     rules = None if all_files else rules_above(top)
     in_repository = rules is not None
@@ -120,7 +120,7 @@ def _level(
         entries = sorted(map(_entry, found), key=lambda entry: os.fsencode(entry.name))
     if rules is not None:
         names = {entry.name for entry in entries}
-        # another repository: what is said outside does not hold in it
+        # The rules of an outer repository do not apply to a nested one.
         if in_repository and ".git" in names:
             rules = ()
         if ".gitignore" in names and (spec := _spec_in(folder)) is not None:
@@ -129,7 +129,7 @@ def _level(
 
 
 def _entry(found: os.DirEntry[str]) -> _Entry:
-    """Looked at while the directory is open: afterwards an entry has lost what it is relative to."""  # noqa: E501
+    """Read the entry's type while the directory is open: it cannot be resolved afterwards."""
     if found.is_symlink():
         return _Entry(found.name, "link")
     if found.is_dir(follow_symlinks=False):
@@ -138,7 +138,7 @@ def _entry(found: os.DirEntry[str]) -> _Entry:
 
 
 def _is_excluded(rules: tuple[IgnoreRules, ...] | None, path: str, *, is_directory: bool) -> bool:
-    """The nearest .gitignore that mentions it decides."""
+    """Decide by the nearest .gitignore that mentions the path."""
     for rule in rules or ():
         verdict = rule.verdict(path, is_directory=is_directory)
         if verdict is not None:
@@ -150,11 +150,11 @@ def _is_excluded(rules: tuple[IgnoreRules, ...] | None, path: str, *, is_directo
 
 
 def rules_above(top: str) -> tuple[IgnoreRules, ...] | None:
-    """What the directories above `top` say, nearest first, up to the root of its repository. None
-    where `top` stands for itself.
+    """Return the rules of the directories above `top`, nearest first, up to the root of its
+    repository.
 
-    So it does outside a repository, and where they exclude it: who names an excluded directory
-    wants to look into it.
+    None outside a repository, and if the rules exclude `top` itself: naming an excluded directory
+    means searching it.
     """
     directories = [PurePath(top), *PurePath(top).parents]
     root = next(
@@ -181,7 +181,7 @@ def _spec_at(directory: str) -> GitIgnoreSpec | None:
 
 
 def _spec_in(folder: OpenFolder) -> GitIgnoreSpec | None:
-    """None where there is no .gitignore, or it cannot be read."""
+    """Return None without a readable .gitignore."""
     try:
         with os.fdopen(folder.open_file(".gitignore"), "rb") as file:
             lines = file.read(_MAX_RULES_BYTES).decode("utf-8", "replace").splitlines()

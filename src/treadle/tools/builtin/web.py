@@ -1,9 +1,9 @@
-"""One page of the public web, asked for in a way that reaches nothing else.
+"""Fetching a public web page, without access to private addresses.
 
-A name is resolved once; each of its addresses must be public, and one of exactly these is connected
-to. Ports 80 and 443, no proxy of the environment, no cookies, no credentials. Not here: which
-addresses are public (addresses.py), what a page says (page.py), whether the host may be asked at
-all (policy.py). Entry: `get`, `parse_url`.
+A name is resolved once; all its addresses must be public, and the connection goes to one of exactly
+these. Ports 80 and 443, no proxy of the environment, no cookies, no credentials. Not here: which
+addresses are public (addresses.py), page content (page.py), approval of hosts (policy.py). Entry
+points: `get`, `parse_url`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAX_URL_CHARS = 2_000
 MAX_BYTES = 5 * 1024 * 1024
-"""Of the body, unpacked."""
+"""Maximum size of the unpacked body."""
 MAX_REDIRECTS = 5
 PORTS = {"http": 80, "https": 443}
 HEADERS = {
@@ -42,17 +42,17 @@ _HOST = re.compile(r"[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?\.?|[0-9a-f:.]*:[0-9a-f:
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([^"';\s]+)""", re.IGNORECASE)
 _PLAIN = "/%:=&?~+!$,;'@()*[]|"
 _EITHER_HEADER = 47
-"""zlib: a header of gzip or of zlib, whichever there is."""
+"""zlib: detect a gzip or zlib header."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
-"""The addresses of a name. Raises OSError."""
+"""Resolver of a name to addresses. Raises OSError."""
 Route: TypeAlias = Callable[[str, int], tuple[str, int]]
-"""Where an address and a port are reached: there, but in tests."""
+"""Mapping of an address and port to the actual destination; changed only in tests."""
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """As the system does."""
+    """Resolve with the system's resolver."""
     from anyio import getaddrinfo  # noqa: PLC0415  13 ms of start-up, since it brings all of anyio's sockets
 
     return [str(where[0]) for *_, where in await getaddrinfo(host, port, type=socket.SOCK_STREAM)]
@@ -64,23 +64,23 @@ def straight(address: str, port: int) -> tuple[str, int]:
 
 class PageResponse(msgspec.Struct, frozen=True, kw_only=True):
     url: str
-    """Where it came from, after redirects."""
+    """Final URL, after redirects."""
     status: int
     media_type: str
     charset: str | None
     body: bytes
     is_cut: bool
-    """There was more than 5 MiB."""
+    """True if the body exceeded 5 MiB."""
 
 
 class OtherHost(msgspec.Struct, frozen=True):
-    """A redirect to another host, which is another question."""
+    """Redirect to another host, which needs a separate approval."""
 
     url: str
 
 
 class _Place(NamedTuple):
-    """A host and the addresses that may be connected to."""
+    """Host with its approved addresses."""
 
     host: str
     addresses: list[str]
@@ -150,9 +150,9 @@ async def get(
     route: Route = straight,
     tls: Callable[[], ssl.SSLContext] | None = None,
 ) -> PageResponse | OtherHost:
-    """Follows redirects that stay on the host.
+    """Fetch a page, following redirects that stay on the host.
 
-    Raises ToolFailed for a host that is not public or does not answer; sets no limit of time.
+    Raises ToolFailed for a host that is not public or does not answer; sets no time limit.
     """
     for _ in range(MAX_REDIRECTS + 1):
         place = await _checked(url, resolve)
@@ -167,9 +167,9 @@ async def get(
 
 
 async def _checked(url: PageUrl, resolve: Resolve) -> _Place:
-    """Resolved once.
+    """Resolve the host once.
 
-    Every address must be public: a name that has also another one is a way around this check.
+    Every address must be public: a name with a private one as well would bypass this check.
     """
     from treadle._internal.addresses import why_private  # noqa: PLC0415  not before the first page
 
@@ -270,7 +270,7 @@ def _trust() -> ssl.SSLContext:
 
 
 def _target(url: PageUrl, location: str) -> PageUrl:
-    """Raises ToolFailed where that can be no page."""
+    """Raises ToolFailed for an invalid redirect target."""
     try:
         return parse_url(urljoin(str(url), location).partition("#")[0] if location else "")
     except (InvalidArguments, ValueError) as e:
@@ -279,6 +279,6 @@ def _target(url: PageUrl, location: str) -> PageUrl:
 
 
 def _is_same_host(url: PageUrl, target: PageUrl) -> bool:
-    """Whether whoever agreed to the one agreed to the other; encryption is not given up on the way."""  # noqa: E501
+    """True if an approval of one host covers the other, without downgrading from https."""
     plain = [one.host.removeprefix("www.") for one in (url, target)]
     return plain[0] == plain[1] and not (url.scheme == "https" and target.scheme == "http")

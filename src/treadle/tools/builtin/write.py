@@ -1,6 +1,6 @@
-"""The `write` tool: a file's whole content, made or replaced in one step.
+"""The `write` tool: a file's whole content, created or replaced atomically.
 
-Not here: the replacing itself (files.py); changing a part (edit.py). Entry: `Write`.
+Not here: the replacement itself (files.py), partial changes (edit.py). Entry point: `Write`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Write(Builtin[WriteArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: WriteArguments) -> str:
-        """Once begun it is finished, cancelled or not, so that what happened is always known."""
+        """Write the file. Not interrupted by cancellation, so that the outcome is always known."""
         return await to_its_end(_write, ctx, arguments)
 
 
@@ -98,8 +98,8 @@ def _write(ctx: ToolContext[Any], arguments: WriteArguments) -> str:
 def _in_the_style_of(
     old: files.Loaded | None, arguments: WriteArguments
 ) -> tuple[bytes, list[str]]:
-    """The bytes to write: encoding, byte order mark and CRLF line ends stay those of the file; and
-    what the model is told of it.
+    """Return the bytes to write, with the file's existing encoding, byte order mark and CRLF line
+    ends, and notes for the model.
     """
     content = arguments.content
     if old is None or not old.data:
