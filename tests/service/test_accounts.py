@@ -203,7 +203,7 @@ async def test_where_registration_is_closed_nobody_new_comes_in(tmp_path: Path) 
     async with opened(tmp_path) as hand:
         await hand.registered()
     async with opened(tmp_path, registration="closed") as hand:
-        assert "not made here" in problem(await register(hand, "eve"), 403)
+        assert "Registration is closed" in problem(await register(hand, "eve"), 403)
         assert (await sign_in(hand, "ada")).status_code == 200
 
 

@@ -98,5 +98,5 @@ class AgentTool(Builtin[AgentArguments]):
 
 
 def _shortened(text: str) -> str:
-    line = " ".join(text.split()) or "(nothing is said of it)"
+    line = " ".join(text.split()) or "(no description)"
     return line if len(line) <= DESCRIPTION_CHARS else line[: DESCRIPTION_CHARS - 1] + "…"

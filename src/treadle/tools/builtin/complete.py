@@ -16,8 +16,8 @@ from treadle.tools.tool import InvalidArguments, ProbeAnswer, ToolContext, Touch
 from treadle.types import Effect
 
 DESCRIPTION = (
-    "Ends this task and hands over its output. Call it once, when everything is done, and "
-    "nothing else beside it."
+    "Ends this task and hands over its output. Call it once, when everything is done, "
+    "and nothing else."
 )
 
 
