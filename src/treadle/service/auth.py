@@ -66,7 +66,9 @@ async def register(
     """Creates an account and signs in."""
     service.attempts.registration(_address(request))
     if service.settings.registration == "closed":
-        raise HttpProblem(403, "Registration is closed: ask the operator of this service for an account.")
+        raise HttpProblem(
+            403, "Registration is closed: ask the operator of this service for an account."
+        )
     if (name := account_name(credentials.username)) is None:
         raise HttpProblem(422, "This name cannot be one: 1 to 64 letters that can be seen.")
     signed = await service.accounts.register(name, credentials.password, network=_network(request))
