@@ -57,7 +57,7 @@ def cli(tmp_path: Path) -> Cli:
 # ---------------------------------------------------------------- on the command line
 
 TYPED: dict[str, tuple[tuple[str, ...], str]] = {
-    "no key": (("run", "x"), "no key for the provider 'anthropic'. Three ways on:"),
+    "no key": (("run", "x"), "no key for the provider 'anthropic'. You can:"),
     "a model without its provider": (("run", "--model", "gpt-5", "x"), "PROVIDER:MODEL, like "),
     "a misspelt provider": (
         ("run", "--model", "antropic:x", "x"),
@@ -117,7 +117,7 @@ TYPED: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "a file that is not there": (
         ("run", "--file", "gone.png", "x"),
-        "--file 'gone.png' is no file",
+        "--file 'gone.png' is not a file",
     ),
     "a directory that is not there": (
         ("run", "--cwd", "gone", "x"),
@@ -332,7 +332,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a function without @tool": (
         lambda: hello(tools=[run]),
-        "run is no tool: put @tool above the function",
+        "run is not a tool: put @tool above the function",
     ),
     "a tool in place of a list": (
         lambda: hello(tools=breaks),
@@ -344,12 +344,12 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no instructions": (
         lambda: hello(instructions=None),
-        "agent 'hello': instructions= is None: give a text",
+        "agent 'hello': instructions= is None: give a string",
     ),
-    "no name": (lambda: made(name=None), "None is no name for an agent"),
+    "no name": (lambda: made(name=None), "None is not a valid agent name"),
     "a name of two words": (
         lambda: Agent(name="my agent"),
-        "'my agent' is no name for an agent: use up to 64 letters",
+        "'my agent' is not a valid agent name: use up to 64 letters",
     ),
     "an agent without a model": (
         lambda: run(Agent(name="a"), "x"),
@@ -357,7 +357,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a model without its provider": (
         lambda: run(hello(model="gpt-5"), "x"),
-        "'gpt-5' is no model's name: write PROVIDER:MODEL, like 'openai:gpt-5'",
+        "'gpt-5' is not a model name: write PROVIDER:MODEL, like 'openai:gpt-5'",
     ),
     "a class as a model": (
         lambda: hello(model=ScriptedModel),
@@ -524,7 +524,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a text as a script": (
         lambda: scripted(["Hi."]),
-        'entry 1 is no script entry: Expected `object`, got `str`, write {"text": "Hi."}',
+        'entry 1 is not a script entry: Expected `object`, got `str`, write {"text": "Hi."}',
     ),
     "a file's name as a journal": (
         lambda: Runtime.open("runs.db"),
@@ -596,7 +596,7 @@ def test_a_script_that_runs_out_says_so() -> None:
     result = treadle.run_sync(Agent(name="a", model=ScriptedModel([])), "x")
     with pytest.raises(
         AgentError,
-        match=r"is used up: it has 0 entries, and the model was asked once more\. Add an entry to it",
+        match=r"is exhausted: it has 0 entries, and another response was requested\. Add an entry to it",
     ):
         result.unwrap()
 

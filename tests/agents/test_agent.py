@@ -79,7 +79,7 @@ def test_names(name: str) -> None:
     "name", ["", " ", "a b", "-a", ".a", "_a", "a/b", "../a", "é", "a\n", "a" * 65, "a\0"]
 )
 def test_what_is_no_name(name: str) -> None:
-    refused("is no name for an agent", name=name)
+    refused("is not a valid agent name", name=name)
 
 
 # ---------------------------------------------------------------- tools and output
@@ -101,8 +101,8 @@ def test_a_function_that_is_no_tool_is_named() -> None:
     async def lookup(city: str) -> str:
         return city
 
-    refused("'guide'.*lookup.*is no tool.*@tool", tools=[weather, lookup])
-    refused("'weather' is no tool", tools=["weather"])
+    refused("'guide'.*lookup.*is not a tool.*@tool", tools=[weather, lookup])
+    refused("'weather' is not a tool", tools=["weather"])
 
 
 def test_what_is_only_a_part_of_a_tool_is_refused_with_what_it_lacks() -> None:
@@ -136,7 +136,7 @@ def test_a_tool_whose_parameters_are_no_json_is_told_before_a_run_starts() -> No
         name="strange", description="", parameters={"type": "object"}, execute=answer
     )
     strange.definition.parameters["default"] = object()
-    with pytest.raises(AgentError, match=r"'guide'.*no JSON") as caught:
+    with pytest.raises(AgentError, match=r"'guide'.*not valid JSON") as caught:
         _ = Agent(name="guide", tools=[strange]).fingerprint
     assert caught.value.kind == "invalid"
 

@@ -54,7 +54,7 @@ def test_an_unregistered_name_is_free_again() -> None:
 
 
 def test_what_is_no_agent_is_refused() -> None:
-    with pytest.raises(AgentError, match="not as a str"):
+    with pytest.raises(AgentError, match="not a str"):
         AgentRegistry().register("guide")  # type: ignore[arg-type]
 
 

@@ -87,7 +87,7 @@ def test_a_list_says_which_of_two_counts_and_what_is_wrong(cli: Cli):
     answer = cli("agents", "list")
     assert answer.code == 0
     assert answer.err.splitlines() == [
-        f"! guide: {own_file} counts, and not {here}, since your own comes first: rename one to use both",
+        f"! guide: {own_file} replaces {here}, because your own takes precedence: rename one to use both",
         f"! {own_file}:3: tools: there is no tool 'reed': did you mean 'read'?",
     ]
     assert "(see above)" in answer.out

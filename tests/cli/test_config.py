@@ -260,7 +260,7 @@ def test_a_home_that_is_a_file_is_said_by_every_command(
 ) -> None:
     desk.env["TREADLE_HOME"] = str(desk.project / "notes.txt")
     (desk.project / "notes.txt").write_text("mine")
-    assert "notes.txt' is no folder: name one" in desk(*command, code=2).stderr
+    assert "notes.txt' is not a folder: name one" in desk(*command, code=2).stderr
     assert (desk.project / "notes.txt").read_text() == "mine"
 
 

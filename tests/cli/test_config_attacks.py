@@ -94,5 +94,5 @@ def test_a_server_of_a_project_counts_only_as_it_was_looked_at(cli: Cli) -> None
     for environment in ({}, {"CI": "1"}):
         answer = cli("config", "show", "--json", **environment)
         assert key not in answer.json
-        assert "is not trusted any more" in answer.err
+        assert "is no longer trusted" in answer.err
     assert os.listdir(theirs.parent) == ["config.yaml"]

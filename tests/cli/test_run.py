@@ -491,7 +491,7 @@ def test_no_key_shows_three_ways_on(cli: Cli):
 def test_a_used_up_script_says_so(cli: Cli):
     answer = cli("run", "x", "--mode", "full", "--model", cli.script(bash("true")))
     assert answer.code == 1
-    assert "used up" in answer.err
+    assert "is exhausted" in answer.err
 
 
 def test_a_configuration_error_has_its_place_and_the_right_key(cli: Cli):

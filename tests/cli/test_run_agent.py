@@ -257,7 +257,7 @@ def test_a_projects_agent_does_not_replace_the_users_own(cli: Cli):
     theirs = define(cli, "guide.md", f"{HEAD}---\nTheirs.\n")
     answer = cli("run", "go", "--agent", "guide", "--model", cli.script({"text": "ok"}))
     assert answer.code == 0
-    assert f"! guide: {mine} counts, and not {theirs}, since your own comes first" in answer.err
+    assert f"! guide: {mine} replaces {theirs}, because your own takes precedence" in answer.err
 
 
 # ---------------------------------------------------------------- agents among tools, answers, hooks
@@ -443,7 +443,7 @@ def test_the_output_of_a_definition_is_what_its_answer_fits(cli: Cli):
         ("[]", "schema.json: --output-schema must be a JSON Schema, an object"),
         (
             '{"type": "objekt"}',
-            "schema.json: --output-schema is no JSON Schema: output has the type 'objekt'",
+            "schema.json: --output-schema is not a valid JSON Schema: output has the type 'objekt'",
         ),
         (
             '{"type": "number", "minimum": "1"}',

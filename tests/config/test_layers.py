@@ -360,7 +360,7 @@ def test_treadle_home_moves_the_users_folder(place: Place, tmp_path: Path) -> No
 def test_a_treadle_home_that_is_no_folder_is_said(place: Place) -> None:
     place.mine("limits: {turns: 2}")
     text = place.wrong(TREADLE_HOME=str(place.own))
-    assert text == f"TREADLE_HOME={str(place.own)!r} is no folder: name one, or unset it"
+    assert text == f"TREADLE_HOME={str(place.own)!r} is not a folder: name one, or unset it"
     assert place.load(TREADLE_HOME=str(place.home / "not-there-yet")).limits.turns == 50
 
 
@@ -392,7 +392,7 @@ def test_what_is_not_yaml_names_its_line(place: Place) -> None:
 
 WRONG = [
     ("temperature: 1", 1, "unknown key 'temperature': did you mean 'defaults.temperature'"),
-    ("colour: red", 1, "unknown key 'colour': the keys there are provider, model, models"),
+    ("colour: red", 1, "unknown key 'colour': known keys are provider, model, models"),
     ("limits: {trns: 1}", 1, "did you mean 'turns'"),
     ("limits:\n  turns: soon", 2, "limits.turns must be a whole number of at least 1, not 'soon'"),
     ("limits: {turns: 0}", 1, "at least 1, not 0"),
@@ -484,16 +484,16 @@ WRONG = [
         "journal must be memory:, sqlite:///FILE or postgresql://HOST/DATABASE, not '/home/ada/runs.db': use 'sqlite:////home/ada/runs.db'",
     ),
     ("hooks: {x: y}", 1, "unknown key 'hooks'"),
-    ("provider: openai", 1, "the provider 'openai' alone names no model"),
+    ("provider: openai", 1, "the provider 'openai' has no default model"),
     (
         "provider: claude\nmodels: {large: anthropic:x}",
         2,
-        "models.large is said twice (first in line 2)",
+        "models.large is set twice (first in line 2)",
     ),
     (
         "providers: {claude: {timeout_s: 1}, anthropic: {timeout_s: 2}}",
         1,
-        "providers.anthropic.timeout_s is said twice",
+        "providers.anthropic.timeout_s is set twice",
     ),
     ("limits: {turns: 1, turns: 2}", 1, "the key 'turns' is given twice (first in line 1)"),
     ("a: 1\n\x1b: 2", 2, "the character '\\x1b' is not allowed"),
@@ -506,7 +506,7 @@ def test_what_is_wrong_is_named_with_file_line_and_what_is_right(
 ) -> None:
     place.mine(text)
     message = place.wrong()
-    if "is said twice" in what and "provider" in text:
+    if "is set twice" in what and "provider" in text:
         assert what.split(" (")[0] in message
     else:
         assert f"{place.own}:{line}: " in message
@@ -764,7 +764,7 @@ def test_attacks_by_configuration_change_nothing(place: Place, shared: Path) -> 
 def test_a_file_of_the_user_that_others_may_write_to_is_refused(place: Place, mode: int) -> None:
     place.mine("limits: {turns: 3}\n", mode)
     message = place.wrong()
-    assert f"{place.own}:1: others may write to it" in message
+    assert f"{place.own}:1: is writable by others" in message
     assert f"chmod 600 {place.own}" in message
 
 
@@ -772,7 +772,7 @@ def test_a_file_with_a_key_that_others_may_read_gives_a_warning(place: Place) ->
     place.mine(f"limits: {{turns: 3}}\nproviders: {{anthropic: {{api_key: {CANARY}}}}}\n", 0o644)
     config = place.load()
     assert config.warnings == (
-        f"{place.own}:2: holds a key, and others may read it (mode 0644): chmod 600 {place.own}",
+        f"{place.own}:2: contains a key and is readable by others (mode 0644): chmod 600 {place.own}",
     )
     place.mine("limits: {turns: 3}\n", 0o644)
     assert place.load().warnings == ()

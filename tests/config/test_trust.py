@@ -99,10 +99,10 @@ def test_trust_is_void_as_soon_as_a_file_is_not_what_was_looked_at(
     happens(place)
     config = place.load()
     assert (config.agents, config.mcp_servers) == ((), {})
-    (void,) = [warning for warning in config.warnings if "not trusted any more" in warning]
+    (void,) = [warning for warning in config.warnings if "no longer trusted" in warning]
     assert (
         void
-        == f"{place.root} is not trusted any more: {told}. Nothing of its own configuration is used; look at it, then: treadle trust {place.root}"
+        == f"{place.root} is no longer trusted: {told}. None of its configuration is used; review it, then run: treadle trust {place.root}"
     )
     place.trust()
     assert place.trusted().standing is TrustState.HOLDS
@@ -149,7 +149,7 @@ def test_what_comes_later_says_so_where_it_is_trusted(place: Place) -> None:
     )
     place.trust()
     assert place.load().warnings == (
-        f"{place.root}/.treadle/config.yaml:1: hooks is ignored: this version has nothing of the kind",
+        f"{place.root}/.treadle/config.yaml:1: hooks is ignored: this version does not support it",
     )
 
 
@@ -218,7 +218,7 @@ def test_what_is_no_file_cannot_block_and_does_not_count(place: Place) -> None:
 def test_more_than_anybody_can_have_looked_at_cannot_be_trusted(place: Place) -> None:
     for i in range(FILES_MAX):
         place.says(f".treadle/skills/s/{i}", "")
-    with pytest.raises(AgentError, match="too much to be trusted"):
+    with pytest.raises(AgentError, match="too much to trust"):
         survey(place.project, place.own)
 
 
@@ -266,7 +266,7 @@ def test_a_store_that_others_may_write_to_trusts_nothing(place: Place) -> None:
     place.trust()
     (place.own / "trust.json").chmod(0o666)
     assert place.trusted().standing is TrustState.VOID
-    assert "others may write to it" in place.trusted().changes[0]
+    assert "is writable by others" in place.trusted().changes[0]
 
 
 def test_trust_can_be_taken_back(place: Place) -> None:

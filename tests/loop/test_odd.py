@@ -249,5 +249,5 @@ async def test_a_model_that_yields_something_else_ends_the_run_with_an_error_tha
     seen = await watch(PlayedModel([hello]))
     assert seen.result.error is not None
     assert seen.result.error.message.startswith(
-        "the model yielded str, which is no delta: yield TextDelta(text)"
+        "the model yielded str, which is not a delta: yield TextDelta(text)"
     )

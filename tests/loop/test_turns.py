@@ -151,7 +151,7 @@ async def test_a_used_up_script_ends_in_an_error_that_says_so() -> None:
     assert seen.outcome == "error"
     assert seen.result.error is not None
     assert seen.result.error.kind is ErrorKind.AGENT
-    assert "used up" in seen.result.error.message
+    assert "is exhausted" in seen.result.error.message
 
 
 async def test_a_model_that_breaks_ends_the_run_in_an_error_and_raises_nothing() -> None:

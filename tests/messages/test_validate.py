@@ -146,7 +146,7 @@ def test_a_call_without_a_result_gets_one_that_says_it_was_lost() -> None:
         True,
     )
     assert result.text.startswith("The result of this call was lost.")
-    assert "Nobody knows whether it took effect" in result.text
+    assert "It is unknown whether it took effect" in result.text
     assert made.created_at == NOON
 
 
@@ -190,7 +190,7 @@ def test_results_are_put_in_the_order_of_their_calls() -> None:
 
 def test_results_stand_before_anything_else_in_their_message() -> None:
     lines = [("assistant", asks("a")), ("tool", "here:", gives("a"))]
-    assert problems(*lines) == ["message 1 ('m1'): something stands before the results"]
+    assert problems(*lines) == ["message 1 ('m1'): something precedes the results"]
     assert repaired(*lines) == ["m0 assistant ?a", "m1 tool !a=of a 'here:'"]
 
 
@@ -289,7 +289,7 @@ def test_calls_in_a_message_that_is_not_the_assistants_become_one_of_the_assista
     lines = [(role, "words", asks("a")), ("tool", gives("a"))]
     assert (
         problems(*lines)[0]
-        == f"message 0 ('m0'): the tool call 'a' stands in a message of the role '{role}', not in one of the assistant"
+        == f"message 0 ('m0'): the tool call 'a' is in a message of the role '{role}', not in one of the assistant"
     )
     assert repaired(*lines) == [f"m0 {role} 'words'", "m0_calls assistant ?a", "m1 tool !a=of a"]
 

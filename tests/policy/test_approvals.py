@@ -97,6 +97,6 @@ def test_a_file_that_others_may_write_to_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("permissions: {}\n")
     file.chmod(0o666)
-    with pytest.raises(AgentError, match="others may write to it"):
+    with pytest.raises(AgentError, match="is writable by others"):
         for_always(file, ["npm test"])
     assert file.read_text() == "permissions: {}\n"

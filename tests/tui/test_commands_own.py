@@ -114,7 +114,7 @@ def test_a_name_of_ours_is_left_out_with_a_warning(folder: Path, home: Path) -> 
         (b"ok\nbad \xff", 2, "is not UTF-8 text"),
         ("x" * 100_001, 1, "too large"),
         ("", 1, "contains no prompt"),
-        ("---\ndescription: x\n", 1, "no second line"),
+        ("---\ndescription: x\n", 1, "second line"),
         ("---\ndescription: [a\n---\nx", 3, "is not YAML"),
         ("---\nx: 1\ndescription: {a: b}\n---\nx", 3, "must be a text"),
         ("---\n- a\n---\nx", 2, "must be keys"),

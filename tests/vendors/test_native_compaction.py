@@ -161,7 +161,7 @@ async def test_a_run_goes_on_with_our_own_summary_where_the_provider_makes_none(
         found = await receipts(runtime, run.result.run_id)
     assert (run.result.text, run.result.error) == ("Done.", None)
     assert next(event.text for event in told if isinstance(event, Warned)).startswith(
-        f"{wire}:{model_id} did not compact the conversation, so it is summed up here: "
+        f"{wire}:{model_id} did not compact the conversation, so it is summarised here: "
     )
     assert not any(isinstance(one, Summary) and one.native for one in found)
     failed = [one for one in found if isinstance(one, Cleared) and one.failed]

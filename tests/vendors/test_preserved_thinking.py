@@ -132,5 +132,5 @@ async def test_a_run_goes_on_where_the_provider_refuses_thinking_that_should_fit
     assert (result.outcome, result.text) == (Outcome.COMPLETED, "done")
     assert (thoughts(server), len(server.refused)) == ([0, 1, 0, 1, 2], 1)
     assert warnings == [
-        "the provider takes the model's earlier thinking for that of another conversation: it is left out from here on"
+        "the provider rejected the model's earlier thinking as that of another conversation: it is left out from here on"
     ]

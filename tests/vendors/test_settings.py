@@ -117,14 +117,14 @@ def test_people_are_told_wherever_a_request_differs_from_its_settings(wire: str)
         (
             "openai:gpt-6-sol",
             Settings(temperature=0.5),
-            ("temperature is not taken while it thinks: it was left out",),
+            ("temperature is not supported while it thinks: it was left out",),
         ),
         ("openai:gpt-5.4", Settings(temperature=0.5), ()),
         ("openai:gpt-5.4", Settings(thinking=True), ("thinking=True became effort='medium'",)),
         (
             "openai:gpt-5.4",
             Settings(thinking=8_000),
-            ("a budget for thinking is not taken: 8,000 tokens became effort='medium'",),
+            ("a thinking budget is not supported: 8,000 tokens became effort='medium'",),
         ),
         ("openai:gpt-5-pro", Settings(effort="low"), ("effort='low' became 'high'",)),
         (
@@ -137,7 +137,7 @@ def test_people_are_told_wherever_a_request_differs_from_its_settings(wire: str)
             "openai-chat:gpt-6-luna",
             Settings(effort="high"),
             (
-                "over Chat Completions it calls tools only without thinking: where it has tools, effort is 'none'",
+                "over Chat Completions it calls tools only without thinking: with tools, effort is 'none'",
             ),
         ),
         (

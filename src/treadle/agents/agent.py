@@ -145,7 +145,7 @@ class Agent(Generic[Deps, Out]):
             raise AgentError(
                 "invalid",
                 (
-                    f"{given!r} is no name for an agent: use up to 64 letters, digits, '_', '-' "
+                    f"{given!r} is not a valid agent name: use up to 64 letters, digits, '_', '-' "
                     "and '.'"
                 ),
             )
@@ -164,8 +164,8 @@ class Agent(Generic[Deps, Out]):
             raise AgentError(
                 "invalid",
                 (
-                    f"agent {self.name!r}: completion=True brings a tool named {COMPLETE!r}, and "
-                    "it has one already: rename that"
+                    f"agent {self.name!r}: completion=True adds a tool named {COMPLETE!r}, and "
+                    "it has one already: rename it"
                 ),
             )
         ToolRegistry(tools)
@@ -194,11 +194,11 @@ class Agent(Generic[Deps, Out]):
             raise self._unused(unused[0])
 
     def _unused(self, name: str) -> AgentError:
-        why = f"no instructions, context or messages of it use ${{{name}}}"
+        why = f"its instructions, context and messages do not contain ${{{name}}}"
         return AgentError(
             "invalid",
             (
-                f"agent {self.name!r} has no use for the input {name!r}: {why}. Write it there, or "
+                f"agent {self.name!r} does not use the input {name!r}: {why}. Write it there, or "
                 "leave the input out"
             ),
         )
@@ -206,8 +206,8 @@ class Agent(Generic[Deps, Out]):
     def _callee(self, one: Agent[Any, Any]) -> Subagent:
         if needed := one.needs:
             why = (
-                f"needs the input(s) {', '.join(needed)}, which no call can give: it takes a "
-                "prompt and nothing else. Give them defaults"
+                f"needs the input(s) {', '.join(needed)}, but a call passes only a "
+                "prompt. Give them defaults"
             )
             raise AgentError(
                 "invalid", f"agent {self.name!r}: the agent {one.name!r} among its tools {why}"
@@ -231,7 +231,7 @@ class Agent(Generic[Deps, Out]):
         """
         fields: Mapping[str, object] = self.__dict__
         if not isinstance(fields["instructions"], str):
-            raise self._mixed_up("instructions", "give a text")
+            raise self._mixed_up("instructions", "give a string")
         if not isinstance(fields["tools"], Iterable):
             raise self._mixed_up("tools", "give a list of tools, like tools=[weather]")
         if isinstance(model := fields["model"], type) or not (
@@ -292,7 +292,7 @@ class Agent(Generic[Deps, Out]):
             raise AgentError(
                 "invalid",
                 (
-                    f"agent {self.name!r}: {_shown(one)} among its tools is a server of tools: "
+                    f"agent {self.name!r}: {_shown(one)} among its tools is an MCP server: "
                     "pass it as mcp_servers=[…]"
                 ),
             )
@@ -303,7 +303,7 @@ class Agent(Generic[Deps, Out]):
             raise AgentError(
                 "invalid",
                 (
-                    f"agent {self.name!r}: {name} is no tool: put @tool above the function, or "
+                    f"agent {self.name!r}: {name} is not a tool: put @tool above the function, or "
                     "make a FunctionTool"
                 ),
             )
@@ -313,8 +313,8 @@ class Agent(Generic[Deps, Out]):
             raise AgentError(
                 "invalid",
                 (
-                    f"agent {self.name!r}: {one!r} is no whole tool: it lacks {', '.join(missing)} "
-                    "(the protocol treadle.Tool)"
+                    f"agent {self.name!r}: {one!r} is not a complete tool: it lacks "
+                    f"{', '.join(missing)} (the protocol treadle.Tool)"
                 ),
             )
 
@@ -425,7 +425,7 @@ class Agent(Generic[Deps, Out]):
             text = json.dumps([self.instructions, tools, said, *context, *output], sort_keys=True)
         except (TypeError, ValueError, RecursionError) as e:
             raise AgentError(
-                "invalid", f"agent {self.name!r}: what a tool's parameters say is no JSON: {e}"
+                "invalid", f"agent {self.name!r}: the parameters of a tool are not valid JSON: {e}"
             ) from e
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -443,7 +443,7 @@ def _must_be_json(agent: str, name: str, value: object) -> None:
     except (TypeError, ValueError, RecursionError) as e:
         raise AgentError(
             "invalid",
-            f"agent {agent!r}: the input {name!r} is nothing that JSON has a word for: {e}",
+            f"agent {agent!r}: the input {name!r} cannot be encoded as JSON: {e}",
         ) from e
 
 

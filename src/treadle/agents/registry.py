@@ -32,7 +32,7 @@ class AgentRegistry:
         if not isinstance(given, Agent):
             raise AgentError(
                 "invalid",
-                f"an agent is registered as an Agent(name=…), not as a {type(given).__name__}",
+                f"register an Agent(name=…), not a {type(given).__name__}",
             )
         if self._check is not None:
             self._check(agent)

@@ -86,7 +86,7 @@ class Tally:
         if by not in get_args(By):
             raise AgentError(
                 "invalid",
-                f"costs are grouped by {', '.join(map(repr, get_args(By)))}, and not by {by!r}",
+                f"costs can be grouped by {', '.join(map(repr, get_args(By)))}, not by {by!r}",
             )
         self._by: By = by
         self._since = "" if since is None else since.isoformat()

@@ -406,8 +406,8 @@ class Ledger:
         times = "once" if self.unpriced == 1 else f"{self.unpriced} times"
         return (
             (
-                f"the cost of this run is not all: {times} a model was used whose price is not "
-                "known; prices in the configuration can say it"
+                f"the cost of this run is incomplete: {times} a model was used whose price is not "
+                "known; add it under prices in the configuration"
             ),
         )
 

@@ -233,7 +233,7 @@ class _List:
 
             future.set_result(get_snapshot())
         except Exception as e:  # noqa: BLE001  the edge of the thread: without prices a run goes on
-            logger.warning("the list of prices cannot be loaded: %s: %s", type(e).__name__, e)
+            logger.warning("cannot load the price list: %s: %s", type(e).__name__, e)
             future.set_result(None)
 
 

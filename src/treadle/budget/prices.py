@@ -237,9 +237,9 @@ def needed(pricing: Pricing, model: str) -> Tariff:
     if (tariff := pricing.tariff) is None:
         raise AgentError(
             "invalid",
-            f"the run has a limit on money (cost_usd), and the price of {model!r} is not known: "
-            "say what it costs in your configuration, "
-            f'prices: {{"{model}": {{input: 0.5, output: 1.5}}}} (USD for a million tokens; 0 '
-            "where it is free), or limit tokens instead",
+            f"the run has a cost limit (cost_usd), but the price of {model!r} is not known: "
+            "add it to your configuration, "
+            f'prices: {{"{model}": {{input: 0.5, output: 1.5}}}} (USD per million tokens; 0 '
+            "if it is free), or limit tokens instead",
         )
     return tariff

@@ -148,7 +148,7 @@ class _Parser:
         for event in self._events:
             if isinstance(event, NodeEvent):
                 if root is not None:
-                    raise Broken(_line(event), "holds a second document: one is enough")
+                    raise Broken(_line(event), "contains a second document: only one is allowed")
                 root = self._node(event, 0)
         return YamlDocument(root, tuple(self._duplicates))
 
@@ -184,7 +184,7 @@ class _Parser:
         if (node := self._anchors.get(event.anchor or "")) is None:
             raise Broken(
                 _line(event),
-                f"has an alias, *{event.anchor}, that stands for nothing or for what it is in",
+                f"has an alias, *{event.anchor}, that is undefined or refers to its own container",
             )
         return msgspec.structs.replace(
             node, start=_place(event.start_mark), end=_place(event.end_mark), inline=True

@@ -206,18 +206,18 @@ def _no_key(name: str, wire: str, *, own_address: bool, files: bool) -> str:
     if not files:
         variables = "".join(f"set {variable} in the environment, or " for variable in names)
         return (
-            f"no key for the provider {name!r}. Three ways on:\n"
-            f"  give it a key: {variables}Runtime.open(config=Config(providers={{{name!r}: "
+            f"no key for the provider {name!r}. You can:\n"
+            f"  set a key: {variables}Runtime.open(config=Config(providers={{{name!r}: "
             "Provider(api_key=Secret(…))})), all from treadle.config\n"
             "  use your configuration file, which a program reads only on request: "
             "Runtime.open(config=treadle.config.load())\n"
-            "  see Treadle work without a model: treadle demo"
+            "  try Treadle without a model: treadle demo"
         )
     variables = "".join(f"set {variable} in the environment, or: " for variable in names)
     return (
-        f"no key for the provider {name!r}. Three ways on:\n"
-        f"  give it a key: {variables}treadle config set providers.{name}.api_key -\n"
-        "  point to a server on this machine, which needs none: treadle config set "
+        f"no key for the provider {name!r}. You can:\n"
+        f"  set a key: {variables}treadle config set providers.{name}.api_key -\n"
+        "  use a server on this machine, which needs none: treadle config set "
         f"providers.{name}.base_url http://127.0.0.1:8080\n"
-        "  see Treadle work without a model: treadle demo"
+        "  try Treadle without a model: treadle demo"
     )

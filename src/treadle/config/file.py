@@ -95,7 +95,7 @@ def read_bytes(path: Path, *, own: bool = False) -> FileContent | None:
                 raise Broken(
                     1,
                     (
-                        f"others may write to it (mode {mode:04o}), so it is not used: "
+                        f"is writable by others (mode {mode:04o}), so it is ignored: "
                         f"{owned_alone(path)}"
                     ),
                 )

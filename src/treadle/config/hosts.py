@@ -120,7 +120,7 @@ def network(value: Plain) -> str | tuple[str, ...]:
                 raise ValueError(text)
         except ValueError as e:
             hint = (
-                ": a host stands without scheme and path"
+                ": write a host without scheme and path"
                 if isinstance(text, str) and "/" in text
                 else ""
             )

@@ -448,7 +448,7 @@ def inside(schema: dict[str, Schema] | NamedMapping, name: str, path: KeyPath) -
         (dotted(leaf) for leaf in _key_paths() if leaf[-1] == name), None
     ):
         raise LookupError(f"unknown key {_clipped(name)}{where}: did you mean {near!r}?")
-    raise LookupError(f"unknown key {_clipped(name)}{where}: the keys there are {', '.join(known)}")
+    raise LookupError(f"unknown key {_clipped(name)}{where}: known keys are {', '.join(known)}")
 
 
 def dotted(path: KeyPath) -> str:

@@ -221,7 +221,7 @@ class Layers:
         )
         if root is None and held and mode & 0o077:
             self.warnings.append(
-                f"{path}:{held}: holds a key, and others may read it (mode {mode:04o}): "
+                f"{path}:{held}: contains a key and is readable by others (mode {mode:04o}): "
                 f"{owned_alone(path)}"
             )
 
@@ -241,7 +241,7 @@ class Layers:
         for f in (*named, *self._chosen(path, top, named)):
             if f.path in lines:
                 self.problems.append(
-                    f"{path}:{f.line}: {dotted(f.path)} is said twice (first in line "
+                    f"{path}:{f.line}: {dotted(f.path)} is set twice (first in line "
                     f"{lines[f.path]}): keep one of them"
                 )
             else:
@@ -265,7 +265,7 @@ class Layers:
         models += [own.value] if own else [Config().models.large] if provider == "anthropic" else []
         if not models:
             self.problems.append(
-                f"{path}:{line}: the provider {provider!r} alone names no model: add a key "
+                f"{path}:{line}: the provider {provider!r} has no default model: add a key "
                 "'model' with its ID"
             )
             return

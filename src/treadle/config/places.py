@@ -50,7 +50,9 @@ def home(env: Mapping[str, str]) -> Path:
     given = re.sub(r"^~(?=/|$)", lambda _: base, env.get("TREADLE_HOME", "").strip())
     folder = Path(os.path.abspath(given or Path(base, FOLDER)))
     if given and os.path.exists(folder) and not os.path.isdir(folder):
-        raise AgentError("invalid", f"TREADLE_HOME={given!r} is no folder: name one, or unset it")
+        raise AgentError(
+            "invalid", f"TREADLE_HOME={given!r} is not a folder: name one, or unset it"
+        )
     return folder
 
 

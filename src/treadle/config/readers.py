@@ -370,7 +370,7 @@ def efforts(value: Plain) -> tuple[str, ...]:
     known = get_args(Effort)
     for i, name in enumerate(names := texts(value)):
         if name not in known:
-            raise Wrong(f"a list of {', '.join(known)}; [] where it takes none", item=i)
+            raise Wrong(f"a list of {', '.join(known)}; [] if it takes none", item=i)
     return names
 
 

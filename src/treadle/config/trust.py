@@ -89,8 +89,8 @@ class Trust:
         more = len(self.changes) - TOLD_MAX
         what = ", ".join((*self.changes[:TOLD_MAX], *([f"and {more} more"] if more > 0 else [])))
         return (
-            f"{self.root} is not trusted any more: {what}. Nothing of its own configuration is "
-            f"used; look at it, then: {command(self.root)}"
+            f"{self.root} is no longer trusted: {what}. None of its configuration is "
+            f"used; review it, then run: {command(self.root)}"
         )
 
 
@@ -170,7 +170,7 @@ def survey(project: Project, own: Path) -> dict[str, bytes]:
                     "invalid",
                     (
                         f"{project.root} has more than {FILES_MAX:,} files or "
-                        f"{TOTAL_MAX_BYTES >> 20} MiB that would count: too much to be trusted"
+                        f"{TOTAL_MAX_BYTES >> 20} MiB of configuration: too much to trust"
                     ),
                 )
     return dict(sorted(found.items()))
@@ -331,7 +331,7 @@ def trusted(own: Path) -> dict[str, dict[str, str]]:
     try:
         store: object = json.loads(opened.text)
     except (ValueError, RecursionError) as e:
-        raise Broken(1, "is no JSON") from e
+        raise Broken(1, "is not valid JSON") from e
     found = cast("dict[str, object]", store) if isinstance(store, dict) else {}
     folders = found.get("folders")
     if found.get("version") != VERSION or not isinstance(folders, dict):

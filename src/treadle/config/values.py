@@ -326,7 +326,7 @@ class Config(Guarded, frozen=True, kw_only=True):
         if not colon or not name:
             example = likely_name(model)
             raise AgentError(
-                "invalid", f"{model!r} is no model's name: write PROVIDER:MODEL, like {example!r}"
+                "invalid", f"{model!r} is not a model name: write PROVIDER:MODEL, like {example!r}"
             )
         if text := unknown_provider(provider, f" in {model!r}", self.providers):
             raise AgentError("invalid", text)
@@ -380,7 +380,7 @@ class Config(Guarded, frozen=True, kw_only=True):
                 "invalid",
                 (
                     f"the provider {name!r} needs either api_key= or auth_token=: give one of "
-                    "them, and not an empty text"
+                    "them, not an empty string"
                 ),
             )
         reached = self.endpoint(name, api_key=api_key, auth_token=auth_token)
@@ -409,7 +409,7 @@ def unknown_provider(name: str, where: str, configured: Mapping[str, object]) ->
         return None
     near = nearest(name, (*known, *ALIASES))
     own = (
-        "a server of your own is named in your configuration: providers: {NAME: {type: "
+        "to use your own server, configure it: providers: {NAME: {type: "
         "openai-chat, base_url: URL}}"
     )
     return f"unknown provider {name!r}{where}: " + (

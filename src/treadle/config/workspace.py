@@ -21,7 +21,7 @@ CLOSED = {
     "never": "a workspace may not set it, only your own configuration",
     "when trusted": "a workspace that is not trusted may not set it",
 }
-UNKNOWN_YET = "this version has nothing of the kind"
+UNKNOWN_YET = "this version does not support it"
 
 
 def free(new: object, now: object, providers: Collection[str]) -> str | None:

@@ -252,12 +252,12 @@ class Compactor:
         self.give_back()
         self._native_failed = True
         await self._budget.note_failure(why, spent)
-        return f"{native.name} did not compact the conversation, so it is summed up here: {why}"
+        return f"{native.name} did not compact the conversation, so it is summarised here: {why}"
 
     async def _sum_up(
         self, work: CompactionWork, asked: Sequence[Message], summarisers: Summarisers
     ) -> None:
-        why, spent = "nobody could be asked", None
+        why, spent = "no model is available", None
         async with aclosing(summarisers()) as each:
             async for summariser in each:
                 try:

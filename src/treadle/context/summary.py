@@ -154,7 +154,7 @@ def _result(result: ToolResult, cap: int) -> Mapping[str, object]:
     return (
         said
         | ({"failed": True} if result.is_error else {})
-        | ({"nobody knows whether it happened": True} if result.unknown else {})
+        | ({"unknown whether it happened": True} if result.unknown else {})
     )
 
 

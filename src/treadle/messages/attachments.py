@@ -39,7 +39,7 @@ def content(path: Path, named: str, *, in_place: bool = False) -> bytes:
     """
     try:
         if not path.is_file():
-            raise AgentError("invalid", f"{named} is no file")
+            raise AgentError("invalid", f"{named} is not a file")
         if path.stat().st_size > FILE_BYTES_MAX:
             raise AgentError(
                 "invalid", f"{named} is larger than {FILE_BYTES_MAX // 1024 // 1024} MiB"

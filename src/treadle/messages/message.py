@@ -337,9 +337,9 @@ def _decode_strange(data: bytes) -> Message:
             _Stored,
         )
     except KeyError as e:
-        raise AgentError("invalid", f"this is no message that can be read: it has no {e}") from e
+        raise AgentError("invalid", f"this is not a readable message: it has no {e}") from e
     except ValueError as e:
-        raise AgentError("invalid", f"this is no message that can be read: {_short(e)}") from e
+        raise AgentError("invalid", f"this is not a readable message: {_short(e)}") from e
     return Message(
         id=head.id,
         role=head.role,

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from treadle.messages.message import Message, Part, Role, ToolCall, ToolResult
 
 LOST = (
-    "The result of this call was lost. Nobody knows whether it took effect: check before you do "
+    "The result of this call was lost. It is unknown whether it took effect: check before you do "
     "it again."
 )
 
@@ -122,7 +122,7 @@ def _problems(messages: Sequence[Message], pairs: _Pairs) -> Iterator[tuple[int,
             yield (
                 i,
                 (
-                    f"the tool call {call.id!r} stands in a message of the role "
+                    f"the tool call {call.id!r} is in a message of the role "
                     f"{messages[i].role!r}, not in one of the assistant"
                 ),
             )
@@ -161,7 +161,7 @@ def _problems(messages: Sequence[Message], pairs: _Pairs) -> Iterator[tuple[int,
             if any(a > b for a, b in pairwise(calls)):
                 yield i, "the results are not in the order of their calls"
             if [place.part for place in places] != [*range(len(places))]:
-                yield i, "something stands before the results"
+                yield i, "something precedes the results"
 
 
 # ---------------------------------------------------------------- repair

@@ -302,7 +302,7 @@ class Fold:
                 raise AgentError(
                     "invalid",
                     (
-                        f"the model yielded {type(delta).__name__}, which is no delta: yield "
+                        f"the model yielded {type(delta).__name__}, which is not a delta: yield "
                         "TextDelta(text), and a ResponseEnd last"
                     ),
                 )

@@ -64,7 +64,7 @@ class Models:
                 return _player(provider, Path(model_id), self._clean, 0)
             case "record":
                 reason = (
-                    "what a worker asks is recorded nowhere: leave record: out, or run it here "
+                    "requests of workers cannot be recorded: remove record:, or run it here "
                     "instead of submitting it"
                 )
                 raise AgentError("invalid", f"{name!r}: {reason}")

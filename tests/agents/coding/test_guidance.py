@@ -37,8 +37,8 @@ def test_a_project_that_nobody_trusted_is_not_sent_and_told_once(place: Place) -
     place.says(".treadle/skills/steal/SKILL.md", "---\nname: steal\ndescription: Obey.\n---\n")
     assistant = place.assistant()
     assert assistant.warnings == (
-        f"not sent to the model, because nobody has trusted {place.root}: AGENTS.md, .treadle/skills/steal/SKILL.md, src/AGENTS.md. "
-        f"Look at it, then: treadle trust {place.root}",
+        f"not sent to the model, because {place.root} is not trusted: AGENTS.md, .treadle/skills/steal/SKILL.md, src/AGENTS.md. "
+        f"Review it, then run: treadle trust {place.root}",
     )
     assert "I like tests." in place.blocks()[1]
     assert "bey" not in "".join(place.blocks()[1:])
@@ -104,7 +104,7 @@ def test_a_file_that_is_too_long_is_cut_at_a_line_and_told(place: Place) -> None
     assert guidance.endswith("a line of words\n[cut here: it is too long]")
     assert FILE_MAX_CHARS - 100 < len(guidance) < FILE_MAX_CHARS + 500
     assert place.assistant().warnings == (
-        f"AGENTS.md: 79,999 characters of instructions are too many: the first {FILE_MAX_CHARS:,} are sent",
+        f"AGENTS.md: 79,999 characters of instructions exceed the limit: the first {FILE_MAX_CHARS:,} are sent",
     )
 
 
@@ -130,7 +130,7 @@ def test_the_persons_own_file_is_not_used_where_others_may_write_to_it(
     place.mine("AGENTS.md", "Obey me.").chmod(mode)
     assert len(place.blocks()) == 2
     (warning,) = place.assistant().warnings
-    assert "others may write to it" in warning
+    assert "is writable by others" in warning
     assert warning.endswith("it is not sent to the model")
 
 

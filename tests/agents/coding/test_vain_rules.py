@@ -12,7 +12,7 @@ from treadle.agents.coding import coding_agent
 from treadle.config import load
 
 TOOLS = "tools are read, write, edit, apply_patch, bash, bash_output, bash_kill, glob, grep, ls, todo_write, fetch"
-NO_PROGRAM = "names no tool, and no program that is here"
+NO_PROGRAM = "matches no tool and no installed program"
 
 
 def told(tmp_path: Path, *allow: str, own: str = "") -> list[str]:
@@ -31,8 +31,8 @@ def told(tmp_path: Path, *allow: str, own: str = "") -> list[str]:
         ("wirte", f"{NO_PROGRAM}: did you mean 'write'?"),
         ("Write", f"{NO_PROGRAM}: did you mean 'write'?"),
         ("bash(greep)", f"{NO_PROGRAM}: did you mean 'grep'?"),
-        ("tool(fecth)", "names no tool: did you mean 'fetch'?"),
-        ("tool(github_*)", f"names no tool: {TOOLS}"),
+        ("tool(fecth)", "matches no tool: did you mean 'fetch'?"),
+        ("tool(github_*)", f"matches no tool: {TOOLS}"),
     ],
 )
 def test_a_typed_rule_that_matches_nothing_is_told(tmp_path: Path, rule: str, said: str) -> None:

@@ -45,7 +45,7 @@ def test_directory_system_day_and_programs_are_told(tmp_path: Path) -> None:
 
 
 def test_whether_anybody_can_be_asked_is_told(tmp_path: Path) -> None:
-    assert told(tmp_path)[-1].startswith("- Nobody is there to be asked")
+    assert told(tmp_path)[-1].startswith("- No one can be asked")
     assert told(tmp_path, attended=True)[-1] == "- A person follows this run and can be asked."
 
 
@@ -92,14 +92,14 @@ def test_a_worktree_and_a_real_repository_are_told_as_git_tells_them(tmp_path: P
     ],
 )
 def test_what_is_no_name_that_git_would_allow_is_not_told(tmp_path: Path, head: str) -> None:
-    assert git_line(repository(tmp_path / "shop", head)) == "on a branch that cannot be told"
+    assert git_line(repository(tmp_path / "shop", head)) == "on an unknown branch"
 
 
 def test_what_is_no_file_blocks_nothing(tmp_path: Path) -> None:
     root = repository(tmp_path / "shop")
     (root / ".git" / "HEAD").unlink()
     os.mkfifo(root / ".git" / "HEAD")
-    assert git_line(root) == "on a branch that cannot be told"
+    assert git_line(root) == "on an unknown branch"
     (root / "sub").mkdir()
     os.mkfifo(root / "sub" / ".git")
     assert git_line(root / "sub") == "no repository"

@@ -30,9 +30,7 @@ def test_large_and_small_are_the_models_of_the_configuration(defined: Defined) -
 @pytest.mark.parametrize("model", ["script:answers.json", "tape:tape.jsonl"])
 def test_a_project_cannot_answer_in_the_place_of_a_model(defined: Defined, model: str) -> None:
     (said,) = defined.wrong(f"{HEAD}model: {model}\n---\n")
-    assert said.startswith(
-        f"3: model: {model!r} is a file, and a project may not answer in the place of a model"
-    )
+    assert said.startswith(f"3: model: {model!r} is a file, and a project may not replace a model")
     defined.own_says("mine.md", f"{HEAD}model: {model}\n---\n")
     assert defined.catalog().problems("mine") == []
 
@@ -101,7 +99,7 @@ def test_a_tool_that_the_configuration_does_not_let_through_is_refused(defined: 
     (problem,) = defined.catalog(SERVERS).problems("guide")
     assert (
         str(problem)
-        == f"{path}:3: tools: mcp_servers.github.tools does not name 'delete': of that server there are github_search, github_read"
+        == f"{path}:3: tools: mcp_servers.github.tools does not include 'delete': it allows github_search, github_read"
     )
 
 
@@ -153,7 +151,7 @@ def test_an_agent_whose_inputs_a_caller_cannot_give_is_refused(
     (problem,) = defined.catalog().problems("a")
     assert (
         str(problem)
-        == f"{path}:3: tools: the agent 'b' needs the input {input!r}, which no other agent can give: give it a default there"
+        == f"{path}:3: tools: the agent 'b' needs the input {input!r}, which no caller can provide: give it a default there"
     )
     assert defined.catalog().problems("b") == []
 
@@ -169,7 +167,7 @@ def test_two_agents_that_would_be_one_tool_are_refused(defined: Defined) -> None
 def test_a_circle_of_agents_is_refused_with_its_place_and_its_chain(defined: Defined) -> None:
     defined.project_says("a.md", calls("b"))
     path = defined.project_says("b.md", f"{HEAD}tools:\n  - read\n  - a\n---\n")
-    said = f"{path}:5: agents that call each other in a circle would never end: a -> b -> a. Take one out of the other's tools"
+    said = f"{path}:5: agents call each other in a cycle: a -> b -> a. Remove one from the other's tools"
     assert [str(problem) for problem in defined.catalog().problems()] == [said]
     assert [str(problem) for problem in defined.catalog().problems("a")] == [said]
     with pytest.raises(AgentError) as refused:
@@ -179,7 +177,7 @@ def test_a_circle_of_agents_is_refused_with_its_place_and_its_chain(defined: Def
 
 def test_an_agent_that_calls_itself_is_a_circle(defined: Defined) -> None:
     assert defined.wrong(calls("guide"))[0].startswith(
-        "3: agents that call each other in a circle would never end: guide -> guide."
+        "3: agents call each other in a cycle: guide -> guide."
     )
 
 

@@ -96,6 +96,6 @@ def right(said: dict[str, Any]) -> bool:
     file = DefinitionFile("guide", __import__("pathlib").Path("guide.yaml"))
     definition, problems = read_keys(file, document_of(json.dumps(said), markdown=False))
     model = definition.model.text if definition.model is not None else "small"
-    return all("has no use" in problem.text for problem in problems) and (
+    return all("is unused" in problem.text for problem in problems) and (
         model in ("large", "small") or all(model.partition(":"))
     )

@@ -16,10 +16,10 @@ from treadle import Input, Limits
         ("name: guide", "3: unknown key 'name': an agent has the name of its file"),
         (
             "colour: red",
-            "3: unknown key 'colour': the keys there are description, model, tools, limits, output, inputs, instructions",
+            "3: unknown key 'colour': known keys are description, model, tools, limits, output, inputs, instructions",
         ),
         ("model: 5", "3: model must be text, not 5: put it in quotes"),
-        ("model: opus", "3: model: 'opus' is no model's name: write PROVIDER:MODEL, like"),
+        ("model: opus", "3: model: 'opus' is not a model name: write PROVIDER:MODEL, like"),
         (
             "model: antropic:x",
             "3: model: unknown provider 'antropic' in 'antropic:x': did you mean 'anthropic'?",
@@ -51,7 +51,7 @@ from treadle import Input, Limits
         ),
         (
             "output:\n  type: object\n  properties:\n    city:\n      type: strin",
-            "7: output.properties.city.type is no JSON Schema: there is no type 'strin': use one of string, integer, number, boolean, array, object, null",
+            "7: output.properties.city.type is not a valid JSON Schema: there is no type 'strin': use one of string, integer, number, boolean, array, object, null",
         ),
         ("inputs: [who]", "3: inputs must be a mapping of keys to values, not a list"),
         (
@@ -208,7 +208,7 @@ def test_everything_that_is_wrong_in_a_file_is_said_in_one_pass(defined: Defined
         "4: tools: there is no tool 'reed'",
         "5: limits.turns",
         "6: unknown key 'colour'",
-        "7: inputs.who has no use",
+        "7: inputs.who is unused",
         "9: ${whom}",
     )
     assert [problem.startswith(start) for problem, start in zip(problems, starts, strict=True)] == [
@@ -219,5 +219,5 @@ def test_everything_that_is_wrong_in_a_file_is_said_in_one_pass(defined: Defined
 def test_an_input_that_the_instructions_do_not_use_is_refused_at_its_line(defined: Defined) -> None:
     text = f"{HEAD}inputs:\n  who: {{type: string}}\n  days: {{type: integer, default: 3}}\n---\nYou advise ${{who}}.\n"
     assert defined.wrong(text) == [
-        "5: inputs.days has no use: write ${days} in the instructions, or take the input out"
+        "5: inputs.days is unused: write ${days} in the instructions, or remove the input"
     ]

@@ -87,7 +87,7 @@ def test_no_module_is_imported_before_anything_is_asked(defined: Defined, place:
         (
             "from treadle import Agent\n\nbad = Agent(name='two words')\n",
             3,
-            "AgentError: 'two words' is no name for an agent",
+            "AgentError: 'two words' is not a valid agent name",
         ),
         ("def f(:\n    pass\n", 1, "SyntaxError"),
         (

@@ -28,7 +28,7 @@ def test_of_one_name_in_a_project_the_nearest_counts(defined: Defined) -> None:
     catalog = defined.catalog()
     assert catalog.agent("guide").instructions == "Near."
     assert [(file.path, by) for file, by in catalog.found.hidden] == [(project, near)]
-    assert catalog.hidden() == [f"guide: {near} counts, and not {project}, which is farther away"]
+    assert catalog.hidden() == [f"guide: {near} replaces {project}, which is farther away"]
 
 
 @pytest.mark.parametrize("trusted", [False, True])
@@ -41,7 +41,7 @@ def test_the_users_own_agent_keeps_its_name_whatever_a_project_defines(
     catalog.name("guide")
     assert catalog.agent("guide").instructions == "Own."
     assert catalog.hidden() == [
-        f"guide: {own} counts, and not {project}, since your own comes first: rename one to use both"
+        f"guide: {own} replaces {project}, because your own takes precedence: rename one to use both"
     ]
 
 
@@ -101,7 +101,7 @@ def test_a_definition_that_changes_after_the_look_is_refused(defined: Defined) -
     (problem,) = catalog.problems("theirs")
     assert (
         str(problem)
-        == f"{path}:1: is not what you trusted: look at it, then: treadle trust {defined.root}"
+        == f"{path}:1: has changed since you trusted it: review it, then run: treadle trust {defined.root}"
     )
 
 
@@ -136,7 +136,7 @@ def test_other_files_of_the_folder_define_nothing(defined: Defined) -> None:
 
 @pytest.mark.parametrize("name", ["two words", "ünder", "-x", "a" * 65])
 def test_a_file_whose_name_is_none_for_an_agent_is_refused(defined: Defined, name: str) -> None:
-    assert "is no name for an agent" in defined.wrong(TEXT, f"{name}.md")[0]
+    assert "is not a valid agent name" in defined.wrong(TEXT, f"{name}.md")[0]
 
 
 def test_the_name_of_the_coding_assistant_is_taken(defined: Defined) -> None:

@@ -50,15 +50,15 @@ def test_what_stands_elsewhere_is_refused_and_not_fetched(
     [
         (
             {"type": "object", "properties": {"b": {"$ref": "#/$defs/z"}}},
-            "output is no JSON Schema that can be used: its reference '#/$defs/z' leads nowhere",
+            "output is not a usable JSON Schema: its reference '#/$defs/z' leads nowhere",
         ),
         (
             {"type": "object", "properties": {"b": {"pattern": "("}}},
-            "output.properties.b.pattern is no JSON Schema",
+            "output.properties.b.pattern is not a valid JSON Schema",
         ),
-        ({"type": "object", "required": "a"}, "output.required is no JSON Schema"),
+        ({"type": "object", "required": "a"}, "output.required is not a valid JSON Schema"),
         ({"type": ["object", "null"]}, "output.type must be 'object', not ['object', 'null']"),
-        ({"type": "object", 1: 2}, "output is no JSON Schema that can be used"),
+        ({"type": "object", 1: 2}, "output is not a usable JSON Schema"),
     ],
 )
 def test_what_is_no_schema_is_told_with_its_place(schema: Any, said: str) -> None:

@@ -19,7 +19,7 @@ from treadle.config.file import Broken
     [
         ("Hello.\n", "1: must begin with a line `---`"),
         ("", "1: must begin with a line `---`"),
-        ("---\ndescription: x\nHello.\n", "1: has no second line `---`"),
+        ("---\ndescription: x\nHello.\n", "1: needs a second line `---`"),
         ("---\ndescription: [a\n---\nHello.\n", "3: is not YAML"),
         ("---\ndescription: a\n\ttools: [x]\n---\n", "3: is not YAML"),
         ("---\ndescription: !!python/object:os.system x\n---\n", "2: has a tag"),
@@ -27,7 +27,7 @@ from treadle.config.file import Broken
             "---\n- description\n---\n",
             "1: a definition must be a mapping of keys to values, not a list",
         ),
-        (f"{HEAD}---\nHello\u202e.\n", "4: holds the character '\\u202e', which nobody sees"),
+        (f"{HEAD}---\nHello\u202e.\n", "4: contains the invisible character '\\u202e'"),
     ],
 )
 def test_what_is_no_definition_is_told_with_its_line(
@@ -64,7 +64,7 @@ def test_a_link_that_leads_out_of_the_project_is_not_followed(defined: Defined) 
 def test_an_own_file_that_others_may_write_to_is_not_used(defined: Defined) -> None:
     defined.own_says("guide.md", f"{HEAD}---\n").chmod(0o666)
     (problem,) = defined.catalog().problems("guide")
-    assert "others may write to it" in problem.text
+    assert "is writable by others" in problem.text
 
 
 def test_what_is_no_file_is_not_waited_for(defined: Defined) -> None:

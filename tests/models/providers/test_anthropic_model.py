@@ -64,7 +64,7 @@ async def test_a_refusal_says_why_to_the_person(model_on: ModelOn) -> None:
     async with serving(stream(START, ending("refusal", stop_details=details), STOP)) as server:
         async for delta in model_on(server).stream(HELLO):
             deltas.append(delta)
-    assert ModelNotice("the provider refused to go on: cyber: Not this.") in deltas
+    assert ModelNotice("the provider refused to continue: cyber: Not this.") in deltas
     assert isinstance(deltas[-1], ResponseEnd)
     assert deltas[-1].stop_reason is StopReason.REFUSAL
 

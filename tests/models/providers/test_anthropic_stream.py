@@ -588,7 +588,7 @@ def test_a_delta_of_a_later_version_is_told_of() -> None:
         )
     )
     assert [delta.text for delta in deltas if isinstance(delta, ModelNotice)] == [
-        "the answer held a delta of type 'hologram_delta', which this version does not know: it was left out"
+        "the response contained a delta of type 'hologram_delta', which this version does not support: it was left out"
     ]
 
 

@@ -40,7 +40,7 @@ def sent(model: str, settings: Settings) -> dict[str, Any]:
         (
             "claude-opus-5-5",
             Settings(thinking=8_000),
-            "a budget for thinking is not taken: 8,000 tokens became effort='medium'",
+            "a thinking budget is not supported: 8,000 tokens became effort='medium'",
         ),
         (
             "claude-sonnet-5-5",

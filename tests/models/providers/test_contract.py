@@ -784,7 +784,7 @@ async def test_a_stream_that_ends_politely_but_early_is_a_lost_connection(wire: 
     error = await asked(wire, Answer(steps=tuple(begun(wire.speech))))
     assert (error.kind, error.message) == (
         ErrorKind.NETWORK,
-        "the answer ended before it was whole",
+        "the response ended before it was complete",
     )
     assert (await asked(wire, Answer(steps=(b"\n",)))).kind is ErrorKind.NETWORK
 
@@ -899,7 +899,7 @@ async def test_an_answer_that_takes_too_long_times_out_however_much_comes(
             )
         await connection.aclose()
     assert raised.value.kind is ErrorKind.TIMEOUT
-    assert "had not answered in full after 0.3 s" in raised.value.message
+    assert "had not finished its response after 0.3 s" in raised.value.message
     assert raised.value.retryable
 
 

@@ -180,5 +180,5 @@ def test_what_cannot_be_meant_is_refused_at_once(make: Any, said: str) -> None:
 
 
 async def test_names_need_a_runtime() -> None:
-    with pytest.raises(AgentError, match="a name means something in a runtime only"):
+    with pytest.raises(AgentError, match="names are resolved by a runtime only"):
         await deltas_of(FallbackModel("a:1", "b:2"))

@@ -138,7 +138,9 @@ async def test_a_recorded_refusal_names_the_category() -> None:
         asking(server, "gemini-1.5-flash") as model,
     ):
         deltas: list[Delta] = [delta async for delta in model.stream(HELLO)]
-    assert ModelNotice("the provider refused to go on: SAFETY: HARM_CATEGORY_HATE_SPEECH") in deltas
+    assert (
+        ModelNotice("the provider refused to continue: SAFETY: HARM_CATEGORY_HATE_SPEECH") in deltas
+    )
 
 
 def test_thoughts_are_reasoning() -> None:

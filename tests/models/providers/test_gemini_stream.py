@@ -426,7 +426,7 @@ def test_a_refusal_names_what_was_blocked() -> None:
         chunk(finish="SAFETY", beside={"safetyRatings": ratings, "finishMessage": "Not this."}),
     )
     assert deltas[-1] == ModelNotice(
-        "the provider refused to go on: SAFETY: HARM_CATEGORY_HARASSMENT: Not this."
+        "the provider refused to continue: SAFETY: HARM_CATEGORY_HARASSMENT: Not this."
     )
 
 

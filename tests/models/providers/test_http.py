@@ -434,7 +434,7 @@ async def test_a_server_that_does_not_speak_http_is_a_network_error(own: ModelOn
     async with listening(greet) as port:
         for scheme in ("http", "https"):
             with pytest.raises(
-                AgentError, match="check base_url: https where the server speaks TLS"
+                AgentError, match="check base_url: https if the server uses TLS"
             ) as raised:
                 await ask(own(f"{scheme}://127.0.0.1:{port}"))
             assert raised.value.kind is ErrorKind.NETWORK
@@ -447,7 +447,7 @@ async def test_an_answer_in_an_encoding_that_nobody_can_read_is_told_as_that(own
                 steps=(b"(\xb5/\xfdgarbage",), status=status, headers={"content-encoding": "zstd"}
             )
         ) as server:
-            with pytest.raises(AgentError, match="an encoding that was not asked for") as raised:
+            with pytest.raises(AgentError, match="an encoding that was not requested") as raised:
                 await ask(own(server))
         assert raised.value.kind is ErrorKind.NETWORK
 

@@ -1092,7 +1092,7 @@ def test_content_that_no_part_can_hold_is_told_of_once() -> None:
     deltas, decoder = played(sse(*body))
     assert folded(deltas, decoder).text == "Hi"
     told = [
-        delta.text.removeprefix("the answer held ").partition(",")[0]
+        delta.text.removeprefix("the response contained ").partition(",")[0]
         for delta in deltas
         if isinstance(delta, ModelNotice)
     ]

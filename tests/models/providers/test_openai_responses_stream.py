@@ -535,7 +535,7 @@ def test_an_answer_that_a_policy_forbids_is_a_refusal(code: str) -> None:
         },
     }
     deltas, decoder = deltas_of(CREATED, added(message("")), delta("Half"), event)
-    assert ModelNotice(f"the provider refused to go on: {code}: Not this.") in deltas
+    assert ModelNotice(f"the provider refused to continue: {code}: Not this.") in deltas
     assert decoder.end is not None
     assert (decoder.end.stop_reason, decoder.end.raw_stop_reason, decoder.end.id) == (
         StopReason.REFUSAL,

@@ -203,7 +203,7 @@ async def test_a_used_up_script_says_so(count: int, words: str) -> None:
         assert error.kind == "agent"
         assert (
             str(error)
-            == f"script:talk.json is used up: it has {words}, and the model was asked once more. Add an entry to it"
+            == f"script:talk.json is exhausted: it has {words}, and another response was requested. Add an entry to it"
         )
 
 
@@ -283,7 +283,7 @@ async def test_two_that_ask_at_once_get_two_entries() -> None:
 )
 def test_a_wrong_entry_says_what_and_where(entry: Any, match: str) -> None:
     with pytest.raises(
-        AgentError, match=f"script:x: entry 2 is no script entry: .*{match}"
+        AgentError, match=f"script:x: entry 2 is not a script entry: .*{match}"
     ) as caught:
         ScriptedModel([{}, entry], name="script:x")
     assert caught.value.kind == "invalid"
@@ -305,13 +305,13 @@ async def test_a_script_can_be_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        (b"", "is no JSON"),
-        (b"[{", "is no JSON"),
-        (b"\xff\xfe\x00", "is no JSON"),
-        (b"[" * 100_000, "is no JSON"),
+        (b"", "is not JSON"),
+        (b"[{", "is not JSON"),
+        (b"\xff\xfe\x00", "is not JSON"),
+        (b"[" * 100_000, "is not JSON"),
         (b'{"text": "hi"}', "must be a JSON list of entries, not dict"),
         (b"5", "must be a JSON list of entries, not int"),
-        (b'[{"text": "hi"}, {"txt": "ho"}]', "entry 2 is no script entry"),
+        (b'[{"text": "hi"}, {"txt": "ho"}]', "entry 2 is not a script entry"),
     ],
     ids=range(7),
 )
@@ -347,5 +347,5 @@ async def test_a_double_remembers_what_it_was_asked_and_how_it_was_then() -> Non
 
 @pytest.mark.parametrize("delay", [-1, float("nan")])
 def test_a_delay_that_is_none_is_refused(delay: float):
-    with pytest.raises(AgentError, match="entry 1 is no script entry"):
+    with pytest.raises(AgentError, match="entry 1 is not a script entry"):
         ScriptedModel([{"text": "x", "delay_ms": delay}])

@@ -135,7 +135,7 @@ async def test_a_model_that_calls_and_answers_at_once_has_its_call_kept(wire: Wi
 async def test_an_answer_that_is_cut_is_an_error_like_any_other(wire: Wire):
     broken = stream(wire.speech, call(ANSWER_TOOL, PARIS), end=None)  # pyright: ignore[reportArgumentType]  an answer that breaks off
     async with serving(broken) as server:
-        with pytest.raises(AgentError, match="before it was whole"):
+        with pytest.raises(AgentError, match="before it was complete"):
             await completed(wire.model(server, abilities=TOOL), asked())
 
 

@@ -304,7 +304,7 @@ async def test_a_used_up_tape_says_so(tape: Path) -> None:
     await complete(played, asking())
     error = await failure(played, asking())
     assert error.kind == "agent"
-    assert "is used up after 1 exchange, and the model was asked once more" in str(error)
+    assert "is exhausted after 1 exchange, and another response was requested" in str(error)
     assert str(tape) in str(error)
 
 
@@ -350,7 +350,7 @@ def lines_of(tape: Path) -> list[str]:
 )
 def test_what_is_no_tape_says_so(tape: Path, content: bytes) -> None:
     tape.write_bytes(content)
-    with pytest.raises(AgentError, match="is no tape") as caught:
+    with pytest.raises(AgentError, match="is not a tape") as caught:
         TapeModel(tape)
     assert caught.value.kind == "invalid"
     assert str(tape) in str(caught.value)

@@ -53,7 +53,7 @@ class Plain:
         (T, "output= is a type variable"),
         (Plain, "output=Plain: Plain is a class whose fields nobody knows: make it a dataclass"),
         (list[Plain], r"output=list\[.*Plain\]: Plain is a class whose fields"),
-        ({"type": "objekt"}, "output= is no JSON Schema: output has the type 'objekt'"),
+        ({"type": "objekt"}, "output= is not a valid JSON Schema: output has the type 'objekt'"),
         ({"type": "object", "default": object()}, "output= is no JSON Schema"),
         (
             {"$ref": "http://treadle.invalid/x"},

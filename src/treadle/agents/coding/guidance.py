@@ -62,8 +62,8 @@ def guidance(own: Path | None, project: Project, trust: Trust) -> Guidance:
         )
     ):
         warnings.append(
-            f"not sent to the model, because nobody has trusted {project.root}: "
-            f"{', '.join(ignored[:BELOW_MAX])}. Look at it, then: {command(project.root)}"
+            f"not sent to the model, because {project.root} is not trusted: "
+            f"{', '.join(ignored[:BELOW_MAX])}. Review it, then run: {command(project.root)}"
         )
     files = [*_own_file(own, warnings), *_files(project, trust, warnings)]
     skills = find_skills(own, project, trust, warnings)
@@ -116,7 +116,7 @@ def _told(files: list[_File], warnings: list[str]) -> list[str]:
         most = min(FILE_MAX_CHARS, left)
         if len(text) > most:
             warnings.append(
-                f"{title}: {len(text):,} characters of instructions are too many: "
+                f"{title}: {len(text):,} characters of instructions exceed the limit: "
                 f"{f'the first {most:,} are sent' if most else 'none are sent'}"
             )
             text = text[:most].rpartition("\n")[0] + "\n[cut here: it is too long]" if most else ""

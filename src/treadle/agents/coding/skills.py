@@ -57,8 +57,8 @@ def find_skills(own: Path | None, project: Project, trust: Trust, warnings: list
             _add(found, folder, trust, warnings)
     if len(found) > SKILLS_MAX:
         warnings.append(
-            f"{len(found)} skills are too many: the first {SKILLS_MAX} by name are told to the "
-            "model"
+            f"{len(found)} skills exceed the limit: only the first {SKILLS_MAX} by name are shown "
+            "to the model"
         )
     return dict(sorted(found.items())[:SKILLS_MAX])
 
@@ -138,7 +138,7 @@ class SkillReader(Read):
         place = Path(os.path.realpath(named))
         if not place.is_relative_to(folder):
             raise ToolFailed(
-                f"{path!r} leads out of the skill {name!r}: only what lies in its folder is read "
+                f"{path!r} is outside the skill {name!r}: only files in its folder can be read "
                 "this way."
             )
         if place.is_dir():
@@ -152,7 +152,7 @@ class SkillReader(Read):
             and not skill.trust.admits(named, data)
         ):
             raise ToolFailed(
-                f"{path!r} has changed since the person looked at it, and is not read any more."
+                f"{path!r} has changed since the user reviewed it, and cannot be read any more."
             )
         return place
 

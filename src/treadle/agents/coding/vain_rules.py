@@ -73,9 +73,9 @@ def vain_rules(config: Config, tools: Sequence[str]) -> Iterator[str]:
             if not _is_vain(rule, config, tools):
                 continue
             named = (
-                "names no tool"
+                "matches no tool"
                 if rule.about == "tool"
-                else "names no tool, and no program that is here"
+                else "matches no tool and no installed program"
             )
             near = _nearest(rule, tools)
             if near or origin.source == "flag":

@@ -78,8 +78,8 @@ def whereabouts(
         "A person follows this run and can be asked."
         if attended
         else (
-            "Nobody is there to be asked: a call that needs a person's permission is refused, "
-            "and what you say last is all that is read."
+            "No one can be asked: a call that needs a person's permission is denied, "
+            "and only your last message is read."
         ),
     ]
     return "\n".join(
@@ -130,7 +130,7 @@ def _head(folder: Path) -> str:
         return f"branch {branch[1]}"
     if commit := COMMIT.fullmatch(line):
         return f"no branch, at commit {commit[1][:12]}"
-    return "on a branch that cannot be told"
+    return "on an unknown branch"
 
 
 def _line(path: Path) -> str:

@@ -124,7 +124,7 @@ class Catalog:
             if file is not None and file.root is not None:
                 self.warnings.append(
                     f"{file.path}: the agent {name!r} runs because you named it; {file.root} is "
-                    f"not trusted. Look at it, then: {command(file.root)}"
+                    f"not trusted. Review it, then run: {command(file.root)}"
                 )
 
     def admit_all(self) -> None:
@@ -254,10 +254,7 @@ class Catalog:
         if callee not in chain:
             return None
         circle = " -> ".join((*chain[chain.index(callee) :], callee))
-        text = (
-            f"agents that call each other in a circle would never end: {circle}. Take one out of "
-            "the other's tools"
-        )
+        text = f"agents call each other in a cycle: {circle}. Remove one from the other's tools"
         return DefinitionProblem(str(self.found.files[chain[-1]].path), line, text)
 
     def _uncallable(self, name: str, callee: str, line: int) -> DefinitionProblem | None:
@@ -267,8 +264,8 @@ class Catalog:
         if called is None or not (needed := missing(called.inputs, called.instructions, ())):
             return None
         text = (
-            f"tools: the agent {callee!r} needs the input {needed[0]!r}, which no other agent "
-            "can give: give it a default there"
+            f"tools: the agent {callee!r} needs the input {needed[0]!r}, which no caller "
+            "can provide: give it a default there"
         )
         return DefinitionProblem(str(self.found.files[name].path), line, text)
 
@@ -362,8 +359,8 @@ class Catalog:
             return [DefinitionProblem(str(file.path), model.line, f"model: {e.message}")]
         if file.root is not None and provider in STAND_INS:
             text = (
-                f"model: {model.text!r} is a file, and a project may not answer in the place of "
-                "a model: give it with --model"
+                f"model: {model.text!r} is a file, and a project may not replace "
+                "a model with a file: pass it with --model"
             )
             return [DefinitionProblem(str(file.path), model.line, text)]
         return []

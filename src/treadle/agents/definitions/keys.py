@@ -117,8 +117,8 @@ class _Reading:
             line = 1 if entry is None else entry.key.line
             self._wrong(
                 line,
-                "needs a description: for what it is, in one sentence"
-                + ("" if root is not None else ", in front of its instructions"),
+                "needs a description: its purpose, in one sentence"
+                + ("" if root is not None else ", before its instructions"),
             )
         return found.text.strip() if found else ""
 
@@ -157,8 +157,8 @@ class _Reading:
             self._wrong(
                 input_lines[name],
                 (
-                    f"inputs.{name} has no use: write ${{{name}}} in the instructions, or take the "
-                    "input out"
+                    f"inputs.{name} is unused: write ${{{name}}} in the instructions, or remove "
+                    "the input"
                 ),
             )
         return instructions
@@ -336,7 +336,7 @@ def unknown_key(name: str, known: Collection[str], where: str) -> str:
         return f"{said}: did you mean {near!r}?"
     if not where and name in LIMITS:
         return f"{said}: did you mean 'limits.{name}'?"
-    return f"{said}: the keys there are {', '.join(known)}"
+    return f"{said}: known keys are {', '.join(known)}"
 
 
 def _body_line(lines: list[str]) -> int:

@@ -113,7 +113,6 @@ class NameResolver:
         if allowed is not None and tool not in allowed:
             there = ", ".join(f"{server}_{each}" for each in allowed) or "none"
             raise UnknownName(
-                f"mcp_servers.{server}.tools does not name {tool!r}: of that server there are "
-                f"{there}"
+                f"mcp_servers.{server}.tools does not include {tool!r}: it allows {there}"
             )
         return ServerTools(server, tool) if tool else None

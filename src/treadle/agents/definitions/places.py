@@ -86,7 +86,7 @@ class FoundDefinitions:
     def replaced(self) -> list[str]:
         """Return a line for each file that another one replaces."""
         return [
-            f"{file.name}: {by} counts, and not {file.path}, {self._why(file, by)}"
+            f"{file.name}: {by} replaces {file.path}, {self._why(file, by)}"
             for file, by in self.hidden
         ]
 
@@ -94,7 +94,7 @@ class FoundDefinitions:
         counts = self.files.get(file.name)
         is_own = counts is not None and counts.path == by and counts.root is None
         return (
-            "since your own comes first: rename one to use both"
+            "because your own takes precedence: rename one to use both"
             if is_own
             else "which is farther away"
         )
@@ -108,7 +108,7 @@ class FoundDefinitions:
                 for file in list(self.files.values())[:SHOWN_MAX]
             )
             return (
-                f"left out, because {root} is not trusted: {shown}. Look at it, then: "
+                f"left out, because {root} is not trusted: {shown}. Review it, then run: "
                 f"{command(root)}"
             )
         return None
@@ -179,7 +179,7 @@ def add_file(
         found.refused[name] = DefinitionProblem(
             str(paths[0]),
             1,
-            f"{name!r} is no name for an agent: use up to 64 letters, digits, '_', '-' and '.'",
+            f"{name!r} is not a valid agent name: use up to 64 letters, digits, '_', '-' and '.'",
         )
     else:
         found.files[name] = DefinitionFile(name, paths[0], root, trust)

@@ -40,14 +40,13 @@ def fault_of(schema: Mapping[str, object]) -> Fault | None:
         # jsonschema_rs.meta is not used: it fetches the URL in `$schema`
         compiled(schema)
     except TooMuch as e:
-        return Fault((), f"is a JSON Schema that is not taken: {e}")
+        return Fault((), f"is a JSON Schema that cannot be used: {e}")
     except jsonschema_rs.ValidationError as e:
         path = tuple(e.instance_path)
-        return Fault(
-            path, f"is no JSON Schema: {_type(e.instance) if path[-1:] == ('type',) else e.message}"
-        )
+        why = _type(e.instance) if path[-1:] == ("type",) else e.message
+        return Fault(path, f"is not a valid JSON Schema: {why}")
     except (ValueError, TypeError) as e:  # a reference that leads nowhere; a key that is no text
-        return Fault((), f"is no JSON Schema that can be used: {str(e).partition(chr(10))[0]}")
+        return Fault((), f"is not a usable JSON Schema: {str(e).partition(chr(10))[0]}")
     return None
 
 

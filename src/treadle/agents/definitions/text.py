@@ -44,9 +44,11 @@ def read(file: DefinitionFile) -> DefinitionText:
     if content is None:
         raise Broken(1, "is not there")
     if file.trust is not None and not file.trust.admits(file.path, content.data):
-        raise Broken(1, f"is not what you trusted: look at it, then: {command(file.trust.root)}")
+        raise Broken(
+            1, f"has changed since you trusted it: review it, then run: {command(file.trust.root)}"
+        )
     return document_of(
-        decoded(content.data, "holds the character {!r}, which nobody sees"),
+        decoded(content.data, "contains the invisible character {!r}"),
         markdown=file.path.suffix == ".md",
     )
 
@@ -65,7 +67,7 @@ def document_of(text: str, *, markdown: bool) -> DefinitionText:
             ),
         )
     if (end := _END.search(text, begin.end())) is None:
-        raise Broken(1, "has no second line `---`: it ends the keys, and the instructions follow")
+        raise Broken(1, "needs a second line `---` between the keys and the instructions")
     matter = text[begin.end() : end.start()]
     return DefinitionText(
         parse(f"\n{matter}", depth_max=DEPTH_MAX),

@@ -116,7 +116,7 @@ async def read_whole(reply: HttpReply, bytes_max: int = BODY_BYTES_MAX) -> bytes
     while chunk := await reply.read():
         body += chunk
         if len(body) > bytes_max:
-            raise AgentError("network", f"the answer is larger than {bytes_max} bytes")
+            raise AgentError("network", f"the response is larger than {bytes_max} bytes")
         reply.heard()
     return bytes(body)
 

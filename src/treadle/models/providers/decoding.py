@@ -66,7 +66,7 @@ class Decoder(ABC):
 
     def _conclude(self, deltas: list[Delta]) -> None:
         """Handle the end of a stream without a final event."""
-        self._break("the answer ended before it was whole")
+        self._break("the response ended before it was complete")
 
     def _break(self, why: str) -> None:
         self.failure = AgentError("network", why)
@@ -87,7 +87,9 @@ class Decoder(ABC):
 
 def left_out(what: str) -> ModelNotice:
     """Return a notice about content of an unknown kind that cannot be kept."""
-    return ModelNotice(f"the answer held {what}, which this version does not know: it was left out")
+    return ModelNotice(
+        f"the response contained {what}, which this version does not support: it was left out"
+    )
 
 
 def json_object(data: bytes) -> dict[str, Any]:
@@ -100,7 +102,7 @@ def json_object(data: bytes) -> dict[str, Any]:
 
 def as_object(document: object) -> dict[str, Any]:
     if not isinstance(document, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     return cast("dict[str, Any]", document)
 
 

@@ -40,7 +40,7 @@ def fit(settings: Settings, abilities: Abilities, model_id: str) -> EffortFit:
     temperature = settings.temperature
     thinks = effort != OFF if effort is not None else abilities.thinks_unasked
     if temperature is not None and abilities.thinks_unasked is not None and thinks:
-        notes.append("temperature is not taken while it thinks: it was left out")
+        notes.append("temperature is not supported while it thinks: it was left out")
         temperature = None
     return EffortFit(effort, temperature, tuple(notes))
 
@@ -57,7 +57,7 @@ def _effort(
             notes.append(f"thinking is disabled: effort={wanted!r} was left out")
         return least
     if thinking == "between_tools":
-        notes.append("thinking='between_tools' is not taken: the model decides")
+        notes.append("thinking='between_tools' is not supported: the model decides")
     if wanted is not None:
         effort = abilities.effort(wanted)
         if effort != wanted:
@@ -66,7 +66,7 @@ def _effort(
     if isinstance(thinking, int) and thinking is not True:
         effort = abilities.effort(effort_for(thinking))
         notes.append(
-            f"a budget for thinking is not taken: {thinking:,} tokens became effort={effort!r}"
+            f"a thinking budget is not supported: {thinking:,} tokens became effort={effort!r}"
         )
         return effort
     if thinking in (True, "adaptive") and abilities.thinks_unasked is False:

@@ -109,7 +109,7 @@ def head(body: Json) -> bytes:
         return dumped(body)[:-1]
     except (TypeError, OverflowError) as e:
         raise AgentError(
-            "invalid", f"settings.extra, or a tool's schema, holds a value that is no JSON: {e}"
+            "invalid", f"settings.extra, or a tool's schema, contains a value that is not JSON: {e}"
         ) from e
 
 

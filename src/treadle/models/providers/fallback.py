@@ -50,10 +50,7 @@ class FallbackModel:
         if len(models) < 2:
             raise AgentError(
                 "invalid",
-                (
-                    "FallbackModel needs at least two models: the one to ask, and one to ask in "
-                    "its place"
-                ),
+                ("FallbackModel needs at least two models: the primary one and a fallback"),
             )
         known = {*(kind.value for kind in ErrorKind), REFUSAL}
         if unknown := sorted({str(kind) for kind in on} - known):
@@ -123,8 +120,8 @@ class FallbackModel:
             raise AgentError(
                 "invalid",
                 (
-                    f"FallbackModel({model!r}, ...): a name means something in a runtime only; "
-                    "give a Model object to use it by itself"
+                    f"FallbackModel({model!r}, ...): names are resolved by a runtime only; "
+                    "pass a Model object to use it directly"
                 ),
             )
         return model

@@ -97,13 +97,13 @@ def host_of(base_url: str) -> str:
         host, port = parts.hostname or "", parts.port
         known = host if host.isascii() else host.encode("idna").decode()
     except ValueError:
-        raise AgentError("invalid", f"base_url is no address: {_WELL_FORMED}") from None
+        raise AgentError("invalid", f"base_url is not an address: {_WELL_FORMED}") from None
     if parts.username or parts.password or parts.query or parts.fragment:
         raise AgentError(
             "invalid",
             (
-                f"base_url for {host!r} holds more than an address (a user name, a query): give a "
-                "key as api_key or auth_token"
+                f"base_url for {host!r} contains more than an address (a user name, a query): "
+                "give a key as api_key or auth_token"
             ),
         )
     labels_fit = all(0 < len(label) < 64 for label in known.removesuffix(".").split("."))
@@ -113,6 +113,6 @@ def host_of(base_url: str) -> str:
         or port == 0
         or any(c <= " " for c in base_url)
     ):
-        raise AgentError("invalid", f"base_url {base_url!r} is no address: {_WELL_FORMED}")
+        raise AgentError("invalid", f"base_url {base_url!r} is not an address: {_WELL_FORMED}")
     named = f"[{host}]" if ":" in host else host
     return f"{named}:{port or (443 if parts.scheme == 'https' else 80)}"

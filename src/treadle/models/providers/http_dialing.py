@@ -137,8 +137,8 @@ def proxy_for(base_url: str) -> Proxy | None:
         raise AgentError(
             "invalid",
             (
-                f"the environment names a {scheme!r} proxy, and only http proxies can be used: add "
-                f"{parts.hostname!r} to NO_PROXY to go without"
+                f"the environment sets a {scheme!r} proxy, but only http proxies are supported: "
+                f"add {parts.hostname!r} to NO_PROXY to bypass it"
             ),
         )
     return _proxy(proxy if separator else f"http://{proxy}")

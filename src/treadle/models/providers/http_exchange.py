@@ -32,7 +32,7 @@ END_GRACE_S = 0.25
 """Time that a response has to end after its last event; otherwise its connection is closed."""
 CHECK_PROXY = "check HTTPS_PROXY, or add the host to NO_PROXY"
 CHECK_ADDRESS = "check base_url, and that the server runs"
-CHECK_SCHEME = "check base_url: https where the server speaks TLS, http where it does not"
+CHECK_SCHEME = "check base_url: https if the server uses TLS, http if it does not"
 
 
 class UnreadableEncoding(Exception):
@@ -180,14 +180,14 @@ class Exchange:
         if self._pool.loop.time() >= self._until:
             self._expired = self._too_long
         elif self._silence.left_s() <= 0:
-            self._expired = f"{self._pool.host} said nothing for {self._silence.limit_s:g} s"
+            self._expired = f"{self._pool.host} sent nothing for {self._silence.limit_s:g} s"
         else:
             return
         self._protocol.abort()
 
     @property
     def _too_long(self) -> str:
-        return f"{self._pool.host} had not answered in full after {self._pool.total_s:g} s"
+        return f"{self._pool.host} had not finished its response after {self._pool.total_s:g} s"
 
     def _translated(self, error: Exception) -> AgentError:
         """Return the error for the caller. It names no address except the host's: a URL may hold a
@@ -202,7 +202,7 @@ class Exchange:
             return _not_connected(error, host, through, proxy)
         match error:
             case UnreadableEncoding():
-                text = "answered in an encoding that was not asked for and cannot be read"
+                text = "responded in an encoding that was not requested and cannot be read"
                 return AgentError("network", f"{host}{through} {text}")
             case NotHttp():
                 check = CHECK_PROXY if proxy else CHECK_SCHEME
@@ -212,7 +212,7 @@ class Exchange:
                 text = "closed the connection before it answered"
                 return AgentError("network", f"{host}{through} {text}")
             case _:
-                text = f"the connection to {host}{through} was lost in the middle of the answer"
+                text = f"the connection to {host}{through} was lost during the response"
                 return AgentError("network", text)
 
 
@@ -234,7 +234,7 @@ def _not_connected(error: Exception, host: str, through: str, proxy: Proxy | Non
             return AgentError("invalid", f"{text} SSL_CERT_FILE to its certificate")
         case socket.gaierror():
             name = proxy.host if proxy else host.rpartition(":")[0]
-            text = f"{name!r} is not known: check the address, and that there is a network"
+            text = f"{name!r} cannot be resolved: check the address and the network"
             return AgentError("network", text, sent=False)
         case NotHttp():
             text = f"the proxy of the environment did not answer in HTTP: {CHECK_PROXY}"

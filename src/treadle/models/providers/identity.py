@@ -41,12 +41,12 @@ class Identity(NamedTuple):
         """
         secret = (api_key or auth_token or "").strip()
         if not secret and base_url is None:
-            raise AgentError("auth", f"there is no key for {vendor}. Set {sources[0]}")
+            raise AgentError("auth", f"no key for {vendor}. Set {sources[0]}")
         if not secret.isascii() or not secret.isprintable() or " " in secret:
             raise AgentError(
                 "auth",
                 (
-                    "the key holds characters that no key has, such as a space or a line break. "
+                    "the key contains invalid characters, such as a space or a line break. "
                     f"Check {sources[not api_key]}"
                 ),
             )

@@ -30,8 +30,8 @@ MANY_SIDE_MAX: Final = 2_000
 SMALL_WINDOW: Final = 200_000
 """Context window up to which Claude accepts 100 images (also if unknown), else 600."""
 TOO_MANY_IMAGES: Final = (
-    "the conversation has more, or larger, images than a request may hold: from here on some are "
-    "left out, and a line says so to the model"
+    "the conversation has more, or larger, images than a request may contain: from here on some "
+    "are left out, and the model sees a note instead"
 )
 _NOTICE = "images left out"
 
@@ -54,12 +54,12 @@ class ImageLimits(NamedTuple):
         """
         most = self.each_bytes if part.is_image else self.all_bytes
         if len(part.data or "") > most:
-            return f"it has {len(part.data or ''):,} bytes in base64, and {most:,} are the most"
+            return f"it has {len(part.data or ''):,} bytes in base64, and {most:,} is the maximum"
         if self.side_max is None or not part.is_image:
             return ""
         width, height = size_of(part)
         return (
-            f"it has {width:,} x {height:,} pixels, and {self.side_max:,} are the most for a side"
+            f"it has {width:,} x {height:,} pixels, and {self.side_max:,} is the maximum for a side"
             if max(width, height) > self.side_max
             else ""
         )

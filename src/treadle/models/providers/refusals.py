@@ -141,8 +141,8 @@ class Refusals:
         if 300 <= status < 400:
             target = _printable(header("location") or "nowhere")
             text = (
-                f"the server answered {status} and points to {target!r}; no redirect is followed, "
-                "since the key would go there too: set base_url to the right place"
+                f"the server answered {status} and points to {target!r}; redirects are not "
+                "followed, since the key would be sent there too: set base_url to the right address"
             )
             return AgentError("invalid", text, status=status, request_id=request_id)
         said = read_error(body)
@@ -182,7 +182,7 @@ class Refusals:
         kind = _kind(said.status or 200, said)
         words = _printable(said.message) or "it gave no reason"
         name = _printable(said.words[0]) if said.words else "error"
-        text = f"the provider broke its answer off ({name}): {words}{self._next_step(kind, 200)}"
+        text = f"the provider aborted its response ({name}): {words}{self._next_step(kind, 200)}"
         return AgentError(
             kind, text, status=200, request_id=said.request_id, retry_after_s=said.retry_after_s
         )
@@ -193,7 +193,7 @@ class Refusals:
         if status == 404:
             return ". Check the model's name, and base_url where one is set"
         if status == 405:
-            return ". Check base_url: what is there does not take questions"
+            return ". Check base_url: the server there does not accept such requests"
         return ""
 
 

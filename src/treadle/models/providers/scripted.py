@@ -156,8 +156,8 @@ class ScriptedModel:
             raise AgentError(
                 "agent",
                 (
-                    f"{self._name} is used up: it has {entries}, and the model was asked once "
-                    "more. Add an entry to it"
+                    f"{self._name} is exhausted: it has {entries}, and another response was "
+                    "requested. Add an entry to it"
                 ),
             )
         self.place += 1
@@ -223,7 +223,7 @@ def _entry(value: object, index: int, name: str) -> ScriptEntry:
             else ""
         )
         raise AgentError(
-            "invalid", f"{name}: entry {index + 1} is no script entry: {e}{instead}"
+            "invalid", f"{name}: entry {index + 1} is not a script entry: {e}{instead}"
         ) from e
 
 
@@ -235,7 +235,7 @@ def _read_script(path: Path) -> list[dict[str, Any]]:
             "invalid", f"the script {str(path)!r} cannot be read: {e.strerror or e}"
         ) from e
     except (ValueError, RecursionError) as e:
-        raise AgentError("invalid", f"the script {str(path)!r} is no JSON: {e}") from e
+        raise AgentError("invalid", f"the script {str(path)!r} is not JSON: {e}") from e
     if not isinstance(document, list):
         raise AgentError(
             "invalid",

@@ -203,8 +203,8 @@ class TapeModel:
             raise AgentError(
                 "agent",
                 (
-                    f"the tape {str(self._path)!r} is used up after {exchanges}, and the model was "
-                    "asked once more"
+                    f"the tape {str(self._path)!r} is exhausted after {exchanges}, and another "
+                    "response was requested"
                 ),
             )
         exchange = self._exchanges[self.place]
@@ -255,7 +255,7 @@ def _read_tape(path: Path) -> tuple[_Head, list[_Exchange]]:
     try:
         parsed = decode_json(head, _Head)
     except ValueError as e:
-        raise AgentError("invalid", f"{str(path)!r} is no tape: {e}") from e
+        raise AgentError("invalid", f"{str(path)!r} is not a tape: {e}") from e
     if parsed.treadle_tape > TAPE_SCHEMA:
         raise AgentError(
             "invalid",

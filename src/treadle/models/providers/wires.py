@@ -70,7 +70,7 @@ def wire_of(endpoint_type: str) -> Wire:
     """Return the wire of a provider type. Raises AgentError(invalid) for an unknown type."""
     if (module := _WIRES.get(endpoint_type)) is None:
         raise AgentError(
-            "invalid", f"no provider is of type {endpoint_type!r}; use one of: {', '.join(_WIRES)}"
+            "invalid", f"unknown provider type {endpoint_type!r}; use one of: {', '.join(_WIRES)}"
         )
     return cast("Wire", importlib.import_module(module))
 

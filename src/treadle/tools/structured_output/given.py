@@ -25,7 +25,7 @@ class Given:
         """
         self._check: Final = CheckedSchema(schema, "output= is", "output")
         if self._check.fault:
-            raise AgentError("invalid", f"output= is no JSON Schema: {self._check.fault}")
+            raise AgentError("invalid", f"output= is not a valid JSON Schema: {self._check.fault}")
         self.schema: Final[dict[str, Any]] = self._check.schema
 
     def ready(self) -> Given:

@@ -61,7 +61,7 @@ def _as_text(request: ModelRequest) -> dict[str, object]:
 _THINKING = Remedy(
     # the preceding content has changed, or another server signed the thinking
     re.compile(r"in `?(?:redacted_)?thinking`? block"),
-    "the provider takes the model's earlier thinking for that of another conversation: "
+    "the provider rejected the model's earlier thinking as that of another conversation: "
     "it is left out from here on",
     _since_now,
 )

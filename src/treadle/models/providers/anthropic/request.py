@@ -156,7 +156,7 @@ class RequestEncoder:
         encoder, messages, notes = self._encoded(history, wire, first.lasting, request.settings)
         if not messages:
             raise AgentError(
-                "invalid", "there is no message to send: the last one must say something"
+                "invalid", "there is no message to send: the last one must not be empty"
             )
         pieces: list[bytes | memoryview] = [first.data]
         view, begin = memoryview(messages), 0

@@ -65,8 +65,8 @@ class SdkConnection:
             raise AgentError(
                 "invalid",
                 (
-                    f"{type(client).__name__} is no async client of the anthropic SDK: give an "
-                    "AsyncAnthropic, or one of its kind"
+                    f"{type(client).__name__} is not an async client of the anthropic SDK: give an "
+                    "AsyncAnthropic or a similar client"
                 ),
             )
         self.client = cast("_Client", client).with_options(max_retries=0)
@@ -167,7 +167,7 @@ class _Exchange:
             raise _translated(error, self._host) from error
         finally:
             self._silence.pause()
-        raise AgentError("timeout", f"{self._host} said nothing for {self._silence.limit_s:g} s")
+        raise AgentError("timeout", f"{self._host} sent nothing for {self._silence.limit_s:g} s")
 
     @property
     def status(self) -> int:
@@ -231,9 +231,7 @@ def _translated(error: Exception, host: str) -> AgentError:
     cause = error.__cause__ or error
     match error:
         case anthropic.APITimeoutError() | httpx2.TimeoutException():
-            return AgentError(
-                "timeout", f"no answer from {host} within the time that the client allows"
-            )
+            return AgentError("timeout", f"no response from {host} within the client's timeout")
         case anthropic.APIConnectionError() if "CERTIFICATE_VERIFY_FAILED" in str(cause):
             return AgentError(
                 "invalid",
@@ -257,13 +255,10 @@ def _translated(error: Exception, host: str) -> AgentError:
         ):
             return AgentError(
                 "network",
-                (
-                    f"the connection to {host} was lost in the middle of the answer "
-                    f"({type(error).__name__})"
-                ),
+                (f"the connection to {host} was lost during the response ({type(error).__name__})"),
             )
         case json.JSONDecodeError():
-            return AgentError("network", f"{host} sent an event that is no JSON")
+            return AgentError("network", f"{host} sent an event that is not JSON")
         # a TypeError means that there are no credentials
         case anthropic.AnthropicError() | TypeError():
             return AgentError("auth", f"the SDK's client cannot identify itself to {host}: {error}")

@@ -88,7 +88,7 @@ class MessagesDecoder(Decoder):
     @override
     def take_body(self, body: bytes) -> list[Delta]:
         deltas = list[Delta]()
-        if (message := self._read(decode_body, body, "the answer")) is None:
+        if (message := self._read(decode_body, body, "the response")) is None:
             return deltas
         if isinstance(message, ErrorEvent):
             self.failure = self._reported(message.data)
@@ -110,7 +110,7 @@ class MessagesDecoder(Decoder):
                 event = decode_event(data)
             except (ValueError, RecursionError):
                 if (
-                    event := self._read(decode_rare, data, "the stream holds an event that")
+                    event := self._read(decode_rare, data, "the stream contains an event that")
                 ) is None:
                     break
             if type(event) is BlockPiece and event.index == self._index and self._block is not None:
@@ -135,9 +135,7 @@ class MessagesDecoder(Decoder):
                 self._start_message(event.message, deltas)
             case MessageStop():
                 if self._message is None:
-                    self._break(
-                        "the stream mixes up its events: it ends an answer that it has not begun"
-                    )
+                    self._break("the stream is invalid: it ends a response that has not begun")
                 else:
                     self._stop_message(self._message, deltas)
             case BlockPiece():
@@ -168,7 +166,7 @@ class MessagesDecoder(Decoder):
         ):
             # llama.cpp sends an empty signature for its thinking, after the next block has begun
             return None
-        self._break("the stream mixes up its blocks: a piece came for one that is not open")
+        self._break("the stream is invalid: it has a delta for a block that is not open")
         return None
 
     # ------------------------------------------------------------ what they change
@@ -211,7 +209,7 @@ class MessagesDecoder(Decoder):
             and details is not None
             and (words := [w for w in (details.category, details.explanation) if w])
         ):
-            deltas.append(ModelNotice(f"the provider refused to go on: {': '.join(words)}"))
+            deltas.append(ModelNotice(f"the provider refused to continue: {': '.join(words)}"))
         back = {
             **self._wanted_back,
             **({"container": {"id": message.container.id}} if message.container else {}),

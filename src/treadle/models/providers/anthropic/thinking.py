@@ -104,12 +104,12 @@ def _known(
         if budget is not None:
             wanted = effort or abilities.effort(effort_for(budget))
             notes.append(
-                f"a budget for thinking is not taken: {budget:,} tokens became effort={wanted!r}"
+                f"a thinking budget is not supported: {budget:,} tokens became effort={wanted!r}"
             )
             return {"type": "adaptive"}, wanted
         return {"type": "adaptive"}, effort
     if "enabled" not in types:
-        notes.append(f"thinking={thinking!r} is not taken: it was left out")
+        notes.append(f"thinking={thinking!r} is not supported: it was left out")
         return None, effort
     room = abilities.output(settings.max_tokens) - 1
     if room < LEAST_BUDGET:
@@ -140,7 +140,7 @@ def _little(
         return {"type": "between_tools"}, effort
     if "disabled" in types:
         if thinking == "between_tools":
-            notes.append("thinking='between_tools' is not taken: thinking is disabled")
+            notes.append("thinking='between_tools' is not supported: thinking is disabled")
         return {"type": "disabled"}, effort
     notes.append(f"thinking cannot be disabled: effort is {least!r}")
     return {"type": "adaptive"}, least

@@ -146,7 +146,7 @@ class RequestEncoder:
         )
         if not contents:
             raise AgentError(
-                "invalid", "there is no message to send: the last one must say something"
+                "invalid", "there is no message to send: the last one must not be empty"
             )
         last = b"," + GO_ON if encoder.speaker == "model" else b""
         return [b"[", contents, last, b"]"]

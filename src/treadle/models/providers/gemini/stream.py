@@ -165,7 +165,7 @@ class ContentDecoder(Decoder):
             for data in chunks_of(body):
                 self._take_data(data, deltas)
         except (ValueError, RecursionError) as e:
-            self._break(f"the answer cannot be read: {e}")
+            self._break(f"the response cannot be read: {e}")
         if self.failure is None:
             self._conclude(deltas)
         return deltas
@@ -193,7 +193,7 @@ class ContentDecoder(Decoder):
             if is_said(chunk.error):
                 self.failure = self._reported(data)
         except (ValueError, RecursionError) as e:
-            self._break(f"the answer holds a chunk that cannot be read: {e}")
+            self._break(f"the response contains a chunk that cannot be read: {e}")
 
     def _take_chunk(
         self, chunk: GeminiChunk[ContentPart] | GeminiChunk[Fields], deltas: list[Delta]
@@ -350,7 +350,7 @@ class ContentDecoder(Decoder):
         try:
             self._close(deltas)
         except ValueError as e:
-            self._break(f"the answer holds a call that cannot be read: {e}")
+            self._break(f"the response contains a call that cannot be read: {e}")
             return
         if not raw:
             super()._conclude(deltas)
@@ -374,14 +374,16 @@ class ContentDecoder(Decoder):
             deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=verbatim(self._beside))))
         said = f": {finish.finish_message}" if finish.finish_message else ""
         if raw in _REFUSALS:
-            deltas.append(_refused("to go on", raw, finish.safety_ratings, finish.finish_message))
+            deltas.append(
+                _refused("to continue", raw, finish.safety_ratings, finish.finish_message)
+            )
             stop = StopReason.REFUSAL
         elif raw == "MISSING_THOUGHT_SIGNATURE":
             self.failure = AgentError(
                 "invalid",
                 (
-                    f"the provider misses the signature of an earlier call ({raw}){said}. Begin a "
-                    "new conversation"
+                    f"the provider requires the signature of an earlier call ({raw}){said}. Begin "
+                    "a new conversation"
                 ),
             )
             return

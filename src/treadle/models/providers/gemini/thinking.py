@@ -59,10 +59,11 @@ def fit(settings: Settings, abilities: Abilities, model_id: str) -> GeminiThinki
     notes = list[str]()
     if abilities.thinking_types == ():
         return GeminiThinking(
-            {}, () if not thinking else (f"thinking={thinking!r} is not taken: it was left out",)
+            {},
+            () if not thinking else (f"thinking={thinking!r} is not supported: it was left out",),
         )
     if thinking == "between_tools":
-        notes.append("thinking='between_tools' is not taken: the model decides")
+        notes.append("thinking='between_tools' is not supported: the model decides")
     shown: Json = (
         {}
         if thinking is None
@@ -87,7 +88,7 @@ def _level(asked: tuple[object, Effort | None], abilities: Abilities, notes: lis
         enough: list[Effort] = [name for name, budget in _BUDGETS.items() if thinking <= budget]
         effort = abilities.effort(enough[0] if enough else "high")
         notes.append(
-            f"a budget for thinking is not taken: {thinking:,} tokens became effort={effort!r}"
+            f"a thinking budget is not supported: {thinking:,} tokens became effort={effort!r}"
         )
         return {"thinkingLevel": _LEVELS[effort]}
     if effort is None:

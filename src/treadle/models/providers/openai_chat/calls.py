@@ -202,8 +202,8 @@ class Calls:
                 self.failure = AgentError(
                     "network",
                     (
-                        f"the stream mixes up its calls: more came for {call.name!r} after it was "
-                        "whole"
+                        f"the stream is invalid: it has more arguments for {call.name!r} after its "
+                        "end"
                     ),
                 )
             return

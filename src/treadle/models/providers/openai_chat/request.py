@@ -80,7 +80,7 @@ class RequestEncoder:
         encoder, messages = self._encoded(history, marking)
         if not messages:
             raise AgentError(
-                "invalid", "there is no message to send: the last one must say something"
+                "invalid", "there is no message to send: the last one must not be empty"
             )
         pieces: list[bytes | memoryview] = [first]
         view, begin = memoryview(messages), 0
@@ -178,7 +178,7 @@ class RequestEncoder:
             return (
                 *notes,
                 (
-                    "over Chat Completions it calls tools only without thinking: where it has "
+                    "over Chat Completions it calls tools only without thinking: with "
                     "tools, effort is 'none'"
                 ),
             )

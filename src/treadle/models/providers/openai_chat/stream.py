@@ -61,7 +61,7 @@ _STOPS = {
 _FAILURES = {
     "error": "the server failed",
     "network_error": "the server failed",
-    "abort": "the server gave the answer up",
+    "abort": "the server aborted the response",
     "insufficient_system_resource": "the server is overloaded",
 }
 _DONE = b"[DONE]"
@@ -123,11 +123,11 @@ class ChatDecoder(Decoder):
     @override
     def take_body(self, body: bytes) -> list[Delta]:
         deltas = list[Delta]()
-        if (chunk := self._read(decode_rare, body, "the answer")) is None:
+        if (chunk := self._read(decode_rare, body, "the response")) is None:
             return deltas
         self._take_chunk(chunk, body, deltas)
         if self.failure is None and not chunk.choices:
-            self._break("the answer has no choices: it is none of Chat Completions")
+            self._break("the response has no choices: it is not a Chat Completions response")
         if self.failure is None:
             self._complete(deltas)
         return deltas
@@ -171,7 +171,7 @@ class ChatDecoder(Decoder):
             self._take_done(deltas)
         elif (
             data
-            and (chunk := self._read(decode_rare, data, "the answer holds something that"))
+            and (chunk := self._read(decode_rare, data, "the response contains something that"))
             is not None
         ):
             self._take_chunk(chunk, data, deltas)
@@ -179,7 +179,7 @@ class ChatDecoder(Decoder):
     def _take_done(self, deltas: list[Delta]) -> None:
         """Handle the server's end marker, which may come without a finish reason."""
         if self._finish is None and not (self._said_something and self._calls.are_whole):
-            self._break("the server ended its answer before it was whole")
+            self._break("the server ended its response before it was complete")
         else:
             self._complete(deltas)
 
@@ -319,7 +319,7 @@ class ChatDecoder(Decoder):
                 ModelNotice(
                     "the model refused to answer"
                     if self._refused
-                    else f"the provider refused to go on: {self._finish}"
+                    else f"the provider refused to continue: {self._finish}"
                 )
             )
         usage = _usage(self._counts or Counts())

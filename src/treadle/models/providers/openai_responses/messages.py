@@ -69,7 +69,7 @@ _KEEP_THEIR_ID = frozenset(
         "compaction",  # recorded with it, and to be sent as it came
     }
 )
-_NOT_RUN = "This was not run: there is nobody here who can."
+_NOT_RUN = "This was not run: it is not supported here."
 _UNANSWERED: dict[str, Json] = {
     "local_shell_call": {"type": "local_shell_call_output", "output": _NOT_RUN},
     "shell_call": {

@@ -94,7 +94,7 @@ class RequestEncoder:
         encoder, items = self._encoded(history, request.settings)
         if not items:
             raise AgentError(
-                "invalid", "there is no message to send: the last one must say something"
+                "invalid", "there is no message to send: the last one must not be empty"
             )
         said = (self, request.tools, request.system, request.settings)
         first = remembered(

@@ -78,7 +78,7 @@ class ResponsesDecoder(Decoder):
     @override
     def take_body(self, body: bytes) -> list[Delta]:
         deltas = list[Delta]()
-        if (response := self._read(decode_body, body, "the answer")) is None:
+        if (response := self._read(decode_body, body, "the response")) is None:
             return deltas
         if isinstance(response, FailedEvent):
             self._fail(response, deltas)
@@ -86,8 +86,8 @@ class ResponsesDecoder(Decoder):
             self.failure = AgentError(
                 "invalid",
                 (
-                    "the answer is only being made: leave `background` out of settings.extra, "
-                    "since nobody comes back for it"
+                    "settings.extra['background'] is not supported: background responses are "
+                    "never polled. Remove it"
                 ),
             )
         else:
@@ -107,7 +107,7 @@ class ResponsesDecoder(Decoder):
                 event = decode_event(data)
             except (ValueError, RecursionError):
                 if (
-                    event := self._read(decode_rare, data, "the stream holds an event that")
+                    event := self._read(decode_rare, data, "the stream contains an event that")
                 ) is None:
                     break
             if type(event) is TextPiece or isinstance(event, ItemDelta):
@@ -176,7 +176,7 @@ class ResponsesDecoder(Decoder):
         if item is None:
             self._close_item(deltas)
             if (item := implied_item(piece, item_id or "", deltas)) is None:
-                self._break("the stream mixes up its items: a piece came for one that nobody knows")
+                self._break("the stream is invalid: it has a delta for an unknown item")
                 return
             self._open_item(item)
         if item is self._item:
@@ -239,7 +239,9 @@ class ResponsesDecoder(Decoder):
             self._items = []
             self._add_whole(truth, deltas)
         else:
-            self._break("the stream mixes up its items, and does not say in the end what they are")
+            self._break(
+                "the stream is invalid: its items are mixed up, and its end does not repeat them"
+            )
             return
         self._end(response, deltas)
 
@@ -252,7 +254,7 @@ class ResponsesDecoder(Decoder):
     def _end(self, response: WireResponse, deltas: list[Delta]) -> None:
         raw = response.status or "completed"
         if raw == "cancelled":
-            self._break("the provider says that the response was cancelled")
+            self._break("the provider cancelled the response")
             return
         stop = (
             StopReason.TOOL_USE
@@ -264,7 +266,7 @@ class ResponsesDecoder(Decoder):
             # whatever the reason, it is incomplete
             stop = _INCOMPLETE.get(raw, StopReason.MAX_TOKENS)
             if stop is StopReason.REFUSAL:
-                deltas.append(ModelNotice(f"the provider refused to go on: {raw}"))
+                deltas.append(ModelNotice(f"the provider refused to continue: {raw}"))
         elif any(item.refused for item in self._items):
             raw, stop = "refusal", StopReason.REFUSAL
             deltas.append(ModelNotice("the model refused to answer"))
@@ -276,7 +278,7 @@ class ResponsesDecoder(Decoder):
             self.failure = self._reported(event.data)
             return
         self._close_item(deltas)
-        deltas.append(ModelNotice(f"the provider refused to go on: {code}: {said.message}"))
+        deltas.append(ModelNotice(f"the provider refused to continue: {code}: {said.message}"))
         self._set_end(event.response or WireResponse(), StopReason.REFUSAL, code)
 
     def _set_end(self, response: WireResponse, stop: StopReason, raw: str) -> None:
