@@ -20,7 +20,7 @@ from tests.models.providers.speeches import anthropic as claude_words
 from tests.models.providers.speeches import gemini as gemini_words
 from tests.models.providers.speeches import openai_chat as chat_words
 from tests.models.providers.speeches import openai_responses as responses_words
-from tests.vendors import claude, gpt
+from tests.vendors import claude, gpt, openrouter
 from tests.vendors import gemini as google
 from tests.vendors.rules import Asked, Json, Rules
 from treadle.config.model_profile import Abilities
@@ -39,20 +39,26 @@ RULES: dict[str, Rules] = {
     "openai": gpt.RESPONSES,
     "openai-chat": gpt.CHAT,
     "gemini": google.GEMINI,
+    "openrouter": openrouter.OPENROUTER,
 }
 SPEECHES: dict[str, Speech] = {
     "anthropic": claude_words.AnthropicSpeech(),
     "openai": responses_words.OpenAIResponsesSpeech(),
     "openai-chat": chat_words.ChatSpeech(),
     "gemini": gemini_words.GeminiSpeech(),
+    "openrouter": openrouter.OpenRouterSpeech(),
 }
 PLACEHOLDERS = {
     "anthropic": '"sig=="',
     "openai": '"enc=="',
     "openai-chat": "",
+    "openrouter": f'"{openrouter.SIGNATURE}"',
     "gemini": '"c2lnbmF0dXJl"',
 }
 """Signatures in the speeches' answers."""
+OPENROUTER_AT = "https://openrouter.ai/api/v1"
+VENDORS = tuple(wire for wire in RULES if wire != "openrouter")
+"""Wires of vendors themselves."""
 _AT = re.compile(
     r"/v1/messages|/responses|/v1/chat/completions|/models/([^/:]+):streamGenerateContent"
 )
@@ -81,6 +87,14 @@ def wire_of(target: str) -> str:
     return _WIRES.get(found[0], "gemini")
 
 
+def known_of(wire: str, model_id: str) -> Abilities:
+    return (
+        known("openai-chat", OPENROUTER_AT, model_id)
+        if wire == "openrouter"
+        else known(wire, None, model_id)
+    )
+
+
 def model_of(
     wire: str,
     model_id: str,
@@ -90,7 +104,7 @@ def model_of(
     own_host: bool = False,
 ) -> Model:
     """As an endpoint of the vendor itself would make it. `own_host`: Claude at Anthropic, too."""
-    own = known(wire, None, model_id) if abilities is None else abilities
+    own = known_of(wire, model_id) if abilities is None else abilities
     match wire:
         case "anthropic":
             return AnthropicModel(model_id, connection=connection, abilities=own, own_host=own_host)
@@ -98,13 +112,9 @@ def model_of(
             return OpenAIResponsesModel(
                 model_id, connection=connection, abilities=own, own_host=True
             )
-        case "openai-chat":
-            return ChatModel(
-                model_id,
-                connection=connection,
-                abilities=own,
-                server=server_at("https://api.openai.com/v1"),
-            )
+        case "openai-chat" | "openrouter":
+            at = OPENROUTER_AT if wire == "openrouter" else "https://api.openai.com/v1"
+            return ChatModel(model_id, connection=connection, abilities=own, server=server_at(at))
         case _:
             return GeminiModel(model_id, connection=connection, abilities=own)
 
@@ -131,7 +141,9 @@ class Vendor(Server):
         self.summaries: list[Json] = []
         """The requests for a compaction that were answered."""
         self.issued: dict[str, object] = {}
-        self._caches = {wire: Cache(wire) for wire in RULES}
+        self._caches = {
+            wire: Cache("openai-chat" if wire == "openrouter" else wire) for wire in RULES
+        }
         self._connections: dict[str, Connection] = {}
         self._answers = 0
 
@@ -171,6 +183,8 @@ class Vendor(Server):
         seen = self.seen[-1]
         wire, body = wire_of(seen.target), json.loads(seen.body)
         model = body.get("model") or (_AT.search(seen.target) or [""])[1]
+        if model.startswith("anthropic/"):
+            wire = "openrouter"
         asked = Asked(model, body, self.issued, seen.headers, seen.target)
         if broken := RULES[wire].broken(asked):
             self.refused.append(Refused(model, *broken[0]))
@@ -317,6 +331,9 @@ class Vendor(Server):
                     }
                 )
                 self.issued[signature] = google.signed_for(call) if first is not None else ""
+            case "openrouter":
+                signature = f"signed-{self._answers}"
+                self.issued[signature] = openrouter.prefix(body["messages"], body)
             case _:
                 signature = f"encrypted-{self._answers}"
                 self.issued[signature] = True
@@ -356,7 +373,7 @@ def usage(wire: str, bill: Bill) -> list[tuple[str, str]]:
                 "total_tokens": size + 7,
             }
             return [(json.dumps(responses_words.USAGE), json.dumps(told))]
-        case "openai-chat":
+        case "openai-chat" | "openrouter":
             told = {
                 **chat_words.USAGE,
                 "prompt_tokens": size,

@@ -13,13 +13,12 @@ import pytest
 
 from tests.models.providers.loopback import document
 from tests.tools.builtin.test_read_documents import pdf
-from tests.vendors.server import SPEECHES, Vendor, call, think, vendor
+from tests.vendors.server import SPEECHES, VENDORS, Vendor, call, known_of, think, vendor
 from treadle import Agent, MediaPart, Runtime, Settings, tool
 from treadle.agents.agent import Agent as AgentOf
 from treadle.config.model_profile import Abilities
 from treadle.messages.events import Warned
 from treadle.models.providers.images import TOO_MANY_IMAGES
-from treadle.models.providers.known_models import known
 from treadle.tools.builtin.coding import default_tools
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJRU5ErkJggg=="
@@ -32,6 +31,7 @@ MODELS = {
     "openai": "gpt-6-astra",
     "openai-chat": "gpt-6-sol",
     "gemini": "gemini-3.8-flash",
+    "openrouter": "anthropic/claude-opus-5.5",
 }
 ROOM = Abilities(context_tokens=50_000_000)
 """More images than a vendor takes are more tokens than any window has."""
@@ -41,11 +41,13 @@ REFUSED = {
     "openai-chat": "You uploaded an unsupported image.",
     "gemini": "Unable to process input image. Please retry.",
 }
+REFUSED |= {"openrouter": REFUSED["anthropic"]}
 REFUSED_PDF = {
     "anthropic": "messages.2.content.0.document.source.base64.data: The PDF specified was not valid.",
     "openai": "Invalid file data: 'input[2].output[0].file_data'.",
     "openai-chat": "Invalid 'messages[3].content[0].file.file_data'.",
     "gemini": "The document has no pages.",
+    "openrouter": "Could not parse the PDF.",
 }
 
 
@@ -58,7 +60,7 @@ def agent(made: Vendor, wire: str, *shown: MediaPart) -> AgentOf[None, str]:
     return Agent(
         name="clerk",
         tools=[look],
-        model=made.model(wire, MODELS[wire], ROOM.over(known(wire, None, MODELS[wire]))),
+        model=made.model(wire, MODELS[wire], ROOM.over(known_of(wire, MODELS[wire]))),
         settings=Settings(max_tokens=1_000, compact_at_tokens=40_000_000),
     )
 
@@ -107,7 +109,7 @@ async def test_a_conversation_never_shows_more_images_than_the_vendor_takes(
     assert sent == [0, most // 2, most // 2], "half, so that the next requests begin alike"
 
 
-@pytest.mark.parametrize("wire", MODELS)
+@pytest.mark.parametrize("wire", VENDORS)
 async def test_a_pdf_that_is_read_is_sent_as_documents(wire: str, tmp_path: Path) -> None:
     pytest.importorskip("pypdf")
     (tmp_path / "a.pdf").write_bytes(pdf("one", "two", "three"))

@@ -12,7 +12,7 @@ import pytest
 
 from tests.agents.coding.conftest import Place
 from tests.vendors.rules import every
-from tests.vendors.server import SPEECHES, Reply, Vendor, call, think, vendor
+from tests.vendors.server import VENDORS, Reply, Vendor, call, think, vendor
 from treadle import Agent, Input, Outcome, RunResult, Runtime, tool
 from treadle.types import SystemBlock
 
@@ -64,7 +64,7 @@ def check_cache(server: Vendor, wire: str = "anthropic") -> None:
         assert (bill.marked if wire == "anthropic" else bill.read) >= GOOD * bill.could, bill.parted
 
 
-@pytest.mark.parametrize("wire", SPEECHES)
+@pytest.mark.parametrize("wire", VENDORS)
 async def test_the_next_run_of_a_session_on_another_day_reads_the_whole_conversation_from_the_cache(
     wire: str,
 ) -> None:

@@ -34,6 +34,7 @@ MODELS = {
     "openai": "gpt-6-sol",
     "openai-chat": "gpt-5.2",
     "gemini": "gemini-3.8-flash",
+    "openrouter": "anthropic/claude-opus-5.5",
 }
 ASK = [{"role": "user", "content": [{"type": "text", "text": "Go."}]}]
 FINE: dict[str, Json] = {
@@ -56,6 +57,11 @@ FINE: dict[str, Json] = {
         "contents": [{"role": "user", "parts": [{"text": "Go."}]}],
         "tools": [{"functionDeclarations": [{"name": "look"}]}],
         "generationConfig": {},
+    },
+    "openrouter": {
+        "max_tokens": 2_000,
+        "messages": [{"role": "user", "content": "Go."}],
+        "tools": [{"type": "function", "function": {"name": "look", "parameters": OBJECT}}],
     },
 }
 PNG = base64.b64encode(
@@ -247,6 +253,61 @@ REFUSED: list[tuple[str, str, str, Json]] = [
         "gemma-4-31b-it",
         config(thinkingConfig={"includeThoughts": True}),
     ),
+    (
+        "openrouter",
+        "shape_and_pairing",
+        "",
+        {"messages": [{"role": "tool", "tool_call_id": "a", "content": "b"}]},
+    ),
+    (
+        "openrouter",
+        "breakpoints",
+        "",
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}
+                    ]
+                    * 5,
+                }
+            ]
+        },
+    ),
+    ("openrouter", "reasoning", "", {"reasoning": {"max_tokens": 2_000}}),
+    (
+        "openrouter",
+        "reasoning_details",
+        "",
+        {
+            "messages": [
+                {"role": "user", "content": "Go."},
+                {
+                    "role": "assistant",
+                    "content": "Yes.",
+                    "reasoning_details": [{"type": "reasoning.text", "signature": "another's"}],
+                },
+                {"role": "user", "content": "Go."},
+            ]
+        },
+    ),
+    (
+        "openrouter",
+        "images",
+        "",
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "image_url", "image_url": {"url": "data:image/tiff;base64,aaaa"}}
+                    ],
+                }
+            ]
+        },
+    ),
+    ("openrouter", "forced_tools", "", {"tool_choice": "required"}),
     (
         "anthropic",
         "pdf_pages",

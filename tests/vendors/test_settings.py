@@ -14,7 +14,7 @@ import pytest
 from tests.models.switching.overheard import Listening, body_for
 from tests.vendors import claude, gemini, gpt
 from tests.vendors.rules import Asked
-from tests.vendors.server import RULES, model_of
+from tests.vendors.server import RULES, VENDORS, model_of
 from treadle.errors import AgentError
 from treadle.messages.message import Message
 from treadle.models.model import ModelRequest, ToolDefinition
@@ -60,12 +60,12 @@ def sent(wire: str, model_id: str, settings: Settings) -> tuple[dict[str, Any], 
     return body, (*left_out, *getattr(model, "notes", lambda _: ())(settings))  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("wire", RULES)
+@pytest.mark.parametrize("wire", VENDORS)
 def test_the_vendors_rules_cover_every_known_model(wire: str) -> None:
     assert set(known_ids(wire, None)) == set(MODELS[wire])
 
 
-@pytest.mark.parametrize("wire", RULES)
+@pytest.mark.parametrize("wire", VENDORS)
 def test_a_request_breaks_no_rule_of_any_model(wire: str) -> None:
     for model_id in MODELS[wire]:
         for thinking, effort, (choice, temperature, stop, most) in product(
@@ -83,7 +83,7 @@ def test_a_request_breaks_no_rule_of_any_model(wire: str) -> None:
             assert RULES[wire].broken(Asked(model_id, body)) == [], (model_id, settings)
 
 
-@pytest.mark.parametrize("wire", RULES)
+@pytest.mark.parametrize("wire", VENDORS)
 def test_people_are_told_wherever_a_request_differs_from_its_settings(wire: str) -> None:
     """Equal bodies for different settings: one of the two differs, unless both mean the same."""
     for model_id in MODELS[wire]:

@@ -6,7 +6,9 @@ http.py connects. No retries and no state between calls. Entry points: `ChatMode
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from functools import partial
 from typing import TypeVar
 
@@ -14,8 +16,8 @@ import msgspec
 
 from treadle.config.endpoint import Endpoint
 from treadle.config.model_profile import UNKNOWN, Abilities
-from treadle.errors import AgentError
-from treadle.models.model import Delta, ModelRequest
+from treadle.errors import AgentError, ErrorKind
+from treadle.models.model import Delta, ModelNotice, ModelRequest, ResponseEnd
 from treadle.models.providers.connection import Connection
 from treadle.models.providers.encoding import dumped
 from treadle.models.providers.estimate import estimated_tokens
@@ -24,7 +26,7 @@ from treadle.models.providers.hosted import left_out
 from treadle.models.providers.http import TIMEOUT_S, HttpConnection
 from treadle.models.providers.identity import JSON_HEADERS, Identity, in_lower_case
 from treadle.models.providers.images import with_notice
-from treadle.models.providers.openai_chat.request import RequestEncoder
+from treadle.models.providers.openai_chat.request import SINCE, RequestEncoder
 from treadle.models.providers.openai_chat.servers import (
     NAMES,
     OTHER,
@@ -104,6 +106,13 @@ def model_over(
     )
 
 
+_THINKING = re.compile(r"in `?(?:redacted_)?thinking`? block")
+THINKING_REFUSED = (
+    "the provider takes the model's earlier thinking for that of another conversation: it is left "
+    "out from here on"
+)
+
+
 class ChatModel:
     """A model behind the Chat Completions API. Stateless between calls, except for the detected
     server: the caller owns the history and its cached encoding.
@@ -169,12 +178,47 @@ class ChatModel:
         return structured(partial(self._stream, as_json=as_json), request, self.abilities)
 
     def _stream(self, request: ModelRequest, *, as_json: bool) -> AsyncGenerator[Delta, None]:
+        deltas = self._asked(request, as_json=as_json)
+        if self._server.reasoning != "reasoning_details":
+            return deltas
+        return self._mended(request, deltas, as_json=as_json)
+
+    def _asked(self, request: ModelRequest, *, as_json: bool) -> AsyncGenerator[Delta, None]:
         body = self._encoder.encode(request, as_json=as_json)
         decoder = ChatDecoder(self._refusals.in_stream, tells_cost=self._server.tells_cost)
         deltas = exchanged(
             self._connection, _PATH, body, {}, decoder=decoder, refusals=self._refusals
         )
         return with_notice(request.messages, deltas)
+
+    async def _mended(
+        self, request: ModelRequest, asked: AsyncGenerator[Delta, None], *, as_json: bool
+    ) -> AsyncGenerator[Delta, None]:
+        """Yield the deltas of `asked`.
+
+        If Claude rejects its earlier thinking, because something before it has changed, send the
+        request once more without it, and omit it from then on.
+        """
+        has_begun = False
+        try:
+            async with aclosing(asked):
+                async for delta in asked:
+                    has_begun = True
+                    yield delta
+            return
+        except AgentError as e:
+            if has_begun or e.kind is not ErrorKind.INVALID or not _THINKING.search(e.message):
+                raise
+        yield ModelNotice(THINKING_REFUSED)
+        since: dict[str, object] = {SINCE: request.messages[-1].created_at.timestamp()}
+        extra = {**(request.settings.extra or {}), **since}
+        settings = msgspec.structs.replace(request.settings, extra=extra)
+        request = msgspec.structs.replace(request, settings=settings)
+        async with aclosing(self._asked(request, as_json=as_json)) as again:
+            async for delta in again:
+                if isinstance(delta, ResponseEnd):
+                    delta = msgspec.structs.replace(delta, provider_data=dumped(since).decode())
+                yield delta
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """Return the input tokens of the request: exact for vLLM and llama.cpp, else an estimate.

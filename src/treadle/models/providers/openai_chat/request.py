@@ -50,6 +50,18 @@ _LIMITS = {"openai": OPENAI_LIMITS, "google": GEMINI_LIMITS}
 _LONG_MARK = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
 
 
+SINCE = "thinking_since"
+"""Field of `settings.extra` that is not sent: time, in seconds since 1970, up to which reasoning is
+omitted.
+"""
+FORCED_IS_AUTO = "a call cannot be forced: tool_choice became 'auto'"
+
+
+def _since(settings: Settings) -> float:
+    since = (settings.extra or {}).get(SINCE)
+    return since if isinstance(since, float | int) else 0.0
+
+
 class RequestEncoder:
     """Encoder for one model id on one server."""
 
@@ -77,7 +89,7 @@ class RequestEncoder:
         first = remembered(
             history, f"{WIRE} {self._model_id}", said, lambda: self._head(request, marking, as_json)
         )
-        encoder, messages = self._encoded(history, marking)
+        encoder, messages = self._encoded(history, marking, _since(request.settings))
         if not messages:
             raise AgentError(
                 "invalid", "there is no message to send: the last one must not be empty"
@@ -92,7 +104,8 @@ class RequestEncoder:
     def messages(self, request: ModelRequest) -> msgspec.Raw:
         """Return the conversation as a JSON list, including the system message."""
         system = self._system(request, marking=False)
-        _, messages = self._encoded(History(request.messages), marking=False)
+        since = _since(request.settings)
+        _, messages = self._encoded(History(request.messages), marking=False, since=since)
         return msgspec.Raw(
             b"[" + b",".join([piece for piece in (system, bytes(messages)) if piece]) + b"]"
         )
@@ -104,16 +117,22 @@ class RequestEncoder:
         )
         return [_tool(tool, strictly=strictly) for tool in request.tools]
 
-    def _encoded(self, history: History, marking: bool) -> tuple[MessageEncoder, bytearray]:
+    def _encoded(
+        self, history: History, marking: bool, since: float
+    ) -> tuple[MessageEncoder, bytearray]:
+        """`since`: time, in seconds since 1970, up to which reasoning is omitted."""
         marked = ", marked" if marking else ""
+        marked += f", without reasoning up to {since}" if since else ""
         key = wire_for(
             f"{WIRE}, {self._server.name}{marked}, {self._limits.most} images", self._abilities
         )
 
         def encode_with(encoder: MessageEncoder) -> Callable[[Message, bool], bytes]:
             def encode(message: Message, settled: bool) -> bytes:
-                keeps = self._abilities.earlier_thinking
-                return encoder.encode(shown(message, self._abilities), settled and not keeps)
+                gone = settled and not self._abilities.earlier_thinking
+                if since and message.created_at.timestamp() <= since:
+                    gone = True
+                return encoder.encode(shown(message, self._abilities), gone)
 
             return checked(encode, self._abilities, self._model_id, encoder.sends)
 
@@ -145,6 +164,7 @@ class RequestEncoder:
         """Return everything but the messages."""
         settings = request.settings
         extra = dict(settings.extra or {})
+        extra.pop(SINCE, None)
         if "messages" in extra:
             raise AgentError(
                 "invalid",
@@ -174,6 +194,8 @@ class RequestEncoder:
         notes = (
             fit(settings, self._abilities, self._model_id).notes if self._server.fits_effort else ()
         )
+        if settings.tool_choice not in (None, "auto", "none") and self._cannot_be_forced():
+            notes = (*notes, FORCED_IS_AUTO)
         if self._must_not_think(settings):
             return (
                 *notes,
@@ -183,6 +205,10 @@ class RequestEncoder:
                 ),
             )
         return notes
+
+    def _cannot_be_forced(self) -> bool:
+        """True for a Claude that accepts no forced call."""
+        return self._caches and self._abilities.forced_tools is False
 
     def _must_not_think(self, settings: Settings) -> bool:
         """True if tool calls would be rejected because thinking is enabled."""
@@ -221,6 +247,8 @@ class RequestEncoder:
         fields: Json = {"tools": tools}
         if choice in ("auto", "none"):
             fields["tool_choice"] = choice
+        elif choice is not None and self._cannot_be_forced():
+            fields["tool_choice"] = "auto"
         elif choice == "any":
             fields["tool_choice"] = "required"
         elif choice is not None and self._server.names_tool:
