@@ -40,6 +40,7 @@ Each command lives in its own module, which is imported when the command is call
     run_request.py      values of one `treadle run` and the session that it continues
     serve.py            `treadle serve`
     sessions.py         `treadle sessions …`
+    session_lookup.py   selects a session by id, prefix or `last`
     story.py            a run's entries in reading order
     task_model.py       model of the task assistant
     tasks.py            `treadle tasks`
@@ -47,6 +48,8 @@ Each command lives in its own module, which is imported when the command is call
     tasks_mcp.py        `treadle tasks mcp`
     terminal.py         tables, colours and JSON on standard output
     timeline.py         the timeline of a run
+    timeline_calls.py   tool calls in the timeline
+    timeline_layout.py  layout of the timeline
     tools.py            `treadle tools`
     tools_accept.py     `treadle tools accept`
     trust.py            `treadle trust`

@@ -106,6 +106,6 @@ def _setting(
 
 
 def _session(wanted: str | None, runtime: Runtime) -> str | None:
-    from treadle.cli.sessions import find_session  # noqa: PLC0415  only where one is opened again
+    from treadle.cli.session_lookup import find_session  # noqa: PLC0415  only for --resume
 
     return None if wanted is None else find_session(runtime.sessions, wanted).id

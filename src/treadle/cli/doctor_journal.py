@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import anyio
 
@@ -18,6 +18,9 @@ from treadle.errors import AgentError
 from treadle.journal.journal import Journal, RunInfo
 from treadle.journal.queue import WorkerInfo
 from treadle.types import now
+
+if TYPE_CHECKING:
+    from treadle.journal.postgres.checkup import Checkup
 
 CLOCK_S = 5.0
 """Clock difference that is reported. Entry times come from the processes' clocks; only leases use
@@ -98,22 +101,20 @@ def _server(config: Config, url: str) -> Iterator[tuple[str, State, str]]:
         "ok",
         f"{found.place}: {', '.join([f'PostgreSQL {found.server}', tables, *seen.counts])}",
     )
+    yield from _connection(found)
+    yield from _workers(seen.workers)
+
+
+def _connection(found: Checkup) -> Iterator[tuple[str, State, str]]:
     if found.commit_ms is not None:
         slow = found.commit_ms > COMMIT_MS
-        why = (
-            (
-                ": runs wait for one at each step, so put the server nearer, or its log on a "
-                "faster disk"
-            )
-            if slow
-            else ""
-        )
+        why = ": runs wait for one at each step: put the server nearer, or its log on a faster disk"
         yield (
             "commit",
             "note" if slow else "ok",
             (
                 f"takes {found.commit_ms:.1f} ms, including a round trip of "
-                f"{found.round_trip_ms:.1f} ms{why}"
+                f"{found.round_trip_ms:.1f} ms{why if slow else ''}"
             ),
         )
     if found.is_pooled:
@@ -136,7 +137,6 @@ def _server(config: Config, url: str) -> Iterator[tuple[str, State, str]]:
                 f"{'ahead of' if found.clock_s > 0 else 'behind'} this machine's: set both by NTP"
             ),
         )
-    yield from _workers(seen.workers)
 
 
 def _counts(runs: list[RunInfo]) -> list[str]:

@@ -122,7 +122,6 @@ def _serve(
     """
     import anyio  # noqa: PLC0415  --help needs none of it
 
-    from treadle._internal.redaction import Redactor  # noqa: PLC0415  not needed for --help
     from treadle.apps.assistant.application import task_application  # noqa: PLC0415  not needed for --help
     from treadle.cli.agent_option import module_hooks  # noqa: PLC0415  not needed for --help
     from treadle.cli.database_option import database_url  # noqa: PLC0415  not needed for --help
@@ -135,21 +134,10 @@ def _serve(
     from treadle.service.state import Service  # noqa: PLC0415  not needed for --help
     from treadle.service.tokens import signing_key  # noqa: PLC0415  not needed for --help
 
-    redactor, (host, port) = Redactor(config.secrets()), address
-    requests = logging.WARNING if config.telemetry.logs == "off" else logging.INFO
-    log_to_stderr(
-        redactor,
-        {"treadle": logging.WARNING, "treadle.service": requests, "uvicorn.error": logging.ERROR},
-    )
+    host, port = address
     key, own = signing_key(os.environ, home(os.environ)), is_loopback(host)
     journal, database = journal_url(config, places[0]), database_url(places[1])
-    for warning in config.warnings:
-        _say(redactor.text(warning))
-    if not own and not config.service.hosts and config.service.public_url is None:
-        _say(
-            f"listening at {host}, but answering to loopback names only: set service.hosts to the "
-            "host names of the service"
-        )
+    _warn(config, None if own else host)
 
     async def main() -> None:
         runtime = open_runtime(config, journal, hooks=module_hooks(config))
@@ -171,19 +159,35 @@ def _serve(
             ("database", shown_url(database)),
             ("journal", shown_url(journal)),
             ("model", model or "embedded, which needs no key"),
+            ("agents", ", ".join(("tasks", *agents))),
         ]
         try:
             await serve_app(
-                create_app(service),
-                listening,
-                ready=lambda: _tell(
-                    _address(listening), [*told, ("agents", ", ".join(("tasks", *agents)))]
-                ),
+                create_app(service), listening, ready=lambda: _tell(_address(listening), told)
             )
         finally:
             listening.close()
 
     anyio.run(main)
+
+
+def _warn(config: Config, public_host: str | None) -> None:
+    """Set up logging and print warnings, also if the service answers no requests to its host."""
+    from treadle._internal.redaction import Redactor  # noqa: PLC0415  not needed for --help
+
+    redactor = Redactor(config.secrets())
+    requests = logging.WARNING if config.telemetry.logs == "off" else logging.INFO
+    log_to_stderr(
+        redactor,
+        {"treadle": logging.WARNING, "treadle.service": requests, "uvicorn.error": logging.ERROR},
+    )
+    for warning in config.warnings:
+        _say(redactor.text(warning))
+    if public_host is not None and not config.service.hosts and config.service.public_url is None:
+        _say(
+            f"listening at {public_host}, but answering to loopback names only: set service.hosts "
+            "to the host names of the service"
+        )
 
 
 def _name_of(key: bytes, journal: str) -> str:

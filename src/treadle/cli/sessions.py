@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -21,8 +21,9 @@ from treadle.cli.exits import CommandFailed
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.output_file import write_out
+from treadle.cli.session_lookup import find_session, no_sessions
 from treadle.cli.terminal import Ink, Style, confirm, put, put_json, table, width
-from treadle.journal.sessions import SearchHit, SessionInfo, Sessions
+from treadle.journal.sessions import SearchHit, SessionInfo
 from treadle.messages.message import (
     MediaPart,
     Message,
@@ -34,8 +35,6 @@ from treadle.messages.message import (
     encode_message,
 )
 
-LAST = "last"
-PREFIX = "session_"
 RESULT_LINES = 4
 NUMBERS = frozenset({"age", "messages"})
 
@@ -170,7 +169,7 @@ def show(session: str, as_json: bool, verbose: bool, journal: str | None) -> Non
             for line in _said(message, clean, ink, verbose=verbose):
                 put(line)
 
-    on_journal(journal, work, absent=lambda _: _none(session))
+    on_journal(journal, work, absent=lambda _: no_sessions(session))
 
 
 def _head(
@@ -256,7 +255,7 @@ def rename(session: str, title: str, journal: str | None) -> None:
         renamed = place.journal.sessions.get(info.id) or info
         put(f"{one_line(info.id)}: {_title(renamed.title, place.secrets)}")
 
-    on_journal(journal, work, absent=lambda _: _none(session))
+    on_journal(journal, work, absent=lambda _: no_sessions(session))
 
 
 @sessions.command(context_settings=HELP)
@@ -286,7 +285,7 @@ def delete(session: str, yes: bool, journal: str | None) -> None:
             if run.run_id in left:
                 put(f"run {one_line(run.run_id)} stays as long as the runs forked from it")
 
-    on_journal(journal, work, absent=lambda _: _none(session))
+    on_journal(journal, work, absent=lambda _: no_sessions(session))
 
 
 # ---------------------------------------------------------------- search and export
@@ -370,38 +369,4 @@ def export(session: str, output_file: Path | None, view: bool, journal: str | No
             for message in (store.get_messages if view else store.everything)(info.id)
         )
 
-    write_out(on_journal(journal, work, absent=lambda _: _none(session)), output_file)
-
-
-# ---------------------------------------------------------------- session lookup
-
-
-def find_session(store: Sessions, given: str) -> SessionInfo:
-    """Return the session with this id or id prefix, or the `last` one.
-
-    Raises CommandFailed for an unknown id, with the nearest ones.
-    """
-    if given != LAST and (found := store.get(given)) is not None:
-        return found
-    known = store.list()
-    if not known:
-        _none(given)
-    if given == LAST:
-        return known[0]
-    meant = [info for info in known if given and info.id.startswith((given, PREFIX + given))]
-    if len(meant) == 1:
-        return meant[0]
-    if meant:
-        shown = ", ".join(info.id for info in meant[:3]) + ("" if len(meant) <= 3 else ", …")
-        raise CommandFailed(f"{given!r} matches {len(meant)} ids: {shown}. Write more of it")
-    import difflib  # noqa: PLC0415  costs 5 ms of start-up; only needed for wrong ids
-
-    near = difflib.get_close_matches(given, [info.id for info in known[:1000]], n=3)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "`treadle sessions list` shows them"
-    raise CommandFailed(f"there is no session {given!r} here. {hint}")
-
-
-def _none(given: str) -> NoReturn:
-    """Report that there are no sessions. Raises CommandFailed."""
-    none = "there are no sessions yet"
-    raise CommandFailed(none if given == LAST else f"there is no session {given!r}: {none}")
+    write_out(on_journal(journal, work, absent=lambda _: no_sessions(session)), output_file)

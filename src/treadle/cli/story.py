@@ -135,6 +135,10 @@ class Story:
         return story
 
     @property
+    def last_turn(self) -> Turn | None:
+        return next((item for item in reversed(self.items) if isinstance(item, Turn)), None)
+
+    @property
     def unknown(self) -> list[ToolFinished]:
         """Results with status `unknown` for which no late result arrived."""
         return [

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
@@ -23,6 +23,9 @@ from treadle.cli.help import HELP
 from treadle.cli.output_file import OutputFile
 from treadle.cli.run_options import check_directory, finite, run_options
 from treadle.cli.terminal import put
+
+if TYPE_CHECKING:
+    from treadle.cli.work_batch import BatchRequest
 
 OF_A_BATCH = {
     "prompts": "PROMPT",
@@ -181,7 +184,7 @@ def work(ctx: click.Context, **options: Any) -> None:
     Exits with 0 when all prompts completed and passed their gates, 1 when one did not, 2 on wrong
     use, 130 when stopped.
     """
-    from treadle.cli.work_batch import BatchRequest, detached, resume_command, worked  # noqa: PLC0415  brings the runtime, which --help does not need
+    from treadle.cli.work_batch import BatchRequest, worked  # noqa: PLC0415  brings the runtime, which --help does not need
 
     wish = BatchRequest(
         options=options,
@@ -201,17 +204,7 @@ def work(ctx: click.Context, **options: Any) -> None:
         )
     _check_workers(options)
     if options["detach"]:
-        with failing():
-            batch, runs = anyio.run(detached, wish)
-        put(batch)
-        if not options["quiet"]:
-            echo(
-                (
-                    f"{count(runs, 'run')} queued; {resume_command(batch, options['journal'])} "
-                    "waits for them, runs the gates and reports"
-                ),
-                err=True,
-            )
+        _detach(wish)
         return
     with (
         failing(),
@@ -221,3 +214,19 @@ def work(ctx: click.Context, **options: Any) -> None:
         if out is not None:
             out.finish()
     sys.exit(130 if report.stopped else 0 if report.passed else 1)
+
+
+def _detach(wish: BatchRequest) -> None:
+    from treadle.cli.work_batch import detached, resume_command  # noqa: PLC0415  as in work
+
+    with failing():
+        batch, runs = anyio.run(detached, wish)
+    put(batch)
+    if not wish.options["quiet"]:
+        echo(
+            (
+                f"{count(runs, 'run')} queued; {resume_command(batch, wish.options['journal'])} "
+                "waits for them, runs the gates and reports"
+            ),
+            err=True,
+        )

@@ -8,6 +8,7 @@ which is imported on its own so that the first paint waits for nothing else.
     acting.py        actions of the keys in an open chat
     approval.py      the approval prompt for a tool call
     approval_choices.py the choices of an approval prompt
+    approval_preview.py the preview in an approval prompt
     approving.py     asks for approvals and remembers granted rules
     blocks.py        finished output, written once into the scrollback
     calling.py       display names of tool calls
@@ -44,6 +45,7 @@ which is imported on its own so that the first paint waits for nothing else.
     suggestions.py   completions
     tables.py        Markdown tables that fit the width
     theme.py         colours and glyphs
+    transcript_children.py child runs in the transcript
     viewer.py        full-screen view of complete output
     wizard.py        first start without a key
     wizard_entry.py  hidden input of a key

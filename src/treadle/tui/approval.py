@@ -9,7 +9,7 @@ the call does not fit the screen, it can only be approved after `d` has shown al
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -31,18 +31,15 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.layout.controls import FormattedTextControl
 
 from treadle._internal.terminal_text import columns, cut, one_line, revealed_line, wrapped
-from treadle._internal.units import count
 from treadle.tools.approval import ApprovalRequest
-from treadle.tui import differences
 from treadle.tui.approval_choices import NO, Choice, Scope, choices_of
-from treadle.tui.drawing import Drawing
-from treadle.tui.preview import FileDifference, Patch, Preview, TextPreview
+from treadle.tui.approval_preview import PreviewLines
+from treadle.tui.preview import Preview
 from treadle.tui.slot import Line, SlotAnswer
 from treadle.tui.theme import Theme
 
 DEAF_S: Final = 0.5
 PREVIEW_LINES: Final = 24
-PATH_LINES: Final = 3
 REASON_LINES: Final = 4
 SPOKEN_LINES: Final = 10_000
 SPOKEN: Final = "Type a letter and press Enter; after w, type the reason."
@@ -81,16 +78,9 @@ class Approval:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._request, self._preview, self._theme, self._around, self._clock = (
-            request,
-            preview,
-            theme,
-            around,
-            clock,
-        )
+        self._request, self._theme, self._around, self._clock = request, theme, around, clock
+        self._preview = PreviewLines(preview, theme)
         self._columns = around.columns
-        self._laid: tuple[int, list[Line], list[Line]] = (0, [], [])
-        """Width, and the lines of the path and of the rest laid out for it."""
         self._hidden = 0
         """Number of preview lines hidden in the last drawing."""
         self._viewed = False
@@ -160,7 +150,7 @@ class Approval:
         heads = [head] if self._rows > 2 else []
         choices = self._offered(width, self._rows - len(heads) - 1)
         room = self._rows - len(heads) - len(choices)
-        shown, self._hidden = self._shown(
+        shown, self._hidden = self._preview.shown(
             width, min(max(room - len(why) - 1, min(room, 1)), PREVIEW_LINES)
         )
         # The line that explains why the call cannot be approved has priority.
@@ -186,16 +176,11 @@ class Approval:
 
     @property
     def _is_unseen(self) -> bool:
-        return self._is_cut or (self._hidden > 0 and not self._viewed)
-
-    @property
-    def _is_cut(self) -> bool:
-        """True if even the full view does not show the complete call."""
-        return isinstance(self._preview, TextPreview) and self._preview.left_out > 0
+        return self._preview.is_cut or (self._hidden > 0 and not self._viewed)
 
     def _help(self, width: int) -> Line:
         if self._is_unseen:
-            words = CUT if self._is_cut else UNSEEN
+            words = CUT if self._preview.is_cut else UNSEEN
             return [(self._theme.toolkit("warning"), cut(f"    {words} · Esc deny", width))]
         return [(self._theme.toolkit("dim"), cut("    d view full · Esc deny", width))]
 
@@ -218,56 +203,6 @@ class Approval:
         self._seen_rules = {choice.key for choice in whole}
         return lines[:most]
 
-    def _shown(self, width: int, most: int) -> tuple[list[Line], int]:
-        """Return at most `most` lines of the preview, and the number of hidden lines."""
-        if self._laid[0] != width:
-            self._laid = (width, *self._lay_out(width - 2))
-        path, rest = self._laid[1:]
-        paths, hidden = self._ends(path, min(most, PATH_LINES))
-        shown, more = self._ends(rest, most - len(paths))
-        return [*paths, *shown], hidden + more
-
-    def _lay_out(self, width: int) -> tuple[list[Line], list[Line]]:
-        """Return the path and the rest, with long lines wrapped."""
-        if isinstance(self._preview, Patch):
-            return [], [line for file in self._preview.files for line in self._file(file, width)]
-        if isinstance(self._preview, TextPreview):
-            return [], self._words(
-                wrapped(self._preview.text, width) or [""],
-                "tool.target" if self._preview.is_command else "tool.body",
-            )
-        path, *rest = self._file(self._preview, width)
-        paths = len(wrapped(self._preview.path, width))
-        return [path, *rest[: paths - 1]], rest[paths - 1 :]
-
-    def _file(self, file: FileDifference, width: int) -> list[Line]:
-        """Return the path and the differences of a file."""
-        drawing = Drawing(width, self._theme)
-        drawn = drawing.lines(
-            differences.drawn(file.path, file.before, file.after, drawing, whole=True)
-        )
-        return [
-            *self._words(wrapped(f"{file.path}{file.note}", width), "tool.target"),
-            *([("", "  "), *line] for line in drawn),
-        ]
-
-    def _words(self, lines: Sequence[str], style: str) -> list[Line]:
-        return [[(self._theme.toolkit(style), f"  {line}")] for line in lines]
-
-    def _ends(self, lines: Sequence[Line], most: int) -> tuple[list[Line], int]:
-        """Return all lines, or the first and the last of them around a warning with the number of
-        hidden lines.
-        """
-        if len(lines) <= most:
-            return [*lines], 0
-        if most < 2:
-            return [*lines[: max(most, 0)]], len(lines) - max(most, 0)
-        last = (most - 1) // 2
-        missing = len(lines) - (most - 1)
-        words = f"  {self._theme.glyphs.ellipsis} {count(missing, 'more line')}: d shows all"
-        mark: Line = [(self._theme.toolkit("warning"), words)]
-        return [*lines[: most - 1 - last], mark, *lines[len(lines) - last :]], missing
-
     def _choice(self, n: int, choice: Choice, width: int) -> list[Line]:
         """Return a choice with its rule after it, or below if the line is too short."""
         style = self._theme.toolkit
@@ -286,7 +221,7 @@ class Approval:
         names the possible answers.
         """
         width = max(self._columns() - 1, 10)
-        shown, self._hidden = self._shown(width, SPOKEN_LINES)
+        shown, self._hidden = self._preview.shown(width, SPOKEN_LINES)
         said = [
             f"{choice.key} {choice.words} {choice.pattern}".rstrip()
             for choice in self._choices

@@ -65,6 +65,13 @@ class Live:
             or any(not activity.waits for activity in self.activities.values())
         )
 
+    def add_cost(self, cost_usd: object) -> None:
+        """Add the cost of a response; anything but a number means that its price is unknown."""
+        if isinstance(cost_usd, float | int):
+            self.cost_usd = (self.cost_usd or 0.0) + cost_usd
+        else:
+            self.cost_is_partial = True
+
     def calm(self) -> None:
         """Reset the state after a run."""
         self.tail = self.thought = self.retry = ""

@@ -22,7 +22,8 @@ from treadle.tui.calling import Calling, calling
 from treadle.tui.ends import ended
 from treadle.tui.growing import Growing, SourcePiece
 from treadle.tui.live import Activity, Live
-from treadle.types import Outcome, usd
+from treadle.tui.transcript_children import ChildRuns
+from treadle.types import Outcome
 
 PROGRESS_CHARS: Final = 200
 _THOUGHT_KEPT: Final = 20_000
@@ -59,12 +60,7 @@ class Transcript:
         """Steering text that has not reached the run yet, mapped to the text as typed."""
         self._calls: dict[str, tuple[str, object]] = {}
         """Name and arguments of calls without a result, by id."""
-        self._agents: dict[str, str] = {}
-        """Agents of child runs by run id."""
-        self._above: dict[str, str] = {}
-        """Our call for which a child run works, by run id, where known."""
-        self._inner: dict[str, int] = {}
-        """Number of calls made by child runs, by our call id."""
+        self._children = ChildRuns(self.live, self._calls, clock)
         self.answer = ""
         """Complete text of the last answer, which `/copy` copies."""
 
@@ -80,7 +76,8 @@ class Transcript:
 
     def apply(self, event: events.Event) -> list[Block]:
         """Return the blocks that the event finishes."""
-        return list(self._of_ours(event) if event.parent_run_id is UNSET else self._of_child(event))
+        is_ours = event.parent_run_id is UNSET
+        return list(self._of_ours(event) if is_ours else self._children.apply(event))
 
     def asks_about(self, request: ApprovalRequest) -> None:
         """Remove a call whose approval prompt is now on the screen."""
@@ -162,7 +159,7 @@ class Transcript:
     def _remark(self, event: events.Event) -> Iterator[Block]:
         match event:
             case events.ChildStart():
-                self._child(event)
+                self._children.start(event)
             case events.Warned():
                 if isinstance(event.call_id, str) and event.call_id in self._calls:
                     self.live.activities.pop(event.call_id, None)
@@ -261,10 +258,7 @@ class Transcript:
             + event.cache_write_tokens
             + event.output_tokens
         )
-        if isinstance(event.cost_usd, float | int):
-            live.cost_usd = (live.cost_usd or 0.0) + event.cost_usd
-        else:
-            live.cost_is_partial = True
+        live.add_cost(event.cost_usd)
 
     def _called(self, event: events.ToolCallEnd) -> Iterator[Block]:
         name, arguments = self._calls.pop(event.call_id, (event.name, ""))
@@ -278,7 +272,7 @@ class Transcript:
             status="unknown" if event.unknown else "error" if event.is_error else "ok",
             seconds=event.duration_ms / 1000,
             exit_code=event.exit_code if isinstance(event.exit_code, int) else None,
-            calls=self._inner.pop(event.call_id, 0),
+            calls=self._children.take_count(event.call_id),
         )
 
     def _not_run(self, call_id: str, why: str = "") -> Block:
@@ -297,8 +291,8 @@ class Transcript:
             if call_id in self._calls and not activity.waits
         ]:
             yield self._not_run(call_id)
-        for known in (self._calls, self._agents, self._above, self._inner):
-            known.clear()
+        self._calls.clear()
+        self._children.clear()
         self.live.calm()
         if event.outcome is Outcome.COMPLETED:
             if (
@@ -309,75 +303,6 @@ class Transcript:
                 yield AnswerBlock(_as_json(event.output), first=True)
             return
         yield NoticeBlock(ended(event), "error" if event.outcome is Outcome.ERROR else "warning")
-
-    # ------------------------------------------------------------ events of child runs
-
-    def _child(self, event: events.ChildStart) -> None:
-        self._agents[event.child_run_id] = event.agent
-        owners = [
-            call_id
-            for call_id, activity in self.live.activities.items()
-            if not activity.agent and call_id not in self._above.values()
-        ]
-        if owners:
-            self._above[event.child_run_id] = owners[-1]
-
-    def _of_child(self, event: events.Event) -> Iterator[Block]:
-        """Track the activity and cost of a child run; its text is for the calling agent only."""
-        agent, key = (
-            self._agents.get(event.run_id, ""),
-            f"{event.run_id}:{getattr(event, 'call_id', '')}",
-        )
-        match event:
-            case events.ChildStart():
-                self._agents[event.child_run_id] = event.agent
-                if (owner := self._above.get(event.run_id)) is not None:
-                    self._above[event.child_run_id] = owner
-            case events.ToolCallAsked():
-                self._calls[key] = (event.name, event.arguments)
-            case events.ApprovalRequested():
-                self._calls.setdefault(key, (event.name, event.arguments))
-                self.live.activities[key] = Activity(
-                    call=calling(event.name, event.arguments),
-                    since=self._clock(),
-                    agent=agent,
-                    waits=True,
-                )
-            case events.ToolCallStart():
-                name, arguments = self._calls.get(key, (event.name, ""))
-                self.live.activities[key] = Activity(
-                    call=calling(name, arguments), since=self._clock(), agent=agent
-                )
-                if (owner := self._above.get(event.run_id)) is not None:
-                    self._inner[owner] = self._inner.get(owner, 0) + 1
-            case events.ApprovalResolved():
-                self.live.activities.pop(key, None)
-            case events.ToolCallEnd():
-                self._forget(key)
-            case events.UsageReported():
-                before = self.live.context_tokens
-                self._paid(event)
-                self.live.context_tokens = before
-                self.live.child_usd = usd(
-                    self.live.child_usd,
-                    event.cost_usd if isinstance(event.cost_usd, float | int) else None,
-                )
-            case events.Warned():
-                self._forget(key)
-                yield NoticeBlock(f"{agent}: {event.text}" if agent else event.text, "warning")
-            case events.RunEnd():
-                for left in [
-                    key
-                    for key in (*self._calls, *self.live.activities)
-                    if key.startswith(f"{event.run_id}:")
-                ]:
-                    self._forget(left)
-            case _:
-                return
-
-    def _forget(self, key: str) -> None:
-        self._calls.pop(key, None)
-        self.live.activities.pop(key, None)
 
     # ------------------------------------------------------------ earlier messages
 

@@ -60,7 +60,7 @@ def test_in_what_a_tool_gives_and_in_names_of_files(place: Place, provider: Prov
     provider.answers("Done.")
     chat.sees("Done.")
     chat.press("C-o")
-    chat.sees("q leaves")
+    chat.sees("q quit")
     _is_harmless(chat)
 
 

@@ -79,11 +79,7 @@ def resume(
     Exits as `treadle run` does: with 4 if the run waits for a person, and prints what it waits for.
     """
     drive = Drive(**rest)
-    options: dict[str, Any] = drive.options()
-    if on_unknown is not None:
-        options["on_unknown"] = on_unknown
-    if drive.timeout is not None:
-        options["limits"] = Limits(seconds=drive.timeout)
+    options = _options(drive, on_unknown)
 
     async def work(opened: OpenedRun) -> int:
         if wait and opened.info.status == "running":
@@ -109,6 +105,15 @@ def resume(
                 )
 
     driven(drive, work)
+
+
+def _options(drive: Drive, on_unknown: OnUnknown | None) -> dict[str, Any]:
+    options: dict[str, Any] = drive.options()
+    if on_unknown is not None:
+        options["on_unknown"] = on_unknown
+    if drive.timeout is not None:
+        options["limits"] = Limits(seconds=drive.timeout)
+    return options
 
 
 async def _asked(opened: OpenedRun) -> dict[str, Any] | None:

@@ -1,0 +1,80 @@
+"""A call's preview in an approval prompt, shortened to the available rows. Entry points:
+`PreviewLines`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from treadle._internal.terminal_text import wrapped
+from treadle._internal.units import count
+from treadle.tui import differences
+from treadle.tui.drawing import Drawing
+from treadle.tui.preview import FileDifference, Patch, Preview, TextPreview
+from treadle.tui.slot import Line
+from treadle.tui.theme import Theme
+
+PATH_LINES: Final = 3
+
+
+class PreviewLines:
+    def __init__(self, preview: Preview, theme: Theme) -> None:
+        self._preview, self._theme = preview, theme
+        self._laid: tuple[int, list[Line], list[Line]] = (0, [], [])
+        """Width, and the lines of the path and of the rest laid out for it."""
+
+    @property
+    def is_cut(self) -> bool:
+        """True if even the full view does not show the complete call."""
+        return isinstance(self._preview, TextPreview) and self._preview.left_out > 0
+
+    def shown(self, width: int, most: int) -> tuple[list[Line], int]:
+        """Return at most `most` lines of the preview, and the number of hidden lines."""
+        if self._laid[0] != width:
+            self._laid = (width, *self._lay_out(width - 2))
+        path, rest = self._laid[1:]
+        paths, hidden = self._ends(path, min(most, PATH_LINES))
+        shown, more = self._ends(rest, most - len(paths))
+        return [*paths, *shown], hidden + more
+
+    def _lay_out(self, width: int) -> tuple[list[Line], list[Line]]:
+        """Return the path and the rest, with long lines wrapped."""
+        if isinstance(self._preview, Patch):
+            return [], [line for file in self._preview.files for line in self._file(file, width)]
+        if isinstance(self._preview, TextPreview):
+            return [], self._words(
+                wrapped(self._preview.text, width) or [""],
+                "tool.target" if self._preview.is_command else "tool.body",
+            )
+        path, *rest = self._file(self._preview, width)
+        paths = len(wrapped(self._preview.path, width))
+        return [path, *rest[: paths - 1]], rest[paths - 1 :]
+
+    def _file(self, file: FileDifference, width: int) -> list[Line]:
+        """Return the path and the differences of a file."""
+        drawing = Drawing(width, self._theme)
+        drawn = drawing.lines(
+            differences.drawn(file.path, file.before, file.after, drawing, whole=True)
+        )
+        return [
+            *self._words(wrapped(f"{file.path}{file.note}", width), "tool.target"),
+            *([("", "  "), *line] for line in drawn),
+        ]
+
+    def _words(self, lines: Sequence[str], style: str) -> list[Line]:
+        return [[(self._theme.toolkit(style), f"  {line}")] for line in lines]
+
+    def _ends(self, lines: Sequence[Line], most: int) -> tuple[list[Line], int]:
+        """Return all lines, or the first and the last of them around a warning with the number of
+        hidden lines.
+        """
+        if len(lines) <= most:
+            return [*lines], 0
+        if most < 2:
+            return [*lines[: max(most, 0)]], len(lines) - max(most, 0)
+        last = (most - 1) // 2
+        missing = len(lines) - (most - 1)
+        words = f"  {self._theme.glyphs.ellipsis} {count(missing, 'more line')}: d shows all"
+        mark: Line = [(self._theme.toolkit("warning"), words)]
+        return [*lines[: most - 1 - last], mark, *lines[len(lines) - last :]], missing
