@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from datetime import date
 from pathlib import Path
 
@@ -166,3 +167,18 @@ def test_a_field_that_is_misspelt_in_the_file_would_be_noticed() -> None:
             b'{"as_of":"2026-01-01","vendors":{"x":{"hosts":[],"models":{},"sizes":1}}}',
             type=module.KnownModels,
         )
+
+
+def test_the_documentation_has_a_section_for_every_known_model_of_the_vendors() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "models.md").read_text()
+    families = text.partition("## Families of models")[2].partition("\n## ")[0]
+    named = Counter(re.findall(r"`((?:claude|gpt|o\d|gemini|gemma)[\w.-]*)`", families))
+    vendors = known_models().vendors
+    known = {
+        model_id
+        for vendor in ("anthropic", "openai", "google")
+        for model_id in vendors[vendor].models
+        if not model_id.endswith("*")
+    }
+    assert set(named) == known
+    assert max(named.values()) == 1
