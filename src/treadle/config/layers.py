@@ -18,13 +18,12 @@ import msgspec
 from treadle._internal.redaction import Redactor, Secret, in_url, names_a_secret
 from treadle.config.endpoint import AGENT_KEY, VENDOR_KEYS, key_variables
 from treadle.config.file import Broken, Unreadable, owned_alone, read_text
+from treadle.config.file_settings import FoundValue, read_settings
 from treadle.config.keys import (
     VENDORS,
-    FoundValue,
     KeyPath,
     dotted,
     find_key,
-    read_settings,
     read_value,
     refusal,
     shown,
