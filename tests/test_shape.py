@@ -22,7 +22,7 @@ LONG_FILES = {
     "apps/assistant/language/dates.py": 434,
     "apps/assistant/language/understanding.py": 559,
     "budget/ledger.py": 458,  # one ledger; its arithmetic stands in budget/tree.py
-    "config/layers.py": 504,
+    "config/layers.py": 409,
     "config/readers.py": 421,  # a function for each kind of value
     "config/values.py": 443,
     "journal/entries.py": 465,

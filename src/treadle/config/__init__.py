@@ -5,7 +5,9 @@ locates files; file.py and document.py read them; trust.py decides whether a pro
 layers.py merges the sources, endpoint.py resolves how to reach a provider, and given.py completes a
 program's own configuration. Entry points: `load`.
 
+    checks.py         checks of the settings as a whole
     file_settings.py  settings of one file, each with its line
+
     changing.py   changing the user's own file
     hosts.py      hosts that commands may reach
     rules.py      permission rules: allow, ask, deny

@@ -16,6 +16,7 @@ from typing import cast
 import msgspec
 
 from treadle._internal.redaction import Redactor, Secret, in_url, names_a_secret
+from treadle.config.checks import field_of, problems_in, providers_in, wire_of
 from treadle.config.endpoint import AGENT_KEY, VENDOR_KEYS, key_variables
 from treadle.config.file import Broken, Unreadable, owned_alone, read_text
 from treadle.config.file_settings import FoundValue, read_settings
@@ -33,12 +34,10 @@ from treadle.config.readers import ALIASES, Wrong
 from treadle.config.trust import Trust, trust_of
 from treadle.config.values import (
     DEFAULT,
-    DEFAULT_QUEUE,
     Config,
     Origin,
     Setting,
     built,
-    unknown_provider,
 )
 from treadle.errors import AgentError
 
@@ -282,7 +281,11 @@ class Layers:
         if (
             root
             and callable(key.workspace)
-            and (reason := key.workspace(value, now.value if now else None, self._providers()))
+            and (
+                reason := key.workspace(
+                    value, now.value if now else None, providers_in(self._settings)
+                )
+            )
         ):
             self.warnings.append(f"{origin}: {dotted(path)} is ignored: {reason}")
             return
@@ -320,11 +323,11 @@ class Layers:
     def _add_keys(self) -> None:
         """Add keys from the environment for providers that have none."""
         default = self._own_model.partition(":")[0]
-        for name in self._providers():
+        for name in providers_in(self._settings):
             if (
-                self._get(name, "api_key")
-                or self._get(name, "auth_token")
-                or not (wire := self._wire(name))
+                field_of(self._settings, name, "api_key")
+                or field_of(self._settings, name, "auth_token")
+                or not (wire := wire_of(self._settings, name))
             ):
                 continue
             address = self._settings.get(("providers", name, "base_url"))
@@ -339,106 +342,9 @@ class Layers:
                     )
                     break
 
-    def _providers(self) -> list[str]:
-        return list(
-            dict.fromkeys(
-                (*VENDORS, *(path[1] for path in self._settings if path[0] == "providers"))
-            )
-        )
-
-    def _get(self, provider: str, field: str) -> object:
-        setting = self._settings.get(("providers", provider, field))
-        return setting.value if setting else None
-
-    def _wire(self, provider: str) -> str | None:
-        given = self._get(provider, "type")
-        return str(given) if given else provider if provider in VENDORS else None
-
-    # ---- what only the whole can tell
-
     def _check(self) -> None:
-        for name in self._providers():
-            self._check_provider(name)
-        for size in ("large", "small"):
-            model, origin = self._settings["models", size]
-            if text := unknown_provider(
-                str(model).partition(":")[0], f" in {model!r}", dict.fromkeys(self._providers())
-            ):
-                self.problems.append(f"{origin}: {text}")
-        for name in dict.fromkeys(path[1] for path in self._settings if path[0] == "prices"):
-            said = {
-                path[2]: setting.origin
-                for path, setting in self._settings.items()
-                if path[:2] == ("prices", name)
-            }
-            if missing := {
-                key
-                for key in ("input", "output")
-                if key not in said and ("prices", name, key) not in self._refused
-            }:
-                self.problems.append(
-                    f"{next(iter(said.values()))}: {dotted(('prices', name))} needs "
-                    f"{' and '.join(sorted(missing))} too"
-                )
-        for name in dict.fromkeys(path[1] for path in self._settings if path[0] == "mcp_servers"):
-            first = next(
-                setting.origin
-                for path, setting in self._settings.items()
-                if path[:2] == ("mcp_servers", name)
-            )
-            if (("mcp_servers", name, "command") in self._settings) == (
-                ("mcp_servers", name, "url") in self._settings
-            ):
-                self.problems.append(f"{first}: mcp_servers.{name} needs either a command or a url")
-        self._check_queues()
-
-    def _check_queues(self) -> None:
-        """Check that every referenced queue exists and that every schedule is complete."""
-        names = {DEFAULT_QUEUE, *(path[1] for path in self._settings if path[0] == "queues")}
-        for path, (value, origin) in self._settings.items():
-            if (
-                path[0] in ("service", "schedules")
-                and path[-1] == "queue"
-                and len(path) < 4
-                and value is not None
-                and value not in names
-            ):
-                self.problems.append(
-                    f"{origin}: {dotted(path)}: there is no queue {value!r}: known are "
-                    f"{', '.join(sorted(names))}; add it under queues"
-                )
-        for name in dict.fromkeys(path[1] for path in self._settings if path[0] == "schedules"):
-            said = {
-                path[2]: setting
-                for path, setting in self._settings.items()
-                if path[:2] == ("schedules", name)
-            }
-            there = {path[2] for path in self._refused if path[:2] == ("schedules", name)} | {
-                key for key, setting in said.items() if setting.value is not None
-            }
-            if missing := [key for key in ("agent", "prompt", "cron") if key not in there]:
-                self.problems.append(
-                    f"{next(iter(said.values())).origin}: {dotted(('schedules', name))} needs "
-                    f"{' and '.join(missing)} too"
-                )
-
-    def _check_provider(self, name: str) -> None:
-        said = [
-            setting.origin
-            for path, setting in self._settings.items()
-            if path[:2] == ("providers", name)
-        ]
-        wire = self._wire(name)
-        if wire is None:
-            self.problems.append(
-                f"{said[0]}: providers.{name} needs a type: one of {', '.join(VENDORS)}"
-            )
-        elif name in VENDORS and wire != name:
-            self.problems.append(
-                f"{self._settings['providers', name, 'type'].origin}: {name!r} is always of type "
-                f"{name!r}: give this provider another name"
-            )
-        elif said:
+        self.problems += problems_in(self._settings, self._refused)
+        for name in {path[1] for path in self._settings if path[0] == "providers"} & {*VENDORS}:
             self._settings.setdefault(("providers", name, "type"), Setting(name, DEFAULT))
 
 
