@@ -1,6 +1,6 @@
-"""Functions that are told of a run's events as they are read; the run itself never waits for them.
+"""Callbacks for a run's events as they are read; the run itself never waits for them.
 
-Entry: `Callbacks`.
+Entry point: `Callbacks`.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ logger = logging.getLogger("treadle")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks:
-    """Called in the order of the events, awaited where they are async. One that raises is logged,
-    and the run goes on.
+    """Called in the order of the events, and awaited if async. One that raises is logged, and the
+    run continues.
 
-    They hear the run itself, and not those that it starts: whoever wants these too asks for
-    `on_event`.
+    They receive events of the run itself; child runs need `on_event`.
     """
 
     on_text_delta: Callable[[str], object] | None = None
     on_tool_call: Callable[[ToolCallAsked], object] | None = None
     on_tool_result: Callable[[ToolCallEnd], object] | None = None
-    """Of calls that ran.
+    """Called for calls that ran.
 
-    One that was refused before is a `warning` with its `call_id`, which `on_event` hears.
+    A call that was refused before is a `warning` with its `call_id`, which `on_event` receives.
     """
     on_complete: Callable[[RunResult[Any]], object] | None = None
     """After every run, whatever its outcome."""

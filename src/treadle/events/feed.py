@@ -1,8 +1,7 @@
-"""One run's events on their way out: made only where somebody listens, numbered, without known
-secrets, and handed to the run's stream and the hub.
+"""Outgoing events of one run: made only for subscribers, numbered, without known secrets, and
+passed to the run's stream and the hub.
 
-What an entry's events are is said in projection.py; what a front does with them is its own
-business. Entry: `Feed`, `EventStream`.
+projection.py defines the events of an entry. Entry points: `Feed`, `EventStream`.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class EventStream:
         self._events: deque[Event] = deque()
         self._closed = False
         self.is_over = False
-        """Whether its reader has been told that nothing more comes."""
+        """True if the reader has received the end."""
         self._news = anyio.Event()
 
     def put(self, event: Event) -> None:
@@ -120,11 +119,10 @@ def joined(last: Event, new: Event) -> Event | None:
 
 
 class Feed:
-    """Where a run says what happens. Costs nearly nothing while nobody listens.
+    """Publishes a run's events. Costs next to nothing without subscribers.
 
-    What leaves holds no value that the redactor knows, whoever said it: of an event, of a part's
-    deltas taken together, and of both in the same way, so that a message's deltas still make its
-    text. History and journal keep what was said.
+    Known secrets are masked in events, in a part's deltas taken together, and in both in the same
+    way, so that a message's deltas still make its text. History and journal stay unchanged.
     """
 
     def __init__(
@@ -153,12 +151,12 @@ class Feed:
         self._newest_redactor = redactor
         self._redactor = redactor()
         self._masking: Masking | None = None
-        """Of the open part; None where no secrets are known."""
+        """Masking of the open part; None if no secrets are known."""
         self._open: type[Event] | None = None
-        """What the deltas of the open part are."""
+        """Event type of the open part's deltas."""
         self._is_behind = False
-        """Nobody listened when the response began: what came since the last part began was told to
-        nobody.
+        """True if there were no subscribers when the current part began, so its earlier deltas were
+        not published.
         """
         self._call = {"call_id": "", "name": ""}
         """The call whose arguments came last."""
@@ -166,13 +164,13 @@ class Feed:
 
     @property
     def _heard(self) -> bool:
-        """Whether events are made at all."""
+        """True if events are made at all."""
         return self._stream is not None or self._hook is not None or self._hub.heard
 
     def say(
         self, kind: type[Event], fields: Mapping[str, Any], *, entry_id: str | None = None
     ) -> None:
-        """One event that is no delta; `entry_id` makes it durable."""
+        """Publish an event other than a delta; `entry_id` makes it durable."""
         if not self._heard:
             return
         if self._redactor:
@@ -205,10 +203,10 @@ class Feed:
                 self._running_calls.discard(entry.result.call_id)
 
     def go_on(self, state: RunState, anew: Collection[str]) -> None:
-        """With a run whose driver died: what it had begun has begun here too, so that every start
-        has its end for those who listen now.
+        """Continue a run whose driver died: its open starts are published again, so that
+        subscribers see a start for every end.
 
-        `anew`: the calls that a person lets run, which start themselves.
+        `anew`: calls that a person lets run, which publish their own start.
         """
         if state.turn:
             self.say(events.TurnStart, {"turn": state.turn})
@@ -221,7 +219,9 @@ class Feed:
                 )
 
     def progress(self, call_id: str, text: str, done: float | None, total: float | None) -> None:
-        """Of a call that runs; what an abandoned thread says after its call's end is for nobody."""
+        """Publish progress of a running call; reports of an abandoned thread after its call's end
+        are dropped.
+        """
         if call_id in self._running_calls:
             numbers = {
                 name: value
@@ -231,7 +231,7 @@ class Feed:
             self.say(events.ToolProgress, {"call_id": call_id, "text": text, **numbers})
 
     def begin_message(self, message_id: str, attempt: ModelAttempt) -> None:
-        """What `hear` is told from now on belongs to this message."""
+        """Assign the next deltas to this message."""
         self._message_id, self._attempt, self._open, self._is_behind = (
             message_id,
             attempt,
@@ -243,16 +243,16 @@ class Feed:
 
     @property
     def listener(self) -> Callable[[model.Delta], None] | None:
-        """What a response's deltas are told to; None where nobody listens when it begins, and
-        nobody may come meanwhile.
+        """Return the receiver of a response's deltas; None if there are no subscribers when it
+        begins, and none may come later.
         """
         if self._heard:
             return self.hear
         return self._hear_late if self._hub.awaited else None
 
     def _hear_late(self, delta: model.Delta) -> None:
-        """Of a response that began when nobody listened: where secrets are known, from the
-        beginning of a part on, so that none is told by half.
+        """Publish deltas of a response that began without subscribers: if secrets are known, from
+        the beginning of a part on, so that none appears by half.
         """
         if not self._heard:
             if not self._is_behind:

@@ -1,8 +1,9 @@
-"""A run's events for whoever follows it, in any process: out of the journal up to now, then as
-entries come, without a gap and without a double.
+"""A run's events for a follower in any process: from the journal up to now, then as entries arrive,
+without gaps or duplicates.
 
-It listens, then reads the journal, then waits: what comes between is found by the next look. What a
-run says beside the journal is live_deltas.py's. Entry: `Follow`; `Projection`, records as events.
+It subscribes, then reads the journal, then waits: the next look finds entries in between.
+live_deltas.py transmits deltas, which are not in the journal. Entry points: `Follow`; `Projection`,
+records as events.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _ALL: Final = 1_000_000_000
 
 
 class Position(NamedTuple):
-    """Of a durable event."""
+    """Position of a durable event."""
 
     entry: int
     """The journal's sequence."""
@@ -53,20 +54,20 @@ def position_of(event_id: str) -> Position:
 
 
 class Projection:
-    """The durable events of one run, numbered from 1, without known secrets.
+    """Durable events of one run, numbered from 1, without known secrets.
 
-    Told of its records in order.
+    Give it the records in order.
     """
 
     def __init__(
         self, run_id: str, session_id: str | None, redactor: Callable[[], Redactor]
     ) -> None:
-        """`redactor` is asked again for each record: credentials may be replaced meanwhile."""
+        """`redactor` is called for each record: credentials may have been replaced."""
         self._run_id, self._session_id, self._redactor = run_id, session_id, redactor
         self._numbers = itertools.count(1)
 
     def of(self, record: Record, *, after: Position = BEGINNING) -> list[Event]:
-        """Those of this record behind `after`."""
+        """Return the events of this record behind `after`."""
         redactor, said = self._redactor(), list[Event]()
         for place, (kind, fields) in enumerate(events_of(record.entry)):
             if (record.seq, place) <= after:
@@ -78,7 +79,7 @@ class Projection:
         return said
 
     def numbered(self, event: Event) -> Event:
-        """One that is not durable, among the others."""
+        """Number an event that is not durable, among the others."""
         return msgspec.structs.replace(event, seq=next(self._numbers))
 
 

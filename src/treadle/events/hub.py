@@ -1,6 +1,6 @@
-"""Publish and subscribe: every run's events to whoever listens, without ever making a run wait.
+"""Publish and subscribe: every run's events for subscribers, without ever making a run wait.
 
-The events of one run in full order, none lost, are the run's own stream (feed.py). Entry: `Hub`.
+The run's own stream (feed.py) has all its events in order and loses none. Entry point: `Hub`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Missed:
 
 
 class Listener(Protocol):
-    """Is told of every event while it is published, in whatever task publishes it: what it does is
-    done quickly, and raises nothing.
+    """Receives every event while it is published, in the publishing task: it must be quick and must
+    not raise.
     """
 
     def put(self, event: Event) -> None: ...
@@ -87,9 +87,10 @@ class Subscription:
 
 
 class Broker:
-    """One topic.
+    """Topic of the hub.
 
-    Publishing never waits: a subscriber whose queue is full misses events and is told how many.
+    Publishing never waits: a subscriber whose queue is full misses events and receives their
+    number.
     """
 
     def __init__(self) -> None:
@@ -99,16 +100,16 @@ class Broker:
         self._closed = False
 
     def subscribe(self, maxsize: int = 1000) -> Subscription:
-        """From now on; at most `maxsize` events wait in it.
+        """Subscribe from now on; at most `maxsize` events wait in the queue.
 
-        That of a closed broker is over at once.
+        A subscription to a closed broker ends at once.
         """
         subscription = Subscription(self, max(1, maxsize))
         self.add(subscription)
         return subscription
 
     def add(self, listener: Listener) -> None:
-        """From now on. That of a closed broker is closed at once."""
+        """Add a listener from now on. A listener of a closed broker is closed at once."""
         if self._closed:
             listener.close()
         else:
@@ -137,16 +138,14 @@ class Hub:
         self.agents = Broker()
         self.tools = Broker()
         self.awaited = False
-        """Whether somebody may begin to listen while a response comes, and then wants what is left
-        of it.
-        """
+        """True if a subscriber may arrive during a response and then receives the rest of it."""
 
     @property
     def heard(self) -> bool:
         return self.agents.heard or self.tools.heard
 
     def add(self, listener: Listener) -> None:
-        """To both topics: it is told of everything, in order."""
+        """Add a listener to both topics: it receives everything, in order."""
         self.agents.add(listener)
         self.tools.add(listener)
 

@@ -1,9 +1,8 @@
-"""What a model is just saying, and what running calls say: in no journal, told to those who follow
-a run from elsewhere, and heard by them.
+"""Deltas and progress for followers in other processes: not in the journal, sent as notifications.
 
-Both ends of it stand here. It may be lost; it never comes after what it belongs to was read in the
-journal, and never from a driver or an attempt that is over. Not here: how a run is followed
-(follow.py). Entry: `Relay`, `Heard`.
+This file has both ends. Deltas may be lost; they never arrive after the entry that they belong to,
+and never from a driver or an attempt that is over. follow.py follows a run. Entry points: `Relay`,
+`Heard`.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from treadle.messages.events import Event
 from treadle.types import Value
 
 LOOK_S: Final = 0.1
-"""How often it looks whether somebody follows one of the runs that are under way."""
+"""Interval at which it checks for followers of the runs in progress."""
 GATHER_S: Final = 0.05
 GATHER_CHARS: Final = 4000
-"""So long, and so much, is gathered before it is told."""
+"""Bounds on the time and characters gathered before a notification."""
 PAYLOAD_MOST: Final = 7500
 """Bytes: PostgreSQL takes 8,000."""
 
@@ -65,12 +64,12 @@ _ENDS_WHAT_WAS_SAID: Final = (
 
 
 class DeltaPlace(NamedTuple):
-    """Where a run stands while something is said."""
+    """Place of a delta in its run."""
 
     fence: int
-    """Of its driver."""
+    """Fence of its driver."""
     seq: int
-    """Of its last entry."""
+    """Sequence number of the last entry before it."""
 
 
 class DeltaPayload(Value, frozen=True, kw_only=True):
@@ -94,24 +93,22 @@ class _Gathered:
 
 
 class Relay:
-    """Tells what runs of one runtime say beside the journal, where somebody listens. Where nobody
-    does it hears nothing of them, and events need not be made.
-
-    Belongs to the event loop of the runs.
+    """Sends deltas and progress of a runtime's runs if they have followers. Without any it receives
+    nothing, and events need not be made.
     """
 
     def __init__(self, hub: Hub, notifier: Notifier) -> None:
         self._hub, self._notifier = hub, notifier
         hub.awaited = True
         self._runs: dict[str, Callable[[], DeltaPlace]] = {}
-        """Those under way."""
+        """Place of the latest entry of each run in progress."""
         self._wanted: frozenset[str] = frozenset()
         self._gathered: dict[str, _Gathered] = {}
         self._looking: asyncio.TimerHandle | None = None
         self._telling: asyncio.TimerHandle | None = None
 
     def begin(self, run_id: str, place: Callable[[], DeltaPlace]) -> None:
-        """The run is driven here from now on. `place`: asked while something is said."""
+        """Start sending for a run that is driven here. `place` is called with each delta."""
         self._runs[run_id] = place
         if self._looking is not None:
             self._looking.cancel()
@@ -125,7 +122,7 @@ class Relay:
             self.close()
 
     def close(self) -> None:
-        """It hears nothing more, until a run begins."""
+        """Stop receiving, until a run begins."""
         for timer in (self._looking, self._telling):
             if timer is not None:
                 timer.cancel()
@@ -245,22 +242,22 @@ def _pieces(event: Event) -> Iterator[Event]:
 
 
 class Heard:
-    """Lets through what is still true.
+    """Filter of payloads: drops those that are out of date.
 
-    Told of every record in order by `seen`, of payloads by `take`.
+    Give it every record in order with `seen`, and payloads with `take`.
     """
 
     def __init__(self) -> None:
         self._fence = 0
         self._since = 0
-        """The sequence of the entry that ended what was said before."""
+        """Sequence number of the entry that ended the earlier deltas."""
         self._ended: set[str] = set()
         """Calls of the turn that have their result."""
         self._reasoning: events.ReasoningStart | None = None
-        """What has no end yet."""
+        """The open part of reasoning."""
 
     def seen(self, record: Record) -> list[Event]:
-        """What comes before the events of this record."""
+        """Return the events that precede those of this record."""
         entry = record.entry
         if isinstance(entry, ToolFinished):
             self._ended.add(entry.result.call_id)

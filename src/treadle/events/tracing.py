@@ -1,8 +1,8 @@
-"""What follows a run from outside while it is under way: a contract of three spans, and the one
-that does nothing.
+"""Contract of the tracer that follows a run while it is in progress: three spans, and a tracer that
+does nothing.
 
-Where spans go is telemetry/; when they begin and end is the loop's and the toolbox's. Entry:
-`Tracer`, `NO_TRACER`.
+telemetry/ exports spans; the loop and the toolbox begin and end them. Entry points: `Tracer`,
+`NO_TRACER`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from treadle.types import Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedRun:
-    """Which run it is."""
+    """The traced run."""
 
     run_id: str
     session_id: str | None
     parent_run_id: str | None
     agent: str
     agent_hash: str
-    """Of its definition."""
+    """Hash of its agent's definition."""
     description: str
     model: str
-    """As it was asked for, like "anthropic:claude-opus-5-5"."""
+    """Model as requested, like "anthropic:claude-opus-5-5"."""
 
 
 class RunSpan(Protocol):
@@ -76,7 +76,7 @@ class Tracer(Protocol):
 
 
 class _Nothing:
-    """A span that nobody sees."""
+    """A span that goes nowhere."""
 
     def ended(self, outcome: Outcome, metrics: RunMetrics, error: Exception | None) -> None: ...
 
@@ -110,7 +110,7 @@ NO_TRACER: Tracer = NoTracer()
 
 
 class Traced:
-    """One run, with the tracer that follows it."""
+    """A run and the tracer that follows it."""
 
     __slots__ = ("_run", "_tracer", "is_on")
 

@@ -9,8 +9,8 @@ recovery.py      open calls after a crash
 outcome.py       why a run ends or continues
 recorder.py      state, journal and subscribers, in that order
 approvals.py     asking people about held calls
-inbox.py         what the model reads between turns beside results
+inbox.py         messages for the model between turns, besides results
 session_past.py  the earlier messages of a session
 deadline.py      a deadline that pauses while people are asked
-auto_compact.py  making room before a request
+auto_compact.py  compaction before a request
 """

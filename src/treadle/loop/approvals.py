@@ -1,7 +1,7 @@
-"""Asks whoever is there about the calls of a run that wait for a yes. Entry: `ask_people`.
+"""Ask an approver about the held calls of a run. Entry point: `ask_people`.
 
-What may run unasked is the policy's; what becomes of an answer is recovery.py's, as of one that
-comes after a restart.
+The policy decides which calls need approval; recovery.py applies an answer like one that comes
+after a restart.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from treadle.tools.approval import ApprovalRequest, Approve, Approver, Deny, Off
 logger = logging.getLogger("treadle")
 
 Offers: TypeAlias = Callable[[str, JsonText], Offer]
-"""A tool and its arguments -> what a person may be offered beside a yes to this one call."""
+"""Maps a tool and its arguments to the wider grants that the question may offer."""
 
 
 async def ask_people(plan: Plan, state: RunState, feed: Feed, offers: Offers) -> Answers | None:
-    """Call by call, in their order; None where nobody is there, or nobody has answered.
+    """Ask about each held call in order. None if there is no approver, or it has not answered.
 
     Calls whose result comes from outside are not asked about.
     """

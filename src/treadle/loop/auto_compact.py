@@ -26,7 +26,7 @@ from treadle.types import StopReason, now
 
 
 class RunRoom:
-    """Of one run."""
+    """Compaction of one run's context."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class RunRoom:
         self.warn: Callable[[str], None]
         """Tells people."""
         self.wanted = False
-        """Somebody asked for it, and no request has come since."""
+        """True if a compaction was requested and no request has been sent since."""
         self.was_short = False
         """Room was made because the last response said that there was none."""
 
@@ -73,8 +73,7 @@ class RunRoom:
         plan, forced, self.wanted = self._plan, forced or self.wanted, False
         if not self._compactor.is_needed(plan.max_tokens, forced=forced):
             return False
-        # hooks and summaries may take their time, and what is known by now must not be lost
-        # meanwhile
+        # hooks and summaries may take their time, and pending entries must not be lost in that time
         await self._append()
         if plan.hooks.has("before_compaction") and not await plan.hooks.before_compaction(
             plan.hooked
@@ -99,7 +98,9 @@ class RunRoom:
         return made.less
 
     async def overcome(self) -> bool:
-        """Whether a run whose last response found no room goes on, once, with less of its past."""
+        """Return True if a run whose last response hit the context limit continues, once, with less
+        history.
+        """
         state = self._state
         if self.was_short or state.current.last is not None or state.ledger.turns_spent:
             return False
@@ -130,8 +131,8 @@ class RunRoom:
         self.was_short &= stop is StopReason.CONTEXT_OVERFLOW
 
     def _native(self) -> NativeCompaction | None:
-        """How the provider of the model that is asked now compacts; None if it does not, or is not
-        to.
+        """Return the compaction of the current model's provider; None if there is none, or it is
+        switched off.
         """
         plan, state = self._plan, self._state
         model = plan.compacting(state.models.asked)
@@ -157,7 +158,7 @@ class RunRoom:
         return tokens_in(system + sum(len(encode_json(tool)) for tool in self.tools))
 
     async def _summarisers(self) -> AsyncGenerator[Summariser, None]:
-        """Those of the plan; why one of them is missed is told once in a run."""
+        """Yield the plan's summarisers. A missing one is reported once per run."""
         async with aclosing(self._plan.summarisers()) as summarisers:
             async for summariser in summarisers:
                 if summariser.missed and not self._warned:

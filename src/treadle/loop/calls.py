@@ -48,9 +48,9 @@ class Ready(Struct, frozen=True, kw_only=True):
     approved: bool = False
     """A person said yes to this very call."""
     changed: str = ""
-    """Who changed what it is called with; the model is told."""
+    """Author of changed arguments, for the note to the model."""
     places: Mapping[str, str] = {}
-    """Where the paths of the call led when it was judged."""
+    """Real locations of the call's paths at the time of the decision."""
     looks_only: bool = False
     """`Decision.looks_only`: it needs no write access and no network."""
     stays_confined: bool = False
@@ -65,7 +65,7 @@ class RefusedCall(Struct, frozen=True, kw_only=True):
     call: ToolCall
     finished: ToolFinished
     unapproved: bool = False
-    """For want of a person who could have said yes."""
+    """True if the call was refused for lack of an approver."""
 
 
 class HeldCall(Struct, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ def refused(
 
 
 class CallRunner(Protocol):
-    """What runs a single call (toolbox.py)."""
+    """Runs a single call (toolbox.py)."""
 
     async def execute(self, ready: Ready) -> ToolFinished | Deferred: ...
 
@@ -143,7 +143,7 @@ class OpenCalls:
         self._failed: Exception | None = None
 
     def opening(self) -> list[Entry]:
-        """What is appended first: the refusals, the questions, and the starts of the calls that
+        """Return the entries to append first: refusals, questions, and the starts of the calls that
         start now.
         """
         entries: list[Entry] = []
@@ -156,9 +156,10 @@ class OpenCalls:
         return entries + [self._start(ready) for ready in first[:MAX_PARALLEL] if not ready.started]
 
     def _stages(self) -> Iterator[list[Ready]]:
-        """Neighbours that are parallel together, a sequential one alone, in the order of the calls.
+        """Yield groups of calls in order: neighbouring parallel calls together, a sequential one
+        alone.
 
-        What stands behind a call that is held, and may not run beside it, waits with it.
+        Calls behind a held call that may not run in parallel with it wait too.
         """
         stage: list[Ready] = []
         held: HeldCall | None = None
@@ -293,8 +294,8 @@ class OpenCalls:
 
 
 def why_unknown(call: ToolCall, state: RunState) -> str:
-    """In words for the model; what cut it while it ran stands in the question, where a person was
-    asked.
+    """Explain the unknown outcome to the model. A person's question has the reason, if there was
+    one.
     """
     asked = state.approvals.asked.get(call.id)
     if asked is not None and asked.deferred:
@@ -312,7 +313,7 @@ def why_unknown(call: ToolCall, state: RunState) -> str:
 
 
 def changed(prepared: Ready | RefusedCall | HeldCall, whom: str) -> Ready | RefusedCall | HeldCall:
-    """Somebody changed its arguments: the model is told so, whatever comes of it."""
+    """Mark a call with changed arguments, so that the model sees the change with its result."""
     match prepared:
         case Ready():
             return structs.replace(prepared, changed=whom)

@@ -1,5 +1,7 @@
-"""How long a run may still take: its time stands still while people are asked, in it or in a run
-that it started. Entry: `RunTime`.
+"""Remaining time of a run. The clock stops while the run, or one that it started, waits for
+approval.
+
+Entry point: `RunTime`.
 """
 
 from __future__ import annotations
@@ -12,22 +14,22 @@ import anyio
 
 
 class RunTime:
-    """Of one run under way."""
+    """Clock of a run in progress."""
 
     def __init__(self, scope: anyio.CancelScope) -> None:
         """`scope`: the run's, whose deadline ends it."""
         self._scope = scope
         self.above: RunTime | None = None
-        """That of the run that started it."""
+        """Clock of the parent run."""
         self._waits = 0
-        """How many wait for people, in it and below."""
+        """Number of approvals being waited for, in this run and its children."""
         self._deadline = self._since = 0.0
         self.stood_s = 0.0
-        """Seconds that it has stood still since somebody took them."""
+        """Seconds that the clock has been stopped and that no caller has collected yet."""
 
     @contextmanager
     def standing_still(self) -> Generator[None]:
-        """For all above it too."""
+        """Stop the clock of this run and of its parents."""
         chain = [*self._chain()]
         for one in chain:
             one._stop()

@@ -1,5 +1,7 @@
-"""What the model reads between two turns beside results: people's words, what came late, and our
-own. Entry: `Inbox`.
+"""Messages for the model between two turns, besides results: from people, late results, and our
+own.
+
+Entry point: `Inbox`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ logger = logging.getLogger("treadle")
 
 
 class LateResults:
-    """Of one run. Used from its event loop; false while there are none."""
+    """Late results of one run. Used from its event loop; false while there are none."""
 
     __slots__ = ("_entries", "_next", "_state")
 
@@ -36,7 +38,7 @@ class LateResults:
         return bool(self._entries)
 
     def hear(self, call_id: str, text: str) -> None:
-        """Of a call whose result is known otherwise there is nothing to tell."""
+        """Add a late result, unless the call's result is known otherwise."""
         state = self._state
         if self._next is not None:
             self._next.hear(call_id, text)
@@ -50,7 +52,7 @@ class LateResults:
         self._next = run
 
     def take(self) -> tuple[ToolLate, ...]:
-        """Those that nobody has taken yet, in the order in which they came."""
+        """Return the late results not taken yet, in the order of arrival."""
         taken, self._entries = self._entries, ()
         return taken
 
@@ -97,7 +99,7 @@ EMPTY_RESPONSE = "Your last response was empty. Go on, or give your final answer
 
 
 class Inbox:
-    """That of one run; true while somebody's words wait in it."""
+    """Inbox of one run; true while a person's message waits in it."""
 
     __slots__ = ("_plan", "_state", "late", "news", "waiting")
 
@@ -105,9 +107,9 @@ class Inbox:
         self._plan, self._state = plan, plan.state
         self.late = LateResults(plan.state)
         self.news: Callable[[], Sequence[str]] = tuple
-        """What tools have to tell the model before its next request."""
+        """Returns notes of tools for the model's next request."""
         self.waiting: tuple[str, ...] = ()
-        """Of people, in their order."""
+        """Messages of people, in their order."""
 
     def __bool__(self) -> bool:
         return bool(self.waiting or self.late)
@@ -135,8 +137,9 @@ class Inbox:
     def ours(
         self, last: Outcome | None, *, mend: str, was_short: bool, after_words: bool
     ) -> list[Entry]:
-        """Our own word to the model. `mend`: what is wrong with its answer; `was_short`: its
-        response was cut for want of room; `after_words`: somebody else has spoken already.
+        """Return our own message to the model, if any. `mend`: errors of its answer; `was_short`:
+        its response was cut for lack of space; `after_words`: another message has been added
+        already.
         """
         state, ours = self._state, ""
         # the driver before had said it; or nothing may be said

@@ -46,14 +46,13 @@ CUT_CALL = "Not run: the response was cut by its limit on output tokens inside t
 SHORTER = "Make it again, shorter or in several steps."
 LONGER = "The limit is higher now: make it again."
 GRACE_S = 20.0
-"""How long a run that ends waits for its journal.
-
-Longer than a journal waits for a store that somebody else has locked.
+"""Time that an ending run waits for its journal: longer than a journal waits for a store that
+another process has locked.
 """
 
 
 class Run:
-    """One run under way. `drive` it once; `steer` and `cancel` it from the same event loop."""
+    """A run in progress. Call `drive` once; `steer` and `cancel` belong to the same event loop."""
 
     def __init__(
         self,
@@ -67,7 +66,7 @@ class Run:
     ) -> None:
         self.plan = plan
         self.state = plan.state
-        """What the run has come to: every entry is applied to it before it is appended."""
+        """State of the run: every entry is applied to it before it is appended."""
         self.ending: Ending | None = None
         """Set once the run is over or waits, also where its task was cancelled; not where it was
         let go.
@@ -104,7 +103,7 @@ class Run:
 
     @property
     def text_so_far(self) -> str:
-        """Of the response under way; after it, of the last one that had some."""
+        """Text streamed so far, or the text of the last response that had any."""
         return self._model.text or self.state.text
 
     def steer(self, text: str) -> None:
@@ -204,7 +203,7 @@ class Run:
             return await self._turns(), None
         except BudgetSpent as e:
             return e.outcome, None
-        except Exception as e:  # noqa: BLE001  the edge of the run: somebody's bug must not take the caller down
+        except Exception as e:  # noqa: BLE001  the edge of the run: a bug in a tool or hook must not take the caller down
             # what breaks while the run is being stopped is not why it ends
             await checkpoint_if_cancelled()
             error = as_error(e, self.plan)
@@ -241,7 +240,7 @@ class Run:
             outcome = await self._turn() or self._verdict.after(self.inbox)
 
     async def _answers(self) -> Answers | None:
-        """What people say of the calls that wait. The run's clock stands still meanwhile."""
+        """Return the answers to held calls. The run's clock stops while it waits."""
         if self.plan.approver is None:
             return None
         await self.pen.append()  # results that are there already are seen before the question
@@ -249,13 +248,13 @@ class Run:
             return await ask_people(self.plan, self.state, self._feed, self._toolbox.offers)
 
     async def _closed(self, answers: Answers, *, driven: bool = False) -> Outcome | None:
-        """Goes on with the open calls of the last response, as somebody said of them."""
+        """Continue with the open calls of the last response, as `answers` decide."""
         state = self.state
         current = state.current
         if calls := current.open_calls:
             ready = [as_run(call, state, answers) for call in calls]
             await self._toolbox.get_ready(ready, settled=settled(state, answers))
-            if driven:  # what begins anew has ended before, for those who listen
+            if driven:  # subscribers first see the end of a call that starts again
                 begun = [
                     one
                     for one in self._calls.cut("")
@@ -314,10 +313,10 @@ class Run:
     def _is_kept_first(
         self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None
     ) -> bool:
-        """Whether it is appended before its calls are judged: hooks may take their time, and what
-        is not in the journal is paid for twice.
+        """Return True if the response is appended before its calls are judged: hooks may be slow,
+        and a response that is not in the journal is paid for twice.
 
-        Only where the calls mean the same to whoever takes the run up from there.
+        Only if the calls mean the same to a process that resumes the run from there.
         """
         asks = bool(calls) and self.plan.hooks.has("before_tool")
         return (
@@ -382,7 +381,7 @@ class Run:
         ]
 
     def _may_start(self, p: Ready | RefusedCall | HeldCall) -> bool:
-        """And keeps a place for it; one that is refused, or has started before, needs none."""
+        """Reserve a place for the call, unless it is refused or has started before."""
         return (
             isinstance(p, RefusedCall)
             or p.call.id in self.state.current.starts
@@ -429,7 +428,7 @@ class Run:
                         if one.started
                     ]
                     self._feed.appended([*left, finished], None)
-            except Exception as e:  # noqa: BLE001  the journal is gone: those who listen are told all the same
+            except Exception as e:  # noqa: BLE001  the journal is gone: subscribers still receive the end
                 lost = e
             await self.pen.writer.release(waiting=waiting)
         if grace.cancelled_caught and not stored:

@@ -62,7 +62,7 @@ from treadle.types import Outcome, Usage, new_id, now
 
 
 class ModelTurn:
-    """One after the other, those of one run."""
+    """Requests of one run, one after the other."""
 
     def __init__(
         self,
@@ -98,8 +98,8 @@ class ModelTurn:
         self._traced, self._span = traced, NO_SPAN
 
     async def respond(self, last: Outcome | None) -> tuple[ModelResponse, ModelResponded] | Outcome:
-        """One whole response, whatever number of attempts it takes, and its entry, which is the
-        caller's to append; or the limit that allows none.
+        """Return a complete response after any number of attempts, and its entry, which the caller
+        appends; or the limit that forbids a request.
         """
         if (
             self._hooks.has("before_model")
@@ -126,7 +126,7 @@ class ModelTurn:
         return response, self._entry(response.parts, response, cost_usd)
 
     def use_tools(self, tools: tuple[ToolDefinition, ...]) -> None:
-        """From the next request on."""
+        """Use these tools from the next request on."""
         self._tools = self.room.tools = tools
 
     def done(self) -> None:
@@ -139,11 +139,11 @@ class ModelTurn:
 
     @property
     def text(self) -> str:
-        """What the response under way has said so far."""
+        """Text of the current response so far."""
         return "" if self._attempt is None else self._attempt.fold.text
 
     def partial(self) -> ModelResponded | None:
-        """What can be kept of a response that was cut, as an entry."""
+        """Return the entry of a cut response, or None if it has nothing worth keeping."""
         parts = self._attempt.partial() if self._attempt is not None else ()
         return self._entry(parts) if parts else None
 
@@ -164,9 +164,9 @@ class ModelTurn:
         )
 
     async def _hooked(self, last: Outcome | None) -> BeforeModelSaid:
-        """What hooks say before the model is asked; what they add is in the history then."""
+        """Run the hooks before the request. Their additions are in the history afterwards."""
         state = self._state
-        # a hook may take its time, and what is known by now must not be lost meanwhile
+        # a hook may be slow, and pending entries must not be lost in that time
         await self._append()
         said = await self._hooks.before_model(
             self._plan.hooked, self._request(self._plan.output_tokens, last)
@@ -179,12 +179,12 @@ class ModelTurn:
         return said
 
     def _given(self, response: ModelResponse, attempt: ModelAttempt) -> ModelResponse:
-        """What a hook said in the model's place, as if it had just come; it used nothing."""
+        """Use a hook's response in place of the model's. It has no usage."""
         self._feed.begin_message(self._message_id, attempt)
         return self._heard(msgspec.structs.replace(response, usage=Usage()), attempt)
 
     def _replaced(self, response: ModelResponse, attempt: ModelAttempt) -> ModelResponse:
-        """What a hook said instead of what the model said: who listens begins anew."""
+        """Replace the model's response with a hook's. Subscribers see it from its beginning."""
         self._feed.cut()
         self._feed.say(Retry, {"attempt": attempt.number, "wait_s": 0.0, "kind": "hook"})
         attempt.number += 1
@@ -288,7 +288,7 @@ class ModelTurn:
     async def _whole(
         self, request: ModelRequest, attempt: ModelAttempt, listen: Listen | None
     ) -> ModelResponse:
-        """One that is too long for the provider is asked once more, where room can be made for it."""  # noqa: E501
+        """Ask once more, after compaction, if the request is too long for the provider."""
         shortened = False
         while True:
             try:
@@ -388,7 +388,7 @@ def _named(error: AgentError) -> str:
 
 
 def _deltas(response: ModelResponse) -> list[Delta]:
-    """Such that their fold is the response."""
+    """Return deltas that fold to the response."""
     deltas: list[Delta] = []
     for part in response.parts:
         match part:

@@ -19,7 +19,7 @@ NOT_COMPLETE = (
 
 
 class Verdict:
-    """That of one run, turn after turn."""
+    """Verdict on one run, turn after turn."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._state = plan, plan.state
@@ -27,8 +27,8 @@ class Verdict:
         self._output: object = None
 
     def take_mend(self) -> str:
-        """What is wrong with the answer that was just given, for the model; told once, and not
-        while only results may follow.
+        """Return the errors of the last answer, for the model; once, and not while only results may
+        follow.
         """
         if self._state.current.results_only:
             return ""
@@ -45,9 +45,10 @@ class Verdict:
         return output, encode_json(output).decode()
 
     def after(self, words: object) -> Outcome | None:
-        """None: it goes on. `words`: whether somebody said something that the model has not read.
+        """Return the outcome, or None if the run continues. `words`: true if there are messages
+        that the model has not read.
 
-        Raises AgentError(tool) where a call ends the run.
+        Raises AgentError(tool) if a call ends the run.
         """
         state, response = self._state, self._state.current.response
         assert response is not None, "a turn is a response"
@@ -88,7 +89,7 @@ class Verdict:
             raise AgentError("tool", f"{last_word.name} ended the run: {last_word.text}")
         if (done := state.current.completion) is not None:
             return self._answered(self._completed_with(done), spent)
-        # whoever asks for the same again and again because nobody approves it needs an approval
+        # a repeated call that was refused for lack of an approver needs an approval, not a limit
         if state.current.repeated is not None and state.current.repeated.ends:
             return spent or (
                 Outcome.APPROVAL_NEEDED if state.approvals.unapproved else Outcome.LOOPING
@@ -96,7 +97,7 @@ class Verdict:
         return spent
 
     def _completed_with(self, call: ToolCall) -> str:
-        """What `complete` was run with: a typed output as JSON, else the text itself."""
+        """Return the argument of `complete`: a typed output as JSON, else the text itself."""
         output = members(self._state.current.starts[call.id].arguments_json)["output"]
         return (
             output
@@ -105,8 +106,8 @@ class Verdict:
         )
 
     def _answered(self, text: str, spent: Outcome | None, *, said: bool = False) -> Outcome | None:
-        """The answer as what was asked for; else what is wrong with it is told to the model, as
-        often as the plan says. `said`: in its words.
+        """Judge the answer as the requested output. If it does not fit, its errors go to the model,
+        as often as the plan allows. `said`: the answer is text, not a call.
         """
         plan, again = self._plan, spent is None and self._state.models.mended < self._plan.mends
         try:

@@ -49,13 +49,13 @@ logger = logging.getLogger("treadle")
 
 
 class Resumption(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes a run go on instead of begin."""
+    """Data with which a run continues instead of starting."""
 
     writer: RunWriter
     """Taken over, and nothing appended yet."""
     answers: Answers
     below: Answers = msgspec.field(default_factory=Answers)
-    """What was said of calls of runs that this one had started."""
+    """Answers to calls of child runs."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,14 +64,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     session_id: str | None
     family: str
-    """Whose runs may read each other's long outputs: those of one session, and children with their
+    """Runs that may read each other's long outputs: those of one session, and children with their
     parents.
     """
     agent: str
     agent_hash: str
     model: Model
     model_name: str
-    """By which another process finds it."""
+    """Name by which another process finds the model."""
     models: tuple[str, ...]
     """The names of all that may be asked."""
     system: tuple[SystemBlock, ...]
@@ -81,40 +81,38 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode
     cwd: Path
     state: RunState
-    """What came before; of a run that goes on, everything up to its last entry."""
+    """State before the next turn; for a resumed run, everything up to its last entry."""
     prompt: Message
     messages: tuple[Message, ...] = ()
-    """The agent's own, before the prompt; used where nothing was said before."""
+    """The agent's own messages before the prompt, used if there is no history."""
     changed: tuple[Message, ...] = ()
-    """Told to the model where the run goes on from earlier messages: parts of the system prompt
-    that have changed since.
-    """
+    """Messages about parts of the system prompt that have changed since the history was written."""
     redactor: Redactor
     inputs_json: JsonText = "{}"
     given_schema: JsonText | None = None
-    """That of the answer, where `settings` do not have it as it was given."""
+    """Output schema as given, if `settings` do not hold it in that form."""
     user_id: str | None = None
     parent_run_id: str | None = None
     parent_call_id: str | None = None
     depth: int = 0
-    """How many runs stand above it."""
+    """Number of runs above this one."""
     above: Ledger | None = None
-    """That of the run that started it."""
+    """Ledger of the parent run."""
     answer: AnswerType[Any] | None = None
-    """What its output is to be; None: text."""
+    """Type of the output; None: text."""
     more_tools: tuple[Tool[Any], ...] = ()
-    """Beside those of its agent."""
+    """Tools in addition to the agent's."""
     late_tools: LateTools | None = None
     """More that may come while it runs."""
     prepared_s: float = 0.0
-    """How long its tools were waited for, which counts as time of the run."""
+    """Seconds spent waiting for tools, which count as time of the run."""
     completion: bool = False
-    """It is done when the model calls `complete`, and not before."""
+    """True if the run is complete only when the model calls `complete`."""
     mends: int = 2
-    """How often the model is told what is wrong with its answer."""
+    """Number of times that the errors of an answer go back to the model."""
     hooks: Hooks = NO_HOOKS
     approver: Approver | None = None
-    """Asked about calls that need a person; None: nobody is there."""
+    """Approver of held calls; None if there is none."""
     past: SessionPast | None = None
     """Messages of its session, for a new run; None: it has no session, or goes on from elsewhere.
     """
@@ -122,9 +120,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     on_unknown: OnUnknown = "tell"
     fork: Fork | None = None
     prices: Callable[[str], Pricing] = lambda name: UNKNOWN
-    """What a model costs, by its name."""
+    """Price of a model, by its name."""
     windows: Callable[[str], int | None] = lambda name: None
-    """How many tokens a model takes, by its name; None: not known."""
+    """Context window of a model in tokens, by its name; None if unknown."""
     compacting: Callable[[str], CompactingModel | None] = lambda name: None
     """The model with a name, if its provider may compact conversations."""
     outputs: tuple[int, int] = (DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS)
@@ -132,13 +130,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     cut.
     """
     summarisers: Summarisers = nobody
-    """Who may be asked to sum up a conversation that has become too long."""
+    """Models that may summarise a conversation that has become too long."""
     warnings: tuple[str, ...] = ()
     resumption: Resumption | None = None
 
     @property
     def hooked(self) -> HookedRun:
-        """What hooks are told of it."""
+        """The run as hooks see it."""
         who = {"run_id": self.run_id, "agent": self.agent, "model": self.model_name}
         return HookedRun(
             **who,
@@ -199,7 +197,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_raise(self) -> bool:
-        """Whether a response that was cut may be followed by a longer one."""
+        """True if a cut response may be followed by a longer one."""
         return self.settings.max_tokens is None and self.outputs[1] > self.outputs[0]
 
     @property
@@ -208,10 +206,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self.outputs[1] if self.state.models.cuts and self.may_raise else self.max_tokens
 
     def dearest(self, input_tokens: int) -> Dearest:
-        """Of all that may be asked.
+        """Return the highest price of all models that may be asked.
 
-        Raises AgentError(invalid) where a price is not known: what cannot be measured is not asked
-        for.
+        Raises AgentError(invalid) for an unknown price: a cost that cannot be measured is not
+        incurred.
         """
         at = now()
         rates = [
@@ -220,9 +218,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return Dearest(*map(max, zip(*(one.dearest(input_tokens) for one in rates), strict=True)))
 
     def turn_settings(self, max_tokens: int, *, without_tools: bool) -> Settings:
-        """Those of the coming request.
+        """Return the settings of the next request.
 
-        `without_tools`: they stay in it, and the model must not call them.
+        `without_tools`: they stay in the request, and the model must not call them.
         """
         changes: dict[str, Any] = {}
         if max_tokens != self.settings.max_tokens:
@@ -259,7 +257,7 @@ class ParentCall(NamedTuple):
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended, or stopped to wait for a person."""
+    """The end of a run, or its stop to wait for a person."""
 
     outcome: Outcome
     text: str
@@ -267,7 +265,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     metrics: RunMetrics
     spending: tuple[Spending, ...] = ()
     waiting: bool = False
-    """It is not over: `resume` goes on with it."""
+    """True if the run is not over: `resume` continues it."""
     output: object = None
     output_json: JsonText = "null"
     validated: bool = False
@@ -294,7 +292,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ending_of(state: RunState) -> Ending:
-    """That of a finished run, out of its journal."""
+    """Return the ending of a finished run, from its journal."""
     finished = state.finished
     assert finished is not None, "the run is finished"
     error = finished.error
@@ -370,7 +368,7 @@ def metrics_of(
 
 
 def as_error(error: Exception, plan: Plan) -> AgentError:
-    """For the caller, secrets taken out."""
+    """Convert to an error for the caller, with secrets removed."""
     if not isinstance(error, AgentError):
         logger.error("run %s failed inside", plan.run_id, exc_info=error)
         error = AgentError("agent", f"the run failed inside: {type(error).__name__}: {error}")

@@ -1,7 +1,6 @@
-"""Where a run writes: each entry goes into its state, then into its journal, then to those who
-listen.
+"""Recording of a run: each entry goes into its state, then into its journal, then to subscribers.
 
-Which entries there are is decided elsewhere. Entry: `Pen`.
+The callers decide which entries there are. Entry point: `Pen`.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from treadle.loop.deadline import RunTime
 
 
 class Pen:
-    """That of one run.
+    """Recorder of one run.
 
-    It knows nothing of who writes with it, so that a run that is over is gone at once.
+    It holds no reference to its callers, so that a finished run is freed at once.
     """
 
     __slots__ = ("_feed", "_state", "_time", "held", "writer")
@@ -47,7 +46,7 @@ class Pen:
         self._feed.appended(batch, first)
 
     def keep(self, *entries: Entry) -> None:
-        """What is so from here on, and rides with the next append."""
+        """Apply entries that are true from here on and that the next append writes."""
         if entries and self._time.stood_s:
             entries = (structs.replace(entries[0], idle_s=self._time.take_stood_s()), *entries[1:])
         for entry in entries:

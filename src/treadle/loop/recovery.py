@@ -1,7 +1,6 @@
-"""What becomes of the calls that a dead driver left open: run again, asked after, or told as
-unknown; never silently repeated.
+"""Open calls of a dead driver: run again, probed, or reported as unknown; never silently repeated.
 
-Where the run goes from there is the loop's business. Entry: `recover`.
+The loop decides how the run continues. Entry point: `recover`.
 """
 
 from __future__ import annotations
@@ -26,31 +25,30 @@ logger = logging.getLogger("treadle")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What a person said about open calls, by call id, when the run was taken up again."""
+    """Answers of a person to open calls, by call id, given with a resume."""
 
     on_unknown: OnUnknown | None = None
-    """None: as the run was told when it began, and a question that stands goes on waiting."""
+    """Replaces the run's own setting; None keeps it, and open questions stay open."""
     approve: frozenset[str] = frozenset()
     """Run it (again: the person knows that it did not happen)."""
     deny: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Do not, and why: the model is told; of a call that had started, that its outcome is not
-    known.
+    """Reasons for refusals, for the model. A refused call that had started gets an unknown outcome.
     """
     results: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What it gave, as the person found out."""
+    """Results that a person found out."""
     arguments: Mapping[str, JsonText] = field(default_factory=dict[str, JsonText])
-    """What an approved one is to be called with instead."""
+    """Arguments that replace those of an approved call."""
 
     def __bool__(self) -> bool:
         return bool(self.calls)
 
     @property
     def calls(self) -> set[str]:
-        """Of which something is said."""
+        """Ids of the calls that have an answer."""
         return {*self.approve, *self.deny, *self.results}
 
     def only(self, calls: Collection[str]) -> Answers:
-        """What is said of these."""
+        """Return the answers to these calls."""
         deny, results = (
             {call_id: text for call_id, text in said.items() if call_id in calls}
             for said in (self.deny, self.results)
@@ -75,7 +73,7 @@ class Answers:
 
 
 class Preparer(Protocol):
-    """What looks up, validates and decides a call (toolbox.py)."""
+    """Looks up, validates and decides a call (toolbox.py)."""
 
     def prepare(
         self, call: ToolCall, *, allowed: bool = False
@@ -96,10 +94,10 @@ async def recover(
     *,
     driven: bool = False,
 ) -> tuple[list[Entry], list[Ready | RefusedCall | HeldCall]]:
-    """Entries that come first, and the calls that are still open then, in their order. Raises
-    AgentError(tool) where the run must fail.
+    """Return entries to append first, and the calls that are still open then, in their order.
+    Raises AgentError(tool) if the run must fail.
 
-    `driven`: its driver is alive and has had answers; what nobody spoke of goes on waiting.
+    `driven`: the driver is alive and has received answers; calls without one keep waiting.
     """
     entries: list[Entry] = []
     still_open: list[Ready | RefusedCall | HeldCall] = []
@@ -137,9 +135,8 @@ async def recover(
 
 
 def answered(state: RunState, answers: Answers) -> list[Entry]:
-    """What was said of its open calls, for whoever drives it next:
-
-    `recover` then goes by the journal.
+    """Return entries for the answers to open calls, for the next driver: `recover` then reads the
+    journal.
     """
     return [
         entry
@@ -151,8 +148,8 @@ def answered(state: RunState, answers: Answers) -> list[Entry]:
 
 
 def as_run(call: ToolCall, state: RunState, answers: Answers) -> ToolCall:
-    """With the arguments that it has started with, or that a person gave it or was shown; the
-    message that asked for it stays.
+    """Return the call with the arguments that it has started with, or that a person gave it or was
+    shown; the message that asked for it stays unchanged.
     """
     if (
         call.id not in answers.arguments
@@ -210,9 +207,7 @@ def _answer(
 
 
 def _why(call: ToolCall, state: RunState, answers: Answers) -> str:
-    """Of a call whose outcome is not known; what a person says of a result that will not come is
-    told too.
-    """
+    """Explain an unknown outcome, with a person's reason if no result will come."""
     why, asked, reason = (
         why_unknown(call, state),
         state.approvals.asked.get(call.id),
@@ -244,14 +239,14 @@ async def _go_on(
     answers: Answers,
     default: OnUnknown,
 ) -> Ready | HeldCall | ToolFinished:
-    """With a call that had started, and may have happened."""
+    """Continue with a call that had started and may have happened."""
     again = toolbox.repeat(call, started.attempt + max(state.resumed, 1))
     if allowed or started.effect != "once":
         return _run_again(again, state, toolbox, allowed=allowed)
     asked = state.approvals.asked.get(call.id)
     on_unknown = answers.on_unknown or ("wait" if asked else default)
-    # after a timeout the call may still run where nobody sees it: what a probe does not find yet
-    # may come about all the same
+    # after a timeout the call may still run unseen: an effect that a probe does not find yet may
+    # happen later
     if asked is None or (answers.on_unknown is None and (asked.deferred or asked.reason == ASK)):
         match await _probed(again, toolbox):
             case Happened(result=text):
@@ -282,9 +277,10 @@ async def _go_on(
 def _run_again(
     again: Ready, state: RunState, toolbox: Preparer, *, allowed: bool = False
 ) -> Ready | HeldCall | ToolFinished:
-    """As the rules and the disk are now: what its paths meant may have changed since it started.
+    """Decide again, by the current rules and files: the meaning of its paths may have changed since
+    it started.
 
-    With a person's yes it gets a start of its own.
+    With a person's approval it gets a start of its own.
     """
     prepared = _held_still(toolbox.prepare(again.call, allowed=allowed), state)
     if isinstance(prepared, Ready):

@@ -42,7 +42,7 @@ class SessionPast:
 
 async def begun(past: SessionPast | None, begin: Callable[[ViewMark | None], Awaitable[T]]) -> T:
     """Call `begin` with the mark of the view that the run is planned on; read the view again each
-    time the session has changed meanwhile.
+    time the session has changed since.
 
     Raises what `begin` raises, SessionChanged excepted. Each further attempt means that another
     writer changed the session.

@@ -1,8 +1,7 @@
-"""How one tool call becomes one result: looked up, validated, decided, run under its timeout,
-capped and cleaned.
+"""Execution of a tool call: look-up, validation, decision, timeout, and a result of bounded size
+without secrets.
 
-In what order calls start, and what of it is journaled when, is the loop's business. Entry:
-`Toolbox`.
+The loop decides the order of calls and when they are journaled. Entry point: `Toolbox`.
 """
 
 from __future__ import annotations
@@ -89,16 +88,18 @@ class Toolbox:
     """Makes the context of a call from its deadline and this toolbox."""
     permissions: Permissions = NO_PERMISSIONS
     takes_images: bool = True
-    """Whether the run's model does."""
+    """True if the run's model accepts images."""
     on_ask: OnAsk = "deny"
     late: Callable[[str, str], None] = _nobody
-    """Told, in the event loop, what a call gave after its result was `unknown`."""
+    """Receives, in the event loop, the result of a call that was already reported as `unknown`."""
     sandbox: Sandbox | None = None
-    """Confines the commands of tools. None: nobody wants it, or no tool of this run has any."""
+    """Sandbox for the commands of tools. None if it is switched off, or no tool of this run has
+    commands.
+    """
     standing: SandboxStatus | None = None
-    """Whether it works; known after `get_ready`."""
+    """Status of the sandbox; known after `get_ready`."""
     learned: Callable[[SandboxStatus], None] = lambda standing: None
-    """Told once whether it works, before the first command is decided."""
+    """Receives the status once, before the first command is decided."""
     mode_changed: Callable[[Mode], None] = lambda mode: None
     """Called when a person changes the mode while the run is under way."""
     traced: Traced = UNTRACED
@@ -106,14 +107,14 @@ class Toolbox:
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """The run's."""
     has_completion: bool = False
-    """Whether one of its tools says that the run is done."""
+    """True if one of the tools completes the run."""
     kept: Mapping[Callable[[], Any], Any] = field(default_factory=dict[Callable[[], Any], Any])
-    """What tools keep from call to call."""
+    """Objects that tools keep from call to call, by their factory."""
     hooks: Hooks = NO_HOOKS
     hooked: HookedRun | None = None
-    """What they are told of the run."""
+    """The run as tools' hooks see it."""
     _said: dict[str, BeforeToolSaid] = field(default_factory=dict[str, BeforeToolSaid])
-    """What hooks said of calls that are to be prepared, by call id."""
+    """Answers of hooks about calls that are to be prepared, by call id."""
 
     def join(self, tools: Sequence[Tool[Any]]) -> None:
         """Offer more tools from the next request on."""
@@ -123,13 +124,11 @@ class Toolbox:
 
     @property
     def confines(self) -> bool:
-        """Whether a call that may run unasked only inside the sandbox finds one."""
+        """True if a sandbox is available to calls that run without approval only inside one."""
         return self.standing is not None and self.standing.works
 
     def news(self) -> list[str]:
-        """What things that tools keep have to tell the model before its next request (`news`, where
-        one has it).
-        """
+        """Return notes for the model's next request, from kept objects that have `news`."""
         return (
             [
                 self.clean(text)
@@ -159,8 +158,8 @@ class Toolbox:
         self.learned(self.standing)
 
     def offers(self, name: str, arguments_json: JsonText) -> Offer:
-        """What a person may be offered for such a call from now on; a rule only where the call
-        would not be asked about all the same.
+        """Return the grants to offer for such a call; a rule only if it would make the question
+        unnecessary.
         """
         tool = self.registry.get(name)
         try:
@@ -184,12 +183,12 @@ class Toolbox:
         return Offer(pattern, is_edit)
 
     def _judged(self, tool: Tool[Any], arguments: Any, permissions: Permissions) -> Decision:
-        """As the rules, and a sandbox or the want of one, have it."""
+        """Decide by the rules and by the sandbox, or the lack of one."""
         decision = decide(self.mode, tool, arguments, self.cwd, permissions)
         return decision if self.confines else without_sandbox(decision)
 
     def completes(self, call: ToolCall) -> bool:
-        """Whether it says that the run is done."""
+        """Return True if the call completes the run."""
         return (
             self.has_completion
             and getattr(self.registry.get(call.name), "completes", False) is True
@@ -280,7 +279,7 @@ class Toolbox:
         )
 
     async def probe(self, ready: Ready) -> Happened | DidNotHappen | None:
-        """What the tool's own probe says of it. Raises what the probe raises."""
+        """Ask the tool's own probe. Raises what the probe raises."""
         ctx = self.context(ready, self._deadline(ready.tool), self)
         with anyio.move_on_after(ready.tool.timeout_s):
             answer = await ready.tool.probe(ctx, ready.arguments)
@@ -292,7 +291,7 @@ class Toolbox:
         return None
 
     async def _found(self, text: str, ready: Ready, ctx: ToolContext[Any]) -> str:
-        """What a call gave under another driver, as its probe says."""
+        """Return the result of a call under another driver, as its probe reports it."""
         text = await self._capped_text(text, ready.tool, ctx)
         if not self.hooks.has("after_tool"):
             return text
@@ -342,7 +341,7 @@ class Toolbox:
         )
 
     async def _result(self, ready: Ready) -> tuple[ToolResult, bool]:
-        """And whether it ends the run."""
+        """Return the result, and whether it ends the run."""
         call, tool, ends_run, codes = ready.call, ready.tool, False, list[int]()
         once, outside = tool.effect == "once", sys.exception()
         ctx = structs.replace(self.context(ready, self._deadline(tool), self), on_exit=codes.append)
@@ -379,7 +378,7 @@ class Toolbox:
                 f"Timed out after {tool.timeout_s} s. {NOT_KNOWN if once else ''}".strip(),
                 once,
             )
-        except (Exception, SystemExit) as e:  # noqa: BLE001  the edge of a tool: its failure is told to the model
+        except (Exception, SystemExit) as e:  # noqa: BLE001  the edge of a tool: its failure becomes a result for the model
             text, unknown = (
                 words_of(e) + _without_deps(e, ctx) + (f"\n{NOT_KNOWN}" if once else ""),
                 once,
@@ -451,7 +450,7 @@ class Toolbox:
 
 
 def _ready(ready: Ready, decision: Decision) -> Ready:
-    """With what decides where its command runs."""
+    """Attach the decision on where the call's command runs."""
     return structs.replace(
         ready, looks_only=decision.looks_only, stays_confined=decision.partly == "deny"
     )
@@ -461,7 +460,7 @@ P = TypeVar("P", bound=Part)
 
 
 def without_images(parts: Sequence[P]) -> list[P | TextPart]:
-    """For a model that takes none: a line says what was there."""
+    """Replace images with a line of text, for a model that accepts none."""
     return [_described(p) if isinstance(p, MediaPart) and p.is_image else p for p in parts]
 
 
@@ -476,7 +475,7 @@ def _described(image: MediaPart) -> TextPart:
 
 
 def has_commands(tool: Tool[Any] | None) -> bool:
-    """Whether it runs programs, which a sandbox can confine: a tool of anybody's may say so."""
+    """Return True if the tool runs programs that a sandbox can confine. Any tool may declare so."""
     return getattr(tool, "has_commands", False) is True
 
 
@@ -491,7 +490,7 @@ def _changed(result: ToolResult, ready: Ready) -> ToolResult:
 
 
 class _TimedOut(Exception):
-    """The tool's own timeout, told apart from a TimeoutError that it raises."""
+    """The tool's own timeout, as opposed to a TimeoutError that it raises."""
 
 
 async def _timed(

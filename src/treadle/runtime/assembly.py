@@ -1,7 +1,7 @@
-"""Puts a definition, a model, settings and what came before together into a plan; whatever can be
-wrong is said here.
+"""Resolve an agent, model, settings and history into a `Plan`, and raise every error that can occur
+before a run starts.
 
-It starts nothing. Entry: `Assembly`.
+Nothing is started here. Entry point: `Assembly`.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from treadle.tools.tool import LateTools, Tool
 from treadle.types import NO_LIMITS, NOTHING_SET, Limits, Mode, OnAsk, OnUnknown, Settings
 
 DEFAULT_LIMITS = Limits(turns=100)
-"""Where nobody gives limits."""
+"""Limits of a run that sets none."""
 _WORDS = (("on_ask", get_args(OnAsk)), ("on_unknown", get_args(OnUnknown)))
 _MODES = get_args(Mode)
 
 
 class _More(NamedTuple):
-    """Tools beside the agent's own, and what to tell people about those that are missing."""
+    """Tools in addition to the agent's own, and warnings about missing ones."""
 
     tools: tuple[Tool[Any], ...] = ()
     missed: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class _More(NamedTuple):
 
 
 class Assembly:
-    """What plans are made of; one for each runtime."""
+    """Factory of plans; one for each runtime."""
 
     def __init__(self, config: Config, journal: Journal, clock: Clock) -> None:
         self.config, self.journal = config, journal
@@ -75,7 +75,7 @@ class Assembly:
         self._choice = ModelChoice(config, self.models, journal)
         self._settings = config.defaults.settings
         self.hooks: tuple[Hook, ...] = ()
-        """Of all runs."""
+        """Hooks of all runs."""
 
     def use(self, config: Config) -> None:
         """Other credentials, from the next run on."""
@@ -96,7 +96,7 @@ class Assembly:
             self._hide()
 
     def _hide(self) -> None:
-        """What is secret now, from every sink and every child process."""
+        """Mask the current secrets in all outputs and hide them from child processes."""
         secrets = self.config.secrets() | self._learned
         self.redactor = mask_logs(Redactor(secrets))
         self.toolboxes.use(self.config, self.redactor, secrets)
@@ -117,9 +117,9 @@ class Assembly:
         caller: ParentCall | None = None,
         submits: bool = False,
     ) -> Plan:
-        """Of a new run. `caller`: what starts it, where that is a call of another run.
+        """Plan a new run. `caller`: the tool call that starts it, if any.
 
-        `submits`: another process will drive it, and has what that needs.
+        `submits`: another process will drive it, and has the keys, sandbox and servers.
         """
         past = None
         if session_id is not None:
@@ -139,7 +139,7 @@ class Assembly:
         session_id: str | None,
         options: RunOptions,
     ) -> Plan:
-        """Of a run that goes on from inside another one."""
+        """Plan a run that continues from inside another one."""
         state = await self.journal.load_fork(fork)
         return await self._plan(agent, prompt, session_id, options, state=state, fork=fork)
 
@@ -151,9 +151,8 @@ class Assembly:
         *,
         caller: ParentCall | None = None,
     ) -> Plan:
-        """Of a run whose driver is gone; without its resumption.
-
-        What was said of its calls was checked before.
+        """Plan a run whose driver is gone, without its resumption. The answers to its calls have
+        been checked.
         """
         started = _started(state)
         _check_words(options)
@@ -239,7 +238,7 @@ class Assembly:
         more: _More,
         caller: ParentCall | None,
     ) -> dict[str, Any]:
-        """What any plan is made of, whichever way its run begins."""
+        """Return the fields that every plan has, however its run begins."""
         return {
             "agent": agent.name,
             "agent_hash": agent.fingerprint,
@@ -264,10 +263,9 @@ class Assembly:
     async def _more_tools(
         self, agent: Agent[Any, Any], limits: Limits, *, awaited: Collection[str] = ()
     ) -> _More:
-        """Tools beside the agent's own.
+        """Return tools in addition to the agent's own.
 
-        Those of servers are waited for within the limits; where one is `awaited`, until its server
-        fails.
+        Waits for tools of servers within the limits; for an `awaited` one until its server fails.
         """
         completion = (Complete(agent.answer),) if agent.completion else ()
         if not agent.mcp_servers:
@@ -280,9 +278,7 @@ class Assembly:
         return _More((*completion, *tools), tuple(missed), joining, anyio.current_time() - begun)
 
     async def _count_children(self, run_id: str, state: RunState) -> None:
-        """What the runs that it started have spent, those that these started too: the limits are
-        for all of them.
-        """
+        """Add the spending of child runs at any depth: limits apply to all of them."""
         for child in await self.journal.children(run_id):
             spent = await self.journal.load(child.run_id)
             await self._count_children(child.run_id, spent)
@@ -371,7 +367,7 @@ class Assembly:
 
 
 def _typed(agent: Agent[Any, Any]) -> Settings:
-    """What a typed answer asks of the model; where a tool takes it, nothing."""
+    """Return the settings that a typed answer needs; none if a tool takes it."""
     return (
         NOTHING_SET
         if agent.answer is None or agent.completion
@@ -398,9 +394,9 @@ def _below(caller: ParentCall | None) -> dict[str, Any]:
 
 
 def answers_of(options: ResumeOptions) -> Answers:
-    """What a person said about open calls.
+    """Return the answers to open calls.
 
-    Raises AgentError(invalid) for what no journal could keep.
+    Raises AgentError(invalid) for values that no journal could keep.
     """
     approve = options.get("approve", ())
     for name in ("deny", "results"):
@@ -427,9 +423,10 @@ def _started(state: RunState) -> RunStarted:
 
 
 def _settings(call: Settings, lower: Settings, model: Model) -> tuple[Settings, tuple[str, ...]]:
-    """Those of the call over those of agent and configuration.
+    """Merge the settings of the call over those of agent and configuration.
 
-    What the model refuses is an error on the call, else dropped with a warning.
+    A setting that the model refuses is an error on the call, and is otherwise dropped with a
+    warning.
     """
     refuses = model.refuses
     if refuses and (wrong := sorted(call.given & refuses)):
@@ -477,7 +474,7 @@ def _over(call: Limits | None, lower: Limits) -> Limits:
 
 
 def _check_words(options: Mapping[str, Any]) -> None:
-    """What the journal keeps of them, and could not read again."""
+    """Raise AgentError(invalid) for texts that the journal could not read again."""
     for name, words in _WORDS:
         if options.get(name) not in (None, *words):
             raise AgentError("invalid", f"{name}={options[name]!r} is none of: {', '.join(words)}")

@@ -40,7 +40,7 @@ CLOSE_GRACE_S = 5.0
 ORPHANS_MOST = 500
 """Closed at a time."""
 LOOK_S = 0.2
-"""How often a run that another process drives is looked at by those that wait for it."""
+"""Interval at which a run that another process drives is polled."""
 
 
 class ParentRun(NamedTuple):
@@ -54,15 +54,15 @@ class Spawning(NamedTuple):
     """A call that starts runs."""
 
     plan: Plan
-    """Of the run that it belongs to."""
+    """Plan of the parent run."""
     feed: Feed
     call_id: str
     repeated: bool
-    """It had begun under a driver before this one, and may have started some then."""
+    """True if the call had begun under an earlier driver, and may have started children then."""
 
 
 class Starter(Protocol):
-    """What puts runs together (runs.py)."""
+    """Starts and resumes runs (runs.py)."""
 
     async def start(
         self,
@@ -91,7 +91,7 @@ class Starter(Protocol):
         ...
 
     def result_of(self, state: RunState, agent: Agent[Any, Out]) -> RunResult[Out]:
-        """That of a finished run, out of its journal."""
+        """Return the result of a finished run, from its journal."""
         ...
 
 
@@ -104,14 +104,14 @@ class _Earlier(NamedTuple):
 
 
 class Children:
-    """Of all runs of a runtime."""
+    """Child runs of all runs of a runtime."""
 
     def __init__(self, journal: Journal, starter: Starter) -> None:
         self._journal, self._starter = journal, starter
         self._left: set[str] = set()
         """Runs with children that are not over."""
         self._earlier: dict[str, list[_Earlier]] = {}
-        """By run: those of its children that nobody has asked for again yet."""
+        """Children that have not been requested again yet, by run."""
 
     async def run(
         self,
@@ -211,8 +211,8 @@ class Children:
         return _Earlier(info, started.parent_call_id, started.input.text)
 
     async def _going_on(self, parent: Plan, state: RunState) -> ResumeOptions:
-        """What a child is taken up with: it may do no more than its parent, and hears what was said
-        of its calls and of those below it.
+        """Return the options for resuming a child: its rights are at most its parent's, and it
+        receives the answers to its calls and to those below it.
         """
         options: ResumeOptions = {"mode": parent.mode, "cwd": parent.cwd, "on_ask": parent.on_ask}
         if parent.approver is not None:
@@ -234,9 +234,8 @@ class Children:
         return options
 
     async def over(self, state: RunState, *, waiting: bool) -> None:
-        """A run is not driven any more.
-
-        Where it has ended, what it had started and nobody drives ends with it. Raises nothing.
+        """Handle the end of driving a run. If it has ended, its children without a driver end with
+        it. Raises nothing.
         """
         assert state.started is not None, "a run begins with run.started"
         run_id = state.started.run_id
@@ -255,7 +254,7 @@ class Children:
 
 
 def _inherited(parent: Plan, inputs: Mapping[str, Any] | None, limits: Limits | None) -> RunOptions:
-    """What a child is run with: it may do no more than its parent."""
+    """Return the options of a child: its rights are at most its parent's."""
     options: RunOptions = {
         "mode": parent.mode,
         "cwd": parent.cwd,
@@ -294,9 +293,9 @@ async def open_below(journal: Journal, state: RunState) -> list[RunState]:
 
 
 async def divided(journal: Journal, state: RunState, answers: Answers) -> tuple[Answers, Answers]:
-    """Those to calls of this run, and those to calls of runs below it.
+    """Divide answers into those to calls of this run and those to calls of its children.
 
-    Raises AgentError(invalid) for one to a call that is not open.
+    Raises AgentError(invalid) for a call that is not open.
     """
     if not answers:
         return answers, Answers()
@@ -326,7 +325,7 @@ async def divided(journal: Journal, state: RunState, answers: Answers) -> tuple[
 
 
 async def close_children(journal: Journal, run_id: str) -> None:
-    """Those that nobody drives."""
+    """Close the children that have no driver."""
     for info in await journal.children(run_id):
         if info.status in ("queued", "stopped", "waiting"):
             await close_run(journal, info.run_id, by="parent")
@@ -348,9 +347,9 @@ async def close_orphans(journal: Journal) -> None:
 
 
 async def close_run(journal: Journal, run_id: str, *, by: str, force: bool = False) -> None:
-    """Ends a run that nobody drives (`force`: whoever does) as `cancelled`, and those below it.
+    """End a run without a driver (`force`: with any) as `cancelled`, and the runs below it.
 
-    Raises AgentError(busy) where somebody does.
+    Raises AgentError(busy) if it has a driver.
     """
     writer = await journal.take_over(run_id, force=force)
     try:

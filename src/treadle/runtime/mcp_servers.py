@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class RuntimeServers:
-    """One for each runtime; its servers live inside `enter` and `leave`."""
+    """MCP servers of a runtime; they live inside `enter` and `leave`."""
 
     def __init__(
         self,
@@ -35,14 +35,14 @@ class RuntimeServers:
         environment: Callable[[], Mapping[str, str]],
         learn: Callable[[frozenset[str]], None],
     ) -> None:
-        """`learn` is told the secrets of servers, before they are used."""
+        """`learn` receives the secrets of servers before they are used."""
         self._home, self._environment, self._learn = home, environment, learn
         self._servers: McpServers | None = None
         self._group: TaskGroup | None = None
         self._host: object = None
         self._context = contextvars.copy_context()
         self.approver_of: Callable[[str], Approver | None] = lambda run_id: None
-        """Who answers for a run what a server asks a person."""
+        """Approver who answers a server's questions, by run."""
 
     async def enter(self) -> None:
         self._host, self._context = asyncio.current_task(), contextvars.copy_context()
@@ -82,17 +82,19 @@ class RuntimeServers:
         )
 
     def standing(self, agent: Agent[Any, Any]) -> list[ServerStatus]:
-        """How it is with the agent's servers; none is started for it. Blocks while it reads a file."""  # noqa: E501
+        """Return the status of the agent's servers without starting any. Blocks while it reads a
+        file.
+        """
         if not agent.mcp_servers:
             return []
-        from treadle.tools.mcp import McpServers  # noqa: PLC0415  only where somebody has servers
+        from treadle.tools.mcp import McpServers  # noqa: PLC0415  only if there are servers
 
         servers = self._servers or McpServers(home=self._home(), environment=self._environment())
         return servers.standing(cast("Sequence[McpServer]", agent.mcp_servers))
 
     def _opened(self) -> McpServers:
         if self._servers is None:
-            from treadle.tools.mcp import McpServers  # noqa: PLC0415  only where somebody has servers
+            from treadle.tools.mcp import McpServers  # noqa: PLC0415  only if there are servers
 
             if self._group is None:
                 raise AgentError(

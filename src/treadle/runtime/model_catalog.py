@@ -1,7 +1,6 @@
-"""Which models there are to be asked: every provider that somebody configured, what it answers, and
-what is known of each of its models.
+"""Available models: every configured provider, its answer, and known facts about its models.
 
-How that looks is each front's. Connects only where the configuration points to. Entry: `looked_up`;
+Front ends decide how to show it. Connects only to configured addresses. Entry points: `looked_up`;
 `providers` and `look_up`, one at a time.
 """
 
@@ -33,7 +32,7 @@ class CatalogModel:
     """A model, as far as anybody knows. USD for a million tokens."""
 
     name: str
-    """As `--model` takes it."""
+    """Name as `--model` takes it."""
     abilities: Abilities
     input_usd: float | None
     output_usd: float | None
@@ -41,12 +40,12 @@ class CatalogModel:
 
 @dataclass(slots=True)
 class ProviderAnswer:
-    """Of one provider."""
+    """Answer of one provider."""
 
     name: str
     type: str = ""
     address: str | None = None
-    """None: the vendor's own."""
+    """Base URL; None: the vendor's own."""
     key_origin: str = ""
     asked: bool = False
     error: AgentError | None = None
@@ -55,10 +54,10 @@ class ProviderAnswer:
 
 
 async def looked_up(config: Config, only: str | None, *, offline: bool) -> list[ProviderAnswer]:
-    """All of them at once, in the order of their names. `only`: this one.
+    """Ask all providers at once and return their answers in the order of their names. `only`: ask
+    this one.
 
-    Raises AgentError: invalid for an `only` that nobody knows, auth where it has no key and would
-    be asked.
+    Raises AgentError: invalid for an unknown `only`, auth if it has no key and would be asked.
     """
     answers = [
         ProviderAnswer(name)
@@ -73,7 +72,9 @@ async def looked_up(config: Config, only: str | None, *, offline: bool) -> list[
 
 
 def providers(config: Config) -> list[str]:
-    """Of the default models, of what is configured, and of what has a key in the environment."""
+    """Return the names of the providers of the default models, of the configuration, and of keys in
+    the environment.
+    """
     wanted = [config.models.large.partition(":")[0], config.models.small.partition(":")[0]]
     usable = [
         name for name in (*config.providers, *VENDORS) if name in wanted or _is_meant(config, name)
@@ -89,7 +90,7 @@ def _is_meant(config: Config, name: str) -> bool:
     ]
     if any(origin.source in ("file", "argument") for origin in settings):
         return True
-    # what the environment says of OpenAI is said of both its wires: once is enough
+    # the environment's settings for OpenAI apply to both its wires: once is enough
     if name == "openai-chat":
         return False
     provider = config.providers.get(name)

@@ -1,8 +1,7 @@
-"""Which model a run asks: by name or as an object, with those that are asked in its place, and what
-each of them costs.
+"""The model of a run, given by name or as an object, with its fallbacks and their prices.
 
-What a name means is registry.py's, the switch from one to the next the loop's and FallbackModel's.
-Entry: `ModelChoice`.
+registry.py resolves names; the loop and FallbackModel switch from one to the next. Entry point:
+`ModelChoice`.
 """
 
 from __future__ import annotations
@@ -32,33 +31,33 @@ from treadle.types import Limits
 class ChosenModel(NamedTuple):
     model: Model
     name: str
-    """By which another process finds it."""
+    """Name by which another process finds the model."""
     names: tuple[str, ...]
-    """Of all that may be asked."""
+    """Names of all models that may be asked."""
     prices: Callable[[str], Pricing]
-    """What each of them costs."""
+    """Price of each of them, by name."""
     windows: Callable[[str], int | None]
-    """How many tokens each of them takes; None: not known."""
+    """Context window of each of them in tokens; None if unknown."""
     compacting: Callable[[str], CompactingModel | None]
-    """Those whose providers compact conversations, by name."""
+    """Models whose providers compact conversations, by name."""
     outputs: tuple[int, int]
     """Output tokens of one response: by default, and at most."""
 
 
 class Asker(NamedTuple):
-    """Who asks: a script goes on where its conversation left it."""
+    """The asking run: a script continues where its conversation left it."""
 
     run_id: str
     session_id: str | None
     state: RunState | None = None
-    """Of a run that goes on."""
+    """State of a resumed run."""
     fork: Fork | None = None
     submits: bool = False
     """Another process will ask, with a key of its own."""
 
 
 class ModelChoice:
-    """One for each configuration."""
+    """Resolves models; one for each configuration."""
 
     def __init__(self, config: Config, models: Models, journal: Journal) -> None:
         self._config = config
@@ -67,8 +66,8 @@ class ModelChoice:
         self._prices = Prices(config)
 
     async def choose(self, asked: str | Model, asker: Asker, limits: Limits) -> ChosenModel:
-        """Raises AgentError: invalid for a name that means nothing, or where money is limited and
-        nobody knows a price; auth where there is no key.
+        """Resolve a model. Raises AgentError: invalid for an unknown name, or for an unknown price
+        if money is limited; auth if there is no key.
         """
         if isinstance(asked, str) and (others := self._in_its_place(asked)):
             asked = FallbackModel(asked, *others, on=self._config.fallback.on)
@@ -203,7 +202,7 @@ _REQUIRED = (
 def _windows(
     models: tuple[Model | str, ...], names: tuple[str, ...]
 ) -> Callable[[str], int | None]:
-    """As far as models say what they can do, in `abilities`."""
+    """Return context windows as far as models state their `abilities`."""
     known = {
         name: getattr(getattr(model, "abilities", None), "context_tokens", None)
         for name, model in zip(names, models, strict=True)
@@ -214,7 +213,7 @@ def _windows(
 def _compacting(
     models: tuple[Model | str, ...], names: tuple[str, ...]
 ) -> Callable[[str], CompactingModel | None]:
-    """Those that have the methods of a `CompactingModel`."""
+    """Return the models that have the methods of a `CompactingModel`."""
     able = {
         name: cast("CompactingModel", model)
         for name, model in zip(names, models, strict=True)
@@ -229,7 +228,7 @@ def _outputs(model: Model | str) -> tuple[int, int]:
 
 
 def _place(model: Model, state: RunState | None) -> None:
-    """A script that was made anew goes on where the run left it."""
+    """Let a newly made script continue where the run left it."""
     if state is not None and isinstance(place := getattr(model, "place", None), int):
         model.place = max(place, state.spending.used_up.get(model.name, 0))  # pyright: ignore[reportAttributeAccessIssue]  it has one
 
@@ -273,8 +272,8 @@ async def _used_at(journal: Journal, name: str, fork: Fork) -> int:
 
 
 def missed_small(config: Config, own: str, error: AgentError) -> str:
-    """What people are told where the small model cannot be had, and `own` is asked; nothing where
-    nobody named one, and it lacks its key.
+    """Explain that the small model is not available and `own` is asked instead; empty if none was
+    configured and it lacks its key.
     """
     if (
         error.kind is ErrorKind.AUTH

@@ -1,6 +1,6 @@
-"""What a run is asked: its prompt, what was said before it, and the system prompt of its session.
+"""The input of a run: its prompt, earlier messages, and the system prompt of its session.
 
-Entry: `prompt_of`, `earlier_of`, `run_id_of`, `as_begun`.
+Entry points: `prompt_of`, `earlier_of`, `run_id_of`, `as_begun`.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def _check_media(part: MediaPart) -> None:
 
 
 def earlier_of(messages: Sequence[Message], session_id: str | None) -> Sequence[Message]:
-    """What was said before it, in a run without a session.
+    """Return the messages before the prompt of a run without a session.
 
-    Raises AgentError(invalid) for what is no valid history.
+    Raises AgentError(invalid) for an invalid history.
     """
     if messages and session_id is not None:
         raise AgentError(

@@ -39,11 +39,11 @@ class RunHandle(Generic[Out]):
 
 
 class RunStream(Generic[Out]):
-    """`async with … as run: async for event in run: …`, then `run.result`.
+    """A running run: `async with … as run: async for event in run: …`, then `run.result`.
 
-    The run begins with the block and goes on in a task of its own; leaving the block before its end
-    cancels it. Events come once, to one reader. Callbacks are told of each as it is read, and of
-    what nobody read when the block is left.
+    The run begins with the block and continues in a task of its own; leaving the block before its
+    end cancels it. Events come once, to one reader. Callbacks receive each event as it is read, and
+    unread ones when the block is left.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class RunStream(Generic[Out]):
 
     @property
     def window_tokens(self) -> int | None:
-        """How many tokens its model takes, input and output; None where nobody knows."""
+        """Context window of the model in tokens, input and output; None if unknown."""
         plan = self._begun.run.plan
         return plan.windows(plan.model_name)
 
@@ -82,8 +82,8 @@ class RunStream(Generic[Out]):
 
     @property
     def partial_output(self) -> object | None:
-        """What the answer says so far: of typed output plain data, not validated and growing; None
-        before its beginning. Ask after a text_delta.
+        """The answer so far: plain data of typed output, growing and not validated; None before its
+        beginning. Ask after a text_delta.
         """
         if (answer := self._begun.run.plan.answer) is None:
             return self._begun.run.text_so_far or None

@@ -45,7 +45,7 @@ from treadle.types import new_id
 logger = logging.getLogger("treadle")
 
 CLOSE_GRACE_S = 5.0
-"""How long closing waits for runs to close and for the threads of abandoned sync tools."""
+"""Time that closing waits for runs to close and for the threads of abandoned sync tools."""
 
 
 class _Active(NamedTuple):
@@ -58,9 +58,7 @@ class _Active(NamedTuple):
 
 
 class Runs:
-    """Safe from many tasks of one event loop; a session's run may be told something from any
-    thread.
-    """
+    """Runs of a runtime. Safe from many tasks of one event loop; `tell` is safe from any thread."""
 
     def __init__(
         self,
@@ -81,13 +79,13 @@ class Runs:
         self._journal = assembly.journal
         self._sessions = assembly.journal.sessions
         self._agents: dict[str, Agent[Any, Any]] = {}
-        """Those that were run here, by name: the last of each."""
+        """Last agent of each name that ran here."""
         self._lock = threading.Lock()
         """Guards `_active`: two threads must not both find a session idle."""
         self._long: set[str] = set()
-        """Sessions in which somebody asked for room, and no request has come since."""
+        """Sessions with a pending compaction request."""
         self._active: dict[str, _Active] = {}
-        """By session id."""
+        """Running runs by session id."""
         self._jobs: dict[str, RunHandle[Any]] = {}
         """Under way, by run id."""
         self._children = Children(assembly.journal, self)
@@ -97,7 +95,7 @@ class Runs:
         is released when its last thread has ended.
         """
         self.ran = False
-        """Whether anything was run here."""
+        """True if anything has run here."""
         self._closed = False
         self._preparing: set[anyio.Event] = set()
         """Set once each run that is being prepared is among the jobs, or has failed."""
@@ -142,9 +140,10 @@ class Runs:
         await self._store_late()
 
     async def _store_late(self) -> bool:
-        """What calls gave after their run had ended: the next run of the session tells its model.
+        """Store late results of calls whose run has ended: the session's next run passes them to
+        its model.
 
-        False where there was nothing.
+        False if there were none.
         """
         stored = False
         for run_id, run in list(self._late.items()):
@@ -183,7 +182,7 @@ class Runs:
             what(session_id)
 
     def tell(self, session_id: str, what: Callable[[Run], None]) -> bool:
-        """In the event loop of the session's run; False where there is none."""
+        """Call `what` in the event loop of the session's run; False if there is none."""
         with self._lock:
             run, inside = self._active.get(session_id, (None, None))
         if run is None or inside is None:
@@ -225,7 +224,7 @@ class Runs:
         *,
         parent: ParentRun | None = None,
     ) -> RunHandle[Out]:
-        """Everything that can be wrong before a run starts is said here."""
+        """Start a run. Raises every error that can occur before it starts."""
         self._check(options, RunOptions)
         _check_agent(agent)
         prompt, session_id = prompt_of(text), _session_id(options.get("session"))
@@ -247,9 +246,9 @@ class Runs:
         options: RunOptions,
         add: Callable[[Plan, ViewMark | None], Awaitable[None]],
     ) -> str:
-        """The same of a run that somebody else drives: `add` makes it out of its plan.
+        """Plan a run for another driver and create it with `add`.
 
-        Nobody needs a key for it, a sandbox or a server of tools.
+        Needs no key, sandbox or MCP server.
         """
         self._check(options, RunOptions)
         _check_agent(agent)
@@ -334,9 +333,9 @@ class Runs:
         parent: ParentRun | None = None,
         read: RunState | None = None,
     ) -> RunHandle[Out]:
-        """What is wrong is said before the run is taken over.
+        """Resume a run. Errors are raised before it is taken over.
 
-        `read`: the run as it was read just now, which is this one's from here on.
+        `read`: the run as read just now, which is owned by this call from here on.
         """
         self._check(options, ResumeOptions)
         if options.get("wait") and read is None:
@@ -477,7 +476,7 @@ class Runs:
         return result_of(state, ending_of(state)) if found is None else self.result_of(state, found)
 
     def result_of(self, state: RunState, agent: Agent[Any, Out]) -> RunResult[Out]:
-        """That of a finished run, out of its journal."""
+        """Return the result of a finished run, from its journal."""
         return typed(result_of(state, ending_of(state)), agent)
 
     async def drop(self, job: RunHandle[Any]) -> None:
@@ -491,7 +490,7 @@ class Runs:
             await job.run.drive()
         except AgentError as e:
             job.result = e
-        except Exception as e:  # the edge of a task: a journal's bug is told, not thrown about
+        except Exception as e:  # the edge of a task: a journal's bug is logged, not raised
             logger.exception("run %s could not begin", job.run.plan.run_id)
             job.result = AgentError(
                 "agent",
@@ -572,7 +571,7 @@ def _place_of(run: Run) -> DeltaPlace:
 
 
 async def _after_run(plan: Plan, result: RunResult[Any]) -> None:
-    """Also where the task is being cancelled."""
+    """Run the hooks after a run, also while the task is being cancelled."""
     if plan.hooks.has("after_run"):
         with anyio.move_on_after(CLOSE_GRACE_S, shield=True):
             await plan.hooks.after_run(plan.hooked, result)

@@ -1,6 +1,6 @@
-"""What runs share, and every way to start, follow and end one: the top of the library.
+"""Shared resources of runs, and every way to start, follow and end a run: the top of the library.
 
-What a run is made of is assembly.py's, how it runs the loop's. Entry: `Runtime`.
+assembly.py makes plans, the loop executes them. Entry point: `Runtime`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ logger = logging.getLogger("treadle")
 OnClose = Literal["let_go", "cancel"]
 PRUNE_GRACE_S = 5.0
 STOP_GRACE_S = 10.0
-"""How long `kill` waits for the process that drives the run."""
+"""Time that `kill` waits for the process that drives the run."""
 
 
 class Runtime:
@@ -97,7 +97,7 @@ class Runtime:
         self.agents = AgentRegistry(check=self._check_models)
         """Found here by name when a run of theirs is resumed or forked without `agent=`."""
         self.engine: Engine | None = None
-        """What delivers queued runs in this process, where a worker works in it."""
+        """Engine that delivers queued runs in this process, if a worker works in it."""
         clock = clock or Clock()
         self._assembly = Assembly(
             load(files=False) if config is None else completed(config), self.journal, clock
@@ -202,7 +202,9 @@ class Runtime:
         self._runs.let_go()
 
     async def _forget_old_runs(self) -> None:
-        """As the configuration says. What is not done in a few seconds is left to the next time."""
+        """Delete old runs as the configuration says. The rest is left to the next time after a few
+        seconds.
+        """
         if self.config.keep_runs is None or not self._runs.ran:
             return
         try:
@@ -227,7 +229,7 @@ class Runtime:
         deps: Deps = None,
         **options: Unpack[RunOptions],
     ) -> RunResult[Out]:
-        """One run to its end. Raises AgentError for what is wrong before it starts; every end after
+        """Run an agent to its end. Raises AgentError for errors before it starts; every end after
         that is a value.
 
         Cancelling the awaiting task closes the run first: its history is valid and its outcome
@@ -272,14 +274,13 @@ class Runtime:
         deps: Deps = None,
         **options: Unpack[ResumeOptions],
     ) -> RunResult[Out]:
-        """Goes on with a run whose process died, or that waits for a person; of a finished one only
-        the result is given.
+        """Resume a run whose process died, or that waits for a person; for a finished one, return
+        the result.
 
-        Pure and idempotent calls that were running are run again, with the same key; once-calls are
-        asked after by their probe, else told as `unknown`, or what `on_unknown` says. `agent` may
-        be left out where one of this name was run here before, or is among `agents`. Raises
-        AgentError: invalid for an unknown run, agent, tool or call, busy where a living process
-        drives the run and `wait` is false.
+        Pure and idempotent calls that were running run again, with the same key; once-calls are
+        probed, else reported as `unknown`, or as `on_unknown` says. Leave out `agent` if one of
+        this name ran here before, or is among `agents`. Raises AgentError: invalid for an unknown
+        run, agent, tool or call, busy if a living process drives the run and `wait` is false.
         """
         if options.get("wait"):
             await until_idle(self.journal, run_id)
@@ -432,15 +433,15 @@ class Runtime:
         )
 
     async def diff(self, run_id: str, other: str) -> RunDiff:
-        """Where two runs part, and how they ended."""
+        """Return where two runs diverge, and how they ended."""
         return compare(await self.journal.load(run_id), await self.journal.load(other))
 
     async def kill(self, run_id: str, *, force: bool = False) -> RunInfo:
-        """Ends a run as `cancelled`, in whatever process it is driven; one that nobody drives is
-        closed here. A finished one stays as it is.
+        """End a run as `cancelled`, in whichever process it is driven; a run without a driver is
+        closed here. A finished one stays unchanged.
 
-        Raises AgentError(busy) where its process does not answer; `force` then takes the run away
-        from it.
+        Raises AgentError(busy) if its process does not answer; `force` then takes the run away from
+        it.
         """
         found = await self.journal.info(run_id)
         if found.status == "finished":
@@ -627,8 +628,8 @@ class Runtime:
         return self._runs.is_busy(session_id)
 
     async def is_confined(self, agent: Agent[Any, Any]) -> bool:
-        """Whether a sandbox that works here confines what its commands do unasked; True where it
-        has none.
+        """Return True if a working sandbox confines the commands that the agent runs without
+        approval, or it has no commands.
         """
         return await self._assembly.toolboxes.confining.works_for(agent)
 
@@ -641,8 +642,8 @@ class Runtime:
         return reach_of(cwd, self._assembly.toolboxes.permissions)
 
     def mcp_servers(self, agent: Agent[Any, Any]) -> list[ServerStatus]:
-        """How it is with the servers of an agent: which run, what they offer, what is wrong; none
-        is started for it. Blocks while it reads a file.
+        """Return the status of the agent's servers: which run, their tools, errors; none is started
+        for it. Blocks while it reads a file.
         """
         return self._assembly.served.standing(agent)
 
@@ -657,7 +658,7 @@ class Runtime:
     async def _collect(
         self, start: Callable[[EventStream | None], Awaitable[RunHandle[Out]]], listeners: Listeners
     ) -> RunResult[Out]:
-        """Where nobody listens, the run is driven in the caller's own task and makes no events."""
+        """Drive the run in the caller's own task, without events, if there are no subscribers."""
         if not listeners:
             job = await start(None)
             await job.drive(job)

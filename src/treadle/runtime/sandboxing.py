@@ -1,5 +1,6 @@
-"""Where the commands of runs are confined: the sandbox that works here, and the room that each
-command gets in it. Entry: `Confining`.
+"""Confinement of commands: the sandbox of this machine, and the limits of each command in it.
+
+Entry point: `Confining`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from treadle.policy.sandboxes.egress import Egress
 
 _PRIVATE = ("/tmp", "/var/tmp", "/run")
-"""Of which confined commands see their own, or nothing."""
+"""Directories of which confined commands see a private copy, or nothing."""
 OPEN = (
     "commands have an open network (permissions.network is open): they reach every host, private "
     "networks and the servers of this machine"
@@ -44,7 +45,7 @@ Each takes four descriptors and two namespaces; a new one is made in some 40 ms.
 
 
 class Confining:
-    """One for each runtime: what was found out about the sandbox holds for all its runs."""
+    """Sandboxes of a runtime; the result of probing the sandbox holds for all its runs."""
 
     def __init__(
         self,
@@ -59,12 +60,12 @@ class Confining:
         self._wanted = wanted
         self._network: Literal["none", "open"] | tuple[str, ...] = network
         self._networks: dict[str, Egress] = {}
-        """By family, least recently used first."""
+        """Networks by family, least recently used first."""
         self._find_own = own
         self._sandbox: Sandbox | None = None
         self._warned = False
         self._ruled: dict[tuple[object, ...], RuledFiles | None] = {}
-        """By the rules and the workspace. What they remember of folders serves every run there."""
+        """Ruled files by rules and workspace. Their memory of folders serves every run there."""
 
     async def aclose(self) -> None:
         """Idempotent."""
@@ -89,7 +90,7 @@ class Confining:
             )
 
     async def works_for(self, agent: Agent[Any, Any]) -> bool:
-        """Whether its commands can be confined here, or it has none."""
+        """Return True if the agent's commands can be confined here, or it has none."""
         sandbox = self.sandbox_for(agent)
         return (
             not any(map(has_commands, agent.own_tools))
@@ -98,9 +99,9 @@ class Confining:
         )
 
     def sandbox_for(self, agent: Agent[Any, Any]) -> Sandbox | None:
-        """None where nobody needs or wants it.
+        """Return the sandbox, or None if it is not needed or switched off.
 
-        It is found, and begins to find out whether it works, when it is first asked for.
+        The first call finds it and starts to probe it.
         """
         if self._wanted == "off" or not any(map(has_commands, agent.own_tools)):
             return None
@@ -114,9 +115,9 @@ class Confining:
     def confinement(
         self, plan: Plan, ready: Ready, toolbox: Toolbox, spill: Spill
     ) -> Confinement | None:
-        """Where the commands of a call run, which may read what is in `spill`.
+        """Return the confinement of a call's commands, which may read the files in `spill`.
 
-        What a person said yes to runs outside, unless the configuration insists.
+        Commands that a person approved run outside, unless the configuration insists.
         """
         if toolbox.sandbox is None or not has_commands(ready.tool):
             return None
@@ -169,10 +170,7 @@ class Confining:
         return found
 
     async def tidy(self) -> None:
-        """Give back what idle networks take, but for the last ones used.
-
-        Nobody has to say when a session is over.
-        """
+        """Release idle networks, except for the last ones used. No session has to be closed for it."""
         if len(self._networks) > IDLE_KEPT:
             for network in [network for network in self._networks.values() if network.is_idle][
                 :-IDLE_KEPT
@@ -203,8 +201,8 @@ class Confining:
         return changed
 
     def warner(self, mode: Mode, feed: Feed) -> Callable[[SandboxStatus], None]:
-        """What a run is to call with what was found out: says loudly, once, that nothing is
-        confined.
+        """Return the function that reports the sandbox's status to a run: a loud warning, once, if
+        nothing is confined.
         """
 
         def warn(standing: SandboxStatus) -> None:
@@ -236,7 +234,7 @@ def egress_to(hosts: tuple[str, ...]) -> Egress:
 
     Nothing is started before the first command needs it.
     """
-    from treadle.policy.sandboxes.egress import Egress  # noqa: PLC0415  most runs have no commands that nobody was asked about
+    from treadle.policy.sandboxes.egress import Egress  # noqa: PLC0415  most runs have no unapproved commands
 
     return Egress(HostList.of(hosts, os.environ), os.environ)
 

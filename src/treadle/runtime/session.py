@@ -1,7 +1,6 @@
-"""A conversation of many runs: what a front holds on to. One run at a time; what is said is in the
-store.
+"""A conversation of many runs, one at a time; its messages are in the store.
 
-Entry: `Session`, made by `Runtime.session`.
+Entry point: `Session`, made by `Runtime.session`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from treadle.types import Limits, Mode, OnAsk, OnUnknown, Settings
 
 
 class SessionOptions(TypedDict, total=False):
-    """What every way of running takes."""
+    """Options of every way to run."""
 
     inputs: Mapping[str, Any]
     """Values for the agent's `${variables}`."""
@@ -40,17 +39,17 @@ class SessionOptions(TypedDict, total=False):
     Without any, a run ends after 100 turns and is not limited otherwise.
     """
     mode: Mode
-    """`full` where nobody says otherwise."""
+    """Default: `full`."""
     cwd: str | Path
     user_id: str | None
     on_ask: OnAsk
-    """What a call meets that needs a person:
-
-    `deny` (where nobody says otherwise), or `wait`: the run waits until `resume` brings the answer.
+    """Handling of calls that need approval: `deny` (default), or `wait` until `resume` brings the
+    answer.
     """
     on_unknown: OnUnknown
-    """What becomes of a once-call that was cut while it ran, by its timeout or the death of the
-    process: `tell` the model (where nobody says otherwise), `wait` for a person, or `fail`."""
+    """Handling of once-calls that were cut while they ran, by their timeout or the death of the
+    process: `tell` the model (default), `wait` for a person, or `fail`.
+    """
     on_approval: Approver
     """Asked about each call that needs a person; gives `Approve()` or `Deny(reason)`.
 
@@ -64,19 +63,19 @@ class RunOptions(SessionOptions, total=False):
     session: Session[Any, Any] | str | None
     """A session or its id, which is opened or made; None: a run by itself."""
     messages: Sequence[Message]
-    """What was said before the prompt, oldest first, where no session keeps it.
+    """Messages before the prompt, oldest first, for a run without a session.
 
     Stored with the run; no templates.
     """
     run_id: str
-    """Of the new run, where somebody has to know it before it begins.
+    """Id of the new run, if you need to know it before it begins.
 
-    AgentError(busy) where there is such a run already.
+    Raises AgentError(busy) if the run exists already.
     """
 
 
 class ForkOptions(SessionOptions, total=False):
-    """What forking takes; what is left out is as the other run had it."""
+    """Options of a fork; the default of each is the other run's value."""
 
     model: str | Model
     results: Mapping[str, str]
@@ -84,12 +83,11 @@ class ForkOptions(SessionOptions, total=False):
 
 
 class ResumeOptions(TypedDict, total=False):
-    """What going on with a run takes; what is left out stays as the run had it."""
+    """Options of a resume; the default of each is the run's own value."""
 
     on_unknown: OnUnknown
-    """What becomes of a once-call that was running when the process died:
-
-    `tell` the model (where nobody says otherwise), `wait` for a person, or `fail`.
+    """Handling of once-calls that were running when the process died: `tell` the model (default),
+    `wait` for a person, or `fail`.
     """
     approve: Collection[str]
     """Ids of open calls that may run; one that had started runs again, because a person knows that
@@ -98,7 +96,7 @@ class ResumeOptions(TypedDict, total=False):
     deny: Mapping[str, str]
     """Ids of open calls that may not, and why."""
     results: Mapping[str, str]
-    """What open calls gave, as a person found out."""
+    """Results of open calls, as a person found out."""
     wait: bool
     """Wait while another process drives the run, until it ends it or dies, instead of raising
     AgentError(busy).
@@ -183,7 +181,7 @@ def _meant(name: str, known: Sequence[str]) -> str:
 
 
 class Driver(Protocol):
-    """What a session needs of the runtime."""
+    """The part of a runtime that a session needs."""
 
     async def run(
         self,
@@ -231,9 +229,9 @@ class Session(Generic[Deps, Out]):
     async def send(
         self, text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[SessionOptions]
     ) -> RunResult[Out]:
-        """One run in this conversation.
+        """Run a prompt in this conversation.
 
-        Raises AgentError(busy) where one is under way, AgentError(invalid) for an empty text.
+        Raises AgentError(busy) if a run is in progress, AgentError(invalid) for an empty text.
         """
         return await self._driver.run(self._agent, text, deps=deps, session=self, **options)
 
@@ -280,9 +278,9 @@ class Session(Generic[Deps, Out]):
         tools: Sequence[Tool[Deps]] | None = None,
         instructions: str | None = None,
     ) -> None:
-        """What the next runs use; the history stays.
+        """Set what the next runs use; the history stays.
 
-        Raises AgentError(busy) while a run is under way.
+        Raises AgentError(busy) while a run is in progress.
         """
         if self.is_busy:
             raise AgentError(

@@ -1,8 +1,7 @@
-"""What a person has allowed for the rest of a session, and the mode that they have changed to while
-it runs: in force from the next call on.
+"""Grants for the rest of a session, and changes of its mode while it runs, in force from the next
+call.
 
-What such a yes may be is approvals.py's; what follows from it for a call is the policy's. Entry:
-`Grants`.
+approvals.py defines the grants; the policy applies them to a call. Entry point: `Grants`.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from treadle.types import Mode
 
 
 class Grants:
-    """Of one runtime, by family: a session with all that its runs start."""
+    """Grants of a runtime, by family: a session with all runs that it starts."""
 
     def __init__(self) -> None:
         self._patterns: dict[str, list[str]] = {}
         self._modes: dict[str, Mode] = {}
-        """Of families whose mode was changed since their run began."""
+        """Modes of families that changed since their run began."""
         self._open: dict[str, WeakSet[Toolbox]] = {}
 
     def allow(self, family: str, pattern: Sequence[str]) -> None:
@@ -40,17 +39,16 @@ class Grants:
             toolbox.mode_changed(mode)
 
     def over(self, family: str, permissions: Permissions) -> Permissions:
-        """Those of a run that begins now."""
+        """Return the permissions of a new run, grants included."""
         patterns = self._patterns.get(family)
         return permissions if patterns is None else for_session(permissions, patterns)
 
     def follow(self, plan: Plan, toolbox: Toolbox) -> Toolbox:
-        """It hears of what is said from now on.
+        """Return a toolbox that follows later grants.
 
-        A run that a person begins has said its own mode; one that another starts goes on in that
-        one's.
+        A run that a person starts has its own mode; one that another run starts takes that one's.
         """
-        if plan.family == plan.run_id:  # of no session: nobody can speak of it
+        if plan.family == plan.run_id:  # without a session there are no later grants
             return toolbox
         if plan.depth == 0:
             self._modes.pop(plan.family, None)

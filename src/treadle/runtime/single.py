@@ -1,4 +1,4 @@
-"""One run without a runtime of one's own. Entry: `run`, `run_sync`."""
+"""Runs without a runtime. Entry points: `run`, `run_sync`."""
 
 from __future__ import annotations
 

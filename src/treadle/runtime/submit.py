@@ -1,7 +1,6 @@
-"""What is said of runs that wait for a worker: where a new one waits, and what a person answers to
-one that was driven elsewhere.
+"""Runs that wait for a worker: their place in a queue, and answers to runs driven elsewhere.
 
-A queue itself is queue.py's. Entry: `place_of`, `wake`.
+queue.py is the queue itself. Entry points: `place_of`, `wake`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def place_of(
 
 
 def _wrong(priority: object, tenant: object, at: object) -> str | None:
-    """With any of them."""
+    """Return the error of any of them."""
     if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > PRIORITY_MOST:
         return (
             f"priority={priority!r} is no whole number from -{PRIORITY_MOST} to {PRIORITY_MOST}; "
@@ -86,9 +85,9 @@ def refuse_what_lives_here(options: Mapping[str, object]) -> None:
 
 
 def changed(answers: Answers, arguments: Mapping[str, Mapping[str, Any]]) -> Answers:
-    """With what approved calls are made with instead.
+    """Return the answers with the changed arguments of approved calls.
 
-    Raises AgentError(invalid) for what is said of another call, or is no JSON.
+    Raises AgentError(invalid) for another call, or for values that are not JSON.
     """
     if strange := sorted(arguments.keys() - answers.approve):
         raise AgentError(

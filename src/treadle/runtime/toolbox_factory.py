@@ -1,6 +1,4 @@
-"""How the calls of runs are run: a toolbox for each run, and what the calls of a runtime's runs
-share. Entry: `Toolboxes`.
-"""
+"""Toolboxes: one for each run, with state shared by a runtime's runs. Entry point: `Toolboxes`."""
 
 from __future__ import annotations
 
@@ -46,29 +44,27 @@ Inside: TypeAlias = Callable[[Callable[[], None]], None]
 @dataclass(frozen=True, slots=True)
 class _Shared:
     seen_files: dict[str, str] = field(default_factory=dict[str, str])
-    """What the model was shown of files."""
+    """Content of files that the model has read, by path."""
     kept: dict[Callable[[], Any], Any] = field(default_factory=dict[Callable[[], Any], Any])
-    """What tools keep from call to call."""
+    """Objects that tools keep from call to call, by their factory."""
 
 
 class Toolboxes:
-    """One for each runtime."""
+    """Factory of toolboxes; one for each runtime."""
 
     def __init__(self, config: Config, redactor: Redactor, clock: Clock, *, forgets: bool) -> None:
-        """`forgets`: runs are gone with the process, so that nobody can undo anything of them
-        later.
-        """
+        """`forgets`: runs are gone with the process, so nothing of them can be undone later."""
         self.confining = Confining(
             config.defaults.sandbox, self.own_folder, config.permissions.network
         )
         self._clock, self._forgets = clock, forgets
         self._loop: tuple[asyncio.AbstractEventLoop, Inside] | None = None
-        """Of the last run."""
+        """Event loop of the last run, and its limit on inner runs."""
         self.grants = Grants()
         self._shared: dict[str, _Shared] = {}
-        """By session, and by run where there is none."""
+        """Shared state by session, or by run without a session."""
         self._spills: dict[str, Spill] = {}
-        """By family."""
+        """Spills by family."""
         self.tracer: Tracer = NO_TRACER
         """Follows the runs that begin from now on."""
         self.use(config, redactor, config.secrets())
@@ -91,7 +87,9 @@ class Toolboxes:
 
     @property
     def permissions(self) -> Permissions:
-        """As the configuration has them. Raises AgentError(invalid) for a rule that is none."""
+        """Return the permissions of the configuration. Raises AgentError(invalid) for an invalid
+        rule.
+        """
         if self._permissions is None:
             said = self._config.permissions
             self._permissions = permissions_of(
@@ -105,13 +103,13 @@ class Toolboxes:
 
     @cached_property
     def undo(self) -> Undo | None:
-        """What files were before runs changed them. None where nobody could ask for it."""
+        """Return the store of before-images. None if it could never be used."""
         return None if self._forgets else Undo(self.own_folder() / UNDO_FOLDER)
 
     def make(
         self, agent: Agent[Deps, Any], plan: Plan, deps: Deps, feed: Feed, run_child: RunChild
     ) -> Toolbox:
-        """Of one run."""
+        """Make the toolbox of a run."""
         registry = ToolRegistry(
             (*agent.own_tools, *plan.more_tools),
             offers=partial(_suits, getattr(plan.model, "abilities", UNKNOWN)),
@@ -162,7 +160,7 @@ class Toolboxes:
     # ------------------------------------------------------------ what is kept, and until when
 
     def forget(self, session_id: str) -> None:
-        """What the model was shown of files in this session."""
+        """Forget which files the model has read in this session."""
         if (shared := self._shared.get(session_id)) is not None:
             self._shared[session_id] = _Shared(kept=shared.kept)
 
@@ -188,7 +186,7 @@ class Toolboxes:
 
 
 async def close_kept(owner: str, kept: Sequence[object]) -> None:
-    """What `Toolboxes.end` gave. Raises nothing."""
+    """Close the objects that `Toolboxes.end` returned. Raises nothing."""
     for thing in kept:
         close: Callable[[], Awaitable[None]] | None = getattr(thing, "aclose", None)
         if close is not None:
@@ -281,9 +279,9 @@ class _Contexts:
         )
 
     def _for_all(self, toolbox: Toolbox) -> ToolContext[Any]:
-        """What is the same for every call of the run.
+        """Return the context that is the same for every call of the run.
 
-        It holds neither this nor the toolbox, which hold it.
+        It must not reference this object or the toolbox, which hold it.
         """
         plan, scope = self._plan, toolbox.scope
         return ToolContext(

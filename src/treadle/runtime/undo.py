@@ -66,7 +66,7 @@ def _changed(at: float, times: Sequence[tuple[float, float]]) -> bool:
 KEPT = ("write", "edit", "apply_patch")
 """Tools whose changes are kept."""
 _CRASHED_AFTER = timedelta(minutes=10)
-"""How long a call may have run of which nobody knows the end."""
+"""Age after which a call without a known end counts as crashed."""
 
 
 class IrreversibleCall(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -81,7 +81,7 @@ class IrreversibleCall(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class UndoneRun(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """What became of what one run changed, or one turn of it."""
+    """Result of undoing one run, or one turn of it."""
 
     run_id: str
     turn: int | None
@@ -95,7 +95,7 @@ class UndoneRun(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Rewound(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """What became of what several runs changed, and those that they had started."""
+    """Result of undoing several runs and their children."""
 
     runs: tuple[str, ...]
     """All of them, in the order in which they began."""
@@ -115,20 +115,20 @@ class _Call(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """What the journal says of one run."""
+    """Changes of one run, as its journal records them."""
 
     info: RunInfo
     calls: list[_Call]
 
 
 class _Kept(NamedTuple):
-    """What was kept of several runs.
+    """Before-images of several runs.
 
     Calls of different runs may have the same id, so each is named with its run.
     """
 
     changes: list[FileChange]
-    """In the order in which they were made."""
+    """Changes in the order in which they were made."""
     failed: frozenset[str]
     where: dict[str, str]
     """The run of which a content was kept, by its hash."""
@@ -187,11 +187,11 @@ async def undone_since(journal: Journal, runs: Sequence[RunInfo], *, apply: bool
 
 
 async def changed_files(journal: Journal, runs: Sequence[RunInfo]) -> list[ChangedFile]:
-    """What `write` and `edit` changed in these runs, and in those that they started: before the
-    first of them, and now on the disk.
+    """Return the files that `write` and `edit` changed in these runs and their children: before the
+    first of them, and now on disk.
 
-    By path; a file that is again what it was is not among them. Runs may be under way. Raises
-    AgentError(agent) where what was kept cannot be read.
+    By path, without files that are the same again. Runs may be in progress. Raises
+    AgentError(agent) if the before-images cannot be read.
     """
     told = await _all_told(journal, runs)
 
@@ -243,7 +243,7 @@ def _put_back(told: Sequence[_Told], *, apply: bool) -> Rewound:
 
 
 async def _all_told(journal: Journal, runs: Iterable[RunInfo]) -> list[_Told]:
-    """With those that they started, each once, in the order in which they began."""
+    """Return the runs and their children, each once, in the order in which they began."""
     found: dict[str, RunInfo] = {}
     open_ = [*runs]
     while open_:
@@ -265,7 +265,7 @@ async def _told(journal: Journal, info: RunInfo, turn: int | None) -> _Told:
 
 
 def _calls(records: Iterable[Record]) -> list[_Call]:
-    """Those that began, in the order in which they did; a call that a person had run again is one."""  # noqa: E501
+    """Return the calls that began, in order; a call that was run again counts once."""
     turn, starts, ends, turns = (
         0,
         dict[str, ToolStarted](),
@@ -336,7 +336,7 @@ def _kept(store: Undo, told: Sequence[_Told]) -> _Kept:
 
 
 def _left(info: RunInfo, call: _Call, kept: Collection[str]) -> IrreversibleCall | None:
-    """Of a call that may have changed something of which nothing is kept."""
+    """Return a call that may have changed something of which no before-image exists."""
     started, finished = call.started, call.finished
     if started.effect == "pure" or started.call_id in kept:
         return None

@@ -13,7 +13,7 @@ from treadle.errors import AgentError
 from treadle.types import Time
 
 MISSED_MOST: Final = timedelta(hours=1)
-"""A tick that nobody saw is made up for while it is no older."""
+"""Maximum age of a missed tick that is made up for."""
 
 
 class Timetable:
@@ -49,7 +49,7 @@ class Timetable:
         return max(takewhile(lambda tick: tick <= at, self._ticks(at - MISSED_MOST)), default=None)
 
     def run_id(self, tick: Time) -> str:
-        """Of the one run of a tick."""
+        """Return the id of a tick's only run."""
         return f"{self.name}@{tick:%Y-%m-%dT%H:%M:%SZ}"
 
     def _ticks(self, after: Time) -> Iterator[Time]:

@@ -1,4 +1,4 @@
-"""Code at named points of every run: what it is told there, and what it may do.
+"""User code at named points of every run.
 
     before_run
       before_model · after_model          (each turn)
@@ -6,9 +6,9 @@
       before_compaction · after_compaction
     after_run                             (always, and last)
 
-The contract of one: hook.py; what is refused when it is passed in: checking.py; how those of a run
-are asked one after the other: chain.py. Three that are of use as they are: guard.py (rules over
-calls), cache.py (answers out of memory), audit.py (who did what, in a file). Entry: `Hook`.
+hook.py is the contract; checking.py refuses invalid hooks; chain.py calls those of a run one after
+the other. Ready to use: guard.py (rules for calls), cache.py (remembered answers), audit.py (a file
+of all actions). Entry point: `Hook`.
 """
 
 from __future__ import annotations

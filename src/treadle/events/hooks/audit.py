@@ -1,7 +1,6 @@
-"""Who did what, in a file: one line of JSON for each thing that a run did, as it is in the journal,
-without known secrets. Entry: `Audit`.
+"""Audit trail: one line of JSON for each action of a run, as in the journal, without known secrets.
 
-It is no log of how things went (telemetry/), and nothing is read from it again.
+It is not a log (telemetry/), and is never read back. Entry point: `Audit`.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ _TOLD = (
 
 
 class Audit(Hook):
-    """Each line is a whole event of `stream-json`, and is with the operating system before the run
-    goes on: it outlives the process, not a power cut.
+    """Writes each line, a whole event of `stream-json`, before the run continues: it survives the
+    process, not a power cut.
 
-    The file has mode 0600 and is opened anew for each line, so it may be moved away at any time;
-    several processes may share one. One that cannot be written is told once (a `warning` event, and
-    the log), tried again with each line, and harms no run.
+    The file has mode 0600 and is opened for each line, so you can move it away at any time; several
+    processes may share it. If it cannot be written, that is reported once (a `warning` event, and
+    the log) and tried again with each line; the run continues.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Nothing is opened yet: what is wrong with the place is told in the first run."""
+        """Open nothing yet: errors of the path appear in the first run."""
         self.path = Path(path).expanduser()
         self._place = Path(os.path.realpath(self.path))
         self._broken = False
@@ -68,7 +67,7 @@ class Audit(Hook):
             self._broken = False
 
     def _add(self, line: bytes) -> None:
-        """With one write where the system takes it whole: lines of several processes do not mix."""
+        """Write the line at once if the system allows it: lines of several processes do not mix."""
         fd = open_in_place(self._place, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             while line:

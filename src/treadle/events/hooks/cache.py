@@ -26,13 +26,12 @@ _KEPT = (StopReason.COMPLETE, StopReason.TOOL_USE, StopReason.STOP_SEQUENCE)
 
 
 class Cache(Hook):
-    """The same request by the same model has the same answer: what was said, the tools and the
-    settings are the same to the byte, ids and times aside.
+    """Remembers answers: the same request to the same model has the same answer. Messages, tools
+    and settings must be equal to the byte, except for ids and times.
 
-    Kept are whole answers only, and of those that call tools the ones whose tools all stand in
-    `tools`: the rest of the world is another one the second time, and a call of `pay` must be the
-    model's own decision. Nobody but you knows which those are; by default there are none. What a
-    model says twice about the same request may differ; with a cache it does not.
+    Only whole answers are kept, and those with tool calls only if all tools are in `tools`: the
+    world may differ the second time, and a call of `pay` must be the model's own decision. Only you
+    know such tools, so there are none by default.
     """
 
     def __init__(
@@ -71,8 +70,8 @@ class Cache(Hook):
             self._memory.popitem(last=False)
 
     def _keeps(self, response: ModelResponse) -> bool:
-        """One that carries something of the provider's for the next request belongs to its run
-        alone.
+        """Return False for a response with provider data for the next request: it belongs to its
+        run alone.
         """
         return (
             response.stop_reason in _KEPT

@@ -1,9 +1,8 @@
-"""The hooks of one run, one after the other: before something in their order, after it in the
-other, and what a failing one means.
+"""The hooks of one run, one after the other: before an action in their order, after it in reverse.
 
-Nobody is left out: who adds, changes or asks leaves the decision to the next, and only what ends
-the matter (Stop, Deny, an answer) ends the asking. Before something, one that fails ends it too;
-after it, and on events, that is told and the run goes on. Entry: `Hooks`.
+Hooks that add, change or ask leave the decision to the next; only Stop, Deny or an answer ends the
+chain. A hook that fails before an action stops it; after an action, and on events, the failure is
+reported and the run continues. Entry point: `Hooks`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "after_tool": (str,),
     "before_compaction": (Stop,),
 }
-"""What each point may be given besides None; those that are not named here are only told."""
+"""Answers that each point accepts besides None; other points only observe."""
 
 
 class BeforeModelSaid(NamedTuple):
@@ -42,21 +41,21 @@ class BeforeModelSaid(NamedTuple):
     """Nothing: no hook adds anything."""
     answered: ModelResponse | None = None
     hook: str | None = None
-    """Whose answer it is."""
+    """Name of the hook that answered."""
 
 
 class BeforeToolSaid(NamedTuple):
     arguments_json: str | None = None
-    """What it is called with instead."""
+    """Arguments that replace the call's."""
     verdict: Deny | Ask | Answer | None = None
 
 
 UNSAID = BeforeToolSaid()
-"""Nobody said anything."""
+"""The absence of an answer."""
 
 
 class Hooks:
-    """Those of one run, sorted by what they override."""
+    """Hooks of one run, sorted by the points that they override."""
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         self._of = (
@@ -67,7 +66,7 @@ class Hooks:
         self.warn: Callable[[str], None] = lambda text: None
         """Tells people that a hook failed after something."""
         self._told: set[int] = set()
-        """Those whose on_event has failed: people are told once in a run."""
+        """Hooks whose on_event has failed: each is reported once per run."""
 
     def __bool__(self) -> bool:
         return bool(self._of)
@@ -83,9 +82,9 @@ class Hooks:
             _go_on(await _asked(hook, "before_run", run))
 
     async def before_model(self, run: HookedRun, request: ModelRequest) -> BeforeModelSaid:
-        """What all of them add, up to the one that answers.
+        """Collect the additions, up to the first hook that answers.
 
-        Raises AgentError(agent) where one stops the run, or fails.
+        Raises AgentError(agent) if a hook stops the run, or fails.
         """
         added: list[str] = []
         for hook in self._of.get("before_model", ()):
@@ -98,9 +97,9 @@ class Hooks:
         return BeforeModelSaid("\n\n".join(added))
 
     async def before_tool(self, run: HookedRun, call: ToolCall) -> BeforeToolSaid:
-        """Each sees the call as those before it have changed it.
+        """Ask each hook, with the call as changed by those before it.
 
-        Denied where one fails; a person is asked where nobody denied or answered it.
+        Denied if one fails; ask a person if no hook denied or answered it.
         """
         changed: str | None = None
         ask: Ask | None = None
@@ -123,13 +122,13 @@ class Hooks:
         return BeforeToolSaid(changed, ask)
 
     async def before_compaction(self, run: HookedRun) -> bool:
-        """Whether history may be shortened. Raises AgentError(agent) where a hook fails."""
+        """Return True if history may be compacted. Raises AgentError(agent) if a hook fails."""
         for hook in self._of.get("before_compaction", ()):
             if await _asked(hook, "before_compaction", run) is not None:
                 return False
         return True
 
-    # ------------------------------------------------------------ after: a failure is told
+    # ------------------------------------------------------------ after: a failure is reported
 
     async def after_run(self, run: HookedRun, result: Any) -> None:
         """The last event has left: what fails is only logged."""
@@ -140,7 +139,7 @@ class Hooks:
     async def after_model(
         self, run: HookedRun, request: ModelRequest, response: ModelResponse
     ) -> ModelResponse:
-        """What they make of it. Raises AgentError(agent) where one stops the run."""
+        """Return the response as hooks change it. Raises AgentError(agent) if one stops the run."""
         for hook in reversed(self._of.get("after_model", ())):
             said = await self._told_of(hook, "after_model", run, request, response)
             _go_on(said)
@@ -158,7 +157,7 @@ class Hooks:
         return response
 
     async def after_tool(self, run: HookedRun, call: ToolCall, result: ToolResult) -> ToolResult:
-        """What they make of it."""
+        """Return the result as hooks change it."""
         for hook in reversed(self._of.get("after_tool", ())):
             said = await self._told_of(hook, "after_tool", run, call, result)
             result = result if said is None else msgspec.structs.replace(result, content=said)
@@ -196,7 +195,7 @@ NO_HOOKS = Hooks()
 
 
 def hooks_of(runtime: Sequence[Hook], agent: Sequence[Hook]) -> Hooks:
-    """Those of one run."""
+    """Return the hooks of one run."""
     return Hooks((*runtime, *agent)) if runtime or agent else NO_HOOKS
 
 

@@ -17,9 +17,8 @@ from treadle.events.hooks.hook import Hook
 POINTS = tuple(name for name in vars(Hook) if not name.startswith("_"))
 _LIKE_A_POINT = re.compile(r"(?i:before|after|on)(?:_|(?=[A-Z]))")
 _SAME = 0.8
-"""Of a name without its underscores, as difflib measures:
-
-`beforetool` is `before_tool`, `close` is none.
+"""Minimum similarity of names without underscores, by difflib: `beforetool` matches `before_tool`,
+`close` matches nothing.
 """
 
 
@@ -105,7 +104,9 @@ def _misspelt(hook: Hook) -> Iterator[str]:
 
 
 def _is_method(value: object) -> bool:
-    """Also where it becomes one by being asked for: `staticmethod`, `functools.partialmethod`."""
+    """Return True for a method, also one that becomes a method on access: `staticmethod`,
+    `functools.partialmethod`.
+    """
     return callable(value) or (hasattr(value, "__get__") and not isinstance(value, property))
 
 

@@ -24,7 +24,7 @@ from treadle.tools.approval import Deny
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Of the calls that it fits."""
+    """Rule for the calls that it fits."""
 
     tool: str
     """A name; `*` and `?` stand for any characters and for one."""
@@ -34,10 +34,10 @@ class Rule:
     denies the call; where the arguments are no JSON object the rule fits. None: all calls.
 """
     reason: str = ""
-    """Told to the model, or to the person who is asked."""
+    """Reason for the model, or for the person who is asked."""
 
     def fits(self, call: ToolCall) -> bool:
-        """Of a call of such a tool."""
+        """Return True for a call of such a tool."""
         if self.when is None:
             return True
         try:

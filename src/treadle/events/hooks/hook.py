@@ -1,8 +1,6 @@
-"""What a hook is: the points of a run at which it is asked, what it is told there, and what it may
-do.
+"""The contract of a hook: the points of a run, their arguments, and the possible answers.
 
-When each point comes is the loop's and the toolbox's; how several are asked is chain.py's. Entry:
-`Hook`.
+The loop and the toolbox call the points; chain.py combines several hooks. Entry point: `Hook`.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from treadle.tools.approval import Approve, Deny
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookedRun:
-    """The run that a hook is told of."""
+    """The run as its hooks see it."""
 
     run_id: str
     session_id: str | None
@@ -135,8 +133,8 @@ class Hook:
     async def after_compaction(self, run: HookedRun, receipt: Mapping[str, object]) -> None: ...
 
     def on_event(self, event: Event) -> None:
-        """Each event of the run as it leaves, deltas too, without known secrets; in the event loop,
-        so be quick.
+        """Receive each event of the run, deltas too, without known secrets; in the event loop, so
+        be quick.
 
-        Where nobody overrides it no events are made for it.
+        If no hook overrides it, no events are made for it.
         """

@@ -1,11 +1,12 @@
-"""What follows runs from outside: OpenTelemetry spans and metrics, and structured logs of all
-events. Both are off until somebody asks.
+"""Telemetry of runs: OpenTelemetry spans and metrics, and structured logs of all events. Both are
+off by default.
 
-`tracer.py` is the way in to spans, `spans.py` makes them, `content.py` says what was said in them,
-`metrics.py` counts, `names.py` has every name that leaves, `export.py` finds where they go;
-`logs.py` writes lines, `lines.py` says what stands in them, `files.py` keeps them; `configured.py`
-does what the configuration asks for; `workers.py` counts queues and workers for Prometheus.
-opentelemetry and structlog are imported here alone, and only on use. Entry: `otel_tracer`,
+`tracer.py` is the way in to spans, `spans.py` makes them, `content.py` adds prompts and answers,
+`metrics.py` counts, `names.py` has every name that is exported, `export.py` sets up exporters;
+`logs.py` writes lines, `lines.py` makes them, `files.py` keeps them; `configured.py` applies the
+configuration; `workers.py` counts queues and workers for Prometheus.
+
+opentelemetry and structlog are imported here alone, and only on use. Entry points: `otel_tracer`,
 `log_events`.
 """
 

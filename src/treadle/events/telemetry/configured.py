@@ -1,5 +1,7 @@
-"""What the configuration's `telemetry:` asks for, for one runtime: a tracer, and a log of all
-events. Entry: `ConfiguredTelemetry`.
+"""Telemetry of a runtime as the configuration's `telemetry:` sets it: a tracer, and a log of all
+events.
+
+Entry point: `ConfiguredTelemetry`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from treadle.events.tracing import NO_TRACER, Tracer
 logger = logging.getLogger("treadle")
 
 CLOSE_S = 4.0
-"""How long closing waits, at most, for a slow log and a slow exporter together."""
+"""Longest time that closing waits for a slow log and a slow exporter together."""
 
 
 class ConfiguredTelemetry:
@@ -35,7 +37,7 @@ class ConfiguredTelemetry:
         self._idle = True
         if tracer is None and asked.otel:
             from treadle.events.telemetry.export import flush, set_up  # noqa: PLC0415  most configurations ask for nothing
-            from treadle.events.telemetry.tracer import otel_tracer  # noqa: PLC0415  likewise
+            from treadle.events.telemetry.tracer import otel_tracer  # noqa: PLC0415  as above
 
             set_up()
             self._idle = False
@@ -43,8 +45,8 @@ class ConfiguredTelemetry:
             tracer = otel_tracer(content=asked.content or None)
         self.tracer: Tracer = tracer or NO_TRACER
         if asked.logs != "off":
-            from treadle.events.telemetry.files import LogFile  # noqa: PLC0415  likewise
-            from treadle.events.telemetry.logs import log_events  # noqa: PLC0415  likewise
+            from treadle.events.telemetry.files import LogFile  # noqa: PLC0415  as above
+            from treadle.events.telemetry.logs import log_events  # noqa: PLC0415  as above
 
             self._idle = False
             file = None if asked.log_file is None else LogFile(asked.log_file)
@@ -53,10 +55,7 @@ class ConfiguredTelemetry:
             )
 
     async def aclose(self) -> None:
-        """What waits is written and sent, as far as that can be done in a few seconds.
-
-        Idempotent; raises nothing.
-        """
+        """Write and send what is pending, within a few seconds. Idempotent; raises nothing."""
         if self._idle:
             return
         self._idle, over, token = True, anyio.Event(), current_token()

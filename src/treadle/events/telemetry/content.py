@@ -1,8 +1,8 @@
-"""What was said, as the GenAI conventions write it into a span: bounded, and without secrets. It is
-off until somebody asks.
+"""Prompts, answers and tool calls in spans, in the form of the GenAI conventions: bounded, and
+without secrets. Off by default.
 
-Source: gen-ai-input-messages.json and its neighbours, open-telemetry/semantic-conventions-genai,
-November 2026. Entry: `SpanContent`.
+Source: gen-ai-input-messages.json and related files, open-telemetry/semantic-conventions-genai,
+November 2026. Entry point: `SpanContent`.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from treadle.models.model import ModelResponse, ToolDefinition
 from treadle.types import SystemBlock
 
 MESSAGES_CHARS_MAX = 65_536
-"""Of the messages in one span: the newest that fit."""
+"""Bound on the messages in one span: the newest that fit."""
 TEXT_CHARS_MAX = 16_384
 CUT = "…"
 
 
 class SpanContent:
-    """Of one run. Each message is made JSON once, however many requests it is part of."""
+    """Content of one run. Each message is encoded once, however many requests it is part of."""
 
     def __init__(self, clean: Callable[[str], str]) -> None:
         """`clean` takes secrets out of a text."""
         self._clean = clean
         self._known: dict[str, str] = {}
-        """By message id."""
+        """Encoded messages by id."""
         self._fixed: tuple[object, str] = (None, "")
         """The definitions of the last request."""
 
     def messages(self, messages: Sequence[Message]) -> tuple[str, int]:
-        """As JSON, and how many of the oldest did not fit."""
+        """Return the messages as JSON, and the number of the oldest that did not fit."""
         pieces: list[str] = []
         left = MESSAGES_CHARS_MAX
         for i in range(len(messages) - 1, -1, -1):
@@ -126,10 +126,7 @@ class SpanContent:
 
 
 def sendable(text: str) -> str:
-    """With lone surrogates written out:
-
-    UTF-8 has no place for them, and an exporter would lose its whole batch.
-    """
+    """Escape lone surrogates: UTF-8 cannot encode them, and an exporter would lose its whole batch."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -1,7 +1,7 @@
-"""Where spans and metrics go when it is our configuration that asks for them: the SDK, as the
-environment's OTEL_* variables say.
+"""Export of spans and metrics that our configuration asks for: the SDK, configured by the
+environment's OTEL_* variables.
 
-An application that has set up OpenTelemetry itself keeps its own. Entry: `set_up`, `flush`.
+An application that has set up OpenTelemetry itself keeps its own. Entry points: `set_up`, `flush`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PACKAGES = {
 }
 
 _ours: list[TracerProvider | MeterProvider] = []
-"""What `set_up` made: OpenTelemetry has one of each for a process."""
+"""Providers made by `set_up`: OpenTelemetry has one of each per process."""
 
 
 def set_up() -> None:
@@ -35,11 +35,11 @@ def set_up() -> None:
     """
     try:
         from opentelemetry import metrics, trace  # noqa: PLC0415  an extra, and 60 ms
-        from opentelemetry.sdk import resources  # noqa: PLC0415  likewise
-        from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415  likewise
-        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415  likewise
-        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415  likewise
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415  likewise
+        from opentelemetry.sdk import resources  # noqa: PLC0415  as above
+        from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415  as above
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415  as above
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415  as above
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415  as above
     except ImportError as e:
         raise missing() from e
     if _ours or not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
@@ -73,7 +73,9 @@ def _is_named() -> bool:
 
 
 def _exporters(signal: str) -> list[Any]:
-    """As OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER name them; OTLP where they say nothing."""
+    """Return the exporters that OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER name; OTLP by
+    default.
+    """
     variable = f"OTEL_{signal.upper()}_EXPORTER"
     named = [name.strip() for name in (os.environ.get(variable) or "otlp").split(",")]
     return [_exporter(signal, name, variable) for name in named if name not in ("", "none")]

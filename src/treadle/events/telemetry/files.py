@@ -17,7 +17,7 @@ class LogFile:
     def __init__(self, path: str) -> None:
         """Raises AgentError(invalid) where it cannot be opened."""
         file = Path(path).expanduser()
-        # a pipe that nobody reads would hold us up; not on Windows
+        # opening a pipe without a reader would block; not on Windows
         at_once: int = getattr(os, "O_NONBLOCK", 0)
         try:
             self._fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | at_once, 0o600)
@@ -35,7 +35,7 @@ class LogFile:
         return len(text)
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: lines are not buffered."""
 
     def isatty(self) -> bool:
         return os.isatty(self._fd)

@@ -1,6 +1,6 @@
-"""What an event becomes in a log: its name, how loud it is, and its fields.
+"""Log lines of events: name, level and fields.
 
-Who writes it, and when, is logs.py's. Entry: `line_of`.
+logs.py writes them. Entry point: `line_of`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class LogLine:
 
 
 def line_of(event: Event, *, content: bool) -> LogLine:
-    """Without known secrets and what looks like one.
+    """Return the line of an event, without known secrets and likely ones.
 
-    Without `content` what was said is only measured: `text_chars` stands for `text`.
+    Without `content`, text is only measured: `text_chars` stands for `text`.
     """
     fields: dict[str, Any] = msgspec.to_builtins(event)
     name = str(fields.pop("type"))
@@ -54,7 +54,7 @@ def line_of(event: Event, *, content: bool) -> LogLine:
 
 
 def line_of_record(record: logging.LogRecord) -> LogLine:
-    """Of the library's own logger, which has taken secrets out of it."""
+    """Return the line of a record of the library's own logger, which has masked secrets."""
     at = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
     fields: dict[str, Any] = {"at": at, "logger": record.name}
     if record.exc_text:
@@ -72,7 +72,7 @@ def line_of_record(record: logging.LogRecord) -> LogLine:
 
 
 def missed(count: int) -> LogLine:
-    """Where lines had to be left out."""
+    """Return the line for omitted lines."""
     at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     return LogLine(
         "missed",

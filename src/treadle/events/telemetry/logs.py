@@ -31,13 +31,11 @@ Sink: TypeAlias = "TextIO | LogFile"
 WAITING_MAX = 10_000
 """Lines that may wait for a slow sink; what comes then is counted, and left out."""
 GRACE_S = 1.5
-"""How long closing waits for a slow sink."""
+"""Time that closing waits for a slow sink."""
 
 _LEFT_OUT = (*DELTAS, ReasoningStart, ReasoningEnd)
 Waiting: TypeAlias = "tuple[Event | logging.LogRecord | int, Mapping[str, str]] | None"
-"""What to write, or how many lines are missing, with the ids of its trace; None: nothing more
-comes.
-"""
+"""An item to write, or the number of missing lines, with the ids of its trace; None: the end."""
 
 
 def log_events(
@@ -49,12 +47,12 @@ def log_events(
     deltas: bool = False,
     writer: Any = None,
 ) -> EventLog:
-    """Begins to log what `hub` publishes; `with` or `close()` ends it.
+    """Log the events of `hub`; `with` or `close()` ends it.
 
-    `form`: lines of JSON, or text for people. `file`: standard error where it is not given.
-    `content`: what is said and done stands in the lines, without known secrets; else only how long
-    it is. `deltas`: the pieces of responses too. `writer`: a structlog logger of the application's,
-    which is called in a thread; `form` and `file` are its own then.
+    `form`: lines of JSON, or text for people. `file`: standard error by default. `content`: include
+    prompts, answers and results, without known secrets; otherwise only their length. `deltas`:
+    include the pieces of responses. `writer`: a structlog logger of the application, which is
+    called in a thread and replaces `form` and `file`.
     """
     from treadle.events.telemetry.files import LogFile  # noqa: PLC0415  nothing else needs it
 
@@ -73,7 +71,7 @@ def structured(form: Form, file: Sink) -> Any:
     nor changed.
     """
     try:
-        import structlog  # noqa: PLC0415  45 ms, and only where somebody logs
+        import structlog  # noqa: PLC0415  45 ms, and only with a log
     except ImportError as e:
         raise AgentError("invalid", "structured logs need structlog: pip install structlog") from e
     from treadle.events.telemetry.lines import printable  # noqa: PLC0415  nothing else needs it
@@ -113,10 +111,11 @@ class EventLog:
         self._writer, self._content, self._deltas, self._at_end = writer, content, deltas, at_end
         self._lines: queue.Queue[Waiting] = queue.Queue(waiting_max)
         self._lock = threading.Lock()
-        """Guards `_missed`: what was missed is said once, right before what comes after it."""
+        """Guards `_missed`: the number of missed lines is written once, right before the next line.
+        """
         self._missed = 0
         self._over = threading.Event()
-        """Nothing more comes."""
+        """Set when no more lines come."""
         self._thread = threading.Thread(
             target=self._write_all, name="treadle-event-log", daemon=True
         )
@@ -130,7 +129,7 @@ class EventLog:
             self.add(event)
 
     def add(self, what: Event | logging.LogRecord) -> None:
-        """Also a record of the library's logger."""
+        """Add an event, or a record of the library's logger."""
         with self._lock:
             try:
                 if self._missed:
@@ -141,7 +140,7 @@ class EventLog:
                 self._missed += 1
 
     def close(self) -> None:
-        """Nothing more is taken; what waits is still written. Returns at once. Idempotent."""
+        """Take no more lines; pending ones are still written. Returns at once. Idempotent."""
         logger.removeHandler(self._words)
         self._hub.remove(self)
         self._over.set()
@@ -149,9 +148,10 @@ class EventLog:
             self._lines.put_nowait(None)
 
     def wait(self, seconds: float = GRACE_S) -> None:
-        """After `close`: until all is written.
+        """Wait after `close` until everything is written.
 
-        Blocks, so long at most; what a sink would not take by then is told in the library's log.
+        Blocks for at most `seconds`; the library's log reports lines that the sink did not take by
+        then.
         """
         self._thread.join(seconds)
         if self._thread.is_alive():
@@ -208,7 +208,7 @@ class EventLog:
         """False where the sink would not take it: the next line that it takes says what is missing."""  # noqa: E501
         try:
             getattr(self._writer, line.level)(line.event, **line.fields)
-        except Exception:  # noqa: BLE001  a full disk, a closed pipe, somebody's processor: none of them ends the log
+        except Exception:  # noqa: BLE001  a full disk, a closed pipe, a failing processor: none of them ends the log
             return False
         return True
 
@@ -226,7 +226,7 @@ class _Words(logging.Handler):
 
 
 def trace_ids() -> Mapping[str, str]:
-    """Of the current span, where there is one; OpenTelemetry is not imported for it."""
+    """Return the ids of the current span, if there is one, without importing OpenTelemetry."""
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None or not (found := trace.get_current_span().get_span_context()).is_valid:
         return {}

@@ -68,7 +68,7 @@ TOOL_CALLS: Final = "treadle.run.tool_calls"
 RETRIES: Final = "treadle.run.retries"
 COST_USD: Final = "treadle.cost_usd"
 TOTAL_RUNS: Final = "treadle.run.total.runs"
-"""Of the run and every run that it started, as all that begin with `treadle.run.total`."""
+"""Number of runs in the tree of the run; names with `treadle.run.total` cover the whole tree."""
 TOTAL_TURNS: Final = "treadle.run.total.turns"
 TOTAL_TOOL_CALLS: Final = "treadle.run.total.tool_calls"
 TOTAL_INPUT_TOKENS: Final = "treadle.run.total.input_tokens"
@@ -83,13 +83,13 @@ RATE_LIMITS: Final = {
     name: f"treadle.rate_limit.{name}.remaining"
     for name in ("requests", "tokens", "input_tokens", "output_tokens")
 }
-"""By the name of a limit: how much of it is left."""
+"""Remaining amount of each limit, by its name."""
 RETRY_WAIT_S: Final = "treadle.retry.wait_s"
 MESSAGES_LEFT_OUT: Final = "treadle.messages_left_out"
-"""How many of the oldest `gen_ai.input.messages` did not fit."""
+"""Number of the oldest `gen_ai.input.messages` that did not fit."""
 MCP_SERVER: Final = "treadle.mcp.server"
 MCP_TOOL: Final = "treadle.mcp.tool"
-"""By the server's own name."""
+"""The server's own name of the tool."""
 TOOL_AGENT: Final = "treadle.tool.agent"
 TOOL_DEFERRED: Final = "treadle.tool.deferred"
 """Its result comes later, from outside."""
@@ -124,10 +124,10 @@ OURS: Final = frozenset(
 )
 
 TOOL_KIND: Final = {"mcp.server": MCP_SERVER, "mcp.tool": MCP_TOOL, "agent": TOOL_AGENT}
-"""What a tool may say of itself for a trace -> the attribute that holds it."""
+"""Maps what a tool may report about itself for a trace to the attribute that holds it."""
 FUNCTION: Final = "function"
 EXTENSION: Final = "extension"
-"""`gen_ai.tool.type` of a tool that somebody else runs."""
+"""`gen_ai.tool.type` of a tool that runs elsewhere."""
 
 # ---------------------------------------------------------------- events in a span, and metrics
 
@@ -160,7 +160,7 @@ TOKEN_BOUNDS: Final = tuple(4**n for n in range(14))
 CANCELLED: Final = "cancelled"
 TOOL_ERROR: Final = "tool_error"
 TOOL_UNKNOWN: Final = "unknown"
-"""`error.type` of a call of which nobody knows whether it took effect."""
+"""`error.type` of a call with an unknown outcome."""
 
 _PROVIDERS: Final = {"openai-chat": "openai", "gemini": "gcp.gemini"}
 
@@ -173,11 +173,11 @@ FINISH: Final = {
     StopReason.CONTEXT_OVERFLOW: "length",
     StopReason.REFUSAL: "content_filter",
 }
-"""As gen_ai.output.messages has them."""
+"""Stop reasons as gen_ai.output.messages has them."""
 
 
 def provider_and_model(model: str) -> tuple[str, str]:
-    """Of a model's name: "gemini:flash" -> ("gcp.gemini", "flash").
+    """Split a model's name: "gemini:flash" -> ("gcp.gemini", "flash").
 
     A provider that the conventions do not know keeps its name.
     """

@@ -82,12 +82,14 @@ class OtelTracer:
         *,
         content: bool,
     ) -> None:
-        """`clean` takes secrets out of a text; `content`: what is said goes into spans too."""
+        """`clean` masks secrets in a text; `content`: include prompts, answers and results in
+        spans.
+        """
         self.tracer, self.metrics, self.clean = tracer, metrics, clean
         self.harmless = Harmless()
         self._content = content
         self._said: dict[str, SpanContent] = {}
-        """By run id, while the run is under way."""
+        """Content of running runs, by run id."""
 
     def run(self, run: TracedRun) -> AgentSpan:
         return AgentSpan(self, run)
@@ -99,7 +101,7 @@ class OtelTracer:
         return ToolCallSpan(self, run, call, kind)
 
     def content(self, run_id: str) -> SpanContent | None:
-        """None where nothing that is said goes into spans."""
+        """Return the content of a run; None if spans have no content."""
         if not self._content:
             return None
         return self._said.setdefault(run_id, SpanContent(self.clean))
@@ -117,7 +119,7 @@ class _Open:
         self._token: Token[context.Context] | None = None
         self._begun = 0.0
         self._measured: Attributes = {}
-        """What the metrics of it are kept apart by."""
+        """Attributes of its metrics."""
 
     def __enter__(self) -> Self:
         self._begun = perf_counter()
@@ -174,8 +176,8 @@ class _Open:
             self._typed(names.CANCELLED)
 
     def _typed(self, error_type: str) -> None:
-        """Not to be counted among what went well; that it was stopped is nobody's failure, and so
-        no error status.
+        """Set the error type, so that it does not count as success; a cancelled run gets no error
+        status.
         """
         self._measured[names.ERROR_TYPE] = error_type
         self._span.set_attribute(names.ERROR_TYPE, error_type)

@@ -42,8 +42,8 @@ def otel_tracer(
         from opentelemetry import metrics, trace  # noqa: PLC0415  an extra, and 60 ms
     except ImportError as e:
         raise missing() from e
-    from treadle.events.telemetry.metrics import RunInstruments  # noqa: PLC0415  likewise
-    from treadle.events.telemetry.spans import OtelTracer  # noqa: PLC0415  likewise
+    from treadle.events.telemetry.metrics import RunInstruments  # noqa: PLC0415  as above
+    from treadle.events.telemetry.spans import OtelTracer  # noqa: PLC0415  as above
 
     if content is None:
         content = os.environ.get(CAPTURE, "").strip().lower() in _CAPTURES

@@ -1,8 +1,8 @@
-"""What is counted of queues and of one worker, for Prometheus. No label says anything of a person:
-queues and agents by name, outcomes as words.
+"""Prometheus metrics of queues and workers. Labels hold nothing about a person: queues and agents
+by name, outcomes as words.
 
-The service's own are service/metrics.py's. prometheus_client belongs to the extras `metrics` and
-`service`. Entry: `QueueDepths`, `WorkerMetrics`, `served`.
+service/metrics.py has those of the service. prometheus_client belongs to the extras `metrics` and
+`service`. Entry points: `QueueDepths`, `WorkerMetrics`, `served`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ from treadle.types import now
 logger = logging.getLogger("treadle")
 
 FRESH_S: Final = 5.0
-"""How long an answer of the journal is good enough."""
+"""Lifetime of an answer of the journal."""
 SECONDS: Final = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 150, 300, 600, 1800, 3600, 14400)
 STATES: Final = ("ready", "later", "sent", "running", "waiting", "parked")
 
 
 class QueueDepths:
-    """How the queues of a journal stand, remembered for some seconds. A collector of Prometheus:
-
-    `refresh` it before it is collected.
+    """Collector of the queues of a journal, cached for some seconds. `refresh` it before it is
+    collected.
     """
 
     def __init__(self, queue: RunQueue) -> None:
@@ -43,7 +42,9 @@ class QueueDepths:
         self._asked_at = -FRESH_S
 
     async def refresh(self) -> None:
-        """Raises nothing: where the journal does not answer, nothing is told of it."""
+        """Read the queues. Raises nothing: if the journal does not answer, there are no metrics of
+        it.
+        """
         if time.monotonic() - self._asked_at < FRESH_S:
             return
         self._asked_at = time.monotonic()
@@ -87,7 +88,7 @@ class QueueDepths:
 
 
 class Working(Protocol):
-    """What a worker tells of itself; each may be read from any thread."""
+    """Figures of a worker; each may be read from any thread."""
 
     @property
     def slots(self) -> int: ...
@@ -105,9 +106,9 @@ class Working(Protocol):
 
 
 class WorkerMetrics:
-    """Those of one worker.
+    """Metrics of one worker.
 
-    Made in the event loop of its journal; what is asked of it comes from other threads.
+    Make it in the event loop of its journal; other threads read it.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class WorkerMetrics:
         self.registry.register(self)
 
     def ended(self, agent: str, event: RunEnd) -> None:
-        """What is in no journal is no end: the run waits for a person, or was taken over."""
+        """Count an end. A run that waits for a person, or was taken over, has no end."""
         if not isinstance(event.id, str):
             return
         self._runs.labels(agent, event.outcome.value).inc()

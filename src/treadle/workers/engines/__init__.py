@@ -1,7 +1,8 @@
-"""What delivers queued runs to workers; the contract stands in engine.py. None is loaded before it
-is used.
+"""Engines, which deliver queued runs to workers; the contract is journal/engine.py. Each is loaded
+on first use.
 
-local.py       inside one worker, which counts what queues allow by itself (lane_state.py);
-bare_group.py: errors come out of it as they are dbos/          over the tables of DBOS, for all
-workers together: dbos/engine.py, dbos/store.py, dbos/process.py, dbos/handover.py
+    local.py       inside one worker, which applies the limits of queues itself (lane_state.py)
+    bare_group.py  a task group whose errors are not wrapped
+    dbos/          over the tables of DBOS, for all workers together: dbos/engine.py, dbos/store.py,
+                   dbos/process.py, dbos/handover.py
 """

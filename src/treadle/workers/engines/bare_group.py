@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 @asynccontextmanager
 async def bare_group() -> AsyncGenerator[TaskGroup]:
-    """Of several the first one."""
+    """Open a task group that raises the first error itself."""
     try:
         async with anyio.create_task_group() as group:
             yield group

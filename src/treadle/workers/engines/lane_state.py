@@ -1,4 +1,6 @@
-"""What waits in one lane and what its limits leave, counted in this process. Entry: `LaneState`."""
+"""Waiting runs of one lane and the rest of its limits, counted in this process. Entry point:
+`LaneState`.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ Place: TypeAlias = tuple[int, Time, int]
 class LaneState:
     def __init__(self, lane: QueueLimits) -> None:
         self.watched = False
-        """Somebody waits until its rate lets the next one through."""
+        """True if a task waits for its rate to allow the next run."""
         self.waiting = 0
         self._lane = lane
         self._heaps: dict[str | None, list[tuple[Place, Ticket]]] = {}
-        """By tenant; none of them is empty."""
+        """Heaps by tenant; none of them is empty."""
         self._running: Counter[str | None] = Counter()
         self._began: deque[float] = deque()
         """When deliveries of the last period began."""
@@ -34,7 +36,7 @@ class LaneState:
         )
 
     def head(self, at: float) -> Place | None:
-        """Of the one that may begin next; None where none may."""
+        """Return the place of the next run that may begin; None if none may."""
         return (
             min(
                 (heap[0][0] for tenant, heap in self._heaps.items() if self._room_of(tenant) > 0),
@@ -80,7 +82,7 @@ class LaneState:
         return dropped
 
     def ready(self, at: float) -> int:
-        """How many of those that wait could begin, if there were slots."""
+        """Return the number of waiting runs that could begin if there were slots."""
         room = self._room(at)
         return (
             int(
@@ -97,7 +99,7 @@ class LaneState:
         )
 
     def has_room(self, at: float) -> bool:
-        """For somebody, whatever tenants may."""
+        """Return True if the lane has room, whatever tenants may."""
         return self._room(at) > 0
 
     def opens_in(self, at: float) -> float | None:

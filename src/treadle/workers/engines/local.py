@@ -22,10 +22,10 @@ from treadle.workers.engines.bare_group import bare_group
 from treadle.workers.engines.lane_state import LaneState
 
 MORE: Final = 2
-"""What it takes beyond its free slots, so that none is idle while the next run is fetched."""
+"""Runs taken beyond the free slots, so that none is idle while the next run is fetched."""
 HELD_MOST: Final = 256
-"""Of a lane whose tenants have reached their limits, about so many wait here: somebody else's may
-stand behind them.
+"""Approximate number of waiting runs of a lane whose tenants have reached their limits: another
+tenant's may be behind them.
 """
 
 
@@ -43,7 +43,7 @@ class LocalEngine:
         """Run and delivery of what waits, sleeps or is under way."""
         self._slots = self._running = self._submitted = 0
         self._deliver: Deliver | None = None
-        """None: nothing begins any more."""
+        """None after the end: nothing begins any more."""
         self._deliveries: TaskGroup | None = None
         self._sleepers: TaskGroup | None = None
 
@@ -80,8 +80,8 @@ class LocalEngine:
         return max(0, self._slots + MORE - self._running - could)
 
     def takes(self, queue: str) -> bool:
-        """What is held here is with no other worker: of a lane that lets nobody through, the next
-        few are enough.
+        """Return True if more runs of the queue are useful. Runs held here are with no other
+        worker: for a blocked lane, the next few are enough.
         """
         lane = self._lanes.get(queue)
         return lane is not None and lane.waiting < (
@@ -165,7 +165,7 @@ class LocalEngine:
         self._begin_later()
 
     def _begin_later(self) -> None:
-        """Where a rate holds something back."""
+        """Schedule the next start for when a rate allows it."""
         at = self._clock.monotonic()
         for lane in self._lanes.values():
             if (

@@ -1,12 +1,11 @@
-"""A process that drives queued runs: it claims what is ready in the journal, hands it to an engine,
-and drives what that delivers.
+"""A process that drives queued runs: it claims ready runs in the journal, hands them to an engine,
+and drives what the engine delivers.
 
-Where runs wait stands in queue.py, who delivers them in engine.py. Entry: `Worker`.
+Queues are in journal/queue.py, engines in journal/engine.py. Entry point: `Worker`.
 
     worker.py     one worker from its registration to its end
-    sweep.py      what is ready goes to the engine; what the engine lost, and what the dead had,
-                  comes back
-    driving.py    one delivery: the run is driven, left to somebody else, or held off
+    sweep.py      ready runs go to the engine; lost runs, and those of dead workers, come back
+    driving.py    one delivery: the run is driven, left to another driver, or held off
     ticking.py    schedules: each tick is submitted once
 """
 

@@ -1,5 +1,5 @@
-"""What a worker does with a delivery: it drives the run, leaves it to whoever does, or holds it
-off. Entry: `Driving.deliver`.
+"""Handling of a delivery: drive the run, leave it to its driver, or hold it off. Entry point:
+`Driving.deliver`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ HELD_OFF_S: Final = 1.0
 """After the first delivery that came to nothing; twice as long after each further one."""
 HELD_OFF_MOST_S: Final = 60.0
 REASONS_MOST: Final = 100
-"""Of those that were told: a run is parked only after minutes, and until then nothing else says
-what is missing here.
+"""Number of remembered reasons: a run is parked only after minutes, and until then only these
+warnings explain what is missing.
 """
 LEAVE_S: Final = 0.05
 
@@ -52,7 +52,7 @@ class Driving:
         )
         self._queue = runtime.journal.queue
         self.closed = False
-        """Nothing begins any more: what is delivered is passed on."""
+        """True at the end: nothing begins any more, and deliveries are passed on."""
         self.ended: Callable[[], None] = lambda: None
         """Called after each delivery."""
         self.waiting: dict[str, Ticket] = {}
@@ -60,7 +60,7 @@ class Driving:
         self._owed: dict[str, Time | None] = {}
         """Runs that the journal did not take back, and until when they are held off."""
         self._told: set[str] = set()
-        """Why runs were held off, as somebody was warned."""
+        """Reasons for holding off runs that a warning has reported."""
         self.running = self.deliveries = self.held_off = 0
 
     async def deliver(self, ticket: Ticket) -> None:
@@ -88,18 +88,19 @@ class Driving:
             await anyio.sleep(LEAVE_S)
 
     async def give_back(self) -> None:
-        """What was claimed and not delivered.
+        """Return claimed runs that were not delivered.
 
-        Raises AgentError where the journal does not take it: then it is owed.
+        Raises AgentError if the journal does not take them: then they are owed.
         """
         self._owed.update(dict.fromkeys(self.waiting))
         self.waiting.clear()
         await self.pay()
 
     async def pay(self) -> None:
-        """What the journal did not take back before: nobody else gets it while this process lives.
+        """Return the runs that the journal did not take back before: no other worker gets them
+        while this process lives.
 
-        Raises AgentError where it still does not.
+        Raises AgentError if it still does not.
         """
         for run_id, at in [*self._owed.items()]:
             await self._put_back(run_id, at)
@@ -128,7 +129,9 @@ class Driving:
         await self._runtime.resume(ticket.run_id, agent, deps=deps)
 
     async def _not_driven(self, ticket: Ticket, error: AgentError) -> None:
-        """Nothing was appended, or it was let go and is ready for others already."""
+        """Handle a run to which nothing was appended, or that was released and is ready for others
+        already.
+        """
         match error.kind:
             case ErrorKind.CANCELLED:
                 return
@@ -144,8 +147,8 @@ class Driving:
             return False
 
     async def _hold_off(self, ticket: Ticket, why: str) -> None:
-        """For a while, the longer the more often; for good where it came to nothing again and
-        again.
+        """Hold the run off for a while, longer each time; park it after many deliveries without
+        progress.
         """
         self.held_off += 1
         why = self._runtime.redact(why)
@@ -206,5 +209,5 @@ class Driving:
 
 
 def _wants_a_driver(info: RunInfo) -> bool:
-    """Not one that is over, waits for a person, or is driven by somebody living."""
+    """Return False for a run that is over, waits for a person, or has a living driver."""
     return info.status in ("queued", "stopped")

@@ -30,15 +30,15 @@ AUDIT_S: Final = 30.0
 """Between two looks at what the engine has, and at runs whose parent has ended."""
 AUDIT_MOST: Final = 1000
 SENIORS: Final = 3
-"""So many of an engine's living workers, those that have lived longest and do not drain, see to its
-dead; the others look every AUDIT_S whether it is them.
+"""Number of an engine's living workers, the oldest that do not drain, that take care of its dead
+ones; the others check every AUDIT_S whether it is their turn.
 """
 BACKOFF_MOST_S: Final = 10.0
 DOUBLED_MOST: Final = 16
 
 
 class Sweep:
-    """Of one worker."""
+    """Sweep of one worker."""
 
     def __init__(
         self,
@@ -68,16 +68,16 @@ class Sweep:
             driving.ended = self.stir
 
     def stir(self) -> None:
-        """It looks again at once."""
+        """Look again at once."""
         self._stirred.set()
 
     def end(self) -> None:
-        """Nothing is claimed any more. Idempotent."""
+        """Claim nothing any more. Idempotent."""
         self._ending.set()
         self._stirred.set()
 
     async def run(self) -> None:
-        """Until `end`. A journal that does not answer is waited for."""
+        """Run until `end`. Waits for a journal that does not answer."""
         async with bare_group() as group:
             group.start_soon(self._listen)
             while not self._ending.is_set():
@@ -100,7 +100,7 @@ class Sweep:
                     while True:
                         if await listening.wait():
                             self.stir()
-            except AgentError as e:  # it is polled meanwhile
+            except AgentError as e:  # it is polled
                 logger.debug("nobody tells of new runs just now: %s", e.message)
                 await anyio.sleep(self._poll_s)
 
@@ -124,7 +124,7 @@ class Sweep:
 
     async def _sweep(self) -> None:
         await self._driving.pay()
-        # the engine has them, and the journal was not told
+        # the engine has them, and the journal has no record of it
         if self._engine.keeps and self._driving.waiting:
             await self._hand_over([*self._driving.waiting.values()])
         await self._claim()

@@ -1,6 +1,7 @@
-"""Schedules: whoever sees that a tick is due submits its run, whose id the journal takes once.
+"""Schedules: the first worker that sees a due tick submits its run, whose id the journal accepts
+once.
 
-Entry: `Ticking.run`.
+Entry point: `Ticking.run`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from treadle.workers.schedules import Timetable
 logger = logging.getLogger("treadle")
 
 LOOK_MOST_S: Final = 60.0
-"""A clock may be set meanwhile."""
+"""Longest sleep, since a clock may be set."""
 AGAIN_S: Final = 5.0
 
 
@@ -34,7 +35,7 @@ class Ticking:
         """The last tick of each whose run there is."""
 
     async def run(self) -> None:
-        """For ever."""
+        """Run for ever."""
         while self._timetables:
             at = now()
             done = [await self._see_to(timetable, at) for timetable in self._timetables]

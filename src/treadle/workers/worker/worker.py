@@ -1,4 +1,4 @@
-"""One worker, from its registration to its end. Entry: `Worker`."""
+"""A worker, from its registration to its end. Entry point: `Worker`."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class Worker:
         lanes: Mapping[str, QueueLimits] | None = None,
         schedules: Mapping[str, Schedule] | None = None,
     ) -> None:
-        """`engine`: an open one; None: one inside this worker. `name`: no other living worker has
-        it. `agent_of`, `deps_of`: what a run is driven with; None: the agent of its name among
-        `runtime.agents`, without deps. `grace_s`: how long runs may go on when it drains. `poll_s`:
-        how often it looks for runs when nobody tells of any. `lanes`: what queues allow; None: as
-        the configuration says. `schedules`: by name; their agents are among `runtime.agents`.
+        """`engine`: an open one; None: one inside this worker. `name`: unique among living workers.
+        `agent_of`, `deps_of`: agent and deps of a run; None: the agent of its name among
+        `runtime.agents`, without deps. `grace_s`: time for runs to end when it drains. `poll_s`:
+        interval of polling without notifications. `lanes`: limits of queues; None: from the
+        configuration. `schedules`: by name; their agents are among `runtime.agents`.
 
-        Raises AgentError(invalid) for a name that lists cannot show, a queue that there is not, and
-        a schedule that cannot be kept.
+        Raises AgentError(invalid) for a name that lists cannot show, an unknown queue, or an
+        impossible schedule.
         """
         self.slots, self.worker_id = slots, ""
         """`worker_id`: what owns its runs in the journal; empty before it works."""
@@ -105,7 +105,7 @@ class Worker:
         return self._driving.held_off
 
     def drain(self, *, at_once: bool = False) -> None:
-        """It claims no more, gives what runs its grace (`at_once`: none) to end, and leaves the
+        """Claim no more runs, give running ones the grace to end (`at_once`: none), and leave the
         rest to others; then `work` returns. Idempotent.
         """
         self._sweep.end()
@@ -114,9 +114,9 @@ class Worker:
             self._at_once.set()
 
     async def work(self) -> None:
-        """Until `drain`; cancelled, it drains at once.
+        """Work until `drain`; cancelled, drain at once.
 
-        Raises AgentError where it cannot begin: its name is taken, the journal does not answer.
+        Raises AgentError if it cannot begin: its name is taken, the journal does not answer.
         """
         queue = self._runtime.journal.queue
         self.worker_id = self._sweep.worker = await queue.register(self._card())
@@ -186,8 +186,8 @@ class Worker:
 
 
 def _plain(name: str) -> str:
-    """It stands in lists, logs and what others are told: nothing in it hides, turns or breaks a
-    line.
+    """Return True if the name is plain text: it appears in lists and logs, and nothing in it may
+    hide, reverse or break a line.
     """
     if one_line(name, NAME_MOST) != name:
         reason = (

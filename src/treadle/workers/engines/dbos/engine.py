@@ -32,15 +32,17 @@ TAKES: Final = 1000
 POLL_S: Final = 0.05
 """Each look costs a worker 2 ms of its processor; a free slot waits half of this."""
 SETTLE_S: Final = 5.0
-"""How long it waits, at its end, for DBOS to note what was delivered."""
+"""Time that it waits, at its end, for DBOS to record deliveries."""
 LOST_S: Final = 15.0
-"""What DBOS has for this worker, and neither hands over nor notes as done, for so long, is lost to
-it.
+"""Time after which a run that DBOS holds for this worker, neither delivered nor recorded as done,
+counts as lost.
 """
 
 
 class DbosEngine:
-    """One for a process; belongs to one event loop. Threads of DBOS live inside `delivering` only."""  # noqa: E501
+    """Engine over DBOS: at most one per process, in one event loop. Its threads live inside
+    `delivering` only.
+    """
 
     name = "dbos"
     keeps = True
@@ -160,7 +162,7 @@ class DbosEngine:
                     )
 
     async def _end(self, worker: str, left: int) -> None:
-        """What was delivered is noted; whatever was not goes back to the others."""
+        """Record deliveries and return the rest to the other workers."""
         try:
             with anyio.move_on_after(SETTLE_S):
                 while len(await self._in_thread(self._store.under_way, worker)) > left:  # noqa: ASYNC110  threads of DBOS end it

@@ -46,8 +46,8 @@ class Handover:
         return name in self._taken
 
     async def close(self) -> None:
-        """What has not begun is given back, what has is waited for; what comes after that is left
-        to whoever rescues it.
+        """Return runs that have not begun, wait for those that have; later ones are left to a
+        rescue.
         """
         self._closed = True
         for scope in self._waiting:
@@ -57,9 +57,9 @@ class Handover:
         self._gone = True
 
     async def take(self, name: str, ticket: Ticket) -> None:
-        """In DBOS's loop: returns when the ticket was delivered.
+        """Run in DBOS's loop; return when the ticket was delivered.
 
-        Where it was not, it is cancelled or waits for ever: only what returns is done with.
+        Otherwise it is cancelled or waits for ever: only a return marks it as done.
         """
         done: Future[None] = Future()
         # and not in that of DBOS's task
@@ -91,7 +91,7 @@ class Handover:
                 self._idle.set()
 
     async def _slot(self) -> bool:
-        """Not for ever: another worker may have one."""
+        """Wait for a slot, for a bounded time: another worker may have one."""
         if self._closed:
             return False
         with anyio.move_on_after(WAIT_S) as scope:

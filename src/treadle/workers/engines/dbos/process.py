@@ -21,19 +21,17 @@ from treadle.workers.engines.dbos.handover import Handover
 from treadle.workers.engines.dbos.store import APPLICATION, SCHEMA, VERSION, WORKFLOW
 
 TAKER: Final = "queue-worker-"
-"""What DBOS calls its threads that take from a queue."""
+"""Prefix of DBOS's threads that take from a queue."""
 TAKEN_S: Final = 5.0
 """All of them together are waited for, at the end."""
 
 _handover: Handover | None = None
-"""Of the worker that it runs for."""
+"""Handover of the worker that it runs for."""
 _dbos: DBOS | None = None
 
 
 def quieten() -> None:
-    """What matters of what it says is told by the engine; it would write to standard error
-    otherwise.
-    """
+    """Silence DBOS's own log on standard error; the engine reports what matters."""
     logger = logging.getLogger("dbos")
     logger.setLevel(logging.CRITICAL)
     if not logger.handlers:
@@ -97,7 +95,7 @@ def launch(database: Database, worker: str, queues: Collection[str], handover: H
 
 
 def stop() -> None:
-    """It takes nothing more off its queues; what is under way goes on."""
+    """Stop taking runs off the queues; runs in progress continue."""
     if _dbos is not None:
         for event in _dbos.background_thread_stop_events:
             event.set()
@@ -112,7 +110,7 @@ def destroy() -> None:
         # what they have just taken needs DBOS's event loop, or they wait for it in vain
         for thread in threading.enumerate():
             if thread.name.startswith(TAKER):
-                # one that has not begun yet is told to stop before it takes anything
+                # one that has not begun yet stops before it takes anything
                 with suppress(RuntimeError):
                     thread.join(max(until - time.monotonic(), 0))
         DBOS.destroy()

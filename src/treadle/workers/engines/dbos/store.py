@@ -25,11 +25,11 @@ logger = logging.getLogger("treadle")
 
 APPLICATION: Final = "treadle"
 VERSION: Final = "1"
-"""Of what a ticket is, and not of Treadle: workers of several versions take from one queue."""
+"""Version of a ticket, not of Treadle: workers of several versions take from one queue."""
 SCHEMA: Final = "treadle_dbos"
 WORKFLOW: Final = "treadle.deliver"
 KEPT: Final = timedelta(hours=1)
-"""How long what is done with stays in the tables."""
+"""Time that finished tickets stay in the tables."""
 FORGET_MOST: Final = 1000
 SHARE: Final = 125
 CONNECT_S: Final = 10
@@ -45,9 +45,9 @@ SQLITE: Final = (
 
 
 def database_of(journal_url: str) -> Database:
-    """For a journal in SQLite a file beside it, else its own database.
+    """Return the database for a journal: a file next to it for SQLite, else its own database.
 
-    Raises AgentError(invalid) where it is neither, or DBOS cannot use SQLite here.
+    Raises AgentError(invalid) for any other journal, or if DBOS cannot use SQLite here.
     """
     if journal_url.startswith("sqlite:///"):
         # DBOS asks for the one, and takes the other for granted
@@ -155,7 +155,7 @@ class Store:
     def add(
         self, tickets: Sequence[Ticket], *, name: str = "", delay_s: float | None = None
     ) -> None:
-        """Those that are there already stay as they are."""
+        """Add tickets; existing ones stay unchanged."""
         with self.database.begin() as connection:
             for ticket in tickets:
                 options = _options(ticket, name or workflow_id(ticket))
@@ -172,7 +172,9 @@ class Store:
             self._client.cancel_workflows(ids)
 
     def rescue(self, living: Collection[str]) -> None:
-        """A row that somebody else puts back at the same moment may be delivered twice."""
+        """Put back the runs of dead workers. A row that another worker puts back at the same moment
+        may be delivered twice.
+        """
         self._again(row for row in self._rows("PENDING") if row.executor_id not in living)
 
     def under_way(self, worker: str) -> set[str]:
