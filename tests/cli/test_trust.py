@@ -55,7 +55,7 @@ def test_a_run_says_once_what_voided_the_trust(project: Cli) -> None:
     (project.workspace / ".treadle" / "config.yaml").write_text("agents: [theirs]\n")
     answer = project("run", "hello", "--model", project.script({"text": "Hi."}))
     assert answer.code == 0
-    assert answer.err.count("is not trusted any more") == 1
+    assert answer.err.count("is no longer trusted") == 1
     assert "'.treadle/config.yaml' has changed" in answer.err
 
 

@@ -217,7 +217,7 @@ async def test_what_is_wrong_is_said_before_there_is_a_run(
         ("nobody:opus", "unknown provider"),
         ("opus", "opus"),
         ("script:/there/is/none.json", "none.json"),
-        ("record:talk.tape=anthropic:claude-haiku-5-5", "recorded nowhere"),
+        ("record:talk.tape=anthropic:claude-haiku-5-5", "cannot be recorded"),
     ],
 )
 async def test_a_model_that_nobody_could_ask_is_refused(

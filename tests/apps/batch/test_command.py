@@ -248,7 +248,7 @@ def test_a_worktree_is_trusted_as_far_as_the_project_that_it_is_a_copy_of(cli: W
     git(cli.workspace, "commit", "-q", "-m", "agents")
     model = cli.script(DONE)
     answer, rows = cli.work("untrusted", "--worktree", "--model", model)
-    assert "nobody has trusted" in answer.err
+    assert "is not trusted" in answer.err
     assert "pirate" not in cli("runs", "export", rows[0]["run_id"]).out
     assert cli("trust").code == 0
     answer, rows = cli.work("trusted", "--worktree", "--model", model)
