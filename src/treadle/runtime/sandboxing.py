@@ -170,7 +170,7 @@ class Confining:
         return found
 
     async def tidy(self) -> None:
-        """Release idle networks, except for the last ones used. No session has to be closed for it."""
+        """Release idle networks, except for the last ones used. No session is closed for it."""
         if len(self._networks) > IDLE_KEPT:
             for network in [network for network in self._networks.values() if network.is_idle][
                 :-IDLE_KEPT

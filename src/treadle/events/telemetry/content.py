@@ -126,7 +126,7 @@ class SpanContent:
 
 
 def sendable(text: str) -> str:
-    """Escape lone surrogates: UTF-8 cannot encode them, and an exporter would lose its whole batch."""
+    """Escape lone surrogates: UTF-8 cannot encode them, and exporters would lose a whole batch."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
