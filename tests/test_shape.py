@@ -67,7 +67,7 @@ LONG_FUNCTIONS = {
     "apps/assistant/language/questions.py:asked_for": 74,
     "apps/assistant/language/understanding.py:_add": 69,
     "apps/batch/workshop.py:workshop": 53,
-    "cli/serve.py:_serve": 74,
+    "cli/serve.py:_serve": 59,
     "journal/postgres/driving.py:take_over": 60,
     "journal/postgres/failures.py:unusable": 57,
     "journal/postgres/failures.py:translated": 75,

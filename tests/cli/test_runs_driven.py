@@ -119,7 +119,7 @@ def test_a_person_says_what_a_call_gave(cli: Cli) -> None:
         if entry["type"] == "tool.finished"
     ] == ["charged = yes"]
     assert witness(cli) == ["a1"]
-    assert "found out" in cli("runs", "show", "last").out
+    assert "supplied" in cli("runs", "show", "last").out
 
 
 def test_answers_that_make_no_sense_are_refused_and_nothing_is_done(cli: Cli) -> None:

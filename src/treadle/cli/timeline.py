@@ -147,7 +147,7 @@ class _Drawing:
                 yield from self._note(item)
 
     def _turn(self, turn: Turn) -> Iterator[str]:
-        name = f"turn {turn.number}" + (", going on" if turn.again else "")
+        name = f"turn {turn.number}" + (", continued" if turn.again else "")
         yield self._layout.line(
             turn.at, self._layout.ink(name, "bold"), columns(name), *self._asked_for(turn)
         )
@@ -216,7 +216,7 @@ class _Drawing:
 
     def _break(self, item: Break) -> Iterator[str]:
         away = lasting((item.resumed.at - item.stopped_at).total_seconds())
-        whom, does = ("worker", "takes it") if item.is_first else ("person", "goes on")
+        whom, does = ("worker", "takes it") if item.is_first else ("person", "continues")
         if item.waited or item.is_first:
             words = f" waited {away} for a {whom} · driver {item.resumed.fence} {does} "
         else:

@@ -87,11 +87,14 @@ class TimelineCalls:
             case "error":
                 return "✗", "red", took
             case "ok":
-                return "✓", "green", took if call.started is not None else "found out"
+                return "✓", "green", took if call.started is not None else "supplied"
 
     def _beneath(self, turn: Turn, call: StoryCall) -> Iterator[tuple[str, Style]]:
         if call.asked is not None:
-            yield one_line(self._layout.clean(f"asks a person: {call.asked.reason}"), 300), "yellow"
+            yield (
+                one_line(self._layout.clean(f"needs approval: {call.asked.reason}"), 300),
+                "yellow",
+            )
         answered, finished = call.answered, call.finished
         if (editor := call.edited_by) is not None:
             yield (

@@ -80,7 +80,7 @@ def top(interval: float, as_json: bool, journal: str | None) -> None:
 
 
 async def _live(watch: FrameSource, place: OpenedJournal, interval: float, title: str) -> None:
-    screen = _Screen(place, f"treadle · {title} · q leaves")
+    screen = _Screen(place, f"treadle · {title} · q quits")
     with _on_screen():
         async with anyio.create_task_group() as group:
             group.start_soon(_until_q, place, group.cancel_scope)
