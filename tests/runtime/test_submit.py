@@ -21,7 +21,7 @@ from tests.service.database.postgres import postgres_server as postgres_server
 from tests.service.database.postgres import postgres_urls as postgres_urls
 from treadle import Agent, ToolContext, tool
 from treadle.config import Config
-from treadle.config.values import Queue
+from treadle.config.serving import Queue
 from treadle.errors import AgentError
 from treadle.events.callbacks import Callbacks
 from treadle.journal import open_journal

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.config.values import Schedule
+from treadle.config.serving import Schedule
 from treadle.errors import AgentError
 from treadle.workers.schedules import MISSED_MOST, Timetable
 

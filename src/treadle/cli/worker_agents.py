@@ -21,7 +21,7 @@ from treadle.errors import AgentError
 if TYPE_CHECKING:
     from treadle.agents.agent import Agent
     from treadle.agents.definitions import Catalog
-    from treadle.config.values import Schedule
+    from treadle.config.serving import Schedule
     from treadle.journal.journal import RunInfo
     from treadle.runtime.runtime import Runtime
 

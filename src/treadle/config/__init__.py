@@ -9,6 +9,7 @@ program's own configuration. Entry points: `load`.
     file_settings.py  settings of one file, each with its line
 
     changing.py   changing the user's own file
+    serving.py    settings of the service, queues, workers and schedules
     hosts.py      hosts that commands may reach
     rules.py      permission rules: allow, ask, deny
     workspace.py  restrictions on the settings of a workspace

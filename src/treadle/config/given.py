@@ -12,7 +12,8 @@ from treadle.config.endpoint import Provider
 from treadle.config.keys import KeyPath
 from treadle.config.layers import Layers, flat
 from treadle.config.readers import ALIASES
-from treadle.config.values import Config, McpServer, Origin, Price, Queue, Schedule, Setting
+from treadle.config.serving import Queue, Schedule
+from treadle.config.values import Config, McpServer, Origin, Price, Setting
 from treadle.errors import AgentError
 
 _NAMED: Final[Mapping[str, type[msgspec.Struct]]] = {

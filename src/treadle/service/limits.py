@@ -21,7 +21,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from treadle.agents.agent import Agent
-from treadle.config.values import Service as ServiceSettings
+from treadle.config.serving import Service as ServiceSettings
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.journal import Journal
 from treadle.messages.metrics import RunMetrics

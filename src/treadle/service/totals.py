@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from treadle.agents.agent import Agent
-from treadle.config.values import ServiceTotals
+from treadle.config.serving import ServiceTotals
 from treadle.runtime.assembly import DEFAULT_LIMITS
 from treadle.service.database.tables import Account, Reserved, SpentByAll
 from treadle.service.problems import HttpProblem, unavailable

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from treadle.config.values import Schedule
+from treadle.config.serving import Schedule
 from treadle.errors import AgentError
 from treadle.types import Time
 

@@ -21,7 +21,7 @@ from tests.doubles import asks, call, says
 from tests.workers.engines.needs import need_dbos
 from tests.workers.worker.conftest import beside, greeter, until, working
 from treadle import Agent, Runtime, ToolContext, tool
-from treadle.config.values import Schedule
+from treadle.config.serving import Schedule
 from treadle.errors import AgentError
 from treadle.journal.engine import Deliver, QueueLimits
 from treadle.journal.entries import ToolFinished, ToolStarted

@@ -12,7 +12,7 @@ from typing import Final
 
 import anyio
 
-from treadle.config.values import Schedule
+from treadle.config.serving import Schedule
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.queue import DEFAULT_QUEUE
 from treadle.runtime.runtime import Runtime

@@ -12,7 +12,7 @@ import anyio
 
 from treadle import __version__
 from treadle._internal.terminal_text import one_line, revealed
-from treadle.config.values import Schedule
+from treadle.config.serving import Schedule
 from treadle.errors import AgentError
 from treadle.journal.engine import Engine, QueueLimits
 from treadle.journal.queue import DEFAULT_QUEUE, WorkerCard
