@@ -1,36 +1,34 @@
-"""The task assistant: people tell it about tasks in plain language, and many use one server.
+"""The task assistant: a multi-user to-do list in plain language.
 
-    runner.py    a message of a person, with what was said before, to a reply: `AgentRunner`
+    runner.py    a person's message, with its history, to a reply: `AgentRunner`
     server.py    the eight task tools, for the loop and for any MCP client: `MCPToolServer`
     store.py     every query, in one user's scope: `TaskStore`
-    replies.py   what is said, composed from what the tools returned; words.py: the model's own
-                 words on their way out
-    embedded.py  a model of rules, so that all this works without a key; language/ is what it
-                 understands
+    replies.py   replies composed from tool results; words.py: filter for the model's own words
+    embedded.py  a rule-based model that needs no key; language/ parses its messages
 
-Importing this does no work: each name is loaded when it is first used.
-
-    acts.py           what each of the eight tools does with arguments that fit, inside
-    application.py    all this as an application of the service
-    agent.py          the definition of the task assistant, as any model runs
-    caller.py         on whose behalf a task tool is called, and what it answers
-    changes.py        what was changed
-    confirmations.py  what a person is asked before something big or final happens, and their answer
-    context.py        what a runner is given for one message, and what it gives back
-    fields.py         what a task may hold, and a task as the data that tools and HTTP give
-    held_calls.py     A model that says nothing but the calls which a person has confirmed
-    lookalikes.py     A text as a person reads it, so that letters which only look alike, or are not
-    matching.py       which titles a person means by some words
+    acts.py           implementation of the eight tools, inside a transaction
+    application.py    the assistant as an application of the service
+    agent.py          the agent's definition, for any model
+    caller.py         caller and result of a task tool
+    changes.py        log of changes
+    confirmations.py  confirmation of bulk and final changes by the person
+    context.py        input and result of a runner
+    fields.py         validation of task fields, and a task as JSON data
+    held_calls.py     a model that issues the calls which a person has confirmed
+    lookalikes.py     normalization of lookalike and invisible characters
+    matching.py       search for titles by words
     over_mcp.py       the eight task tools for any client of the Model Context Protocol
     routes.py         `/tasks`, for the page
-    schemas.py        the eight tools as a model reads them, and arguments as they may come
-    stems.py          what all forms of an English word have in common, so that "paid the rent"
+    schemas.py        schemas of the eight tools, and validation of arguments
+    stems.py          stems of English words, so that "paid the rent" finds "pay the rent"
     tables.py         the tables of tasks
-    terminal_user.py  the one who sits at the terminal
-    unfit.py          which sentences of a model no person should read
-    unsupported.py    wishes that a task list cannot honour, recognised in a title or a message
-    user_names.py     under which names a model may try to say whose tasks it wants
-    view.py           what a chat may see of a run
+    terminal_user.py  the user of the terminal
+    unfit.py          detection of sentences that a person should not see
+    unsupported.py    recognition of wishes that a task list cannot fulfil
+    user_names.py     argument names by which a model may try to name a user
+    view.py           the part of a run that a chat may see
+
+Importing this does no work: each name is loaded when it is first used.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What each of the eight tools does with arguments that fit, inside a transaction, and when it asks
-first. Entry: `act`, `ActContext`.
+"""Implementation of the eight tools with validated arguments, inside a transaction, including when
+to ask first. Entry points: `act`, `ActContext`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from treadle.apps.assistant.tables import Task
 from treadle.apps.assistant.unsupported import unsupported_in
 
 RUN_MOST: Final = 5
-"""Distinct tasks that a run may complete or update unasked."""
+"""Distinct tasks that a run may complete or update without confirmation."""
 WINDOW_MOST: Final = 10
-"""The same of one user in ten minutes, by whatever runs and clients."""
+"""The same limit for one user in ten minutes, over all runs and clients."""
 UNDO_MOST: Final = 5
-"""Changes that a run may take back."""
+"""Changes that a run may undo."""
 LISTED_MOST: Final = 100
 LISTED_CHARS: Final = 40_000
 LISTED_DESCRIPTION: Final = 120
@@ -35,19 +35,19 @@ TITLES_MOST: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class ActContext:
-    """All that one call may use."""
+    """Environment of one call."""
 
     session: Session
     store: TaskStore
     caller: ToolUser
     run_id: str | None
     code: str | None
-    """Of a plain MCP client."""
+    """Confirmation code from a plain MCP client."""
     clock: Callable[[], datetime]
 
 
 def act(desk: ActContext, name: str, arguments: Mapping[str, Any]) -> ToolResponse:
-    """Raises AgentError(invalid) for values that no task can have."""
+    """Execute a tool. Raises AgentError(invalid) for invalid values."""
     return _ACTS[name](desk, arguments)
 
 
@@ -181,11 +181,11 @@ _ACTS: Final[Mapping[str, Callable[[ActContext, Mapping[str, Any]], ToolResponse
 }
 
 
-# ---------------------------------------------------------------- asking first
+# ---------------------------------------------------------------- confirmation
 
 
 def _asks(desk: ActContext, held: HeldTaskCall) -> ToolResponse | None:
-    """None where the person said yes to just this, or does it themselves."""
+    """Return the question, or None if the person has confirmed exactly this or acts directly."""
     caller, ids = desk.caller, {task.id for task in held.tasks}
     if caller.by_person or (
         caller.grant is not None and caller.grant.verb == held.verb and ids <= caller.grant.items
@@ -210,14 +210,16 @@ def _asks(desk: ActContext, held: HeldTaskCall) -> ToolResponse | None:
 
 
 def _asks_if_many(desk: ActContext, held: HeldTaskCall) -> ToolResponse | None:
-    """Completing or changing one task after the other is a bulk operation too."""
+    """Ask if the run has changed many tasks: completing or changing them one by one is a bulk
+    operation.
+    """
     of_run, lately = desk.store.changes.touched(desk.run_id)
     (task,) = held.tasks
     is_few = len(of_run | {task.id}) <= RUN_MOST and len(lately | {task.id}) <= WINDOW_MOST
     return None if is_few else _asks(desk, held)
 
 
-# ---------------------------------------------------------------- words and data
+# ---------------------------------------------------------------- results
 
 
 def _not_one(found: TaskMatch, words: str) -> ToolResponse:
@@ -236,9 +238,7 @@ def _not_one(found: TaskMatch, words: str) -> ToolResponse:
 
 
 def _first(tasks: Sequence[Task]) -> list[dict[str, Any]]:
-    """As many as a model can be expected to read; where that is too much, with the beginnings of
-    their descriptions.
-    """
+    """Return as many tasks as fit, with shortened descriptions if they are too long."""
     shown = [as_data(task) for task in tasks[:LISTED_MOST]]
     if _size(shown) > LISTED_CHARS:
         for task in shown:

@@ -1,6 +1,6 @@
-"""The definition of the task assistant, as any model runs it.
+"""Definition of the task assistant, for any model.
 
-How it is run for a person is runner.py's. Entry: `task_agent`.
+Running it for a person is in runner.py. Entry point: `task_agent`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME: Final = "tasks"
 CALLS_MOST: Final = 10
 SECONDS_MOST: Final = 30
 _TURNS_MOST: Final = 16
-"""Ten calls one after the other, some that are refused, and an answer."""
+"""Enough for ten calls in sequence, some refused ones, and an answer."""
 _LIMITS: Final = Limits(tool_calls=CALLS_MOST, seconds=SECONDS_MOST, turns=_TURNS_MOST)
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _TODAY: Final = SystemBlock(text="Today is ${today}.", passing=True)
@@ -35,9 +35,10 @@ def task_agent(
     *,
     today: Callable[[], date] = date.today,
 ) -> Agent[ToolUser, str]:
-    """`model` None: the one of rules, which needs no key; `today` is its day.
+    """Build the agent. `model` None selects the rule-based model, which needs no key; `today` is
+    its date.
 
-    Runs are given theirs among their inputs (`inputs_of`).
+    Runs receive the date in their inputs (`inputs_of`).
     """
     if model is None:
         from treadle.apps.assistant.embedded import EmbeddedModel  # noqa: PLC0415  only where it is asked

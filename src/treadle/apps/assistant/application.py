@@ -1,6 +1,6 @@
-"""The task assistant as an application of the service: its chat, its routes, its page, its MCP tools.
+"""The task assistant as an application of the service: chat, routes, page and MCP tools.
 
-Entry: `task_application`.
+Entry point: `task_application`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 SHARE: Final = TotalsShare(150_000, 0.25)
-"""More than a run takes: its turns and the length of its answers are limited."""
+"""Larger than any run needs: its turns and the length of its answers are limited."""
 PAGE: Final = PageFiles(
     "treadle.apps.assistant",
     "page",
@@ -63,7 +63,7 @@ _TASK: Final = "/tasks/{task_id}"
 
 
 def task_application(model: Model | str | None = None) -> Application:
-    """`model` None: the one of rules, which needs no key."""
+    """Build the application. `model` None selects the rule-based model, which needs no key."""
     return Application(
         name=NAME,
         title="the task assistant",
@@ -95,7 +95,7 @@ def _tools(host: ServiceHost) -> MCPToolServer:
 
 
 class TaskChat:
-    """A message becomes a run of the task assistant (runner.py)."""
+    """Chat backend that answers each message with a run of the task assistant (runner.py)."""
 
     def __init__(self, model: Model | str | None, host: ServiceHost) -> None:
         self.runner: Final = AgentRunner(host.database, _tools(host), model, runtime=host.runtime)
@@ -126,7 +126,7 @@ class TaskChat:
     def on_message(
         self, session: Session, scope: Scope, new: NewMessage
     ) -> confirmations.AnsweredConfirmations | None:
-        """What the message makes of what was pending."""
+        """Resolve pending confirmations with the message."""
         return confirmations.answered(session, scope, new.conversation_id, new.message, new.run_id)
 
     def note_of(
@@ -135,7 +135,7 @@ class TaskChat:
         return confirmations.granted(session, scope, run_id)
 
     def on_delete(self, session: Session, scope: Scope, conversation_id: str) -> None:
-        """The questions that were asked there; tasks stay."""
+        """Delete the conversation's confirmations; tasks stay."""
         confirmations.forget(session, scope, conversation_id)
 
 

@@ -1,4 +1,4 @@
-"""On whose behalf a task tool is called, and what it answers. Entry: `ToolUser`, `ToolResponse`."""
+"""Caller and result of a task tool. Entry points: `ToolUser`, `ToolResponse`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Code: TypeAlias = Literal["not_found", "ambiguous", "invalid", "confirm", "faile
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A person's yes: to this verb, over these tasks, and nothing else."""
+    """Confirmation by a person, for this verb and these tasks only."""
 
     verb: str
     items: frozenset[str]
@@ -23,33 +23,33 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class ToolUser:
-    """Bound by the server to every call; nothing that a model says can change it."""
+    """Caller, bound by the server to every call; a model cannot change it."""
 
     scope: Scope
     conversation_id: str | None = None
-    """Where a person answers by their own next message; None: a plain MCP client, which confirms by
-    elicitation or a code.
+    """Conversation in which the person confirms by their next message; None: a plain MCP client,
+    which confirms by elicitation or a code.
     """
     grant: Grant | None = None
     by_person: bool = False
-    """The person's own act, over HTTP: neither asked about nor counted."""
+    """True for the person's own action over HTTP, which is neither confirmed nor counted."""
 
 
 class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: Code
     message: str
     options: tuple[str, ...] = ()
-    """Of `ambiguous`: titles."""
+    """Titles to choose from, for `ambiguous`."""
     confirm: str | None = None
-    """Of `confirm`, for a plain MCP client: what the second call gives."""
+    """Code for the second call of a plain MCP client, for `confirm`."""
 
 
 class ToolResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of every task tool."""
+    """Result of every task tool."""
 
     success: bool
     data: dict[str, Any] | None = None
-    """`{"task": …}`, `{"tasks": […]}` and what replies need beside: which fields changed, what was
-    searched for, how many there were.
+    """`{"task": …}`, `{"tasks": […]}` and further facts for replies: changed fields, the search,
+    counts.
     """
     error: ToolError | None = None

@@ -1,7 +1,6 @@
-"""What was changed: so that it can be taken back, is not done twice, and what was changed without
-asking is counted.
+"""Log of changes, for undo, idempotency, and the limit on unconfirmed changes.
 
-Changing tasks is store.py's. Entry: `ChangeLog`.
+Changing tasks is in store.py. Entry point: `ChangeLog`.
 """
 
 from __future__ import annotations
@@ -19,26 +18,26 @@ from treadle.apps.assistant.tables import Change, Confirmation, Task
 from treadle.service.database.scope import Scope
 
 KEPT: Final = timedelta(days=30)
-"""How long a change can be undone, and what is deleted is kept."""
+"""Time for which a change can be undone and a deleted task is kept."""
 CONFIRMATIONS_KEPT: Final = timedelta(days=1)
-"""What a person said yes to: for a run that is taken up again."""
+"""Time for which confirmations are kept, for runs that are resumed."""
 WINDOW: Final = timedelta(minutes=10)
 COUNTED: Final = ("complete_task", "update_task")
 UNDO: Final = "undo"
 _KEY_CHARS: Final = 200
 _TICK: Final = timedelta(microseconds=1)
 _FIELDS: Final = ("title", "description", "completed", "priority", "due", "deleted_at")
-"""What a change may change, beside `updated_at`."""
+"""Fields that a change may affect, in addition to `updated_at`."""
 
 
 class ChangeLog:
-    """One user's, inside a transaction."""
+    """Change log of one user, inside a transaction."""
 
     def __init__(self, session: Session, scope: Scope, clock: Callable[[], datetime]) -> None:
         self._session, self._user_id, self._clock = session, scope.user_id, clock
 
     def result_of(self, key: str | None) -> dict[str, Any] | None:
-        """What the call of this key gave; None where it has changed nothing."""
+        """Return the result of the call with this key; None if it has changed nothing."""
         if key is None:
             return None
         change = self._session.exec(
@@ -55,7 +54,9 @@ class ChangeLog:
         run_id: str | None,
         by_person: bool,
     ) -> Change:
-        """After every other one of this user, whatever the clock says."""
+        """Add a change, dated after every other one of this user, even if the clock went
+        backwards.
+        """
         last = cast(
             "datetime | None",
             self._session.exec(
@@ -77,8 +78,8 @@ class ChangeLog:
         return change
 
     def last(self) -> Sequence[Change]:
-        """Changes that `undo` takes back, newest first: the last one, and those of the same tool
-        that one message made right before it.
+        """Return the changes that `undo` reverts, newest first: the last one, and those that the
+        same message made with the same tool right before it.
         """
         mine = select(Change).where(
             Change.user_id == self._user_id, col(Change.undone_at).is_(None), Change.tool != UNDO
@@ -91,8 +92,8 @@ class ChangeLog:
         return [*takewhile(lambda change: change.tool == last.tool, of_run)]
 
     def touched(self, run_id: str | None) -> tuple[frozenset[str], frozenset[str]]:
-        """Ids of tasks that were completed or updated unasked: by this run, and by anything in the
-        last ten minutes.
+        """Return the ids of tasks that were completed or updated without confirmation: by this run,
+        and by anything in the last ten minutes.
         """
         start = self._clock() - WINDOW
         mine = select(Change).where(
@@ -101,8 +102,8 @@ class ChangeLog:
             col(Change.tool).in_(COUNTED),
         )
         rows = [*self._session.exec(mine.where(col(Change.at) >= start))]
-        # it may have been taken up again after a while; one query for both would read all that this
-        # user ever did
+        # The run may have been resumed after a while; one query for both would read all changes of
+        # this user.
         if run_id is not None:
             rows += self._session.exec(mine.where(Change.run_id == run_id)).all()
         granted = self._granted({row.run_id for row in rows if row.run_id is not None})
@@ -128,8 +129,8 @@ class ChangeLog:
         }
 
     def undone_in(self, run_id: str | None) -> int:
-        """How many changes this run has taken back; without a run, anything that is of none in the
-        last ten minutes.
+        """Return the number of changes that this run has undone; without a run, of those outside
+        any run in the last ten minutes.
         """
         mine = (
             select(func.count())
@@ -148,7 +149,7 @@ class ChangeLog:
         return self._session.exec(mine).one()
 
     def purge(self) -> None:
-        """What is older than anybody may want back goes for good."""
+        """Delete expired tasks and changes permanently."""
         since = self._clock() - KEPT
         self._session.exec(
             delete(Task).where(col(Task.user_id) == self._user_id, col(Task.deleted_at) < since)
@@ -165,7 +166,7 @@ class ChangeLog:
 
 
 def kept(task: Task) -> dict[str, Any]:
-    """A task as it is now, for `restore`."""
+    """Return a snapshot of the task, for `restore`."""
     return {"id": task.id, **{name: _plain(getattr(task, name)) for name in _FIELDS}}
 
 
@@ -174,7 +175,7 @@ def new(task: Task) -> dict[str, Any]:
 
 
 def restore(task: Task, before: Mapping[str, Any], at: datetime) -> None:
-    """As it was; one that was new is deleted."""
+    """Restore a snapshot; a task that was new is deleted."""
     if before.get("new"):
         task.deleted_at = at
     else:

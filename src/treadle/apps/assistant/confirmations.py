@@ -1,9 +1,9 @@
-"""What a person is asked before something big or final happens, and their answer: records on the
-server, which nothing that a model says can make.
+"""Confirmation of bulk and final changes: server-side records of questions and answers, which a
+model cannot create.
 
-All of it inside a transaction. In a chat the person's own next message answers (`asked`,
-`answered`), for a plain MCP client a code that is good once (`asked`, `redeemed`). What needs
-asking is acts.py's part.
+Everything runs inside a transaction. In a chat the person's next message answers (`asked`,
+`answered`); a plain MCP client uses a single-use code (`asked`, `redeemed`). acts.py decides what
+needs confirmation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Verb: TypeAlias = Literal["delete", "complete", "update"]
 
 GOOD_FOR: Final = timedelta(minutes=5)
 _FORGOTTEN_AFTER: Final = timedelta(hours=1)
-"""Those that nobody answered."""
+"""Time after which unanswered questions are deleted."""
 _CODE_BYTES: Final = 12
 _DONE: Final[Mapping[str, str]] = {
     "delete": "deleted",
@@ -38,7 +38,7 @@ _DONE: Final[Mapping[str, str]] = {
     "update": "changed",
 }
 NAMED_MOST: Final = 4
-"""Tasks that a question names; of more, how many there are."""
+"""Maximum tasks that a question names; beyond it, it gives their number."""
 _OPEN_HERE: Final = and_(
     col(Confirmation.conversation_id) == bindparam("conversation"),
     col(Confirmation.closed_at).is_(None),
@@ -52,19 +52,19 @@ _ANSWERED: Final = (
     .order_by(col(Confirmation.created_at).desc())
     .with_for_update()
 )
-"""Of every message: built once."""
+"""Statement for every message, built once."""
 _BULK_TOOLS: Final = frozenset({"complete_all", "delete_completed"})
 
 
 @dataclass(frozen=True, slots=True)
 class HeldTaskCall:
-    """A call that waits for a person's word."""
+    """Call that waits for confirmation."""
 
     tool: str
     verb: Verb
     tasks: Sequence[Task]
     arguments: Mapping[str, Any]
-    """Of the call, its task named by its id."""
+    """Arguments of the call, with the task given by its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,24 +77,21 @@ class HeldCall:
 class ConfirmationQuestion:
     text: str
     code: str | None = None
-    """For a plain MCP client; only its hash is kept."""
+    """Code for a plain MCP client; only its hash is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredConfirmations:
-    """What a person's message made of what was pending in their conversation."""
+    """Effect of a person's message on the pending confirmations of their conversation."""
 
     outcome: Literal["granted", "cancelled", "expired", "void"]
-    """`expired` and `void` (a task was changed meanwhile): they said the words, and nothing may
-    happen before they are asked anew.
+    """`expired` and `void` (a task was changed since): the person confirmed, but must be asked
+    again before anything happens.
     """
     grant: Grant | None = None
-    """Of `granted`; good for the run of that message."""
+    """Grant for the run of this message, for `granted`."""
     calls: tuple[HeldCall, ...] = field(default=())
-    """Those that had been held back, in their order; none of `cancelled`.
-
-    Without the grant they ask again.
-    """
+    """Held-back calls, in order; empty for `cancelled`. Without the grant they ask again."""
 
 
 def asked(
@@ -106,9 +103,10 @@ def asked(
     run_id: str | None,
     clock: Clock = now,
 ) -> ConfirmationQuestion:
-    """Keeps the call, and gives what the person is to be asked.
+    """Store the call, and return the question for the person.
 
-    In a chat, one thing is pending: calls of one run and verb gather, others are replaced.
+    A chat has one pending confirmation: calls of one run and verb are combined, others are
+    replaced.
     """
     at = clock()
     mine = delete(Confirmation).where(
@@ -142,10 +140,10 @@ def answered(
     *,
     clock: Clock = now,
 ) -> AnsweredConfirmations | None:
-    """What was pending in the conversation is closed, whatever the person said; None where nothing
-    was. `run_id`: the run of this message.
+    """Close the pending confirmations of the conversation with the person's message; None if there
+    were none. `run_id`: the run of this message.
 
-    Asked again for the same run, it gives the same grant.
+    Idempotent: repeated for the same run, it returns the same grant.
     """
     at = clock()
     pending = session.exec(
@@ -170,7 +168,7 @@ def answered(
 
 
 def granted(session: Session, scope: Scope, run_id: str) -> AnsweredConfirmations | None:
-    """What the person's yes lets this run do: for one that is taken up again."""
+    """Return the confirmation granted to this run, for a run that is resumed."""
     record = session.exec(
         select(Confirmation).where(
             Confirmation.user_id == scope.user_id, Confirmation.granted_run_id == run_id
@@ -180,7 +178,7 @@ def granted(session: Session, scope: Scope, run_id: str) -> AnsweredConfirmation
 
 
 def forget(session: Session, scope: Scope, conversation_id: str) -> None:
-    """Delete what was asked in a conversation."""
+    """Delete the confirmations of a conversation."""
     session.exec(
         delete(Confirmation).where(
             col(Confirmation.user_id) == scope.user_id,
@@ -192,9 +190,7 @@ def forget(session: Session, scope: Scope, conversation_id: str) -> None:
 def redeemed(
     session: Session, scope: Scope, code: str, held: HeldTaskCall, *, clock: Clock = now
 ) -> bool:
-    """Whether the code was given for just this call, over just these tasks as they are; it is used
-    up then.
-    """
+    """Redeem a code. True if it was issued for exactly this call, and its tasks are unchanged."""
     mine = select(Confirmation).where(
         Confirmation.user_id == scope.user_id,
         Confirmation.code_hash == _hash(code),
@@ -260,7 +256,7 @@ def _gathering(
     held: HeldTaskCall,
     at: datetime,
 ) -> Confirmation | None:
-    """The record that this call belongs to; what else was pending is closed."""
+    """Return the record to which this call belongs; other pending ones are closed."""
     mine: Confirmation | None = None
     for record in _open(session, scope, conversation_id):
         if (
@@ -277,7 +273,7 @@ def _gathering(
 
 
 def _open(session: Session, scope: Scope, conversation_id: str) -> Sequence[Confirmation]:
-    """Newest first."""
+    """Return the open confirmations, newest first."""
     mine = select(Confirmation).where(
         Confirmation.user_id == scope.user_id, Confirmation.conversation_id == conversation_id
     )
@@ -291,7 +287,7 @@ def _open(session: Session, scope: Scope, conversation_id: str) -> Sequence[Conf
 def _replaced(
     session: Session, scope: Scope, conversation_id: str, run_id: str | None
 ) -> Sequence[Confirmation]:
-    """What the same message asked for and another question took the place of, oldest first."""
+    """Return questions of the same message that were replaced by another one, oldest first."""
     if run_id is None:
         return ()
     mine = select(Confirmation).where(
@@ -305,7 +301,7 @@ def _replaced(
 
 
 def _titles(session: Session, scope: Scope, record: Confirmation) -> list[str]:
-    """Of the tasks that it is about, in the order in which they were added to it."""
+    """Return the titles of the record's tasks, in the order in which they were added."""
     mine = select(Task.id, Task.title).where(
         Task.user_id == scope.user_id, col(Task.id).in_(record.items)
     )
@@ -314,7 +310,7 @@ def _titles(session: Session, scope: Scope, record: Confirmation) -> list[str]:
 
 
 def _as_seen(session: Session, scope: Scope, record: Confirmation) -> bool:
-    """Whether every task is there, and as it was when the person was asked about it."""
+    """True if every task exists unchanged since the person was asked."""
     mine = select(Task).where(
         Task.user_id == scope.user_id,
         col(Task.id).in_(record.items),
@@ -346,7 +342,7 @@ def _hash(code: str) -> str:
     return hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- wording
 
 
 def _said(message: str) -> str:

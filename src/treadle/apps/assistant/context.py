@@ -1,7 +1,4 @@
-"""What a runner is given for one message, and what it gives back. Entry:
-
-`AgentContext`, `AgentResult`.
-"""
+"""Input and result of a runner for one message. Entry points: `AgentContext`, `AgentResult`."""
 
 from __future__ import annotations
 
@@ -15,25 +12,23 @@ from treadle.types import now
 
 @dataclass(frozen=True, slots=True)
 class MessageHistory:
-    """One message of the conversation so far."""
+    """Earlier message of the conversation."""
 
     role: Literal["user", "assistant"]
     content: str
     timestamp: datetime
     tool_calls: Sequence[Mapping[str, Any]] | None = None
-    """Of an assistant's message, as its records were stored. For people: a model is told the words.
+    """Records of an assistant message's calls, as stored. For display: a model receives only the
+    text.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class AgentContext:
-    """Who says something, where, and what was said before it.
-
-    Nothing of it is kept between two runs.
-    """
+    """User, conversation and history of a message. Nothing of it is kept between runs."""
 
     user_id: str
-    """Of somebody whom the caller has verified."""
+    """Id of a user whom the caller has verified."""
     conversation_id: str
     message_history: tuple[MessageHistory, ...] = ()
     """Oldest first."""
@@ -42,9 +37,8 @@ class AgentContext:
     def from_request(
         cls, user_id: str, conversation_id: str, messages: Sequence[Mapping[str, Any]]
     ) -> Self:
-        """From messages as mappings:
-
-        `role`, `content`, and where known `timestamp` and `tool_calls`.
+        """Build a context from mappings with `role`, `content`, and optionally `timestamp` and
+        `tool_calls`.
         """
         history = (
             MessageHistory(
@@ -57,7 +51,7 @@ class AgentContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallRecord:
-    """A call that ran. No user id stands in it, and no secret."""
+    """Record of an executed call, without user ids and secrets."""
 
     tool_name: str
     parameters: Mapping[str, Any]
@@ -68,14 +62,14 @@ class ToolCallRecord:
 
 @dataclass(frozen=True, slots=True)
 class AgentResult:
-    """What came of one message. `response` is always fit to be shown."""
+    """Result of one message. `response` is always fit for display."""
 
     success: bool
     response: str
     tool_calls: tuple[ToolCallRecord, ...] = ()
-    """In the order in which they ran; those that ran also where it failed."""
+    """Executed calls in order, including those before a failure."""
     error: str | None = None
-    """In words for a person; None where it went well."""
+    """Error message for a person; None on success."""
 
     @property
     def has_tool_calls(self) -> bool:

@@ -1,8 +1,8 @@
-"""The model that needs no key: it understands the task language by rules, and calls the task tools
-like any other model.
+"""Rule-based model that needs no key: it parses the task language and calls the task tools like any
+other model.
 
-No network, no state, no clock but the day that it is given. What words mean is language/'s; what is
-replied is composed from the tools' results. Entry: `EmbeddedModel`.
+No network, no state, no clock except the given date. Parsing is in language/; replies are composed
+from the tools' results. Entry point: `EmbeddedModel`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from treadle.types import StopReason, Usage, new_id
 
 NAME = "embedded:tasks"
 DONE = "- Done."
-"""Said when the tools have answered: an empty response would be asked for once more.
+"""Text after the tools' results: an empty response would be requested again.
 
-As an item of a list it is never shown (words.py).
+As a list item it is never shown (words.py).
 """
 NONE_MEANT = "There's no such task on your list."
 _CHARS_OF_A_TOKEN = 4
@@ -53,15 +53,14 @@ _TODAY = re.compile(
 
 
 class EmbeddedModel:
-    """Answers the last message of the person; the same request gets the same calls.
+    """Model that answers the person's last message; the same request produces the same calls.
 
-    Safe to share: nothing is kept between requests.
+    Safe to share: no state between requests.
     """
 
     def __init__(self, *, today: Callable[[], date] | None = None) -> None:
-        """`today`: the person's day, which "tomorrow" is counted from.
-
-        By default the one that the request tells ("Today is …"), else the machine's.
+        """`today`: the person's date, from which "tomorrow" is counted. Defaults to the date in the
+        request ("Today is …"), else the machine's.
         """
         self._today = today
 
@@ -100,7 +99,7 @@ class EmbeddedModel:
         )
 
     def _answer(self, request: ModelRequest) -> list[PlannedCall] | str:
-        """Calls, or what is said instead."""
+        """Return calls, or a text reply."""
         said, asked, done = _told(request.messages)
         wishes = understood(
             asked,
@@ -136,7 +135,7 @@ def _next_calls(
 
 
 def _too_many(count: int, wishes: Understood) -> str:
-    """With the way round it, where there is one."""
+    """Refuse too many calls, with a workaround if there is one."""
     everything = Filter("all"), Filter(), Filter("open")
     deleted = [
         wish.target
@@ -163,7 +162,7 @@ def _day_told(request: ModelRequest) -> date | None:
 def _told(
     messages: Sequence[Message],
 ) -> tuple[list[Speech], str, list[tuple[ToolCall, ToolResult]]]:
-    """What was said before, the person's last message, and what this run has called since with its
+    """Return the earlier conversation, the person's last message, and this run's calls with their
     results.
     """
     last = max(
@@ -193,7 +192,7 @@ def _told(
 def _seen(
     wanted: Sequence[Filter], done: Sequence[tuple[ToolCall, ToolResult]]
 ) -> dict[Filter, list[KnownTask]]:
-    """What the looks have shown. Raises ValueError where one failed."""
+    """Return the tasks found by the lookups. Raises ValueError if one failed."""
     seen: dict[Filter, list[KnownTask]] = {}
     for look, (_, result) in zip(wanted, done, strict=False):
         seen[look] = _tasks(json.loads(result.text))
@@ -201,7 +200,7 @@ def _seen(
 
 
 def _tasks(answer: object) -> list[KnownTask]:
-    """Raises ValueError where the answer holds no list of tasks."""
+    """Raises ValueError if the result has no list of tasks."""
     data = cast("Mapping[str, Any]", answer).get("data") if isinstance(answer, dict) else None
     rows = cast("Mapping[str, Any]", data).get("tasks") if isinstance(data, dict) else data
     if not isinstance(rows, list):

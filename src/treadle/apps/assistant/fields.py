@@ -1,8 +1,7 @@
-"""What a task may hold, and a task as the data that tools and HTTP give. Where tasks are kept is
-store.py's. Entry: `title_of`, `as_data`.
+"""Validation of task fields, and a task as JSON data. Storage is in store.py. Entry points:
+`title_of`, `as_data`.
 
-Each reader gives the value as it is kept, or raises AgentError(invalid) that says what would be
-right.
+Each reader returns the value as stored, or raises AgentError(invalid) with the valid form.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ PRIORITIES: Final[tuple[str, ...]] = get_args(Priority)
 TITLE_CHARS: Final = 200
 DESCRIPTION_CHARS: Final = 2000
 WORDS_CHARS: Final = 200
-"""Of what a task is named or searched by."""
+"""Maximum length of a task reference or a search."""
 
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _NO_TEXT: Final = frozenset({"Cc", "Cs"})
@@ -48,7 +47,7 @@ def title_of(text: str) -> str:
 
 
 def description_of(text: str | None) -> str | None:
-    """None for none, and for an empty one."""
+    """Normalize a description; None for an empty one."""
     description = (text or "").replace("\r\n", "\n").strip()
     if len(description) > DESCRIPTION_CHARS:
         raise AgentError(

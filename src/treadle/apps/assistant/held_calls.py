@@ -1,5 +1,5 @@
-"""A model that says nothing but the calls which a person has confirmed: they run in the loop as any
-others, journaled and resumable. Entry: `HeldCalls`.
+"""Model that issues the calls which a person has confirmed: the loop runs them like any others,
+journaled and resumable. Entry point: `HeldCalls`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from treadle.models.model import (
 from treadle.types import StopReason, Usage, new_id
 
 _SAID: Final = "Done."
-"""A reply is composed of what the calls gave: this ends the run."""
+"""Ends the run; the reply is composed from the calls' results."""
 
 
 class HeldCalls:
-    """No model is asked. The calls first; after their results, the end."""
+    """Model that first issues the calls and after their results ends the run, without a
+    provider.
+    """
 
     def __init__(self, calls: Sequence[HeldCall]) -> None:
         self._calls = tuple(calls)

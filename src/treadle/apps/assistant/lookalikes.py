@@ -1,5 +1,5 @@
-"""A text as a person reads it, so that letters which only look alike, or are not seen at all, pass
-by nothing that is forbidden. Entry: `as_seen`.
+"""Normalization of text to its visual appearance, so that lookalike or invisible characters cannot
+bypass a filter. Entry point: `as_seen`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ _ALIKE = str.maketrans(
     "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u0131\u0251\u0261",
     "'''''aeopcyxijsdhqwlkmtABEKMHOPCTXIJSYaeikvoptuxABEZHIKMNOPTYXiag",
 )
-"""Cyrillic, Greek and phonetic letters that look like Latin ones, and quotes."""
+"""Cyrillic, Greek and phonetic letters that look like Latin ones, and quotation marks."""
 
 
 def as_seen(text: str) -> str:
-    """Without what nobody sees and without accents, in letters of one script.
-
-    To look for words in, not to be shown.
+    """Return the text without invisible characters and accents, in one script. For searching, not
+    for display.
     """
     if text.isascii():
         return text

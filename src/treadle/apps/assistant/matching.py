@@ -1,7 +1,7 @@
-"""Which titles a person means by some words: the same title, then the beginnings of words, other
-forms of them, then words spelled nearly so.
+"""Search for titles by words: the same title, then prefixes of words, other word forms, then
+misspellings.
 
-Case, width and punctuation do not matter. Entry: `meant`, `holding`.
+Case, width and punctuation are ignored. Entry points: `meant`, `holding`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from treadle.apps.assistant.stems import stem
 Words: TypeAlias = tuple[str, ...]
 
 WORDS_MOST: Final = 20
-"""Of what is looked for: further ones are not looked at."""
+"""Maximum words of a query; further ones are ignored."""
 _PASSED_OVER: Final = frozenset(
     {
         "a",
@@ -41,21 +41,19 @@ _PASSED_OVER: Final = frozenset(
     }
     | {"one", "ones", "to", "for", "with", "of", "at", "on", "in", "from", "and"}
 )
-"""In what is looked for, where it leads to nothing otherwise."""
+"""Stop words of a query, ignored if there is no match otherwise."""
 _APOSTROPHES: Final = frozenset("'`\u2019\u02bc\xb4")
 _LETTERS_FOR_ONE: Final = 4
 _LETTERS_FOR_TWO: Final = 8
 _LETTERS_MOST: Final = 40
 _GUESSED_MOST: Final = 10_000
-"""Pairs of words; a list of two thousand ordinary titles needs a third of them."""
+"""Maximum compared pairs of words; a list of two thousand ordinary titles needs a third of them."""
 _PIECE_CHARS: Final = 3
-"""Shorter ones are not looked for inside of words, but in scripts that write none apart."""
+"""Minimum length of a match inside a word, except in scripts without word separators."""
 
 
 def meant(query: str, titles: Sequence[str]) -> list[int]:
-    """The places of the titles that fit best, in order; several that fit equally well are all
-    given.
-    """
+    """Return the indexes of the best matching titles, in order, including ties."""
     wanted = folded(query)[:WORDS_MOST]
     if not wanted:
         return []
@@ -79,8 +77,8 @@ def meant(query: str, titles: Sequence[str]) -> list[int]:
 
 
 def holding(query: str, texts: Sequence[str]) -> list[int]:
-    """The places of all texts that hold the words, or where there is none, that hold words which
-    are spelled nearly so.
+    """Return the indexes of all texts that contain the words, or if there are none, similar
+    words.
     """
     wanted = folded(query)[:WORDS_MOST]
     if not wanted:
@@ -91,8 +89,8 @@ def holding(query: str, texts: Sequence[str]) -> list[int]:
 
 @lru_cache(maxsize=8192)
 def folded(text: str) -> Words:
-    """Its words; of a text without letters and digits, such as one emoji, what stands between its
-    spaces.
+    """Return the text's words; for a text without letters and digits, such as one emoji, its
+    space-separated parts.
     """
     plain = _level(text)
     kept = (
@@ -115,7 +113,7 @@ def _beginning(wanted: Words, texts: Sequence[str]) -> list[int]:
 
 
 def _formed(wanted: Words, texts: Sequence[str]) -> list[int]:
-    """Those that hold every word in some form: "calling mum" finds "call mum"."""
+    """Match every word in some form: "calling mum" finds "call mum"."""
     stems = {stem(word) for word in wanted}
     return (
         [at for at, text in enumerate(texts) if stems <= {stem(word) for word in folded(text)}]
@@ -135,7 +133,7 @@ def _inside(query: str, texts: Sequence[str]) -> list[int]:
 
 
 def _nearly(wanted: Words, texts: Sequence[str]) -> list[int]:
-    """Those with the fewest slips; none where too much would have to be compared for that."""
+    """Return the texts with the fewest misspellings; none if that needs too many comparisons."""
     guesses = _Guesses()
     slips = (
         {
@@ -151,8 +149,8 @@ def _nearly(wanted: Words, texts: Sequence[str]) -> list[int]:
 
 
 class _Guesses:
-    """How far words are from each other; only so many are compared: a list that was made for it
-    shall hold nobody up.
+    """Edit distances of words, with a limit on comparisons, so that a crafted list cannot block the
+    process.
     """
 
     def __init__(self) -> None:
@@ -163,7 +161,7 @@ class _Guesses:
         return len(self._known) >= _GUESSED_MOST
 
     def slips_of(self, wanted: Words, words: Words) -> int | None:
-        """How many letters are wrong; None where a word is not there at all."""
+        """Return the number of wrong letters; None if a word is missing."""
         total = 0
         for piece in wanted:
             best = min(
@@ -196,15 +194,15 @@ class _Guesses:
 
 
 def _distance(one: str, other: str, most: int) -> int:
-    """Letters that are missing, too many, wrong, or changed places with their neighbour; anything
-    above `most` is `most` + 1.
+    """Return the number of missing, extra, wrong or transposed letters; values above `most` become
+    `most` + 1.
     """
     far = most + 1
     older: list[int] = []
     before = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):
         row = [i] + [far] * len(other)
-        # further off the diagonal everything is above `most`
+        # Values further off the diagonal exceed `most`.
         for j in range(max(1, i - most), min(len(other), i + most) + 1):
             row[j] = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other[j - 1]))
             if older and j > 1 and letter == other[j - 2] and one[i - 2] == other[j - 1]:

@@ -1,8 +1,8 @@
-"""The eight task tools for any client of the Model Context Protocol: whatever carries it says who
-the user is. Entry: `tasks_over_mcp`.
+"""The eight task tools for any client of the Model Context Protocol, over any transport, which
+verifies the user. Entry point: `tasks_over_mcp`.
 
-What needs the person's word is asked at the client, where that offers elicitation, in both eras of
-the protocol; else a code, good once, goes with a second call.
+Confirmations are requested at the client if it supports elicitation, in both eras of the protocol;
+otherwise a single-use code goes with a second call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from treadle.apps.mcp_server.server import Context, McpToolServer, Reply
 from treadle.service.database.scope import Identity, Scope
 
 IdentityOf: TypeAlias = Callable[[Context], Identity]
-"""Who makes this request, as the transport has verified. Raises AgentError where nobody is."""
+"""Return the verified user of a request. Raises AgentError if it is not authenticated."""
 
 INSTRUCTIONS: Final = (
     "A person's to-do list. Deleting, and changing many tasks, needs the person's own yes: ask "
@@ -42,7 +42,7 @@ INSTRUCTIONS: Final = (
 )
 SAID_NO: Final = "The person said no. Nothing was changed."
 ASKED_MOST: Final = 3
-"""Times that one call asks, where tasks are changed while the person thinks."""
+"""Maximum questions per call, in case tasks change while the person decides."""
 _QUESTION: Final = "confirm"
 _REPEATABLE: Final = frozenset({"complete_task", "update_task", "complete_all", "delete_completed"})
 _FORM: Final[dict[str, Any]] = {
@@ -63,7 +63,7 @@ _OUTPUT: Final[dict[str, Any]] = {
 
 
 def tasks_over_mcp(server: MCPToolServer, identity_of: IdentityOf) -> McpToolServer:
-    """To be carried by any transport."""
+    """Build the server, for any transport."""
     return McpToolServer(
         [ServedTask(server, schema, identity_of) for schema in TOOLS.values()],
         instructions=INSTRUCTIONS,
@@ -71,7 +71,7 @@ def tasks_over_mcp(server: MCPToolServer, identity_of: IdentityOf) -> McpToolSer
 
 
 class ServedTask:
-    """One of the tools."""
+    """Task tool of the server."""
 
     def __init__(self, server: MCPToolServer, schema: ToolSchema, identity_of: IdentityOf) -> None:
         self._server, self._schema, self._identity_of = server, schema, identity_of
@@ -83,7 +83,7 @@ class ServedTask:
             params.arguments or {},
             way_of(context),
         )
-        code = params.request_state  # what we gave with the question, sealed
+        code = params.request_state  # our sealed state from the question
         if code is not None and not _is_yes((params.input_responses or {}).get(_QUESTION)):
             return _result(_said_no())
         response = await self._server.call(caller, self._schema.name, arguments, code=code)
@@ -104,9 +104,9 @@ class ServedTask:
         arguments: Mapping[str, Any],
         response: ToolResponse,
     ) -> ToolResponse:
-        """What came of the call once the person was asked, where it needs that.
+        """Return the final result, after asking the person if needed.
 
-        They are asked anew where a task was changed while they thought.
+        They are asked again if a task was changed in the meantime.
         """
         asked = 0
         while (question := _question_in(response)) is not None and asked < ASKED_MOST:
@@ -119,7 +119,7 @@ class ServedTask:
         return response
 
     def _for_a_code(self, response: ToolResponse) -> ToolResponse:
-        """Said to a client that cannot ask: how the person's yes comes with a second call."""
+        """Explain to a client without elicitation how to confirm with a second call."""
         question = _question_in(response)
         if question is None:
             return response
@@ -157,7 +157,7 @@ def _definition(schema: ToolSchema) -> McpTool:
 
 
 def _question_in(response: ToolResponse) -> ToolError | None:
-    """With the code that answers it."""
+    """Return the question with the code that answers it, if any."""
     return (
         response.error
         if response.error is not None and response.error.confirm is not None
@@ -166,7 +166,7 @@ def _question_in(response: ToolResponse) -> ToolError | None:
 
 
 async def _asked(context: Context, question: str) -> bool:
-    """A client that fails to ask is a no."""
+    """Ask at the client. A failure to ask counts as a no."""
     try:
         answer: object = await context.session.elicit_form(
             question, _FORM, related_request_id=context.request_id
@@ -177,7 +177,7 @@ async def _asked(context: Context, question: str) -> bool:
 
 
 def _is_yes(answer: object) -> bool:
-    """Anything but a clear yes is a no."""
+    """True only for an explicit yes."""
     return (
         isinstance(answer, ElicitResult)
         and answer.action == "accept"
@@ -190,7 +190,7 @@ def _said_no() -> ToolResponse:
 
 
 def _result(response: ToolResponse) -> CallToolResult:
-    """The same as text and as data."""
+    """Return the response both as text and as data."""
     return CallToolResult(
         content=[TextContent(text=as_text(response))],
         structured_content=msgspec.to_builtins(response),

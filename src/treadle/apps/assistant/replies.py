@@ -1,8 +1,7 @@
-"""Replies to a person, composed from what the tools really returned. docs/tasks.md lists the fixed
-sentences.
+"""Replies to a person, composed from tool results. docs/tasks.md lists the fixed sentences.
 
-The model's own words are words.py's; which of the two is said is view.py's. Pure functions. Entry:
-`compose`, `reply_of`.
+The model's own words are filtered by words.py; view.py chooses between the two. Pure functions.
+Entry points: `compose`, `reply_of`.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ FAILURE = "I'm having a bit of trouble right now. Please try again."
 UNCLEAR = "Could you provide more details about what you would like to do?"
 NO_MORE = "That's as much as I can do at once. Tell me the rest again, please."
 REPLY_CHARS = 500
-"""About so long is a reply; a list shows what fits into it."""
+"""Approximate length of a reply; lists are cut to it."""
 QUOTED_CHARS = 80
-"""Of one title or query."""
+"""Maximum length of a title or query."""
 OPTIONS_MOST = 8
 
 _ELSE = " Anything else?"
@@ -42,23 +41,23 @@ _MISSING = {
     "delete_task": "the task you would like to delete",
 }
 _SAID_AS_IT_IS = ("no more can be added", "were taken back already")
-"""What the store refuses for a reason that no details would mend."""
+"""Refusals of the store that no further details would resolve."""
 _CORRECTED = frozenset({"not_found", "ambiguous", "invalid", "failed"})
-"""Codes of calls after which a model may try again."""
+"""Codes of calls that a model may retry."""
 
 
 class ReplyCall(NamedTuple):
-    """One call that ran."""
+    """Executed call."""
 
     name: str
     arguments: Mapping[str, Any]
     response: ToolResponse
     turn: int
-    """From 1: of the response that asked for it."""
+    """Number of the response that requested it, from 1."""
 
 
 def response_of(result: str) -> ToolResponse:
-    """What a tool's result says; one that is no response of a task tool is a failure."""
+    """Parse a tool's result; anything that is not a task tool's response is a failure."""
     try:
         return msgspec.json.decode(result, type=ToolResponse)
     except (msgspec.MsgspecError, UnicodeError):
@@ -66,9 +65,9 @@ def response_of(result: str) -> ToolResponse:
 
 
 def compose(calls: Sequence[ReplyCall], *, most: int = REPLY_CHARS) -> str:
-    """One text of all that is worth saying, in the order of the calls; empty where nothing is.
+    """Compose one text from the results worth mentioning, in order; empty if there are none.
 
-    `most`: characters of a list, about.
+    `most`: approximate characters of a list.
     """
     said = dict.fromkeys(filter(None, (reply_of(call, most=most) for call in worth_saying(calls))))
     sentences = [*said]
@@ -81,9 +80,7 @@ def compose(calls: Sequence[ReplyCall], *, most: int = REPLY_CHARS) -> str:
 
 
 def worth_saying(calls: Sequence[ReplyCall]) -> list[ReplyCall]:
-    """Without lists that were only looked up for what came after, mistakes that were mended, and
-    questions that a later one holds.
-    """
+    """Drop lookups for later calls, corrected mistakes, and questions repeated by a later one."""
     acts = [i for i, call in enumerate(calls) if call.name != "list_tasks"]
     asked = [i for i, call in enumerate(calls) if _code(call) == "confirm"]
     kept: list[ReplyCall] = []
@@ -101,9 +98,7 @@ def _code(call: ReplyCall) -> str | None:
 
 
 def _mends(later: ReplyCall, call: ReplyCall) -> bool:
-    """Whether a later call did what this one was meant to: a model that saw the mistake tried
-    again.
-    """
+    """True if a later call corrected this one after the model saw its mistake."""
     if later.name != call.name or later.turn <= call.turn or _code(later) in _CORRECTED:
         return False
     code, wanted, named = (
@@ -123,7 +118,7 @@ def _words(text: str) -> set[str]:
 
 
 def reply_of(call: ReplyCall, *, most: int = REPLY_CHARS) -> str:
-    """What one call comes to in words."""
+    """Return the sentence for one call."""
     if (error := call.response.error) is not None:
         return _of_error(call, error)
     data = call.response.data or {}
@@ -133,7 +128,7 @@ def reply_of(call: ReplyCall, *, most: int = REPLY_CHARS) -> str:
     return FAILURE if sentence is None else sentence(data)
 
 
-# ---------------------------------------------------------------- what went well
+# ---------------------------------------------------------------- successes
 
 
 def _created(data: Mapping[str, Any]) -> str:
@@ -231,8 +226,8 @@ _SENTENCES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 def listed(
     arguments: Mapping[str, Any], data: Mapping[str, Any], *, most: int = REPLY_CHARS
 ) -> str:
-    """A numbered list of what fits, then how many more there are; of no tasks a sentence that says
-    what there is none of.
+    """Return a numbered list of the tasks that fit, then the number of the rest; a sentence for an
+    empty list.
     """
     tasks: Sequence[Mapping[str, Any]] = data.get("tasks") or ()
     if not tasks:
@@ -294,7 +289,7 @@ def _period(span: str) -> str:
     return f"up to {last}" if first <= "2000-01-01" else f"from {first} to {last}"
 
 
-# ---------------------------------------------------------------- what did not
+# ---------------------------------------------------------------- failures
 
 
 def not_found(query: object) -> str:
@@ -340,11 +335,13 @@ def _which(query: object, options: Sequence[str]) -> str:
     )
 
 
-# ---------------------------------------------------------------- pieces
+# ---------------------------------------------------------------- helpers
 
 
 def quoted(text: object) -> str:
-    """A person's own words, on one line, shortened, without what turns or hides text."""
+    """Quote a person's text on one line, shortened, without bidirectional and invisible
+    characters.
+    """
     return f"'{one_line(str(text), QUOTED_CHARS)}'"
 
 

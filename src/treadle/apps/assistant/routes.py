@@ -1,6 +1,6 @@
-"""`/tasks`: the tasks of whoever asks, changed by themselves, without words.
+"""`/tasks`: direct access to the user's tasks, for the page.
 
-The same store as behind the assistant's tools. Entry: `router`.
+Uses the same store as the assistant's tools. Entry point: `router`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Day = Annotated[str, BeforeValidator(_date), Field(json_schema_extra={"format": 
 T = TypeVar("T")
 
 NOTICE: Final = "tasks"
-"""Sent to the person's open pages when their tasks have changed."""
+"""Notice to the person's open pages that their tasks have changed."""
 
 router = APIRouter(prefix="/tasks", tags=["tasks"])
 
@@ -69,7 +69,7 @@ class NewTask(RequestModel):
 
 
 class ChangedTask(RequestModel):
-    """What is left out stays; null clears a description and a due date."""
+    """Partial update: omitted fields stay; null clears a description and a due date."""
 
     title: Title = Field(default="", validate_default=False)
     description: Description | None = None
@@ -111,7 +111,7 @@ async def tasks(
     limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> list[TaskOut]:
-    """Oldest first."""
+    """Lists the tasks, oldest first."""
 
     def work(store: TaskStore) -> list[TaskOut]:
         return [
@@ -151,16 +151,16 @@ async def add_task(body: NewTask, scope: SignedIn, service: TheService) -> TaskO
     },
 )
 async def task_events(scope: SignedIn, service: TheService) -> Response:
-    """Server-sent events: each says that this person's tasks are to be read anew; the first comes
-    at once.
+    """Streams server-sent events, each of which asks the client to reload the tasks; the first
+    comes at once.
     """
     return await notices(service, scope, NOTICE)
 
 
 @router.post("/undo", responses=problems(404))
 async def undo(scope: SignedIn, service: TheService) -> UndoneOut:
-    """Takes back this person's last change, whoever made it for them; 404 where there is none of
-    the last 30 days.
+    """Undoes the user's last change, by whatever client; 404 if there is none in the last 30
+    days.
     """
 
     def work(store: TaskStore) -> UndoneOut:
@@ -191,7 +191,7 @@ async def change_task(
 
 @router.delete("/{task_id}", status_code=204, responses=problems(404))
 async def delete_task(task_id: InPath, scope: SignedIn, service: TheService) -> Response:
-    """The person's own act: nothing is asked. `POST /tasks/undo` brings it back."""
+    """Deletes the task without confirmation. `POST /tasks/undo` restores it."""
     await _changed(service, scope, lambda store: store.delete([_there(store, task_id)]))
     return Response(status_code=204)
 
@@ -213,7 +213,7 @@ async def _changed(service: Service, scope: Scope, work: Callable[[TaskStore], T
 
 
 async def _fitting(transaction: Awaitable[T]) -> T:
-    """Raises Problem(422) for what no task can be."""
+    """Raises Problem(422) for invalid values."""
     try:
         return await transaction
     except AgentError as e:

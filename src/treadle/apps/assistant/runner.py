@@ -1,8 +1,8 @@
-"""A person's message becomes a run of the task assistant, and its events a reply. Nothing is kept
-between two runs.
+"""Running a person's message as a run of the task assistant, and turning its events into a reply.
+No state is kept between runs.
 
-What the agent is stands in agent.py, what is said in replies.py and words.py, which events a chat
-sees in view.py. Entry: `AgentRunner`.
+The agent is defined in agent.py, wording is in replies.py and words.py, event filtering in view.py.
+Entry point: `AgentRunner`.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ logger: Final = logging.getLogger("treadle")
 
 HISTORY_MOST: Final = 20
 HISTORY_CHARS: Final = 8_000
-"""Of the last messages a model is told so many, and no more of them than fit in whole."""
+"""Maximum characters of history for a model; only whole messages are included."""
 LOOK: Final = AnsweredConfirmations("void")
-"""In place of an answer: it is looked up."""
+"""Placeholder: the answer must be looked up."""
 
 
 class TimedOut(TimeoutError):
-    """A run had its 30 seconds. What its calls did stays done."""
+    """Raised after a run's 30 seconds. Effects of its calls remain."""
 
     def __init__(self, result: AgentResult) -> None:
         super().__init__(
             "the task assistant did not answer within 30 seconds; what it had done stays done"
         )
         self.result: Final = result
-        """`response` is fit to be shown."""
+        """Partial result, with a `response` fit for display."""
 
     @property
     def tool_calls(self) -> tuple[ToolCallRecord, ...]:
@@ -66,20 +66,19 @@ class TimedOut(TimeoutError):
 
 
 class _Begun(NamedTuple):
-    """A run that is about to be followed."""
+    """Started run, before it is followed."""
 
     before: list[Event]
-    """What its journal has of it."""
+    """Events already in the journal."""
     stream: RunStream[str] | None
-    """None: it is over."""
+    """Live stream; None if the run is over."""
 
 
 class ReplyStream:
-    """One run as a chat sees it: `async with … as reply: async for event in reply: …`, then
+    """Run as a chat sees it: `async with … as reply: async for event in reply: …`, then
     `reply.result`.
 
-    The run begins with the block; leaving the block before its end cancels it. Events come once, to
-    one reader.
+    The run begins with the block; leaving the block early cancels it. Events can be iterated once.
     """
 
     def __init__(self, begin: Callable[[AsyncExitStack], Any], run_id: str, user_id: str) -> None:
@@ -91,7 +90,9 @@ class ReplyStream:
 
     @property
     def result(self) -> AgentResult:
-        """Raises TimedOut where the run took too long, and AgentError(invalid) before its end."""
+        """Result of the run. Raises TimedOut after a timeout, and AgentError(invalid) before its
+        end.
+        """
         if self._view.result is None:
             raise AgentError("invalid", "this reply is not whole: read its events to the end first")
         if self._view.outcome is Outcome.TIMEOUT:
@@ -100,7 +101,7 @@ class ReplyStream:
 
     @property
     def reply(self) -> Reply:
-        """The same for the service, also where the run took too long."""
+        """Result for the service, including after a timeout."""
         try:
             result, late = self.result, False
         except TimedOut as e:
@@ -110,29 +111,26 @@ class ReplyStream:
 
     @property
     def outcome(self) -> Outcome | None:
-        """None before the end."""
+        """Outcome; None before the end."""
         return self._view.outcome
 
     @property
     def metrics(self) -> RunMetrics:
-        """What the run took: for whoever counts tokens and money.
-
-        Of a run that was over before, nothing.
-        """
+        """Usage of the run, for accounting. Empty for a run that was over before."""
         return RunMetrics() if self._begun.stream is None else self._begun.stream.result.metrics
 
     def cancel(self) -> None:
-        """Ends the run as `cancelled`; its events close. Idempotent."""
+        """Cancel the run; its events end. Idempotent."""
         if self._begun.stream is not None:
             self._begun.stream.cancel()
 
     async def __aenter__(self) -> Self:
-        """Raises AgentError for what is wrong before the run starts."""
+        """Raises AgentError for errors before the run starts."""
         async with AsyncExitStack() as stack:
             begun: _Begun = await self._begin(stack)
             if begun.stream is not None:
                 await stack.enter_async_context(begun.stream)
-            # only now: what has not begun cannot be cancelled
+            # Only now: a run that has not begun cannot be cancelled.
             self._begun, self._stack = begun, stack.pop_all()
         return self
 
@@ -155,7 +153,7 @@ class ReplyStream:
 
 
 class AgentRunner:
-    """Runs messages of any number of people, side by side. Holds nothing of any of them."""
+    """Runner for messages of any number of users concurrently, without per-user state."""
 
     def __init__(
         self,
@@ -166,10 +164,10 @@ class AgentRunner:
         runtime: Runtime | None = None,
         clock: Callable[[], datetime] = now,
     ) -> None:
-        """`model` None: the one of rules, which needs no key.
+        """`model` None selects the rule-based model, which needs no key.
 
-        `runtime` is the caller's, who closes it; without one, each run has its own, in memory,
-        which is closed with the run.
+        `runtime` belongs to the caller, who closes it; without one, each run has its own in-memory
+        runtime, closed with the run.
         """
         self._database = (
             session_factory if isinstance(session_factory, Database) else Database(session_factory)
@@ -178,10 +176,10 @@ class AgentRunner:
         self.agent: Final[Agent[ToolUser, str]] = task_agent(mcp_server, model, today=self._today)
 
     async def run(self, context: AgentContext, message: str) -> AgentResult:
-        """One message to its reply. Raises TimedOut, a TimeoutError with the records, after 30
+        """Run one message to its reply. Raises TimedOut, a TimeoutError with the records, after 30
         seconds; any other failure is a result.
 
-        Cancellation: the run is closed first; what its calls did stays done.
+        Cancellation closes the run first; effects of its calls remain.
         """
         try:
             return await _to_its_end(self.stream(context, message))
@@ -204,12 +202,11 @@ class AgentRunner:
         answered: AnsweredConfirmations | None = LOOK,
         limits: Limits | None = None,
     ) -> ReplyStream:
-        """The same, its events as they come. `run_id`: of the run, where somebody has to know it
-        before it begins.
+        """Run one message and stream its events. `run_id`: id for the run, if it must be known in
+        advance.
 
-        `answered`: what the message made of what was pending, from a caller who has kept it
-        together with the message (`confirmations.answered`). `limits`: over those of the task
-        assistant.
+        `answered`: resolved confirmations, from a caller that stored them together with the message
+        (`confirmations.answered`). `limits` override those of the task assistant.
         """
         run_id = run_id or new_id("run")
         return ReplyStream(
@@ -217,18 +214,17 @@ class AgentRunner:
         )
 
     async def resume(self, run_id: str, context: AgentContext) -> AgentResult:
-        """Goes on with a run whose process died; of a finished one, what it was. Needs the runtime
-        that has its journal.
+        """Resume a run whose process died, or return the result of a finished one. Needs the
+        runtime that has its journal.
 
-        Raises TimedOut as `run` does, and AgentError: invalid for an unknown run, or one of
-        somebody else; busy where a living process drives it.
+        Raises TimedOut as `run` does, and AgentError: invalid for an unknown run or another user's;
+        busy if a living process drives it.
         """
         return await _to_its_end(self.resume_stream(run_id, context))
 
     def resume_stream(self, run_id: str, context: AgentContext) -> ReplyStream:
-        """The same as it comes: what the journal has of its events, and then those that come.
-
-        What `resume` raises, entering raises.
+        """Resume a run and stream its events: those in the journal, then live ones. Entering raises
+        what `resume` raises.
         """
         return ReplyStream(partial(self._again, context, run_id), run_id, context.user_id)
 
@@ -284,7 +280,7 @@ class AgentRunner:
         )
 
     def _agent(self, answered: AnsweredConfirmations | None) -> Agent[ToolUser, str]:
-        """Where a person answered what was asked, no model is asked what that means."""
+        """Use no model for a confirmation: the confirmed calls are known."""
         return (
             self.agent
             if answered is None or not answered.calls
@@ -292,7 +288,7 @@ class AgentRunner:
         )
 
     def _today(self) -> date:
-        """Where this process runs."""
+        """Return today's date in this process's time zone."""
         return self._clock().astimezone().date()
 
     async def _entered(self, stack: AsyncExitStack) -> Runtime:
@@ -304,8 +300,8 @@ class AgentRunner:
 
 
 def _scope(context: AgentContext, proof: Proof) -> Scope:
-    """The one place where the tasks of somebody become reachable for a run: whoever made the
-    context has verified who it is.
+    """Build the scope by which a run reaches a user's tasks. The only such place: the creator of
+    the context has verified the user.
     """
     return Scope(Identity(context.user_id, proof))
 
@@ -329,13 +325,13 @@ async def _to_its_end(stream: ReplyStream) -> AgentResult:
     return reply.result
 
 
-# ---------------------------------------------------------------- what was said before
+# ---------------------------------------------------------------- history
 
 
 def earlier(history: tuple[MessageHistory, ...]) -> list[Message]:
-    """The last messages as a model is told them, oldest first.
+    """Return the last messages for the model, oldest first.
 
-    Their words alone: no result of a tool, and no confirmation, comes back this way.
+    Text only: tool results and confirmations are not passed back.
     """
     kept: list[Message] = []
     left = HISTORY_CHARS
@@ -349,7 +345,7 @@ def earlier(history: tuple[MessageHistory, ...]) -> list[Message]:
 
 
 def _last_said(history: tuple[MessageHistory, ...]) -> Iterator[MessageHistory]:
-    """Newest first."""
+    """Return the messages with text, newest first."""
     said = [
         one
         for one in history[-HISTORY_MOST:]

@@ -1,6 +1,6 @@
-"""The eight tools as a model reads them, and arguments as they may come.
+"""Schemas of the eight tools, and validation of their arguments.
 
-What they do is acts.py's. Entry: `TOOLS`, `ToolSchema`.
+The implementation is in acts.py. Entry points: `TOOLS`, `ToolSchema`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _DEEPEST: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class ToolSchema:
-    """One tool's name, words and arguments."""
+    """Name, description and arguments of a tool."""
 
     definition: ToolDefinition
     effect: Effect
@@ -67,7 +67,7 @@ class ToolSchema:
         return "confirm" in self.checked.schema["properties"]
 
     def parse(self, arguments_json: JsonText) -> dict[str, Any]:
-        """As `check`, from JSON text."""
+        """Parse JSON text and `check` it."""
         try:
             value = parse_json(arguments_json.strip() or "{}")
         except (ValueError, RecursionError) as e:
@@ -77,9 +77,10 @@ class ToolSchema:
         return self.check(value)
 
     def check(self, value: object) -> dict[str, Any]:
-        """A dict of its own. Lenient where models err harmlessly; a user is never named.
+        """Validate arguments and return a new dict. Lenient for harmless mistakes of models; naming
+        a user is refused.
 
-        Raises InvalidArguments that says what is wrong, and what is right.
+        Raises InvalidArguments with the error and a valid form.
         """
         if _names_user(value):
             logger.warning(
@@ -114,8 +115,8 @@ class ToolSchema:
         return f"It takes: {names}." if names else "It takes no arguments."
 
     def _mended(self, value: Mapping[str, object]) -> dict[str, object]:
-        """Null for what may be left out, `high` for `High`, and a `confirm` that is no code, which
-        means nothing.
+        """Correct harmless mistakes: null for an omitted value, `high` for `High`, and an invalid
+        `confirm`, which is dropped.
         """
         fields = cast("Mapping[str, Mapping[str, Any]]", self.checked.schema["properties"])
         mended: dict[str, object] = {}
@@ -149,7 +150,7 @@ def _is_text(value: object) -> bool:
 
 
 def _names_user(value: object, depth: int = 0) -> bool:
-    """At any depth."""
+    """True if a key at any depth names a user."""
     if depth > _DEEPEST:
         return False
     if isinstance(value, dict):
@@ -246,4 +247,4 @@ TOOLS: Final[Mapping[str, ToolSchema]] = {
         ),
     )
 }
-"""By name, in the order in which they are listed."""
+"""Tool schemas by name, in listing order."""

@@ -1,7 +1,7 @@
-"""The eight task tools on behalf of one user, for the loop in this process and for whatever carries
-the protocol (over_mcp.py).
+"""The eight task tools on behalf of one user, for the loop in this process and for MCP transports
+(over_mcp.py).
 
-Who the user is stands in the `ToolUser`, bound by whoever serves; no tool takes one. Entry:
+The user is in the `ToolUser` that the server binds; no tool takes one. Entry point:
 `MCPToolServer`.
 """
 
@@ -44,13 +44,13 @@ logger: Final = logging.getLogger("treadle")
 
 TROUBLE: Final = "I'm having a bit of trouble right now. Please try again."
 DESCRIPTION_SHOWN: Final = 800
-"""Of one text in a result that is long: with each character escaped it still fits a line."""
+"""Maximum length of a text in a long result: fully escaped it still fits on a line."""
 MAX_OUTPUT_CHARS: Final = 60_000
-"""A list is cut to much less (acts.py)."""
+"""Output limit; lists are cut to much less (acts.py)."""
 
 
 class MCPToolServer:
-    """One handler for all calls. Holds nothing of any user."""
+    """Handler of all calls, without per-user state."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class MCPToolServer:
         clock: Callable[[], datetime] = now,
         changed: Callable[[Scope], None] | None = None,
     ) -> None:
-        """`session_factory` gives sessions over a database that has our tables.
+        """`session_factory` opens sessions over a database that has our tables.
 
-        `changed` is told, in the event loop, whose tasks a call has changed.
+        `changed` is called in the event loop with the user whose tasks were changed.
         """
         self.database: Final = (
             session_factory if isinstance(session_factory, Database) else Database(session_factory)
@@ -83,10 +83,10 @@ class MCPToolServer:
         run_id: str | None = None,
         code: str | None = None,
     ) -> ToolResponse:
-        """Raises nothing but cancellation, which waits for what has begun.
+        """Execute a call. Raises nothing but cancellation, which waits for a call in progress.
 
-        `key`: a call that is repeated with it gives what it gave, and changes nothing. `code`: for
-        a plain MCP client, whose person said yes; it stands over a `confirm` among the arguments.
+        `key`: a repeated call with it returns the first result and changes nothing. `code`:
+        confirmation from a plain MCP client; it overrides `confirm` in the arguments.
         """
         schema = TOOLS.get(name)
         if schema is None:
@@ -102,7 +102,7 @@ class MCPToolServer:
             )
         except AgentError as e:
             return _invalid(e.message) if e.kind == "invalid" else _failed(name, e)
-        except Exception as e:  # noqa: BLE001  the edge of a call: its failure is told in one sentence
+        except Exception as e:  # noqa: BLE001  boundary of a call: a failure becomes one sentence
             return _failed(name, e)
 
     async def _acted(
@@ -141,14 +141,14 @@ class MCPToolServer:
         transaction = self.database.read if reads else self.database.run
         try:
             response, has_changed = await transaction(caller.scope, work)
-        except IntegrityError:  # the same call at the same time, and the other one was first
+        except IntegrityError:  # a concurrent identical call was first
             response, has_changed = await transaction(caller.scope, work)
         if has_changed:
             self._note_change(caller.scope)
         return response
 
     def _is_to_be_purged(self, scope: Scope) -> bool:
-        """With the first change of each user and day."""
+        """True for the first change of each user and day."""
         return self._purged.get(scope.user_id) != self._clock().date()
 
     def _note_change(self, scope: Scope) -> None:
@@ -163,7 +163,7 @@ _REMEMBERED_MOST: Final = 10_000
 
 
 class TaskTool:
-    """One of the tools, for the loop. Its deps are the `ToolUser`."""
+    """Task tool for the loop. Its deps are the `ToolUser`."""
 
     def __init__(self, server: MCPToolServer, schema: ToolSchema) -> None:
         self._server, self._schema = server, schema
@@ -190,7 +190,7 @@ class TaskTool:
 
     @property
     def needs_approval(self) -> bool:
-        """What needs the person's word asks for it itself."""
+        """False: the tool handles confirmations itself."""
         return False
 
     @property
@@ -198,7 +198,7 @@ class TaskTool:
         return MAX_OUTPUT_CHARS
 
     def parse(self, arguments_json: JsonText) -> dict[str, Any]:
-        """Raises InvalidArguments, whose words are a response as every other."""
+        """Raises InvalidArguments with a message in the format of a response."""
         try:
             return self._schema.parse(arguments_json)
         except InvalidArguments as e:
@@ -208,10 +208,8 @@ class TaskTool:
         return NOTHING_TOUCHED
 
     async def execute(self, ctx: ToolContext[ToolUser], arguments: Any) -> str:
-        """The response as JSON.
-
-        What a model gives as `confirm` counts for nothing where a person answers by their own
-        message.
+        """Return the response as JSON. A `confirm` from the model is ignored if the person confirms
+        by their own message.
         """
         response = await self._server.call(
             ctx.deps, self.name, arguments, key=ctx.idempotency_key, run_id=ctx.run_id
@@ -221,7 +219,7 @@ class TaskTool:
         return as_lines(response)
 
     async def probe(self, ctx: ToolContext[ToolUser], arguments: Any) -> ProbeAnswer:
-        """None: a repeated call is safe."""
+        """Return None: a repeated call is safe."""
         return None
 
 
@@ -230,8 +228,8 @@ def as_text(response: ToolResponse) -> str:
 
 
 def as_lines(response: ToolResponse) -> str:
-    """The same for the loop, which cuts longer lines: a member on each, and of a long description
-    its beginning.
+    """Return the response for the loop, which cuts long lines: one member per line, with shortened
+    descriptions.
     """
     text = as_text(response)
     return (
@@ -258,7 +256,7 @@ def _shortened(value: Any) -> Any:
 
 
 def is_error(response: ToolResponse) -> bool:
-    """Of invalid and failed only: all else is an answer."""
+    """True for `invalid` and `failed`; every other code is an answer."""
     return response.error is not None and response.error.code in ("invalid", "failed")
 
 
@@ -267,9 +265,7 @@ def _invalid(message: str) -> ToolResponse:
 
 
 def log_failure(what: str, error: Exception) -> None:
-    """With the place where it went wrong; without what the error says, which may hold what a person
-    wrote.
-    """
+    """Log the traceback without the error's message, which may contain a person's text."""
     logger.error(
         "%s failed with %s:\n%s",
         what,

@@ -1,8 +1,6 @@
-"""What all forms of an English word have in common, so that "paid the rent" and "paying the rent"
-find "pay the rent".
+"""Stems of English words, so that "paid the rent" and "paying the rent" find "pay the rent".
 
-A stem is for comparing only: it need be no word. Nothing here knows what a word means. Entry:
-`stem`, `is_past`.
+Stems are for comparison only and need not be words. Entry points: `stem`, `is_past`.
 """
 
 from __future__ import annotations
@@ -26,16 +24,16 @@ IRREGULAR: Final = {
     }.items()
     for form in forms.split()
 }  # fmt: skip
-"""Forms that no rule makes, with what they are forms of."""
+"""Irregular forms, with their base forms."""
 _DOUBLED = re.compile(r"([bdfgmnprt])\1$")
 _VOWEL = re.compile(r"[aeiouy]")
 _LEAST: Final = 3
-"""Letters that must be left."""
+"""Minimum letters of a stem."""
 
 
 @lru_cache(maxsize=8192)
 def stem(word: str) -> str:
-    """Of a folded word; a word in another script is its own."""
+    """Return the stem of a folded word; a word in another script is its own stem."""
     if not word.isascii() or not word.isalpha():
         return word
     word = IRREGULAR.get(word, word)
@@ -55,7 +53,7 @@ def stem(word: str) -> str:
 
 
 def _level(word: str) -> str:
-    """Without what differs between forms at the end: "tidy" and "tidied", "write" and "writing"."""
+    """Remove differences at the end of forms: "tidy" and "tidied", "write" and "writing"."""
     if len(word) > _LEAST and word.endswith("ie"):
         return word[:-2] + "i"
     if len(word) > _LEAST - 1 and word.endswith("y") and word[-2] not in "aeiou":
@@ -64,5 +62,5 @@ def _level(word: str) -> str:
 
 
 def is_past(word: str) -> bool:
-    """Whether it says that something has been done: "paid", "walked"."""
+    """True for a past form: "paid", "walked"."""
     return word in IRREGULAR or (word.endswith("ed") and len(word) > 4 and stem(word) != word)

@@ -1,7 +1,7 @@
-"""Every query for tasks, in one user's scope, inside a transaction; each change can be undone.
-Entry: `TaskStore`.
+"""Queries for tasks, in one user's scope, inside a transaction; each change can be undone. Entry
+point: `TaskStore`.
 
-What may be done without asking is confirmations.py's, how a task is named in words matching.py's.
+Confirmation is in confirmations.py, search by words in matching.py.
 """
 
 from __future__ import annotations
@@ -27,30 +27,26 @@ from treadle.types import now
 
 OPEN_MOST: Final = 1000
 TASKS_MOST: Final = 5000
-"""With those that are completed: so that no list, and nothing that is done to all of one, grows
-without end.
-"""
+"""Maximum tasks including completed ones, which bounds lists and bulk operations."""
 COMPLETED_LOOKED_AT: Final = 1000
-"""The newest of them: so many can be found by their words."""
+"""Number of newest completed tasks that can be found by words."""
 OPTIONS_MOST: Final = 5
 LOOKED_AT: Final = 200
-"""Of what some words fit, so many are looked at for what tells them apart."""
+"""Maximum matches that are examined for distinguishing features."""
 _DUE: Final = re.compile(r"due:(\S*?)(?:\.\.(\S*))?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskMatch:
-    """What some words lead to: one task; or several, of which nobody can tell which is meant; or
-    none.
-    """
+    """Result of a search by words: one task, several ambiguous ones, or none."""
 
     task: Task | None = None
     several: tuple[Task, ...] = ()
-    """At most five."""
+    """Ambiguous tasks, at most five."""
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Titles; where two are the same, with what tells them apart."""
+        """Titles to choose from; equal ones are extended to be distinguishable."""
         titles = [task.title for task in self.several]
         return tuple(
             title if titles.count(title) == 1 else _told_apart(task)
@@ -60,16 +56,16 @@ class TaskMatch:
 
 @dataclass(frozen=True, slots=True)
 class UndoneChange:
-    """What was taken back: the tool that had done it, and the titles of its tasks as they are now."""
+    """Undone change: the tool that had made it, and the current titles of its tasks."""
 
     tool: str
     titles: tuple[str, ...]
 
 
 class TaskFields(TypedDict, total=False):
-    """What a task is to have from now on.
+    """New values of a task's fields.
 
-    Left out: as it is; None clears a description and a due date.
+    Omitted fields stay; None clears a description and a due date.
     """
 
     title: str
@@ -80,10 +76,7 @@ class TaskFields(TypedDict, total=False):
 
 
 class TaskStore:
-    """The tasks of one user. Titles and the rest are checked here, whoever calls:
-
-    AgentError(invalid).
-    """
+    """Tasks of one user. All values are validated here: AgentError(invalid)."""
 
     def __init__(
         self,
@@ -95,24 +88,23 @@ class TaskStore:
         by_person: bool = False,
         clock: Callable[[], datetime] = now,
     ) -> None:
-        """For one call.
+        """Open the store for one call.
 
-        `key`: its idempotency key; `by_person`: the person's own act, which does not count towards
-        what needs a confirmation.
+        `key`: its idempotency key; `by_person`: the person's own action, which does not count
+        towards confirmation.
         """
         self._session, self._scope, self._clock = session, scope, clock
         self._key, self._run_id, self._by_person = key, run_id, by_person
         self.changes: Final = ChangeLog(session, scope, clock)
         self.written: Change | None = None
-        """What this call has changed, if anything; `result` of it is what a repeated call is given.
-        """
+        """Change made by this call, if any; a repeated call returns its `result`."""
 
     # ------------------------------------------------------------ reading
 
     def list(
         self, *, status: str = "all", priority: str | None = None, search: str | None = None
     ) -> Sequence[Task]:
-        """Oldest first.
+        """Return tasks, oldest first.
 
         `search`: words of title and description, `due:DATE`, `due:FROM..TO`, `due:none` or
         `overdue`.
@@ -138,13 +130,15 @@ class TaskStore:
         ]
 
     def get(self, task_id: str) -> Task | None:
-        """None for one that is deleted, somebody else's, or not there: nobody can tell which."""
+        """Return None for a task that is deleted, another user's, or unknown, without
+        distinction.
+        """
         return self._session.exec(self._mine().where(Task.id == task_id)).first()
 
     def find(self, words: str, *, prefer_open: bool = False) -> TaskMatch:
-        """By its id or by words of its title.
+        """Find a task by its id or by words of its title.
 
-        `prefer_open`: among several that fit, the only one that is not completed is meant.
+        `prefer_open`: choose the only uncompleted task among several matches.
         """
         words = words.strip()[:WORDS_CHARS]
         if _is_id(words):
@@ -153,10 +147,10 @@ class TaskStore:
         places = meant(words, [title for _, title, _ in rows])
         if prefer_open and len(places) > 1:
             places = [at for at in places if not rows[at][2]] or places
-        # the words of no person could tell apart what looks the same
+        # Words cannot distinguish tasks that look the same.
         different: dict[tuple[object, ...], Task] = {}
         alike = self.by_ids([rows[at][0] for at in places[:LOOKED_AT]])
-        # "<b>" and "b" look the same, and are told apart where they are written out
+        # "<b>" and "b" look the same, but an exact match of the words comes first.
         for task in sorted(alike, key=lambda task: task.title != words):
             different.setdefault(_look(task), task)
         several = tuple(different.values())
@@ -167,14 +161,14 @@ class TaskStore:
         )
 
     def by_ids(self, ids: Sequence[str]) -> Sequence[Task]:
-        """Those that are there, in the order of `ids`."""
+        """Return the existing tasks, in the order of `ids`."""
         tasks = {
             task.id: task for task in self._session.exec(self._mine().where(col(Task.id).in_(ids)))
         }
         return [tasks[task_id] for task_id in ids if task_id in tasks]
 
     def today(self) -> date:
-        """Where this process runs."""
+        """Return today's date in this process's time zone."""
         return self._clock().astimezone().date()
 
     # ------------------------------------------------------------ changing
@@ -188,8 +182,8 @@ class TaskStore:
         due: str | date | None = None,
         completed: bool = False,
     ) -> Task:
-        """Raises AgentError(invalid) too where there are 1,000 open ones, or 5,000 with those that
-        are completed.
+        """Add a task. Raises AgentError(invalid) also at 1,000 open tasks, or 5,000 including
+        completed ones.
         """
         self._check_room()
         at = self._clock()
@@ -208,13 +202,13 @@ class TaskStore:
         return task
 
     def complete(self, task: Task) -> None:
-        """One that is completed stays as it is, and nothing is to be undone."""
+        """Complete a task. A completed one stays as it is, without a change to undo."""
         if not task.completed:
             self._wrote("complete_task", [kept(task)])
             self._complete(task)
 
     def update(self, task: Task, **wanted: Unpack[TaskFields]) -> dict[str, dict[str, Any]]:
-        """What really changed: by field, `from` and `to`, as in a task as data."""
+        """Update a task. Return the effective changes: by field, `from` and `to`, as JSON data."""
         before, changed = kept(task), dict[str, dict[str, Any]]()
         for name, value in checked(wanted).items():
             was = getattr(task, name)
@@ -227,22 +221,22 @@ class TaskStore:
         return changed
 
     def delete(self, tasks: Sequence[Task], *, tool: str = "delete_task") -> None:
-        """Softly: `undo` brings them back for 30 days."""
+        """Delete softly: `undo` restores the tasks for 30 days."""
         if tasks:
             self._wrote(tool, [kept(task) for task in tasks])
         for task in tasks:
             task.deleted_at = task.updated_at = self._clock()
 
     def complete_all(self, tasks: Sequence[Task]) -> None:
-        """All of them as one change."""
+        """Complete all tasks as one change."""
         if tasks:
             self._wrote("complete_all", [kept(task) for task in tasks])
         for task in tasks:
             self._complete(task)
 
     def undo(self) -> UndoneChange | None:
-        """Take back the last changes that were not taken back yet (`ChangeLog.last`); None if there
-        are none of the last 30 days.
+        """Undo the last changes not yet undone (`ChangeLog.last`); None if there are none in the
+        last 30 days.
         """
         changes = self.changes.last()
         if not changes:
@@ -300,8 +294,8 @@ class TaskStore:
         )
 
     def _titles(self) -> Sequence[tuple[str, str, bool]]:
-        """Id, title and whether it is completed, oldest first: of all that are open, and of the
-        newest that are not.
+        """Return id, title and completion of all open and the newest completed tasks, oldest
+        first.
         """
         mine = select(Task.id, Task.title, Task.completed, Task.created_at).where(
             Task.user_id == self._scope.user_id, col(Task.deleted_at).is_(None)
@@ -319,7 +313,7 @@ class TaskStore:
 
 
 def checked(wanted: TaskFields) -> dict[str, Any]:
-    """As it is kept. Raises AgentError(invalid)."""
+    """Return the values as stored. Raises AgentError(invalid)."""
     readers: dict[str, Callable[[Any], Any]] = {
         "title": title_of,
         "description": description_of,

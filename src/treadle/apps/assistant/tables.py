@@ -1,7 +1,7 @@
-"""Tables of tasks, with the columns that docs/tasks.md documents.
+"""The tables of tasks.
 
-The service's migrations make them (service/database/migrations): their first version had them.
-Entry: `Task`, `Change`, `Confirmation`.
+The first version of the service's migrations creates them (service/database/migrations). Entry
+points: `Task`, `Change`, `Confirmation`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Task(Owned, table=True):
     created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
     updated_at: datetime = Field(default_factory=now, sa_type=UtcTime)
     deleted_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    """Soft: `undo` brings it back for 30 days."""
+    """Time of soft deletion: `undo` restores the task for 30 days."""
 
 
 class Change(Owned, table=True):
-    """One change of tasks, so that it can be undone, and is not made twice."""
+    """Change of tasks, for undo and idempotency."""
 
     __table_args__ = (
         UniqueConstraint("user_id", "key"),
@@ -44,38 +44,38 @@ class Change(Owned, table=True):
     at: datetime = Field(default_factory=now, sa_type=UtcTime)
     tool: str = Field(max_length=32)
     key: str | None = Field(default=None, max_length=200)
-    """The call's idempotency key; None: nobody will repeat it."""
+    """Idempotency key of the call; None: it is not repeated."""
     run_id: str | None = Field(default=None, max_length=64)
     by_person: bool = False
-    """The person's own act over HTTP: it does not count towards what needs a confirmation."""
+    """True for the person's own action over HTTP, which does not count towards confirmation."""
     before: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
-    """The tasks as they were; of a new one only its id, and that it is new."""
+    """Snapshots of the tasks; of a new one only its id and a marker."""
     result: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
-    """What the call gave."""
+    """Result of the call."""
     undone_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
 class Confirmation(Owned, table=True):
-    """What a person is asked before something big or final happens."""
+    """Question to a person before a bulk or final change."""
 
     __table_args__ = (Index("confirmation_of_user", "user_id", "conversation_id", "created_at"),)
 
     id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
     conversation_id: str | None = Field(default=None, max_length=64)
-    """None: asked of a plain MCP client, which answers by a code."""
+    """Conversation; None: asked at a plain MCP client, which answers by a code."""
     run_id: str | None = Field(default=None, max_length=64)
-    """The run whose calls it gathers."""
+    """Run whose calls it gathers."""
     tool: str = Field(max_length=32)
     verb: str = Field(max_length=16)
     items: list[str] = Field(default_factory=list, sa_type=JSON)
     """Ids of tasks."""
     arguments: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
-    """Of the calls that were held back, in their order."""
+    """Arguments of the held-back calls, in order."""
     phrase: str = Field(max_length=64)
     code_hash: str | None = Field(default=None, max_length=64, index=True)
     created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
     expires_at: datetime = Field(sa_type=UtcTime)
     closed_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    """Answered, cancelled or replaced: it counts once."""
+    """Time at which it was answered, cancelled or replaced: it counts once."""
     granted_run_id: str | None = Field(default=None, max_length=64, index=True)
-    """The run that may do it, once the person said yes."""
+    """Run that may act, once the person has confirmed."""

@@ -1,5 +1,4 @@
-"""The one who sits at the terminal: whoever may start this process may read its database. Entry:
-
+"""User of the terminal: starting this process requires access to its database. Entry point:
 `terminal_user`.
 """
 
@@ -10,7 +9,7 @@ from typing import Final
 from treadle.service.database.scope import Identity
 
 LOCAL: Final = "local"
-"""One for each database. No account has it: theirs are UUIDs."""
+"""Reserved user id of each database. Accounts cannot have it: their ids are UUIDs."""
 
 
 def terminal_user() -> Identity:

@@ -1,7 +1,7 @@
-"""Which sentences of a model no person should read: those with ids or technical words, and those
-that claim what no tool did.
+"""Detection of sentences of a model that a person should not see: those with ids or technical
+words, and those that claim effects without a tool call.
 
-Data and patterns; what is done with such a sentence is words.py's. Entry: `is_technical`, `claims`.
+Data and patterns; words.py handles such sentences. Entry points: `is_technical`, `claims`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TECHNICAL = """
     endpoints exception exceptions traceback stacktrace debug timeout python javascript sqlite postgresql postgres query queries payload token tokens prompt
     prompts plugin plugins runtime webhook
 """
-"""Words that no reply holds, whatever their case."""
+"""Words excluded from replies, in any case."""
 PHRASES = (
     "system prompt",
     "language model",
@@ -33,15 +33,15 @@ _TECHNICAL = re.compile(
 _NAME = re.compile(
     r"\b[A-Za-z][A-Za-z0-9]*_[A-Za-z0-9_]+|\b\w+\(\)|[{}]|\[\s*[\"'{\[]|\b0x[0-9a-fA-F]+\b|</?\w"
 )
-"""Names of programs, and pieces of their values."""
+"""Program identifiers, and pieces of their values."""
 _ID = re.compile(
     r"(?i)\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b|\b(?=(?:[a-z]*\d){3})(?=\d*[a-z])[a-z0-9]{16,}\b|#\d{3,}|\b\d{12,}\b"
     r"|\b[0-9a-f]{4,}(?:-[0-9a-f]{4,}){2,}\b|\b(?=[0-9a-f\W]*\d)(?=[\d\W]*[a-f])[0-9a-f]{4,}(?:[\W_]{1,3}[0-9a-f]{4,}){2,}\b"
 )
 _SPELLED = re.compile(r"(?<!\w)\w(?:[\W_]{1,3}\w(?!\w)){2,}")
-"""One letter after the other: `J S O N`."""
+"""Letters one by one: `J S O N`."""
 _CONFIRMING = re.compile(r"(?i)\byes[, ]+(?:delete|complete|update)\b")
-"""What a person confirms with: only a question of ours names it."""
+"""Confirmation phrase, which only our own question may name."""
 
 _DONE = (
     "added|created|deleted|removed|erased|completed|finished|marked|checked|ticked|crossed|updated|changed|renamed|modified|edited|moved|set|cleared|"
@@ -95,7 +95,7 @@ _STATES = tuple(
         rf"^\W*(?:now\s+)?(?:{_DOING})\b.{{1,60}}?(?:\u2026|\.\.\.|\b(?:now|it|them|that)\W*$)",
     )
 )
-"""Where nothing is asked."""
+"""Statements of an effect, outside questions."""
 _NO_LONGER = re.compile(r"(?i)\bno longer\s+(?:on|in|there|have|has|exists?)\b")
 _PROMISE = re.compile(
     rf"(?i)\b(?:(?:I|we)(?:'ll|\s+will|(?:'m|\s+am|'re|\s+are)\s+(?:going|about)\s+to)|let\s+me)\s+{_SOON}(?:{_DO})\b"
@@ -105,7 +105,7 @@ _CLAUSE = re.compile(r"[,;:.!?()\u2013\u2014]")
 _NOT_SO = re.compile(
     r"(?i)\b(?:no|not|nothing|none|never|nobody|if|once|when|until|unless|after|before)\b|n't\b"
 )
-"""Before a claim, in its clause: then it is none."""
+"""Negations and conditions before a claim in its clause, which cancel it."""
 _NOT_ONLY = re.compile(r"(?i)\bnot (?:only|just|merely)\b")
 
 
@@ -120,7 +120,7 @@ def is_technical(sentence: str) -> bool:
 
 
 def claims(sentence: str) -> bool:
-    """Whether it says that something was done, or is about to be."""
+    """True if the sentence claims that something was done, or is about to be."""
     text = _NOT_ONLY.sub("", as_seen(sentence))
     if _NO_LONGER.search(text) or (_PROMISE.search(text) and not _CONDITION.search(text)):
         return True

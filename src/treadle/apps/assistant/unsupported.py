@@ -1,7 +1,7 @@
-"""Wishes that a task list cannot honour, recognised in a title or a message: repetition, reminders
-and times of day.
+"""Recognition of wishes that a task list cannot fulfil, in a title or a message: repetition,
+reminders and times of day.
 
-Entry: `unsupported_in`, `wants_repetition`, `wants_reminder`, `leading_occasion`.
+Entry points: `unsupported_in`, `wants_repetition`, `wants_reminder`, `leading_occasion`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OCCASION: Final = re.compile(
 
 
 def unsupported_in(title: str) -> list[str]:
-    """Of `repetition` and `time`, those that the title asks for."""
+    """Return those of `repetition` and `time` that the title asks for."""
     return [
         name for name, wish in (("repetition", _REPEATS), ("time", _TIMED)) if wish.search(title)
     ]
@@ -59,9 +59,8 @@ def is_repetition(title: str) -> bool:
 
 
 def leading_occasion(title: str) -> str:
-    """The title with an occasion at its beginning moved to its end:
-
-    "every monday to call mum" is "call mum every monday".
+    """Move an occasion from the beginning of a title to its end: "every monday to call mum" becomes
+    "call mum every monday".
     """
     found = _OCCASION.match(title)
     return (

@@ -1,5 +1,5 @@
-"""Under which names a model may try to say whose tasks it wants: refused in arguments (schemas.py),
-left out of records (view.py). Entry: `names_user`.
+"""Argument names by which a model may try to name a user: refused in arguments (schemas.py),
+omitted from records (view.py). Entry point: `names_user`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MEMBER: Final = re.compile(
 
 
 def names_user(name: str) -> bool:
-    """In any spelling."""
+    """True if the argument name denotes a user, in any spelling."""
     return (
         _SPEAKS_OF_USERS.fullmatch(re.sub(r"[\W_]", "", as_seen(name[:_NAME_CHARS]).casefold()))
         is not None
@@ -28,5 +28,5 @@ def names_user(name: str) -> bool:
 
 
 def may_name_user(text: str) -> bool:
-    """Of JSON text, at one look: whether one of its members may."""
+    """True if a member of the JSON text may name a user; a quick check."""
     return "\\" in text or _MEMBER.search(text) is not None

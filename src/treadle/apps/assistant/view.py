@@ -1,9 +1,9 @@
-"""What a chat may see of a run: its events, live or out of the journal, become those that are fit
-for a person, and the reply.
+"""The part of a run that a chat may see: live or journaled events filtered for a person, and the
+reply.
 
-A reply is composed of what the tools returned (replies.py); the model's own words (words.py) are
-said where no tool was called, or tasks were only listed. Raw messages, raw deltas, reasoning, usage
-and technical texts never pass. Entry: `ReplyView`.
+A reply is composed from tool results (replies.py); the model's own words (words.py) are used if no
+tool was called, or tasks were only listed. Raw messages, raw deltas, reasoning, usage and technical
+texts are never passed on. Entry point: `ReplyView`.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from treadle.types import Outcome, Usage
 
 
 class Redacted:
-    """For the records of one user."""
+    """Redaction of the records of one user."""
 
     def __init__(self, user_id: str = "") -> None:
-        """An id shorter than a secret is left alone: it is a word like any other."""
+        """An id shorter than a secret is not redacted: it could be an ordinary word."""
         self._user_id = (
             user_id if len(user_id) >= SECRET_MIN_CHARS and any(map(str.isdigit, user_id)) else None
         )
 
     def arguments(self, given: Mapping[str, object] | str) -> Mapping[str, Any]:
-        """Of what a model sent; none where that was no object."""
+        """Redact a model's arguments; empty if they were not an object."""
         return {} if isinstance(given, str) else self.value(given)
 
     def value(self, value: Any) -> Any:
-        """The same JSON value without members that name a user and without secrets in its texts;
-        where there is nothing of these, itself.
+        """Return the JSON value without members that name a user and without secrets in its texts;
+        the same object if there are none.
         """
         text = encode_json(value).decode()
         suspect = may_name_user(text) or (self._user_id is not None and self._user_id in text)
-        # all texts at once: a list may hold a thousand
+        # One scan of all texts: a list may have a thousand.
         return self._inside(value) if suspect or without_secrets(text) != text else value
 
     def _inside(self, value: Any) -> Any:
@@ -76,52 +76,52 @@ class Redacted:
 
 
 LEAST_LISTED: Final = 250
-"""Characters that a list has beside the model's own words."""
+"""Minimum characters for a list next to the model's own words."""
 ANSWERED: Final = frozenset(
     {Outcome.COMPLETED, Outcome.CALL_LIMIT, Outcome.TURN_LIMIT, Outcome.TRUNCATED}
 )
-"""Ends with an answer. At a limit on calls or turns the model was asked once more, without tools.
+"""Outcomes with an answer. At a limit on calls or turns the model answered once more, without
+tools.
 """
 OTHERWISE: Final = "reply"
-"""The kind of a `retry` that takes back words because the reply turned out to be another one."""
+"""Kind of a `retry` that retracts text because the reply turned out differently."""
 NOT_DONE: Final = "One step was not done."
 
 
 class ReplyView:
-    """Takes the events of one run in order, and gives those that a chat may see.
+    """Filter of one run's events, in order, to those that a chat may see.
 
-    The `text_delta`s since the last `retry` are the reply so far: whole sentences; at `run_end`
-    they are all of it, and its `text` the same.
+    The `text_delta`s since the last `retry` are the reply so far, in whole sentences; at `run_end`
+    they equal its `text`.
     """
 
     def __init__(self, user_id: str = "") -> None:
-        """`user_id`: what no record may hold."""
+        """`user_id` is redacted from all records."""
         self.result: AgentResult | None = None
         """Set by `run_end`."""
         self.outcome: Outcome | None = None
         self._clean = Redacted(user_id)
         self._turn = 0
         self._asked: dict[str, tuple[str, Mapping[str, Any], int]] = {}
-        """By id of the call: its tool, its arguments, its turn."""
+        """Tool, arguments and turn of each call, by id."""
         self._called: dict[str, ReplyCall] = {}
         self._took: dict[str, int] = {}
         self._refused: set[str] = set()
         self._acted = False
-        """Whether a tool was asked for that does more than list: the reply is composed then."""
+        """True once a tool other than listing was requested: the reply is then composed."""
         self._words: ReplyFilter | None = None
-        """Of the message under way."""
+        """Text of the current message."""
         self._said = ""
-        """Of the last whole message, filtered."""
+        """Filtered text of the last whole message."""
         self._claimed = False
         self._shown = ""
-        """What text_deltas since the last retry say."""
+        """Text of the text_deltas since the last retry."""
         self._message_id, self._attempt = "", 1
         self._number = 0
 
     def take(self, event: Event) -> Iterator[Event]:
-        """Those that come of it, each with a `seq` of this view's own.
-
-        To be read to its end before the next.
+        """Yield the visible events for this one, each with a `seq` of this view. Exhaust the
+        iterator before the next call.
         """
         if event.parent_run_id is not msgspec.UNSET:
             return
@@ -130,7 +130,7 @@ class ReplyView:
             yield replace(seen, seq=self._number)
 
     def records(self) -> tuple[ToolCallRecord, ...]:
-        """The calls that ran so far."""
+        """Return the calls executed so far."""
         return tuple(self._record(call_id, call) for call_id, call in self._called.items())
 
     # ------------------------------------------------------------ event by event
@@ -185,7 +185,7 @@ class ReplyView:
                 return
 
     def _heard(self, event: events.TextDelta) -> Iterator[Event]:
-        """Whole sentences of an answer that may become the reply."""
+        """Yield whole sentences of an answer that may become the reply."""
         if self._acted:
             return
         if self._words is None or event.message_id != self._message_id:
@@ -198,7 +198,7 @@ class ReplyView:
             yield self._tell(event, text)
 
     def _message(self, event: events.MessageAdded) -> Iterator[Event]:
-        """A message is whole. Words before a call are no answer."""
+        """Handle a whole message. Text before a call is not an answer."""
         message = event.message
         heard, self._words = self._words, None
         if message.tool_calls or self._acted:

@@ -1,9 +1,9 @@
-"""Filter a model's own words sentence by sentence, with the same result whether they arrive at once
-or in pieces.
+"""Filter for a model's own words, sentence by sentence, with the same result for whole and streamed
+text.
 
-A sentence that holds an id or a technical word, or claims an effect, is dropped: effects are told
-by replies.py. Titles that the tools gave are the person's own and exempt. What is said where
-nothing is left is view.py's. Entry: `ReplyFilter`, `cleaned`.
+A sentence that contains an id or a technical word, or claims an effect, is dropped: replies.py
+reports effects. Titles from tool results are the person's own and exempt. view.py supplies a text
+if nothing is left. Entry points: `ReplyFilter`, `cleaned`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from treadle.apps.assistant.replies import QUOTED_CHARS, REPLY_CHARS
 from treadle.apps.assistant.unfit import claims, is_technical
 
 TITLES_MOST = 200
-"""Of so many titles at most it is known that they are the person's own."""
+"""Maximum titles that are recognised as the person's own."""
 
 SENTENCE_CHARS = 4000
-"""Of one without an end no more is looked at: so many never leave."""
+"""Maximum examined length of an unfinished sentence."""
 _OPENER = re.compile(
     r"(?i)^(?:great|got it|done|okay|ok|sure|sure thing|perfect|of course|all ?right|no "
     r"problem|absolutely|certainly|right away|wonderful|yes)[.!…]+$"
 )
-"""Says little by itself, and a lie before a claim that is dropped."""
+"""Openers, which mean little alone and would be false before a dropped claim."""
 _EMOJI = re.compile(
     "[\U0001f000-\U0001faff\U0001fb00-\U0001fbff\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff\u20e3\ufe0f\u200d\U000e0020-\U000e007f\u3030\u303d\u3297\u3299]+"
 )
 _OWN = re.compile("[\ue000-\uf8ff]")
-"""Characters of private use: titles are kept behind two of them."""
+"""Private-use characters, of which two mark a hidden title."""
 _ITEM = re.compile(r"^\s*(?:[-*+•]\s|\d{1,3}[.)]\s|[☐☑✓✔✅]|\[[ xX]?\])\s*\S")
 _MARKDOWN: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)?"), r"\1"),
@@ -52,29 +52,28 @@ _MARKDOWN: tuple[tuple[re.Pattern[str], str], ...] = (
 _FENCE = "```"
 _END = re.compile(r"""[.!?\u2026\u3002\uff01\uff1f]+["'\u201d\u2019\xbb)\]*_]*(?=\s)|\n""")
 _ENDING = ".!?\u2026\u3002\uff01\uff1f\"'\u201d\u2019\xbb)]*_"
-"""Of these an end may be in the making."""
+"""Characters after which a sentence end may still be incomplete."""
 _NO_END = re.compile(
     r"(?i)^\s*\d{1,3}\.$|(?:^|[\s(\"'\u201c])(?:mr|mrs|ms|dr|st|vs|approx|prof|[a-z]\.[a-z])\.$"
 )
-"""A point after these ends no sentence."""
+"""Abbreviations whose period ends no sentence."""
 _OPEN = re.compile(r"<[A-Za-z/!][^>\n]*$|\]\([^)\n]*$|!?\[[^\]\n]*$")
 
 
 class ReplyFilter:
-    """What one message says, as it comes:
-
-    `add` gives whole sentences that may leave now, `end` the rest. Both may give nothing.
+    """Incremental filter of one message: `add` returns whole sentences that may be shown now, `end`
+    the rest. Both may return an empty string.
     """
 
     def __init__(
         self, titles: Iterable[str] = (), *, without_lists: bool = False, most: int = REPLY_CHARS
     ) -> None:
-        """`titles`: the person's own, as tools gave them.
+        """`titles`: the person's own, from tool results.
 
-        `without_lists`: the list is shown beside it.
+        `without_lists`: drop list items, because the list is shown separately.
         """
         self.claimed = False
-        """Whether something was dropped because it claims an effect."""
+        """True if something was dropped because it claims an effect."""
         self._titles = [title for title in islice(titles, TITLES_MOST) if len(title) > 2]
         self._known: re.Pattern[str] | None = None
         self._without_lists = without_lists
@@ -82,11 +81,11 @@ class ReplyFilter:
         self._most = most
         self._waiting = ""
         self._looked = 0
-        """So far no sentence of what waits ends."""
+        """Position up to which the pending text has no sentence end."""
         self._gap = ""
-        """White space since the last sentence that left."""
+        """White space since the last released sentence."""
         self._opener = ""
-        """`Great!`, until it is known what for."""
+        """Opener such as `Great!`, held back until the next sentence is accepted."""
         self._fenced = self._full = self._dropped = False
 
     def add(self, piece: str) -> str:
@@ -103,7 +102,7 @@ class ReplyFilter:
         return "".join(said)
 
     def end(self) -> str:
-        """Nothing more comes."""
+        """Finish the text."""
         last, self._waiting, self._looked = self._waiting, "", 0
         return self._unit(last, last=True)
 
@@ -112,7 +111,7 @@ class ReplyFilter:
         return _NO_END.search(text) is not None or _OPEN.search(text) is not None
 
     def _unit(self, raw: str, *, last: bool = False) -> str:
-        """One sentence or line on its way out, with the white space before it."""
+        """Filter one sentence or line, with the white space before it."""
         body = raw.strip()
         before, after = (
             raw[: len(raw) - len(raw.lstrip())],
@@ -128,7 +127,7 @@ class ReplyFilter:
         return said
 
     def _leave(self, said: str) -> str:
-        """What leaves now. An opener waits for what it opens."""
+        """Return the text to release now. An opener waits for the next sentence."""
         if _OPENER.match(said):
             self._opener = said
             return ""
@@ -156,8 +155,8 @@ class ReplyFilter:
         )
 
     def _cut(self, said: str) -> str:
-        """Nothing where something was said before; of a single sentence that is too long its
-        beginning.
+        """Return nothing after earlier text; the beginning of a single sentence that is too
+        long.
         """
         if self._left + len(said) < self._most:
             return ""
@@ -165,7 +164,7 @@ class ReplyFilter:
         return (kept.rpartition(" ")[0] or kept).rstrip(",;:- ") + "…"
 
     def _sentence(self, body: str, *, last: bool) -> str:
-        """It as it may leave; empty where it may not."""
+        """Return the sentence as released; empty if it is dropped."""
         body = self._without_fences(body)[:SENTENCE_CHARS]
         if not body or (self._without_lists and _ITEM.match(body)):
             return ""
@@ -185,14 +184,14 @@ class ReplyFilter:
         return self._show(text, hidden)
 
     def _without_fences(self, body: str) -> str:
-        """Blocks of code are for programs."""
+        """Remove code blocks, which are for programs."""
         pieces = body.split(_FENCE)
         shown = [piece for i, piece in enumerate(pieces) if (i % 2 == 0) is not self._fenced]
         self._fenced ^= len(pieces) % 2 == 0
         return " ".join(shown).strip()
 
     def _hide(self, text: str) -> tuple[str, list[str]]:
-        """With each of the person's titles behind two marks and its place in the list."""
+        """Replace each of the person's titles by two marks and its index."""
         hidden: list[str] = []
         if not self._titles:
             return text, hidden
@@ -226,6 +225,6 @@ class ReplyFilter:
 def cleaned(
     text: str, titles: Iterable[str] = (), *, without_lists: bool = False, most: int = REPLY_CHARS
 ) -> str:
-    """The same of a text that is whole."""
+    """Filter a whole text."""
     words = ReplyFilter(titles, without_lists=without_lists, most=most)
     return words.add(text) + words.end()

@@ -1,13 +1,12 @@
-"""A batch of prompts, worked unattended: `treadle work` without its terminal. It stands on the
-runtime and prints nothing.
+"""A batch of prompts processed unattended: `treadle work` without its terminal output, on top of
+the runtime.
 
-What a batch is, and where prompts come from: batch.py, prompts.py. What outlives a crash, beside
-the journal of runs: logbook.py. Many prompts side by side, what they share, one of them to its end,
-and what comes next for it: crew.py, workshop.py, item.py, steps.py. Who runs what is submitted:
-queue.py. Git, a checkout for each prompt, and what was changed in it: git.py, worktrees.py,
-changes.py. The commands that judge the work, and what a dead process left running: gates.py,
-leftovers.py. What came of it: report.py, and markdown.py for people. Entry: `begin` and `Crew` in
-crew.py, over a `Logbook`.
+Batch definition and prompt sources: batch.py, prompts.py. State that survives a crash, in addition
+to the journal: logbook.py. Concurrent prompts, shared resources, one prompt, and its next step:
+crew.py, workshop.py, item.py, steps.py. Submission of runs: queue.py. Git, a checkout per prompt,
+and changes in it: git.py, worktrees.py, changes.py. Gate commands, and cleanup after a dead
+process: gates.py, leftovers.py. Results: report.py, and markdown.py for people. Entry points:
+`begin` and `Crew` in crew.py, over a `Logbook`.
 
-    workers_queue.py  A batch whose runs wait in a queue for workers, in whatever processes
+    workers_queue.py  a batch whose runs are queued for workers, in any processes
 """

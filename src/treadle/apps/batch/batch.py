@@ -1,6 +1,6 @@
-"""What a batch is: prompts, and the terms on which each of them is worked.
+"""Definition of a batch: prompts, and the terms for working on each of them.
 
-How it goes is crew.py's. Entry: `Batch`, `Terms`.
+Execution is in crew.py. Entry points: `Batch`, `Terms`.
 """
 
 from __future__ import annotations
@@ -15,80 +15,79 @@ GATE_TIMEOUT_S = 1800.0
 
 
 class Terms(Value, frozen=True, kw_only=True):
-    """The same for every prompt of a batch."""
+    """Terms shared by every prompt of a batch."""
 
     model: str
-    """Its name, good in any directory."""
+    """Name of the model, valid in any directory."""
     agent: str | None = None
-    """Of those that are defined in `cwd`; None: the coding assistant."""
+    """Agent defined in `cwd`; None: the coding assistant."""
     inputs: dict[str, object] = msgspec.field(default_factory=dict[str, object])
-    """Of the agent."""
+    """Inputs of the agent."""
     output: dict[str, object] | None = None
-    """A JSON Schema that each answer fits, in the place of the agent's own."""
+    """JSON Schema for the answers, in place of the agent's own."""
     cwd: str
-    """Absolute: where the batch was begun."""
+    """Absolute directory in which the batch was started."""
     mode: Mode
     settings: Settings = Settings()
     limits: Limits = Limits()
-    """Of each prompt, over all its attempts."""
+    """Limits of each prompt, over all its attempts."""
     on_ask: OnAsk = "deny"
     on_unknown: OnUnknown = "tell"
     allow: tuple[str, ...] = ()
     """Rules that a person added to their own for this batch."""
     sandbox: str | None = None
-    """`off`: commands are not confined. None: as the configuration says."""
+    """`off`: commands are not sandboxed. None: as configured."""
     network: str | None = None
-    """What `--network` was given. None: as the configuration says."""
+    """Value of `--network`. None: as configured."""
     attached: tuple[str, ...] = ()
-    """Absolute paths of files that go with each prompt."""
+    """Absolute paths of files attached to each prompt."""
     worktree: bool = False
     gates: tuple[str, ...] = ()
-    """Commands of a shell, in order; the first that fails ends them."""
+    """Shell commands, in order; the first failure ends them."""
     gate_timeout_s: float = GATE_TIMEOUT_S
-    """Of each gate."""
+    """Timeout of each gate."""
     retries: int = 0
     """Attempts after the first."""
     parallel: int = 1
-    """Prompts that are worked at once; where workers drive them, those whose gates are run at once.
-    """
+    """Concurrent prompts; with workers, concurrent prompts whose gates run."""
     queue: str | None = None
-    """Where its runs wait for workers; None: the process of the batch drives them."""
+    """Queue of its runs for workers; None: the batch's process drives them."""
 
     @property
     def at_once(self) -> bool:
-        """Whether several prompts may be worked at the same time."""
+        """True if several prompts may be worked on concurrently."""
         return self.parallel > 1 or self.queue is not None
 
 
 class Batch(Value, frozen=True, kw_only=True):
-    """What stays as it was begun; only its terms may be others after a resume."""
+    """Batch as it was started; a resume may change only its terms."""
 
     id: str
     prompts: tuple[str, ...]
     terms: Terms
     base: str | None = None
-    """The commit at which every worktree begins: HEAD when the batch was begun."""
+    """Commit at which every worktree begins: HEAD when the batch was started."""
 
     @property
     def numbers(self) -> range:
-        """Of its prompts, from 1."""
+        """Numbers of its prompts, from 1."""
         return range(1, len(self.prompts) + 1)
 
     def prompt(self, number: int) -> str:
         return self.prompts[number - 1]
 
     def item_id(self, number: int) -> str:
-        """Names a prompt of this batch everywhere: its session, its branch, its worktree."""
+        """Return the name of a prompt's session, branch and worktree."""
         return f"{self.id}-{number}"
 
     def run_id(self, number: int, count: int) -> str:
-        """Of the `count`th run of a prompt, where somebody has to know it before it begins: it
-        looks like any other.
+        """Return the id of the `count`th run of a prompt, if it must be known in advance; it looks
+        like any other.
         """
         made = hashlib.sha256(f"{self.item_id(number)}.{count}".encode()).hexdigest()
         return f"run_{self.id.rpartition('_')[2][:12]}{made[:14]}"
 
     def number_of(self, item_id: str | None) -> int | None:
-        """None for what is no prompt of this batch."""
+        """Return None for an id outside this batch."""
         start, _, number = (item_id or "").rpartition("-")
         return int(number) if start == self.id and number.isdecimal() else None

@@ -1,9 +1,9 @@
-"""What was changed in a folder between two moments, by git, without touching the folder or its
+"""Changes in a folder between two moments, determined by git without touching the folder or its
 repository.
 
-A moment is a tree of git over what stands in the working tree: files that git knows, and those that
-it does not know and does not ignore. It is written into a store of objects of its own, which the
-repository never sees. Entry: `WorkingTreeChanges`.
+A moment is a git tree of the working tree: tracked files, and untracked ones that are not ignored.
+It is written to a separate object store, invisible to the repository. Entry point:
+`WorkingTreeChanges`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from treadle.apps.batch.git import GitCommands, GitFailed
 from treadle.apps.batch.report import Diff
 
 UNTRACKED_BYTES_MAX = 5 * 1024 * 1024
-"""A larger file that git does not know is left out: it would have to be copied."""
+"""Maximum size of an untracked file; a larger one is omitted, since it would have to be copied."""
 
 
 class WorkingTreeChanges:
-    """Of one working tree.
+    """Changes of one working tree.
 
-    `store`: where the objects of moments are kept; it is made when it is needed.
+    `store`: directory for the objects of moments, created on demand.
     """
 
     def __init__(self, git: GitCommands, store: Path) -> None:
@@ -35,7 +35,7 @@ class WorkingTreeChanges:
         self._store = store
 
     async def moment(self) -> str:
-        """A tree of what stands there now. Raises GitFailed."""
+        """Return a tree of the current content. Raises GitFailed."""
         objects, index = await self._path("objects"), await self._path("index")
         try:
             self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ class WorkingTreeChanges:
             ) from e
 
     async def between(self, before: str, after: str) -> Diff:
-        """Of two moments, or commits. Raises GitFailed."""
+        """Compare two moments or commits. Raises GitFailed."""
         git = self._beside(await self._path("objects"))
         lines = (
             await git(
@@ -90,7 +90,7 @@ class WorkingTreeChanges:
         )
 
     async def _path(self, name: str) -> Path:
-        """Of something that the repository keeps; a name may hold a line end, so one at a time."""
+        """Return a path of the repository; one at a time, since a name may contain a line feed."""
         return self._git.folder / await self._git("rev-parse", "--git-path", name)
 
     def _beside(self, objects: Path, **environment: str) -> GitCommands:
@@ -117,5 +117,5 @@ class WorkingTreeChanges:
 
 
 def _number(count: str) -> int:
-    """`-` of a binary file is none."""
+    """Parse a count; `-` of a binary file is 0."""
     return int(count) if count.isdecimal() else 0

@@ -1,5 +1,4 @@
-"""Works the prompts of a batch, so many at once, until all are done or somebody stops it. Entry:
-
+"""Concurrent work on the prompts of a batch, until all are done or it is stopped. Entry points:
 `Crew`, `begin`.
 """
 
@@ -23,15 +22,15 @@ from treadle.runtime.runtime import Runtime
 from treadle.types import new_id
 
 WAITED_FOR_MOST = 500
-"""Prompts that workers have at once; the others are queued as these come to their ends."""
+"""Maximum prompts at workers; the others are queued as these finish."""
 
 
 async def begin(
     shelf: Path, prompts: Sequence[str], terms: Terms, *, secrets: frozenset[str], watcher: Watcher
 ) -> Logbook:
-    """A new batch.
+    """Start a new batch.
 
-    Raises AgentError(invalid) where its worktrees could begin nowhere, or it cannot be kept.
+    Raises AgentError(invalid) if its worktrees have no base, or it cannot be stored.
     """
     base = None
     if terms.worktree:
@@ -54,7 +53,7 @@ async def begin(
 
 
 class Crew:
-    """For one batch, worked once."""
+    """Single execution of one batch."""
 
     def __init__(
         self, logbook: Logbook, runtime: Runtime, watcher: Watcher, attached: Sequence[Part] = ()
@@ -70,25 +69,25 @@ class Crew:
         self._wrong: AgentError | None = None
         self._stopped = False
         self._rows: dict[int, ReportRow] = {}
-        """Of the prompts that are not done, but have come as far as they can now."""
+        """Rows of prompts that are not done, but cannot proceed now."""
 
     @property
     def has_runs(self) -> bool:
-        """Whether any prompt of the batch has one."""
+        """True if any prompt of the batch has a run."""
         batch, sessions = self._logbook.batch, self._runtime.sessions
         return any(sessions.get(batch.item_id(number)) is not None for number in batch.numbers)
 
     def stop(self) -> None:
-        """Ends what is under way; `work` then gives what there is. Idempotent."""
+        """Stop the work; `work` then returns the results so far. Idempotent."""
         self._stopped = True
         self._scope.cancel()
 
     async def work(self) -> Report:
-        """Every prompt that is not done, in order. What is wrong with one ends that one, and stands
-        in its row.
+        """Work on every prompt that is not done, in order. An error of one prompt ends only that
+        one, and is recorded in its row.
 
-        Raises AgentError for what is wrong before the first run of the batch could begin: it would
-        likely be wrong for each.
+        Raises AgentError for an error before the first run of the batch: it would likely affect all
+        of them.
         """
         await end_leftovers(self._logbook.batch.id)
         pending, terms = self._logbook.pending, self._logbook.batch.terms
@@ -115,9 +114,9 @@ class Crew:
         )
 
     async def detach(self) -> None:
-        """Has a run of every prompt queued for workers, and waits for none of them.
+        """Queue a run of every prompt for workers without waiting.
 
-        Raises AgentError for the first that cannot be.
+        Raises AgentError for the first failure.
         """
         async with workshop(self._logbook, self._runtime, self._watcher, self._attached) as shop:
             for number in self._logbook.pending:
@@ -133,6 +132,6 @@ class Crew:
                     self._wrong = e
                     self._scope.cancel()
                     return
-                # Not kept as done: what was wrong may be mended, and the batch gone on with.
+                # Not recorded as done: the cause may be fixed, and the batch resumed.
                 row = self._rows[number] = await item.standing(e)
                 self._watcher.ended(row)

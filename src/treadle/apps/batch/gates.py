@@ -1,8 +1,8 @@
-"""The commands that judge the work: each in a shell of its own, in the folder of its prompt, and
-nothing left of it afterwards.
+"""Gate commands: each runs in a shell of its own, in the folder of its prompt, and leaves no
+processes behind.
 
-They run what the model wrote, and so where its own commands run: in the sandbox, where one works.
-What a failed one means stands in steps.py. Entry: `Gates`.
+They run code written by the model, so they run in the sandbox if one works. Handling of a failure
+is in steps.py. Entry point: `Gates`.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ TAIL_CHARS = 6_000
 TAIL_LINES = 120
 LOG_BYTES_MAX = 16 * 1024 * 1024
 _LAST_WORDS_S = 0.2
-"""How long the rest is awaited once the shell has ended."""
+"""Time to wait for remaining output once the shell has ended."""
 _PIECE = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gates:
-    """Those of a batch."""
+    """Gates of a batch."""
 
     commands: Sequence[str]
     timeout_s: float
     environment: Mapping[str, str]
-    """Without anybody's keys."""
+    """Environment without secret keys."""
     secrets: Redactor
     kept: Path
-    """The folder that keeps what they say, and what the sandbox took away from them."""
+    """Folder for their logs, and for files that the sandbox removed."""
     scratch: Path
-    """The folder in which each prompt's gates have their /tmp."""
+    """Folder with the /tmp of each prompt's gates."""
     sandbox: Sandbox | None = None
-    """One that works, or None."""
+    """Working sandbox, or None."""
     is_open: bool = False
-    """Everything was allowed."""
+    """True if everything was allowed."""
     network: Literal["none", "open"] | Network = "none"
 
     async def judge(
         self, item_id: str, folder: Path, *, attempt: int, begins: Callable[[str], None]
     ) -> tuple[GateResult, ...]:
-        """All of them, in order; those after the first that fails are not run. `begins` is told of
-        each before it starts.
+        """Run all gates in order; those after the first failure are skipped. `begins` is called
+        before each start.
 
-        Cancellation ends what runs, with all that it started.
+        Cancellation ends a running gate with all its processes.
         """
         judged: list[GateResult] = []
         for number, command in enumerate(self.commands, 1):
@@ -99,7 +99,7 @@ class Gates:
         )
 
     async def _followed(self, running: StartedCommand, reader: int, output: _Output) -> int | None:
-        """Its exit code; None at its time limit, and where the sandbox could not be made."""
+        """Return the exit code; None after a timeout, or if the sandbox could not be created."""
         limit = anyio.move_on_after(self.timeout_s)
         try:
             async with anyio.create_task_group() as following:
@@ -161,9 +161,7 @@ def _made(folder: Path) -> Path:
 
 
 class _Output:
-    """What a gate says: whole lines into the log, without secrets, and the end of them for the
-    model.
-    """
+    """Output of a gate: whole lines into the log, redacted, and their end for the model."""
 
     def __init__(self, log: Path, secrets: Redactor) -> None:
         self.ended = anyio.Event()
@@ -189,7 +187,7 @@ class _Output:
         return "\n".join(lines)
 
     def note(self, text: str) -> None:
-        """Our own word about it, on a line of its own."""
+        """Add our own note on a line of its own."""
         self.add(f"\n[{text}]\n".encode("utf-8", "replace"))
 
     async def follow(self, reader: int) -> None:
@@ -198,7 +196,7 @@ class _Output:
         self.ended.set()
 
     async def _piece(self, reader: int) -> bytes:
-        # a program that never stops writing must not keep everybody else waiting
+        # A program that writes without end must not starve the event loop.
         await anyio.lowlevel.checkpoint()
         while True:
             with suppress(BlockingIOError):

@@ -1,7 +1,7 @@
-"""Git as this program runs it: nothing that a repository configures is started, no hook, no
-monitor, no filter, and nobody is asked.
+"""Git commands that start nothing a repository configures (hooks, monitors, filters) and never
+prompt.
 
-What it is used for stands in worktrees.py and changes.py. Entry: `GitCommands`.
+Uses are in worktrees.py and changes.py. Entry point: `GitCommands`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ QUIET = (
     "diff.ignoreSubmodules=dirty",
 )
 BESIDE_FILES = frozenset({"rev-parse", "update-ref", "diff-tree"})
-"""Commands that look at no file of a working tree.
+"""Commands that read no file of a working tree.
 
-Any other may pass one through a filter: even write-tree does, where it cannot trust its index.
+Any other may pass files through a filter: even write-tree does, if it cannot trust its index.
 """
 WELL_KNOWN = frozenset({"git-lfs clean -- %f", "git-lfs smudge -- %f", "git-lfs filter-process"})
-"""What `git lfs install --local` writes."""
+"""Filters written by `git lfs install --local`."""
 SWITCHED_OFF = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
 SAID_CHARS = 300
 KEPT_VARIABLES = frozenset(
@@ -44,15 +44,17 @@ KEPT_VARIABLES = frozenset(
         "GIT_CEILING_DIRECTORIES",
     }
 )
-"""Any other, such as the GIT_DIR of a hook that started us, would name another repository."""
+"""Kept variables. Any other, such as the GIT_DIR of a hook that started us, would name another
+repository.
+"""
 
 
 class GitFailed(AgentError):
-    """What git said, in one line. Its kind is invalid."""
+    """Error message of git, in one line. Its kind is invalid."""
 
 
 class GitCommands:
-    """Commands of git in one folder. `environment`: without anybody's keys."""
+    """Git commands in one folder. `environment`: without secret keys."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.folder = folder
@@ -70,15 +72,15 @@ class GitCommands:
         }
 
     def within(self, folder: Path, **environment: str) -> GitCommands:
-        """The same elsewhere, with more variables."""
+        """Return the commands for another folder, with additional variables."""
         other = GitCommands(folder, {})
         other._environment = {**self._environment, **environment}
         return other
 
     async def __call__(self, *arguments: str, stdin: bytes = b"") -> str:
-        """What it prints, without the last line end; bytes that are no UTF-8 as surrogates.
+        """Return the standard output without the last line feed; invalid UTF-8 as surrogates.
 
-        Raises GitFailed. Cancellation kills it.
+        Raises GitFailed. Cancellation kills the command.
         """
         extra = {} if arguments[0] in BESIDE_FILES else await self._without_filters()
         code, out, said = await self._run(arguments, stdin, extra)
@@ -90,8 +92,8 @@ class GitCommands:
         return out.removesuffix("\n")
 
     async def _without_filters(self) -> dict[str, str]:
-        """Variables that switch off the filters which the repository itself configures: whoever
-        made it has chosen their commands. A person's own stay.
+        """Return variables that disable the filters configured by the repository, whose author
+        chose their commands. The person's own filters stay.
         """
         code, listed, said = await self._run(
             (
@@ -127,9 +129,9 @@ class GitCommands:
     async def _run(
         self, arguments: Sequence[str], stdin: bytes, extra: Mapping[str, str]
     ) -> tuple[int, str, str]:
-        """Exit code, what it prints, and what it says in one line.
+        """Return exit code, standard output, and standard error in one line.
 
-        Raises GitFailed where it cannot be started.
+        Raises GitFailed if git cannot be started.
         """
         program = shutil.which("git", path=path_outside(self._environment.get("PATH"), self.folder))
         if program is None:
@@ -141,7 +143,7 @@ class GitCommands:
                 check=False,
                 cwd=self.folder,
                 env={**self._environment, **extra},
-                # Ctrl-C of the terminal is for us: half a checkout is nobody's wish
+                # Ctrl-C in the terminal is for us, and must not interrupt a checkout.
                 start_new_session=True,
             )
         except OSError as e:

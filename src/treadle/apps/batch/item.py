@@ -1,6 +1,7 @@
-"""One prompt of a batch, from wherever it stands to its end. What comes next is steps.py's to say.
+"""Work on a single prompt of a batch, from its current state to its end. steps.py decides the next
+step.
 
-Entry: `BatchItem`.
+Entry point: `BatchItem`.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ class BatchItem:
         self._id = self._batch.item_id(number)
 
     async def work(self) -> ReportRow:
-        """Its row, which is kept unless the prompt waits for a person. Raises AgentError for what
-        is wrong before a run begins.
+        """Work on the prompt and return its row, which is stored unless the prompt waits for a
+        person. Raises AgentError for an error before a run begins.
 
-        Cancellation is safe everywhere: whoever works on it again goes on from where it stands.
+        Cancellation is safe at any point: the next process resumes from the current state.
         """
         past = await self.past()
         place = await self._placed(begun=bool(past))
@@ -49,7 +50,7 @@ class BatchItem:
         return await self._ended(past, place, gates)
 
     async def begin(self) -> None:
-        """Has its first run queued, and waits for nothing. Raises AgentError as `work` does."""
+        """Queue its first run without waiting. Raises AgentError as `work` does."""
         past = await self.past()
         if past:
             return
@@ -59,9 +60,9 @@ class BatchItem:
         await self._shop.queue.submit(self._order(step, place, past))
 
     async def standing(self, wrong: AgentError | None = None) -> ReportRow:
-        """Of a prompt that has not come to its end, as far as it came and can be read.
+        """Return the row of an unfinished prompt, as far as it can be read.
 
-        `wrong`: what keeps it from its end.
+        `wrong`: the error that prevents its end.
         """
         try:
             past = await self.past()
@@ -79,7 +80,7 @@ class BatchItem:
         return self._shop.runtime.sessions.get(self._id) is not None
 
     async def past(self) -> list[Past]:
-        """The runs of its session, oldest first."""
+        """Return the runs of its session, oldest first."""
         runtime = self._shop.runtime
         if not self.has_runs:
             return []
@@ -89,7 +90,7 @@ class BatchItem:
     # ------------------------------------------------------------ where
 
     async def _placed(self, *, begun: bool) -> WorkPlace:
-        """Raises AgentError(invalid) where there is no place to work."""
+        """Raises AgentError(invalid) if there is no place to work."""
         logbook, worktrees = self._shop.logbook, self._shop.worktrees
         place = logbook.places.get(self.number)
         if worktrees is None:
@@ -111,8 +112,8 @@ class BatchItem:
         return place
 
     async def _stands_there(self) -> str | None:
-        """What is in the folder of the batch now; None where what changes there cannot be told from
-        what others do.
+        """Return the current tree of the batch's folder; None if its changes cannot be separated
+        from those of others.
         """
         changes = self._changes(WorkPlace(folder=self._terms.cwd))
         if changes is None or self._terms.at_once:
@@ -179,7 +180,7 @@ class BatchItem:
     async def _ended(
         self, past: Sequence[Past], place: WorkPlace, gates: Sequence[GateResult]
     ) -> ReportRow:
-        """What came of it is kept before its worktree goes."""
+        """Store the result before removing the worktree."""
         diff, is_clean = await self._compared(place)
         row_of = partial(self._row, past, gates=gates, diff=diff)
         row = row_of(kept=place)
@@ -192,9 +193,8 @@ class BatchItem:
         return row
 
     async def tidy(self) -> None:
-        """Takes away a worktree in which nobody worked, and the clean one of a prompt that is done.
-
-        One with changes stays. Raises nothing.
+        """Remove an unused worktree, and the clean one of a finished prompt. One with changes
+        stays. Raises nothing.
         """
         worktrees, place = self._shop.worktrees, self._shop.logbook.places.get(self.number)
         if worktrees is None or place is None:
@@ -206,7 +206,7 @@ class BatchItem:
             await (worktrees.remove(place) if place.made else worktrees.discard(place))
 
     async def _compared(self, place: WorkPlace) -> tuple[Diff | None, bool]:
-        """What was changed, and whether its worktree holds nothing that could be lost."""
+        """Return the changes, and whether the worktree has nothing to lose."""
         changes = self._changes(place)
         if changes is None or place.tree is None:
             return None, False
@@ -257,9 +257,8 @@ class BatchItem:
 
 
 def _is_there(place: WorkPlace, *, begun: bool) -> bool:
-    """Whether its worktree is; where none of it is left, and nothing begun, it can be made anew.
-
-    Raises AgentError(invalid) where it cannot.
+    """True if its worktree exists. False if nothing of it exists and nothing has begun, so that it
+    can be created. Raises AgentError(invalid) otherwise.
     """
     if os.path.isdir(place.folder):
         return True
@@ -269,7 +268,7 @@ def _is_there(place: WorkPlace, *, begun: bool) -> bool:
 
 
 def _why(last: Past | None, gates: Sequence[GateResult]) -> str | None:
-    """Why it is not done."""
+    """Return why the prompt is not done."""
     if failed := next((gate for gate in gates if gate.failed), None):
         return f"the gate {failed.command!r} failed: {how_it_failed(failed)}"
     if last is None or last.result.outcome is Outcome.COMPLETED:

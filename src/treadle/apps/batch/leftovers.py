@@ -1,6 +1,5 @@
-"""Ends what a process that died had started for a batch: commands of git, and gates. Entry:
-
-`LEFT_BY`, `end_leftovers`.
+"""Termination of processes that a dead process had started for a batch: git commands and gates.
+Entry points: `LEFT_BY`, `end_leftovers`.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ import anyio
 import anyio.to_thread
 
 LEFT_BY = "TREADLE_WORK"
-"""The variable that says in the environment of a program which batch started it."""
+"""Environment variable with the batch that started a program."""
 _DEATH_S = 2.0
-"""A killed process that is still there after this hangs in the kernel."""
+"""Time after which a killed process is considered stuck in the kernel."""
 _POLL_S = 0.01
 
 
 async def end_leftovers(batch_id: str) -> None:
-    """Kills them, and waits until they are gone. Call it where nobody else works on the batch.
+    """Kill the processes, and wait until they are gone. The caller must hold the batch.
 
     Without /proc none are found.
     """
@@ -34,7 +33,7 @@ async def end_leftovers(batch_id: str) -> None:
 
 
 def _started_by(batch_id: str) -> Iterator[int]:
-    """Zombies have no environment any more."""
+    """Yield the batch's processes. Zombies have no environment any more."""
     mark = f"{LEFT_BY}={batch_id}".encode()
     with suppress(OSError):
         for name in os.listdir("/proc"):

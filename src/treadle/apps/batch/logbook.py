@@ -1,9 +1,9 @@
-"""What of a batch outlives a crash: a list of entries in a file of its own, beside the journal that
-has its runs.
+"""State of a batch that survives a crash: a file of entries, separate from the journal with its
+runs.
 
-Only what no run says stands in it: the prompts and their terms, where each is worked, and what came
-of those that are done. Whoever goes on with a batch finds everything else by the sessions of its
-prompts, whose ids follow from the batch's. Entry: `Logbook`.
+It holds only facts that no run has: the prompts and their terms, the folder of each, and the
+results of finished ones. Everything else is found by the sessions of the prompts, whose ids derive
+from the batch's. Entry point: `Logbook`.
 """
 
 from __future__ import annotations
@@ -30,18 +30,16 @@ ENTRIES = "entries.jsonl"
 
 
 class WorkPlace(Value, frozen=True, kw_only=True):
-    """Where a prompt is worked."""
+    """Folder in which a prompt is worked on."""
 
     folder: str
     root: str | None = None
-    """Of its worktree; None: it has none."""
+    """Root of its worktree; None: it has none."""
     branch: str | None = None
     tree: str | None = None
-    """What stood there before, as a tree of git; None: nobody knows."""
+    """Git tree of its initial content; None: unknown."""
     made: bool = False
-    """Its worktree was made whole: whatever is in it now is somebody's work, also where no run says
-    so any more.
-    """
+    """True once its worktree is complete: any content may then be work, even without a run."""
 
 
 class _Entry(Value, frozen=True, kw_only=True, tag_field="type"):
@@ -55,11 +53,13 @@ class Begun(_Entry, frozen=True, kw_only=True, tag="batch.begun"):
 
 class Resumed(_Entry, frozen=True, kw_only=True, tag="batch.resumed"):
     terms: Terms
-    """As they are from now on."""
+    """Terms from now on."""
 
 
 class Placed(_Entry, frozen=True, kw_only=True, tag="item.placed"):
-    """Before the worktree is made, so that half of one is found again, and once it is."""
+    """Folder of a prompt, recorded before the worktree is created, so that half of one is found
+    again, and once it is complete.
+    """
 
     number: int
     place: WorkPlace
@@ -73,25 +73,25 @@ BatchEntry: TypeAlias = Begun | Resumed | Placed | ItemDone
 
 
 class Logbook:
-    """One batch, held by one process as long as the logbook is open: the kernel lets go of it when
+    """State of one batch, locked by one process while it is open; the kernel releases the lock when
     the process dies.
 
-    Made by `begin` and `open`; an async context manager.
+    Created by `begin` and `open`; an async context manager.
     """
 
     def __init__(self, folder: Path, descriptor: int) -> None:
         self.folder = folder
-        """Its own, for its owner alone."""
+        """Folder of the batch, accessible to its owner only."""
         self._descriptor = descriptor
         self._entries: list[BatchEntry] = []
         self._terms: Terms | None = None
         self.places: dict[int, WorkPlace] = {}
         self.rows: dict[int, ReportRow] = {}
-        """Of the prompts that are done."""
+        """Rows of the finished prompts."""
 
     @property
     def batch(self) -> Batch:
-        """On the terms of the last time that somebody went on with it."""
+        """Batch on the terms of its last resume."""
         begun = self._entries[0]
         assert isinstance(begun, Begun), "a logbook begins with batch.begun"
         return begun.batch if self._terms is None else _on(begun.batch, self._terms)
@@ -102,7 +102,7 @@ class Logbook:
 
     @classmethod
     def begin(cls, shelf: Path, batch: Batch) -> Self:
-        """A new one in `shelf`. Raises AgentError(invalid) where it cannot be kept."""
+        """Create a logbook in `shelf`. Raises AgentError(invalid) if it cannot be stored."""
         _check_platform()
         folder = shelf / batch.id
         try:
@@ -126,8 +126,8 @@ class Logbook:
 
     @classmethod
     def open(cls, shelf: Path, batch_id: str) -> Self:
-        """Raises AgentError: invalid for one that is not there, cannot be read or is of a newer
-        version, busy where another process has it.
+        """Open a logbook. Raises AgentError: invalid for one that does not exist, is unreadable or
+        of a newer version; busy if another process holds it.
         """
         _check_platform()
         folder = shelf / batch_id
@@ -160,28 +160,28 @@ class Logbook:
         self.close()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Release the lock. Idempotent."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def discard(self) -> None:
-        """Takes it away for ever: nothing was begun."""
+        """Delete the batch, which has not begun."""
         self.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
     def objects(self) -> Path:
-        """Where git keeps what it compares, as long as prompts are pending."""
+        """Folder of the git objects for comparisons, while prompts are pending."""
         return self.folder / "objects"
 
     @property
     def scratch(self) -> Path:
-        """Where gates have their /tmp."""
+        """Folder of the gates' /tmp."""
         return self.folder / "tmp"
 
     async def tidy(self) -> None:
-        """Takes away what nobody needs once nothing runs."""
+        """Remove folders that are not needed while nothing runs."""
         for folder in (self.scratch, *([] if self.pending else [self.objects])):
             await anyio.to_thread.run_sync(
                 lambda folder=folder: shutil.rmtree(folder, ignore_errors=True)
@@ -199,9 +199,9 @@ class Logbook:
         await self._append(ItemDone(at=now(), row=row))
 
     async def _append(self, entry: BatchEntry) -> None:
-        """It is durable when this returns.
+        """Append an entry; it is durable on return.
 
-        Raises AgentError(agent) where the disk does not take it.
+        Raises AgentError(agent) if the disk does not accept it.
         """
         try:
             await anyio.to_thread.run_sync(self._write, entry)
@@ -215,7 +215,7 @@ class Logbook:
             ) from e
 
     def _write(self, entry: BatchEntry) -> None:
-        """One line in one piece. What a full disk took only half of is taken back."""
+        """Write one line at once. A partial write on a full disk is undone."""
         line = encode_json(entry) + b"\n"
         boundary()
         size = os.fstat(self._descriptor).st_size
@@ -239,8 +239,8 @@ class Logbook:
                 pass
 
     def _read(self) -> None:
-        """A last line without its end was being written when the process died: nobody relied on it,
-        and it goes.
+        """Read the entries. An unterminated last line was being written when the process died; it
+        was never confirmed, and is removed.
         """
         data = b"".join(iter(lambda: os.read(self._descriptor, 1 << 20), b""))
         whole = data.rpartition(b"\n")[0] + b"\n" if b"\n" in data else b""
@@ -265,7 +265,7 @@ class Logbook:
 
 
 def batches(shelf: Path) -> list[str]:
-    """The ids of those that are there, oldest first."""
+    """Return the ids of all batches, oldest first."""
     try:
         return sorted(
             entry.name
@@ -277,9 +277,9 @@ def batches(shelf: Path) -> list[str]:
 
 
 def find_batch(shelf: Path, given: str, *, last: str = "last") -> str:
-    """An id, the beginning of one, or `last`.
+    """Find a batch by its id, the beginning of one, or `last`.
 
-    Raises AgentError(invalid) where none or several are meant.
+    Raises AgentError(invalid) if none or several match.
     """
     known = batches(shelf)
     if not known:

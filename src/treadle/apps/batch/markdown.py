@@ -1,4 +1,4 @@
-"""A report as Markdown, for people and for pull requests. Entry: `markdown`."""
+"""Rendering of a report as Markdown, for people and pull requests. Entry point: `markdown`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEAD = (
 
 
 def markdown(report: Report) -> str:
-    """A table, and below it what there is to say of each prompt."""
+    """Render a table, followed by a section for each prompt with details."""
     totals = report.totals
     lines = [
         f"# {totals.passed} of {totals.prompts} passed",
@@ -51,7 +51,7 @@ def _open(report: Report) -> str:
 
 
 def verdict(row: ReportRow) -> str:
-    """In one word or two."""
+    """Return the verdict in one word or two."""
     if row.outcome is None:
         return "not done" if row.run_id else "not begun"
     return (
@@ -105,7 +105,7 @@ def _section(row: ReportRow) -> Iterator[str]:
         if gate.failed and gate.output.strip():
             yield from ("", *_fenced(gate.output.strip()))
     if row.text.strip():
-        # as text: an image in it would be fetched by whoever reads the report
+        # As text: an image in it would be loaded by each reader of the report.
         yield from ("", *_fenced(row.text.strip()))
 
 
@@ -127,7 +127,7 @@ def _table_row(cells: list[str] | tuple[str, ...]) -> str:
 
 
 def _inline(text: str, most: int = PROMPT_CHARS) -> str:
-    """One line that is no Markdown of its own, and cannot end a cell."""
+    """Escape text to one line without Markdown that cannot end a table cell."""
     line = " ".join(plain(text).split())
     line = line if len(line) <= most else line[: most - 1] + "…"
     escaped = re.sub(r"([\\`*_{}\[\]<>#|!~])", r"\\\1", line.replace("&", "&amp;"))
@@ -148,5 +148,5 @@ def _fenced(text: str) -> list[str]:
 
 
 def _longer(mark: str, text: str, *, least: int = 1) -> str:
-    """More of these marks in a row than the text has anywhere."""
+    """Return a run of the mark that is longer than any in the text."""
     return mark * max(least, 1 + max((len(run) for run in re.findall(f"{mark}+", text)), default=0))

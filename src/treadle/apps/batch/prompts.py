@@ -1,6 +1,5 @@
-"""Where the prompts of a batch come from, beside its arguments: lines of a text, files of a folder.
-
-Entry: `prompts_of`, `lines_of`.
+"""Sources of prompts other than arguments: lines of a text, files of a folder. Entry points:
+`prompts_of`, `lines_of`.
 """
 
 from __future__ import annotations
@@ -10,11 +9,12 @@ from pathlib import Path
 from treadle.errors import AgentError
 
 BYTES_MAX = 10 * 1024 * 1024
-"""Of one file."""
+"""Maximum size of one file."""
 
 
 def prompts_of(path: Path) -> list[str]:
-    """One a line of a file; of a folder one a file, by name, without hidden files and folders.
+    """Read prompts: one per line of a file, or one per file of a folder, by name, without hidden
+    files and folders.
 
     Raises AgentError(invalid).
     """
@@ -35,7 +35,7 @@ def prompts_of(path: Path) -> list[str]:
 
 
 def lines_of(text: str) -> list[str]:
-    """Those that say something."""
+    """Return the non-blank lines."""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

@@ -1,5 +1,5 @@
-"""Who runs what is submitted: the seam between a batch and the processes, one or many, that drive
-runs. Entry: `RunSubmitter`, `LocalQueue`.
+"""Submission of runs: the interface between a batch and the processes, one or many, that drive its
+runs. Entry points: `RunSubmitter`, `LocalQueue`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from treadle.types import Limits, Mode, OnAsk, OnUnknown, Settings, Value
 
 
 class Order(Value, frozen=True, kw_only=True):
-    """A run to be begun, or one to be gone on with: all that whoever drives it has to know."""
+    """Run to start or resume, with everything that its driver needs."""
 
     session: str
     prompt: Sequence[Part]
@@ -37,35 +37,33 @@ class Order(Value, frozen=True, kw_only=True):
     on_unknown: OnUnknown
     inputs: dict[str, object] = msgspec.field(default_factory=dict[str, object])
     run_id: str | None = None
-    """This one goes on, as it was begun, with what is left of its limits; the prompt counts for
-    nothing.
-    """
+    """Run to resume with its original terms and remaining limits; the prompt is ignored."""
     new_id: str
-    """Of a run that is begun: the same for who submits it again, because nobody knows whether it
-    was.
+    """Id for a new run. It is the same for a repeated submission, when it is unknown whether the
+    first one succeeded.
     """
 
 
 class RunSubmitter(Protocol):
-    """Drives runs. What is submitted is driven, whoever waits for it or not."""
+    """Driver of runs. A submitted run is driven whether or not its caller waits."""
 
     async def submit(self, order: Order) -> str:
-        """Gives the run's id once the run is in the journal, or gone on with.
+        """Start or resume a run, and return its id once it is in the journal.
 
-        Raises AgentError for what is wrong before it starts; busy where the run, or another one of
-        its session, is driven elsewhere.
+        Raises AgentError for an error before the start; busy if the run, or another one of its
+        session, is driven elsewhere.
         """
         ...
 
     async def wait(self, run_id: str) -> RunResult[Any]:
-        """Its end, or where it waits for a person. Cancellation leaves the run alone.
+        """Wait until the run ends or waits for a person. Cancellation leaves the run alone.
 
         Raises AgentError for a run that could not begin.
         """
         ...
 
     async def cancel(self, run_id: str) -> None:
-        """Asks for its end as `cancelled`; `wait` tells when it has come."""
+        """Request the run's end as `cancelled`; `wait` returns at its end."""
         ...
 
 
@@ -76,9 +74,9 @@ class _Driven:
 
 
 class LocalQueue:
-    """Drives every run in this process, at once.
+    """Driver of every run in this process, concurrently.
 
-    An async context manager: leaving it cancels what still runs, and waits for it.
+    An async context manager: leaving it cancels running runs, and waits for them.
     """
 
     def __init__(
@@ -87,8 +85,8 @@ class LocalQueue:
         agent: Callable[[Path], Agent[Any, Any]],
         heard: Callable[[Event], None],
     ) -> None:
-        """`agent` works the orders of a folder, and may block while it is made; `heard` is told
-        each event of each run.
+        """`agent` builds the agent for a folder, and may block; `heard` is called with each event
+        of each run.
         """
         self._runtime, self._agent, self._heard = runtime, agent, heard
         self._group = anyio.create_task_group()
@@ -106,7 +104,7 @@ class LocalQueue:
     ) -> None:
         for driven in self._runs.values():
             driven.stream.cancel()
-        # each run is closed in its journal before anybody goes on
+        # Each run is closed in its journal first.
         self._group.cancel_scope.shield = True
         await self._group.__aexit__(None, None, None)
 

@@ -1,6 +1,6 @@
-"""What came of a batch, as values: a row for each prompt.
+"""Results of a batch as values: a row for each prompt.
 
-How it is printed is for others (markdown.py, the command line). Entry: `Report`.
+Rendering is elsewhere (markdown.py, the command line). Entry point: `Report`.
 """
 
 from __future__ import annotations
@@ -12,32 +12,30 @@ from treadle.types import Outcome, Value
 
 
 class Diff(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """What an attempt changed in its folder, files that git does not know yet included, ignored
-    ones not.
-    """
+    """Changes of an attempt in its folder, including untracked files, without ignored ones."""
 
     files: int
     added: int
-    """Lines; of binary files none."""
+    """Added lines; binary files have none."""
     removed: int
 
 
 class GateResult(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """A command that judged the last attempt."""
+    """Command that judged the last attempt."""
 
     command: str
     passed: bool | None
-    """None: not run, because one before it failed."""
+    """Verdict; None: not run, because an earlier gate failed."""
     exit_code: int | None = None
-    """Negative: the signal that ended it.
+    """Exit code; negative: the signal that ended it.
 
-    None: it ran into its timeout, could not be started, or was not run.
+    None: it timed out, could not be started, or was not run.
     """
     duration_s: float = 0.0
     output: str = ""
-    """The end of what it said."""
+    """End of its output."""
     log: str | None = None
-    """The file that has all of it."""
+    """File with its whole output."""
 
     @property
     def failed(self) -> bool:
@@ -45,38 +43,38 @@ class GateResult(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class ReportRow(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """One prompt. Its figures are the sum of its attempts, with the runs that these started."""
+    """Result of a prompt. Figures are sums over its attempts, including their child runs."""
 
     number: int
     prompt: str
     run_id: str | None = None
-    """Of the last run; None where none could begin."""
+    """Last run; None if none could begin."""
     session_id: str | None = None
-    """The conversation of its attempts."""
+    """Conversation of its attempts."""
     outcome: Outcome | None = None
-    """Of the last run; None where it has not ended, or not begun."""
+    """Outcome of the last run; None if it has not ended, or not begun."""
     passed: bool = False
-    """It completed, and so did every gate."""
+    """True if the run completed and every gate passed."""
     attempts: int = 0
     turns: int = 0
     tool_calls: int = 0
     tokens: int = 0
     cost_usd: float | None = None
-    """Of the responses whose price was known; None where it was known of none."""
+    """Cost of the responses with a known price; None if there are none."""
     duration_s: float = 0.0
-    """Of its runs; gates have their own."""
+    """Duration of its runs, without gates."""
     diff: Diff | None = None
-    """None: nobody can tell, because the folder is in no git repository, or several prompts worked
-    in it at once.
+    """Changes; None: unknown, because the folder is in no git repository, or several prompts worked
+    in it concurrently.
     """
     gates: tuple[GateResult, ...] = ()
     error: str | None = None
-    """Why it ended as it did, where that is no answer."""
+    """Reason for an end without an answer."""
     text: str = ""
-    """The answer, JSON where it has a type; else what the model said last."""
+    """Answer, JSON if it has a type; else the model's last text."""
     branch: str | None = None
     folder: str | None = None
-    """Of the worktree, where it was kept."""
+    """Folder of the worktree, if it was kept."""
 
 
 class BatchTotals(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -90,13 +88,13 @@ class BatchTotals(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 class Report(Value, frozen=True, kw_only=True, omit_defaults=False):
     id: str
-    """Of the batch."""
+    """Id of the batch."""
     passed: bool
-    """Every prompt completed and passed its gates."""
+    """True if every prompt completed and passed its gates."""
     stopped: bool
-    """By a person, before its end."""
+    """True if a person stopped it before its end."""
     pending: int
-    """Prompts that have not come to their end: whoever resumes the batch goes on with them."""
+    """Number of unfinished prompts, which a resume continues."""
     totals: BatchTotals
     rows: tuple[ReportRow, ...]
 

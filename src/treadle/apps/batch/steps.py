@@ -1,6 +1,5 @@
-"""What comes next for a prompt, decided from what its runs came to: no files, no processes. Entry:
-
-`next_step`, `attempts_of`, `left_of`.
+"""Decision about the next step of a prompt from the results of its runs, without files and
+processes. Entry points: `next_step`, `attempts_of`, `left_of`.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from treadle.messages.result import RunResult
 from treadle.types import Limits, Outcome
 
 MENDABLE = frozenset({Outcome.ERROR, Outcome.TRUNCATED, Outcome.LOOPING, Outcome.INVALID_OUTPUT})
-"""Ends after which another attempt may do better.
+"""Outcomes after which another attempt may succeed.
 
-A limit, a refusal and a call that nobody approved would only come again.
+A limit, a refusal and an unapproved call would only recur.
 """
 HOPELESS = frozenset({ErrorKind.AUTH, ErrorKind.INVALID, ErrorKind.LIMIT, ErrorKind.BUSY})
 
@@ -35,14 +34,14 @@ Find the cause and mend it there. The check itself stays as it is."""
 
 
 class Past(NamedTuple):
-    """A run of a prompt, and what came of it up to now."""
+    """Run of a prompt with its result so far."""
 
     info: RunInfo
     result: RunResult[object]
 
 
 class NextStep(NamedTuple):
-    """A run to begin with this text; or, with a run's id, that one to go on with."""
+    """Run to start with this text; or, with a run's id, a run to resume."""
 
     text: str
     run_id: str | None = None
@@ -57,11 +56,11 @@ def next_step(
     *,
     entering: bool = False,
 ) -> NextStep | None:
-    """None: there is nothing more to do now. `past`: oldest first; `gates`: what they said of its
-    last run.
+    """Return the next step, or None if there is nothing more to do now. `past`: oldest first;
+    `gates`: results for its last run.
 
-    `entering`: this process has not worked on it yet; a run that was cancelled then was so by the
-    end of the last process, not by a person.
+    `entering`: this process has not worked on the prompt yet; a cancelled run was then cancelled by
+    the end of the last process, not by a person.
     """
     if not past:
         return NextStep(prompt, limits=terms.limits)
@@ -101,7 +100,7 @@ def _another_attempt(past: Sequence[Past], gates: Sequence[GateResult], terms: T
 
 
 def attempts_of(past: Sequence[Past]) -> int:
-    """A run that goes on after one that was cancelled belongs to the same attempt."""
+    """Count the attempts: a run that follows a cancelled one belongs to the same attempt."""
     return sum(
         index == 0 or past[index - 1].result.outcome is not Outcome.CANCELLED
         for index in range(len(past))
@@ -117,7 +116,7 @@ def how_it_failed(gate: GateResult) -> str:
 
 
 def left_of(limits: Limits, past: Sequence[Past]) -> Limits | None:
-    """What the runs of a prompt have left of its limits; None where one is used up."""
+    """Return the remaining limits of a prompt; None if one is used up."""
     spent = [each.result.metrics.total for each in past]
     left = {
         "turns": _less(limits.turns, sum(m.turns for m in spent)),

@@ -1,6 +1,6 @@
-"""A batch whose runs wait in a queue for workers, in whatever processes and on whatever machines.
+"""Submission of a batch's runs to a queue for workers, in any processes on any machines.
 
-Entry: `WorkersQueue`.
+Entry point: `WorkersQueue`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from treadle.messages.result import RunResult
 from treadle.runtime.runtime import Runtime
 
 LOOK_S: Final = 1.0
-"""How often it looks whether a run waits for a person, or was given up."""
+"""Interval for checking whether a run waits for a person, or was given up."""
 
 
 class WorkersQueue:
-    """Submits runs, and follows them.
+    """Submitter that queues runs and follows them.
 
     A `RunSubmitter`; an async context manager: leaving it leaves the runs alone.
     """
@@ -38,8 +38,8 @@ class WorkersQueue:
         heard: Callable[[Event], None],
         queue: str,
     ) -> None:
-        """`agent` works the orders of a folder, and may block while it is made; `heard` is told
-        each durable event of each run.
+        """`agent` builds the agent for a folder, and may block; `heard` is called with each durable
+        event of each run.
         """
         self._runtime, self._agent, self._heard, self._queue = runtime, agent, heard, queue
 
@@ -50,7 +50,7 @@ class WorkersQueue:
         pass
 
     async def submit(self, order: Order) -> str:
-        """Idempotent: what was submitted already is left as it is."""
+        """Submit a run. Idempotent: an already submitted run is left as it is."""
         if order.run_id is not None:
             return await self._again(order.run_id)
         agent = await anyio.to_thread.run_sync(self._agent, Path(order.cwd))
@@ -75,7 +75,7 @@ class WorkersQueue:
             raise
 
     async def _again(self, run_id: str) -> str:
-        """One that nobody will go on with is queued; any other needs nothing."""
+        """Queue a run that no process will resume; any other needs nothing."""
         if (await self._runtime.journal.info(run_id)).status == "stopped":
             await self._runtime.wake(run_id, place=QueuePlace(queue=self._queue))
         return run_id
@@ -109,16 +109,18 @@ class WorkersQueue:
         return await self._runtime.replay(run_id)
 
     async def _while_somebody_will(self, run_id: str, scope: anyio.CancelScope) -> None:
-        """Ends the wait for one that waits for a person, or was given up."""
+        """End the wait for a run that waits for a person, or was given up."""
         while True:
-            with suppress(AgentError):  # the journal does not answer now: who follows is told
+            with suppress(
+                AgentError
+            ):  # the journal does not answer now, which the follower reports
                 if (await self._runtime.journal.info(run_id)).status in ("waiting", "stopped"):
                     scope.cancel()
                     return
             await anyio.sleep(LOOK_S)
 
     async def cancel(self, run_id: str) -> None:
-        # its worker does not answer: it is told when it does, or the run is gone on with
+        # Its worker does not answer: it receives the request later, or the run is resumed.
         with suppress(AgentError):
             await self._runtime.kill(run_id)
 

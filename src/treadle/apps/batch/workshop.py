@@ -1,7 +1,4 @@
-"""What the prompts of a batch share while they are worked, put together in one place. Entry:
-
-`Workshop`, `workshop`.
-"""
+"""Resources shared by the prompts of a batch. Entry points: `Workshop`, `workshop`."""
 
 from __future__ import annotations
 
@@ -38,22 +35,22 @@ from treadle.tools.confinement import Sandbox
 
 
 class Watcher(Protocol):
-    """Is told how a batch goes, and keeps nothing of it waiting."""
+    """Observer of a batch's progress. Its methods must not block."""
 
     def says(self, number: int, what: str) -> None:
-        """A prompt has come to another stage."""
+        """Report a prompt's new stage."""
         ...
 
     def heard(self, number: int, event: Event) -> None:
-        """Of the run of a prompt."""
+        """Report an event of a prompt's run."""
         ...
 
     def ended(self, row: ReportRow) -> None:
-        """A prompt has come to its end, or as far as it can now."""
+        """Report that a prompt has ended, or cannot proceed now."""
         ...
 
     def warns(self, text: str) -> None:
-        """What a person should know about all of it."""
+        """Warn a person about the whole batch."""
         ...
 
 
@@ -61,27 +58,27 @@ class Watcher(Protocol):
 class Workshop:
     logbook: Logbook
     runtime: Runtime
-    """Whose journal has the runs."""
+    """Runtime whose journal has the runs."""
     queue: RunSubmitter
     watcher: Watcher
     gates: Gates
     judging: anyio.CapacityLimiter
-    """Prompts whose gates are run at once."""
+    """Limits the prompts whose gates run concurrently."""
     repository: BatchRepository | None
-    """None: the folder of the batch is in none, or nobody can tell."""
+    """Repository of the batch's folder; None: there is none, or it is unknown."""
     worktrees: Worktrees | None
-    """None: every prompt is worked in the folder of the batch."""
+    """Worktrees; None: every prompt is worked on in the folder of the batch."""
     attached: Sequence[Part]
-    """What goes with each prompt, before its text."""
+    """Parts sent with each prompt, before its text."""
 
 
 @asynccontextmanager
 async def workshop(
     logbook: Logbook, runtime: Runtime, watcher: Watcher, attached: Sequence[Part]
 ) -> AsyncGenerator[Workshop]:
-    """Leaving it ends every run that is under way.
+    """Open the shared resources. Leaving the context ends every run in progress.
 
-    Raises AgentError(invalid) where the worktrees of the batch have no repository any more.
+    Raises AgentError(invalid) if the worktrees' repository does not exist any more.
     """
     batch, terms, config = logbook.batch, logbook.batch.terms, runtime.config
     environment = {**child_environment(config.secrets()), LEFT_BY: batch.id}
@@ -140,14 +137,14 @@ def _queue(
 
 
 class Assistants:
-    """Who works in each folder: the coding assistant, as it is told about that folder, or the agent
-    of the batch, as it is defined where that began.
+    """Agents by folder: the coding assistant with that folder's instructions, or the agent of the
+    batch as defined where it was started.
 
-    A worktree is trusted as far as what it is a copy of.
+    A worktree is trusted as far as its original.
     """
 
     def __init__(self, config: Config, terms: Terms) -> None:
-        """Raises AgentError(invalid) where there is no such agent, or something is wrong with it."""  # noqa: E501
+        """Raises AgentError(invalid) if the agent does not exist or is invalid."""
         self._config, self._terms = config, terms
         self._trust = (
             trust_of(Path(config.home), project_of(Path(terms.cwd)))
@@ -158,7 +155,7 @@ class Assistants:
         self.warnings = self._make(Path(terms.cwd))[1]
 
     def of(self, folder: Path) -> Agent[Any, Any]:
-        """The same for every run in a folder, whatever is changed there meanwhile.
+        """Return the same agent for every run in a folder, regardless of later changes there.
 
         Blocks while it reads files.
         """
@@ -190,7 +187,7 @@ class Assistants:
 async def repository_of(
     cwd: Path, environment: dict[str, str], *, needed: bool
 ) -> BatchRepository | None:
-    """None where there is none, or no git. Raises AgentError(invalid) then, where one is `needed`."""  # noqa: E501
+    """Return None without a repository or git, or raise AgentError(invalid) if one is `needed`."""
     try:
         return await BatchRepository.of(cwd, environment)
     except GitFailed:
@@ -200,10 +197,10 @@ async def repository_of(
 
 
 async def _sandbox(config: Config, watcher: Watcher) -> Sandbox | None:
-    """For the gates: one that works. Where none does, they are run all the same, because a person
-    typed them; that is said.
+    """Find a working sandbox for the gates. Without one they run unconfined, with a warning,
+    because a person typed them.
 
-    Raises AgentError(invalid) where the configuration insists on one.
+    Raises AgentError(invalid) if the configuration requires one.
     """
     if config.defaults.sandbox == "off":
         return None

@@ -1,8 +1,8 @@
-"""A checkout for each prompt: a git worktree on a branch of its own, away from the person's
+"""A checkout for each prompt: a git worktree on a branch of its own, separate from the person's
 checkout, which is never touched.
 
-It lies in no folder of Treadle's own, because nothing below one may be written by tools. What was
-changed in it is changes.py's. Entry: `Worktrees`.
+Worktrees are outside Treadle's own folders, because tools cannot write below those. Changes are
+compared by changes.py. Entry point: `Worktrees`.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _POLL_S = 0.01
 
 
 class BatchRepository:
-    """The repository of the folder where a batch was begun."""
+    """Repository of the folder where a batch was started."""
 
     def __init__(self, git: GitCommands, prefix: str) -> None:
         self.git = git
-        """In the top folder of the person's checkout."""
+        """Git commands in the top folder of the person's checkout."""
         self._prefix = prefix
-        """From there to the folder of the batch; empty, or it ends in a slash."""
+        """Path from there to the folder of the batch; empty, or ending in a slash."""
 
     @classmethod
     async def of(cls, cwd: Path, environment: Mapping[str, str]) -> BatchRepository:
-        """Raises GitFailed where there is none."""
+        """Raises GitFailed if there is no repository."""
         git = GitCommands(cwd, environment)
         try:
-            # a name may hold a line end
+            # One at a time: a name may contain a line feed.
             top, prefix = (
                 await git("rev-parse", "--show-toplevel"),
                 await git("rev-parse", "--show-prefix"),
@@ -53,9 +53,9 @@ class BatchRepository:
         return cls(git.within(Path(top)), prefix)
 
     async def head(self) -> str:
-        """The commit that is checked out.
+        """Return the checked-out commit.
 
-        Raises GitFailed where there is none yet, and where the folder of the batch is not in it.
+        Raises GitFailed if there is none yet, or it does not contain the folder of the batch.
         """
         try:
             commit = await self.git("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
@@ -79,7 +79,7 @@ class BatchRepository:
         return commit
 
     async def is_changed(self) -> bool:
-        """Whether something in the checkout is not committed, and so not in a worktree."""
+        """True if the checkout has uncommitted changes, which a worktree does not have."""
         return bool(
             await self.git(
                 "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty"
@@ -91,17 +91,17 @@ class BatchRepository:
 
 
 class Worktrees:
-    """Those of one batch; they lie in `shelf`."""
+    """Worktrees of one batch, in `shelf`."""
 
     def __init__(self, git: GitCommands, batch: Batch, shelf: Path, prefix: str) -> None:
         self._git, self._batch, self._shelf, self._prefix = git, batch, shelf, prefix
 
     @asynccontextmanager
     async def _alone(self) -> AsyncGenerator[None]:
-        """One command at a time, of all batches of this person, changes a list of worktrees: git
-        takes one that is half made for a broken one.
+        """Serialise changes to lists of worktrees over all batches of this person: git treats a
+        half-created one as broken.
 
-        Raises AgentError(invalid) where they cannot lie in their shelf.
+        Raises AgentError(invalid) if the shelf cannot be used.
         """
         try:
             await anyio.Path(self._shelf).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -115,16 +115,16 @@ class Worktrees:
                 "invalid", f"worktrees cannot be made in {str(self._shelf)!r}: {e.strerror or e}"
             ) from e
         try:
-            while not take(descriptor):  # noqa: ASYNC110  the kernel tells nobody that a lock is free
+            while not take(descriptor):  # noqa: ASYNC110  the kernel does not signal a released lock
                 await anyio.sleep(_POLL_S)
             yield
         finally:
             os.close(descriptor)
 
     def place(self, number: int) -> WorkPlace:
-        """Where it will be. Nothing is made."""
+        """Return the future place of a worktree without creating it."""
         item = self._batch.item_id(number)
-        # tools that name things by their folder find the name that they know
+        # Tools that name things by their folder find the usual name.
         root = self._shelf / item / (self._git.folder.name or "root")
         return WorkPlace(
             folder=str(root / self._prefix),
@@ -134,7 +134,9 @@ class Worktrees:
         )
 
     async def make(self, place: WorkPlace) -> None:
-        """Raises AgentError(invalid); nothing is left then, and neither where it is cancelled."""
+        """Create a worktree. Raises AgentError(invalid); nothing is left behind on failure or
+        cancellation.
+        """
         root, branch, base = _whole(place, self._batch)
         try:
             async with self._alone():
@@ -147,19 +149,18 @@ class Worktrees:
             raise
 
     async def discard(self, place: WorkPlace) -> None:
-        """Takes away what was made of it: nobody has worked there. Raises nothing."""
+        """Remove an unused worktree. Raises nothing."""
         root, branch, base = _whole(place, self._batch)
         with suppress(AgentError):
             async with self._alone():
-                # twice: also one that is locked, being made
+                # Twice: also removes one that is locked while being created.
                 await self._git("worktree", "remove", "--force", "--force", root)
         await anyio.to_thread.run_sync(lambda: shutil.rmtree(Path(root).parent, ignore_errors=True))
         await self._drop(branch, base)
 
     async def is_clean(self, place: WorkPlace, tree: str) -> bool:
-        """Whether nothing was done there:
-
-        `tree` is what stands there now, and its branch is where it began.
+        """True if nothing was done there: `tree`, its current content, and its branch are at the
+        base.
         """
         root, branch, base = _whole(place, self._batch)
         with suppress(AgentError):
@@ -170,9 +171,8 @@ class Worktrees:
         return False
 
     async def remove(self, place: WorkPlace) -> bool:
-        """Takes away one that is clean; False where git would lose something by it, and it stays.
-
-        Ignored files go with it.
+        """Remove a clean worktree with its ignored files. Return False if git would lose something;
+        it then stays.
         """
         root, branch, base = _whole(place, self._batch)
         if await anyio.Path(root).exists():
@@ -189,23 +189,22 @@ class Worktrees:
         return True
 
     async def _drop(self, branch: str, base: str) -> None:
-        """Only where it still is where it began."""
+        """Delete the branch if it is still at its base."""
         with suppress(AgentError):
             async with self._alone():
                 await self._git("update-ref", "-d", f"refs/heads/{branch}", base)
 
 
 def _whole(place: WorkPlace, batch: Batch) -> tuple[str, str, str]:
-    """Root, branch and base of a place that is a worktree."""
+    """Return root, branch and base of a worktree's place."""
     if place.root is None or place.branch is None or batch.base is None:
         raise AssertionError("it is a worktree")
     return place.root, place.branch, batch.base
 
 
 def worktree_shelf(environment: Mapping[str, str]) -> Path:
-    """Where worktrees lie:
-
-    `treadle/worktrees` in the person's folder for data (XDG_DATA_HOME, or ~/.local/share).
+    """Return the folder for worktrees: `treadle/worktrees` in the person's data folder
+    (XDG_DATA_HOME, or ~/.local/share).
     """
     base = environment.get("HOME") or os.path.expanduser("~")
     given = environment.get("XDG_DATA_HOME", "")

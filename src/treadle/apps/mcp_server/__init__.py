@@ -1,17 +1,16 @@
-"""Agents as tools of a server of the Model Context Protocol, on stdio or in somebody's web
-application.
+"""Agents as tools of a Model Context Protocol server, on stdio or in a web application.
 
-Not here: tools of other people's servers (tools/mcp), and the command (cli/mcp.py). The SDK is
-imported by the modules below, never by this one. Entry: `require_sdk`, then `ToolServer`,
-`AgentTool` and `serve_stdio`.
+Not here: tools of other servers (tools/mcp), the command (cli/mcp.py). The modules below import the
+SDK, this one does not. Entry points: `require_sdk`, then `ToolServer`, `AgentTool` and
+`serve_stdio`.
 
-    server.py      a server that offers tools, whatever they do
-    stdio.py       the server on standard input and output, which belong to it alone
-    lines.py       what a client writes, and what is answered where it is no message
-    agents.py      an agent as a tool: a call is a run
+    server.py      a server for any tools
+    stdio.py       exclusive use of standard input and output
+    lines.py       splitting input into lines, and refusals of invalid ones
+    agents.py      an agent as a tool: each call is a run
     questions.py   asking the person at the client, in both eras of the protocol
-    progress.py    what a run does, told while its request is open
-    answers.py     the end of a run as the result of a tool
+    progress.py    progress of a run while its request is open
+    answers.py     the end of a run as a tool result
 """
 
 from __future__ import annotations
@@ -24,6 +23,6 @@ INSTALL = "pip install 'treadle[mcp]'"
 
 
 def require_sdk() -> None:
-    """Raises AgentError(invalid) where the SDK is not installed."""
+    """Raises AgentError(invalid) if the SDK is not installed."""
     if find_spec("mcp") is None:
         raise AgentError("invalid", f"this needs the MCP SDK: {INSTALL}")

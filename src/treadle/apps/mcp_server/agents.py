@@ -1,6 +1,6 @@
-"""An agent as a tool of an MCP server: each call is a run of its own, in the runtime's journal.
+"""An agent as a tool of an MCP server: each call is a run, in the runtime's journal.
 
-Entry: `ServedAgent`.
+Entry point: `ServedAgent`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OF_A_WRAPPER: Final = frozenset(
 
 
 def structured(answer: AnswerType[Any], value: object) -> dict[str, object]:
-    """The value as plain data; inside `result`, where the schema is of a value that is no object."""  # noqa: E501
+    """Return the value as JSON data, wrapped in `result` if the schema is not an object."""
     plain = cast("object", json.loads(answer.encoded(value)))
     if _is_wrapper(answer.schema) and not (
         isinstance(plain, dict) and cast("dict[str, object]", plain).keys() == {RESULT}
@@ -66,17 +66,16 @@ Hear: TypeAlias = Callable[[Event], None]
 
 
 class ServedAgent:
-    """Its arguments are `prompt` and the agent's declared inputs.
+    """Agent as a tool. Its arguments are `prompt` and the agent's declared inputs.
 
-    A call that needs a person's word asks for it at the client, where that offers elicitation; else
-    what `on_ask` of the options says. Cancelling the request cancels the run, whose history is
-    closed.
+    A call that needs approval asks at the client if it supports elicitation; otherwise `on_ask` of
+    the options applies. Cancelling the request cancels the run, whose history is closed.
     """
 
     def __init__(self, agent: Agent[Any, Any], runtime: Runtime, options: SessionOptions) -> None:
-        """`options`: of every run.
+        """`options` apply to every run.
 
-        Raises AgentError(invalid) for an agent that has an input of the prompt's name.
+        Raises AgentError(invalid) for an agent with an input named like the prompt.
         """
         if PROMPT in agent.inputs:
             raise AgentError(
@@ -108,7 +107,7 @@ class ServedAgent:
         return reply
 
     def _clean(self, text: str) -> str:
-        """Without secrets, nor halves of surrogate pairs, with which no message could be written."""  # noqa: E501
+        """Remove secrets, and lone surrogates, which cannot be encoded."""
         return (
             self._runtime.redact(text)
             .encode("utf-16-le", "surrogatepass")
@@ -116,7 +115,7 @@ class ServedAgent:
         )
 
     def _split(self, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The prompt, and the inputs. Raises AgentError(invalid)."""
+        """Return the prompt and the inputs. Raises AgentError(invalid)."""
         takes = [PROMPT, *self._agent.inputs]
         if strange := sorted(set(arguments) - set(takes)):
             raise AgentError(
@@ -143,8 +142,8 @@ class ServedAgent:
     async def _go_on(
         self, run_id: str, responses: Mapping[str, object] | None, way: Way | None, hear: Hear
     ) -> RunResult[Any]:
-        """With what the client brought along of the questions that it was sent; a run that has
-        ended gives its result once more.
+        """Resume a run with the client's answers to its questions; a finished run returns its
+        result again.
         """
         said = answers_in(responses, await self._questions(run_id))
         if not said:
@@ -174,7 +173,7 @@ class ServedAgent:
             result = await self._resume(
                 result.run_id, await self._asked(context, result.run_id, questions), way, hear
             )
-        if await self._waits(result.run_id):  # for a call that is too long to be asked about here
+        if await self._waits(result.run_id):  # a call that is too long to be shown waits here
             return waiting(self._agent.name, result)
         return self._ended(result)
 
@@ -188,8 +187,8 @@ class ServedAgent:
     async def _asked(
         self, context: Context, run_id: str, questions: list[ClientQuestion]
     ) -> Verdicts:
-        """A request that is cancelled over its questions ends the run, which nothing drives
-        meanwhile.
+        """Ask now. If the request is cancelled, end the run, which is not being driven at that
+        time.
         """
         try:
             return await ask_now(context, questions)

@@ -1,5 +1,5 @@
-"""The end of a run, as the result of a tool: its answer, or in words why there is none and what to
-do next. Entry: `answer_of`, `waiting`.
+"""The end of a run as a tool result: its answer, or the reason why there is none and the next step.
+Entry points: `answer_of`, `waiting`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from treadle.messages.result import RunResult
 from treadle.types import Outcome
 
 RUN_ID: Final = "treadle/run_id"
-"""In a result's `_meta`."""
+"""Key of the run's id in a result's `_meta`."""
 MAX_TEXT_CHARS: Final = 2000
-"""How much of what an agent had said is told where it did not complete."""
+"""Maximum length of an agent's partial text in the result of an uncompleted run."""
 
 _WHY: Final = {
     Outcome.COMPLETED: "gave an answer that does not fit its schema,",
@@ -30,7 +30,7 @@ _WHY: Final = {
     Outcome.REFUSED: "ended, because its model refused to answer",
     Outcome.INVALID_OUTPUT: "ended, because its model's answer did not fit the schema that was asked for",  # noqa: E501
     Outcome.CONTEXT_OVERFLOW: "ended, because its conversation is larger than its model's window",
-    Outcome.APPROVAL_NEEDED: "ended, because calls were refused that nobody was here to approve",
+    Outcome.APPROVAL_NEEDED: "ended, because calls were denied for lack of an approver",
     Outcome.CANCELLED: "was stopped",
 }
 _NEXT: Final = {
@@ -40,7 +40,7 @@ _NEXT: Final = {
         "Use a client that offers elicitation, or start the server with --mode accept-edits or "
         "--mode full."
     ),
-    Outcome.CANCELLED: "Call it again to begin anew.",
+    Outcome.CANCELLED: "Call it again to start over.",
 }
 _SMALLER: Final = "Ask for a smaller part of it, or start the server with a higher limit."
 _LIMITS: Final = (
@@ -56,9 +56,9 @@ _LIMITS: Final = (
 def answer_of(
     agent: str, result: RunResult[Any], structured: object | None, redact: Callable[[str], str]
 ) -> CallToolResult:
-    """`structured`: the typed answer as plain data, an object; None where the agent has no such.
+    """Build the result. `structured`: the typed answer as an object; None if the agent has no type.
 
-    `redact` takes secrets out of all that is said.
+    `redact` removes secrets from all texts.
     """
     if result.success and structured is None and result.validated:
         return _result(result, redact(result.text))
@@ -72,7 +72,7 @@ def answer_of(
 
 
 def waiting(agent: str, result: RunResult[Any]) -> CallToolResult:
-    """Of a run that waits for a person whom this client cannot ask."""
+    """Build the result of a run that waits for a person whom this client cannot ask."""
     words = (
         f"The agent {agent} waits for a person's approval, and this client cannot ask for it. "
         f"`treadle runs resume {result.run_id}` says how it is given."
@@ -107,7 +107,7 @@ def _result(
 
 
 def _inside(value: object, redact: Callable[[str], str]) -> object:
-    """The same data, its texts without secrets."""
+    """Redact the texts of JSON data."""
     match value:
         case str():
             return redact(value)

@@ -1,5 +1,5 @@
-"""What a client writes, cut into lines, and what is answered to one that is no message of the
-protocol. Entry: `LineSplitter`, `refusal_of`.
+"""Splitting of client input into lines, and responses to invalid messages. Entry points:
+`LineSplitter`, `refusal_of`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 
 LINE_BYTES: Final = 64 << 20
-"""A longer one is let go."""
+"""Maximum length of a line; a longer one is discarded."""
 _FORM: Final = (
     "a request is one object in a line, with jsonrpc '2.0', an id (a whole number or a text), a "
     "method, and params that are an object"
@@ -21,7 +21,7 @@ _ID_CHARS: Final = 1000
 
 
 class LineSplitter:
-    """Never holds more than one line."""
+    """Incremental splitter that holds at most one line."""
 
     def __init__(self, longest: int = LINE_BYTES) -> None:
         self._longest = longest
@@ -29,7 +29,7 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, data: bytes) -> Iterator[str | None]:
-        """The lines that are whole now; None for one that was too long."""
+        """Yield the complete lines; None for one that was too long."""
         *whole, rest = data.split(b"\n")
         for piece in whole:
             self._add(piece)
@@ -37,7 +37,7 @@ class LineSplitter:
         self._add(rest)
 
     def end(self) -> str | None:
-        """The last one, where nothing follows."""
+        """Return the last, unterminated line."""
         line = (
             None
             if self._size > self._longest
@@ -55,7 +55,9 @@ class LineSplitter:
 
 
 def refusal_of(line: str | None) -> JSONRPCError | None:
-    """None where nobody waits for an answer: to an answer, or a notification."""
+    """Return the error response to a line; None if it expects none: a response or a
+    notification.
+    """
     if line is None:
         return _refusal(
             PARSE_ERROR, f"the line is longer than {LINE_BYTES >> 20} MiB, and was not read"

@@ -1,7 +1,4 @@
-"""What a run does, told to a client that wants to know while its request is open. Entry:
-
-`reporting`.
-"""
+"""Progress notifications of a run while its request is open. Entry point: `reporting`."""
 
 from __future__ import annotations
 
@@ -17,11 +14,9 @@ from treadle.messages import events
 
 BURST: Final = 8
 INTERVAL_S: Final = 0.1
-"""At most one note in this time on average; what comes faster than it can be told is left out, the
-oldest first.
-"""
+"""Average minimum interval between notifications; excess ones are dropped, oldest first."""
 LAST_S: Final = 5.0
-"""How long the result waits for the last notes."""
+"""Time that the result waits for the last notifications."""
 MAX_CHARS: Final = 200
 
 
@@ -29,23 +24,24 @@ MAX_CHARS: Final = 200
 async def reporting(
     context: Context, redact: Callable[[str], str]
 ) -> AsyncGenerator[Callable[[events.Event], None]]:
-    """Gives what is to be told of every event; the SDK tells nobody who did not ask.
+    """Yield a callback for the run's events; the SDK sends notifications only to clients that
+    requested them.
 
-    The block must not raise but when it is cancelled.
+    The block must not raise except when cancelled.
     """
     notes = Notes(redact)
     async with anyio.create_task_group() as group:
         group.start_soon(_tell, context, notes)
         yield notes.hear
         notes.end()
-        # the steps of a run that is over quickly are told before its result
+        # The steps of a short run are sent before its result.
         with anyio.move_on_after(LAST_S):
             await notes.told.wait()
         group.cancel_scope.cancel()
 
 
 class Notes:
-    """Steps of a run, numbered as they come, that were not told yet."""
+    """Queue of numbered steps of a run that were not sent yet."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
@@ -53,16 +49,16 @@ class Notes:
         self._untold: deque[tuple[int, str]] = deque(maxlen=BURST)
         self._news = anyio.Event()
         self.over = False
-        """Nothing more comes."""
+        """Set when no more steps follow."""
         self.told = anyio.Event()
-        """And all was told."""
+        """Set when, in addition, all steps were sent."""
 
     def end(self) -> None:
         self.over = True
         self._news.set()
 
     def hear(self, event: events.Event) -> None:
-        """Never blocks."""
+        """Queue the step of an event. Never blocks."""
         if (text := said_of(event)) is None:
             return
         self._steps += 1
@@ -70,9 +66,7 @@ class Notes:
         self._news.set()
 
     async def next(self) -> tuple[int, str] | None:
-        """The number of the oldest step that was not told, and what it says; None where nothing
-        more comes.
-        """
+        """Return the number and text of the oldest unsent step; None at the end."""
         while not self._untold:
             if self.over:
                 return None
@@ -98,7 +92,7 @@ def said_of(event: events.Event) -> str | None:
 
 
 async def _tell(context: Context, notes: Notes) -> None:
-    """Quick at first; then no faster than the interval."""
+    """Send steps with an initial burst, then at the interval."""
     at_once, since = BURST, anyio.current_time()
     while (note := await notes.next()) is not None:
         await context.session.report_progress(note[0], None, note[1])

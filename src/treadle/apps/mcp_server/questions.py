@@ -1,9 +1,8 @@
-"""Asking the person at the client about calls that a run may not make by itself, and reading what
-they said.
+"""Approval questions to the person at the client, and their answers.
 
 Both eras of the protocol: until 2025-11-25 the server asks while the request is open; since
 2026-07-28 the request ends with the questions, and the client sends it again with the answers.
-Entry: `Way`, `way_of`, `questions_of`, `Verdicts`.
+Entry points: `Way`, `way_of`, `questions_of`, `Verdicts`.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from treadle.journal.entries import ApprovalAsked
 from treadle.journal.run_state import RunState
 
 Way: TypeAlias = Literal["now", "again"]
-"""How a person is asked: while the request is open, or by having it sent again."""
+"""Way to ask: while the request is open, or by having it sent again."""
 
 MAX_ARGUMENTS_CHARS: Final = 20_000
-"""Of more nobody is asked: a person approves what they see."""
+"""Arguments above this length are not asked about: a person approves only what is shown."""
 SAID_NO: Final = "the person at the MCP client said no"
 FORM: Final[dict[str, Any]] = {
     "type": "object",
@@ -53,7 +52,7 @@ class ClientQuestion:
 
 @dataclass(slots=True)
 class Verdicts:
-    """What a person said, by call id, as `Runtime.resume` takes it."""
+    """Decisions of a person by call id, as `Runtime.resume` takes them."""
 
     approve: list[str] = field(default_factory=list[str])
     deny: dict[str, str] = field(default_factory=dict[str, str])
@@ -62,7 +61,7 @@ class Verdicts:
         return bool(self.approve or self.deny)
 
     def add(self, call_id: str, answer: object) -> None:
-        """Anything but a clear yes is a no."""
+        """Add an answer. Anything but an explicit yes is a denial."""
         content = (
             (answer.content or {})
             if isinstance(answer, ElicitResult) and answer.action == "accept"
@@ -78,7 +77,7 @@ class Verdicts:
 
 
 def way_of(context: Context) -> Way | None:
-    """None where the client cannot ask a person."""
+    """Return None if the client cannot ask a person."""
     offered = context.session.client_capabilities
     if (
         offered is None
@@ -92,8 +91,8 @@ def way_of(context: Context) -> Way | None:
 
 
 def questions_of(state: RunState, redact: Callable[[str], str]) -> list[ClientQuestion]:
-    """Of a run that waits; none of one that has ended, nor about a call whose arguments are too
-    long to be shown: that one goes on waiting.
+    """Return the questions of a waiting run; none for a finished run or for calls whose arguments
+    are too long to show, which keep waiting.
     """
     if state.finished is not None or state.started is None:
         return []
@@ -114,7 +113,7 @@ def _text(agent: str, asked: ApprovalAsked, *, begun: bool) -> str:
     arguments, name = revealed_line(asked.arguments_json), revealed_line(asked.name)
     if begun:
         return (
-            f"The agent {agent} began {name} {arguments}, and nobody knows whether it took "
+            f"The agent {agent} began {name} {arguments}, and it is unknown whether it took "
             "effect. May it run again?"
         )
     return (
@@ -124,7 +123,7 @@ def _text(agent: str, asked: ApprovalAsked, *, begun: bool) -> str:
 
 
 async def ask_now(context: Context, questions: Sequence[ClientQuestion]) -> Verdicts:
-    """One after the other. A client that fails to ask is a no."""
+    """Ask one question after the other. A client that fails to ask counts as a denial."""
     said = Verdicts()
     for question in questions:
         try:
@@ -140,7 +139,9 @@ async def ask_now(context: Context, questions: Sequence[ClientQuestion]) -> Verd
 
 
 def asked_again(questions: Sequence[ClientQuestion], run_id: str) -> InputRequiredResult:
-    """Ends the request: the client sends it once more, with the answers and the run's id."""
+    """End the request with the questions: the client sends it again with the answers and the run's
+    id.
+    """
     return InputRequiredResult(
         input_requests={q.call_id: ElicitRequest(params=q.form) for q in questions},
         request_state=run_id,
@@ -150,7 +151,7 @@ def asked_again(questions: Sequence[ClientQuestion], run_id: str) -> InputRequir
 def answers_in(
     responses: Mapping[str, object] | None, questions: Sequence[ClientQuestion]
 ) -> Verdicts:
-    """Of the questions that are open; others are nobody's."""
+    """Return the answers to open questions; others are ignored."""
     said = Verdicts()
     for question in questions:
         if question.call_id in (responses or {}):

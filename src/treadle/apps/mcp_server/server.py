@@ -1,6 +1,6 @@
-"""A server that offers tools, over whatever carries it; what each of them does is its own business.
+"""Server for any tools, over any transport.
 
-Prompts and resources it has none. Agents as tools stand in agents.py, stdio in stdio.py. Entry:
+It has no prompts and resources. Agents as tools are in agents.py, stdio in stdio.py. Entry point:
 `McpToolServer`.
 """
 
@@ -34,34 +34,35 @@ logger = logging.getLogger("treadle")
 
 NAME: Final = "treadle"
 STATE_LIVES_S: Final = 24 * 3600.0
-"""How long a person may take to answer a question, over which no request is open."""
+"""Time for a person to answer a question without an open request."""
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
 Reply: TypeAlias = CallToolResult | InputRequiredResult
 
 
 class ServedTool(Protocol):
-    """One tool of the server."""
+    """Tool of the server."""
 
     @property
     def definition(self) -> Tool:
-        """The same object every time."""
+        """Definition; the same object each time."""
         ...
 
     async def call(self, context: Context, params: CallToolRequestParams) -> Reply:
-        """Calls come side by side. An AgentError is told to the model as this call's error.
+        """Execute a call; calls run concurrently. An AgentError becomes an error result for the
+        model.
 
-        Cancelled where the client cancels the request.
+        Cancelled if the client cancels the request.
         """
         ...
 
 
 class McpToolServer:
-    """Tells and calls tools, in both eras of the protocol: `sdk` is the SDK's server, to be carried
-    by any of its transports.
+    """Server that lists and calls tools, in both eras of the protocol: `sdk` is the SDK's server,
+    for any of its transports.
 
-    What it hands to a client between two halves of a call, which a person's answer parts, is
-    sealed: nobody but this process can make one.
+    State handed to a client between the two halves of an interrupted call is sealed: only this
+    process can create it.
     """
 
     def __init__(
@@ -71,10 +72,10 @@ class McpToolServer:
         instructions: str | None = None,
         redact: Callable[[str], str] = str,
     ) -> None:
-        """`instructions`: what the server's tools are for, for the client's model. `redact` takes
-        secrets out of what a refusal quotes.
+        """`instructions` describe the server's tools to the client's model. `redact` removes
+        secrets from quoted text.
 
-        Raises AgentError(invalid) where two tools have one name.
+        Raises AgentError(invalid) if two tools have the same name.
         """
         self._served: dict[str, ServedTool] = {}
         self._redact = redact
@@ -116,9 +117,7 @@ class McpToolServer:
             raise
         except AgentError as e:
             return refused(self._redact(e.message))
-        except (
-            Exception
-        ):  # the edge of a request: a bug harms this call alone, and is told where its owner looks
+        except Exception:  # request boundary: a bug fails this call alone, and is logged
             logger.exception("the tool %s of the MCP server failed", params.name)
             return refused(
                 f"{params.name} failed inside the server; what went wrong is in the server's own "
@@ -127,5 +126,5 @@ class McpToolServer:
 
 
 def refused(message: str) -> CallToolResult:
-    """An error that the client's model reads."""
+    """Return an error for the client's model."""
     return CallToolResult(content=[TextContent(text=message)], is_error=True)

@@ -1,5 +1,5 @@
-"""A server on the standard input and output of this process, which belong to the protocol alone
-meanwhile. Entry: `serve_stdio`.
+"""Server on the standard input and output of this process, which are reserved for the protocol.
+Entry point: `serve_stdio`.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ PIECE_BYTES = 65536
 
 
 class StdioStreams(NamedTuple):
-    """Two file descriptors that nothing else in this process knows."""
+    """Two file descriptors private to the server."""
 
     inwards: int
     outwards: int
 
 
 async def serve_stdio(server: McpToolServer) -> None:
-    """Until the client closes our input; requests that are open then are cancelled, and their runs
-    closed. One at a time in a process.
+    """Serve until the client closes the input; open requests are then cancelled, and their runs
+    closed. One server per process.
 
-    Cancellation: the same, at once. Meanwhile what anything else prints, child processes too,
-    goes to standard error, and who reads the input finds its end.
+    Cancellation does the same at once. While serving, other output of the process and its children
+    goes to standard error, and other readers of the input see its end.
     """
     with claimed() as wire:
         heard, from_wire = anyio.create_memory_object_stream[SessionMessage | Exception]()
@@ -51,7 +51,7 @@ async def serve_stdio(server: McpToolServer) -> None:
 
 @contextmanager
 def claimed() -> Generator[StdioStreams]:
-    """Takes 0 and 1 away from everybody else, and gives them back."""
+    """Take descriptors 0 and 1 for exclusive use, and restore them at the end."""
     sys.stdout.flush()
     wire = StdioStreams(os.dup(0), os.dup(1))
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -82,7 +82,7 @@ async def _hear(
                 await heard.send(SessionMessage(message))
             elif (
                 refusal := refusal_of(line)
-            ) is not None:  # the SDK would say nothing, and its client wait
+            ) is not None:  # the SDK would not respond, and the client would wait
                 await to_wire.send(SessionMessage(refusal))
 
 
@@ -96,7 +96,7 @@ def _message_in(line: str | None) -> JSONRPCMessage | None:
         and '"id"' in (line or "")
         and refusal_of(line) is not None
     )
-    # one with an id that cannot be one looks like a notification to the SDK
+    # The SDK treats a request with an invalid id as a notification.
     return None if is_request else message
 
 
@@ -109,7 +109,7 @@ async def _lines(fd: int) -> AsyncIterator[str | None]:
 
 
 async def _say(wire: StdioStreams, said: MemoryObjectReceiveStream[SessionMessage]) -> None:
-    """A client that has gone is not told anything more; the end of our input follows."""
+    """Write messages; after a disconnect they are discarded until the input ends."""
     gone = False
     async with said:
         async for message in said:
@@ -122,7 +122,7 @@ async def _say(wire: StdioStreams, said: MemoryObjectReceiveStream[SessionMessag
 
 
 def _encoded(message: JSONRPCMessage) -> bytes:
-    """A line. What UTF-8 has no place for, half a surrogate pair, becomes a question mark."""
+    """Encode a message as one line. Lone surrogates become question marks."""
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
     except ValueError:
@@ -131,21 +131,21 @@ def _encoded(message: JSONRPCMessage) -> bytes:
 
 
 async def _read(fd: int) -> bytes:
-    """Waits without a thread: one that is blocked in a read could not be stopped, and a process
-    waits for its threads.
+    """Read without a thread: a blocked read could not be stopped, and the process would wait for
+    its thread.
     """
     try:
         await anyio.wait_readable(fd)
-    except OSError:  # a file, or nothing at all, which cannot be waited for and needs no waiting
+    except OSError:  # a file or /dev/null, which cannot be polled and needs no waiting
         return await to_thread.run_sync(os.read, fd, PIECE_BYTES)
     return os.read(fd, PIECE_BYTES)
 
 
 async def _write(fd: int, rest: memoryview) -> None:
-    """As much at a time as a pipe takes without blocking once it is ready."""
+    """Write in pieces that a ready pipe accepts without blocking."""
     while rest:
         try:
             await anyio.wait_writable(fd)
-        except PermissionError:  # a file, likewise
+        except PermissionError:  # a file needs no waiting
             await anyio.lowlevel.checkpoint()
         rest = rest[os.write(fd, rest[:PIPE_BUF]) :]
