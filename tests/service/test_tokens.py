@@ -157,7 +157,7 @@ def test_a_key_that_is_none_is_told_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(AgentError, match="at least 32"):
         signing_key({"TREADLE_SERVICE_SECRET": "short"}, tmp_path)
     (tmp_path / "service.key").write_bytes(b"")
-    with pytest.raises(AgentError, match="holds no key: delete it"):
+    with pytest.raises(AgentError, match="is not a valid key: delete it"):
         signing_key({}, tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(AgentError, match="cannot be kept"):

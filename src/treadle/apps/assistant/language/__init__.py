@@ -1,22 +1,21 @@
-"""English task talk, understood by rules: a message and what was said before it become wishes.
+"""Rule-based parsing of English task talk: a message and its conversation become wishes.
 
-    understanding.py   the whole message, command by command; clauses.py: where one ends; wishes.py:
-                       what comes of them, as values
-    wording.py         a text as words; phrases.py, verbs.py: tables of them; spelling.py: typing
+    understanding.py   the whole message, command by command; clauses.py: splitting into commands;
+                       wishes.py: the results as values
+    wording.py         tokenization; phrases.py, verbs.py: tables of phrases; spelling.py: typing
                        errors
-    adding.py          what is to be added; asides.py: what is said beside a title; values.py,
-                       dates.py: a day, a priority, a text
-    changing.py        what is changed; stating.py, telling.py, afterthoughts.py: the same, said
-                       without a command
-    questions.py       what is to be seen; listing.py, periods.py: of which tasks
-    targets.py         which task is meant; acting.py: by what a look has shown; conversation.py:
-                       by what was said before; answers.py: by an answer
-    acting.py          wishes as calls of the tools; talk.py: what is answered in words alone
+    adding.py          new tasks; asides.py: fields next to a title; values.py, dates.py: a day, a
+                       priority, a text
+    changing.py        changes by command; stating.py, telling.py, afterthoughts.py: changes without
+                       a command
+    questions.py       requests for lists; listing.py, periods.py: filters
+    targets.py         references to tasks; acting.py: resolution by the list; conversation.py: by
+                       the conversation; answers.py: by an answer
+    acting.py          wishes as calls of the tools; talk.py: replies without calls
+    ordering.py        normalization of the word order of a clause
 
-No tasks, no tools, no model here: tables of words as data, and the order in which they are read.
-Entry: `understood`.
-
-    ordering.py  A clause's words put into the order that commands have
+No tasks, tools or models here: tables of words as data, and the order in which they are applied.
+Entry point: `understood`.
 """
 
 from __future__ import annotations

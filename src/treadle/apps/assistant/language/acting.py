@@ -1,8 +1,7 @@
-"""Wishes become calls of the task tools: at once, or after a look at the list where only it can say
-which tasks are meant.
+"""Conversion of wishes to calls of the task tools, directly or after a lookup of the list.
 
-A look is needed for "all tasks due today" and for "milk and bread", which may be one title or two
-tasks. Entry: `looks`, `calls_of`.
+A lookup is needed for "all tasks due today" and for "milk and bread", which may be one title or two
+tasks. Entry points: `looks`, `calls_of`.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ _ALIKE = tuple(
         "hand submit send deliver",
     )
 )
-"""Verbs that say the same of one thing."""
+"""Groups of verbs with the same meaning for an object."""
 _ANY = frozenset(
     map(stem, known("do finish complete handle sort deal take go manage tackle settle"))
 )
-"""Verbs that say no more than that something is done."""
+"""Verbs that mean only that something is done."""
 
 
 class Titled(Protocol):
@@ -60,7 +59,7 @@ T = TypeVar("T", bound=Titled)
 
 
 def fitting(named: Named, tasks: Sequence[T]) -> list[T]:
-    """Those that are meant: all that fit equally well."""
+    """Return the matching tasks, including ties."""
     titles = [task.title for task in tasks]
     whole = meant(named.whole, titles)
     if whole or not named.verb:
@@ -72,7 +71,7 @@ def fitting(named: Named, tasks: Sequence[T]) -> list[T]:
 
 
 def _of_verb(verb: str, title: str, about: set[str]) -> bool:
-    """Whether what the title says to do with the thing is what was done."""
+    """True if the title's action on the object is the one that was done."""
     done = stem(folded(verb)[0])
     first = folded(title)[:1]
     if not first or stem(first[0]) in about or first[0] not in ACTIONS or done in _ANY:
@@ -86,7 +85,7 @@ class PlannedCall(msgspec.Struct, frozen=True):
 
 
 class KnownTask(msgspec.Struct, frozen=True):
-    """A task that a look has shown."""
+    """Task found by a lookup."""
 
     id: str
     title: str
@@ -95,7 +94,7 @@ class KnownTask(msgspec.Struct, frozen=True):
 
 
 class TooManyTasks(Exception):
-    """More tasks are meant than one message may change."""
+    """Raised if a message would change too many tasks."""
 
     def __init__(self, count: int) -> None:
         super().__init__(str(count))
@@ -104,13 +103,11 @@ class TooManyTasks(Exception):
 
 _EVERYTHING = Filter("all")
 _LOOKED_UP = 5
-"""New tasks up to which it is looked whether they are there already: a look is a call less for the
-rest.
-"""
+"""Maximum new tasks for which a lookup checks for existing ones; it costs a call of the limit."""
 
 
 def looks(understood: Understood) -> tuple[Filter, ...]:
-    """What has to be listed before the wishes can be calls; each once."""
+    """Return the lookups needed before the wishes can become calls, without duplicates."""
     several = len(understood.wishes) > _LOOKED_UP
     wishes = [wish for wish in understood.wishes if not (several and isinstance(wish, AddTask))]
     return tuple(dict.fromkeys(look for wish in wishes if (look := _look(wish)) is not None))
@@ -145,9 +142,9 @@ def listing(wanted: Filter) -> PlannedCall:
 def calls_of(
     understood: Understood, seen: Mapping[Filter, Sequence[KnownTask]]
 ) -> list[PlannedCall]:
-    """The calls in the order of the wishes, ten with the looks before them.
+    """Return the calls in the order of the wishes, at most ten including the lookups.
 
-    Raises TooMany: half of a wish is none.
+    Raises TooManyTasks: a wish is not carried out in part.
     """
     calls = [call for wish in understood.wishes for call in _calls(wish, seen)]
     most = CALLS_MOST - len(seen)
@@ -183,7 +180,7 @@ def _calls(wish: Wish, seen: Mapping[Filter, Sequence[KnownTask]]) -> Iterator[P
 
 
 def _added(wish: AddTask, seen: Mapping[Filter, Sequence[KnownTask]]) -> PlannedCall:
-    """A new task, or what is new of the one that has just this title."""
+    """Add a new task, or update the existing one with exactly this title."""
     given = {"description": wish.description, "priority": wish.priority, "due": wish.due}
     fields = {name: value for name, value in given.items() if value is not None}
     there = [
@@ -220,7 +217,7 @@ def _meant(
 
 
 def _answer(target: Named, seen: Mapping[Filter, Sequence[KnownTask]]) -> list[str]:
-    """As `_meant`; nothing where a part of several names no task."""
+    """Resolve like `_meant`; empty if a part of several names no task."""
     titles = [task.title for task in seen.get(_EVERYTHING, ())]
     is_one = not target.parts or bool(meant(target.words, titles))
     return (
@@ -231,9 +228,7 @@ def _answer(target: Named, seen: Mapping[Filter, Sequence[KnownTask]]) -> list[s
 
 
 def _put_off(task: str, later: int, seen: Mapping[Filter, Sequence[KnownTask]]) -> dict[str, str]:
-    """The due date so many days on; of a task that has none, or that nobody could tell, there is
-    nothing to count from.
-    """
+    """Postpone the due date by `later` days; empty for a task that has none or is ambiguous."""
     titles = [one for one in seen.get(_EVERYTHING, ()) if one.id == task] or fitting(
         Named(task), seen.get(_EVERYTHING, ())
     )

@@ -1,7 +1,6 @@
-"""Tasks to add: what the sentence says after "add", as one title or several, with what is said
-beside it.
+"""New tasks: the text after "add" as one title or several, with the fields next to it.
 
-Entry: `added`.
+Entry point: `added`.
 """
 
 from __future__ import annotations
@@ -81,7 +80,9 @@ _PIECES = 60
 
 
 def added(text: str, words: Words, today: date, talk: Dialogue) -> list[AddTask] | Missing:
-    """The tasks in their order, ten at most; Missing where nothing is named, or a date is none."""
+    """Return the tasks in order, at most ten; Missing if there is no title, or a date is
+    invalid.
+    """
     keys = keys_of(words)
     noun = _NOUN.at(keys)
     listed = noun is not None and any(
@@ -114,8 +115,8 @@ def _level(keys: list[str]) -> str | None:
 
 
 def _without_article(words: Words) -> list[Token]:
-    """What is to be done needs none at its beginning: "schedule a haircut" is "haircut"."""
-    # not of "a < b"
+    """Remove a leading article: "schedule a haircut" is "haircut"."""
+    # Not of "a < b".
     is_article = (
         len(words) > 1
         and not words[0].quoted
@@ -126,7 +127,7 @@ def _without_article(words: Words) -> list[Token]:
 
 
 def _led(words: Words, noun: bool, today: date) -> list[Token]:
-    """Without what leads to the title. "for" and "to" lead to one only after the word "task"."""
+    """Remove words that introduce the title. "for" and "to" do so only after the word "task"."""
     kept = list(words)
     while kept and not kept[0].quoted and kept[0].key in ("-", "\u2013", "—", ":", "*"):
         del kept[0]
@@ -172,7 +173,7 @@ def _titled(
 
 
 def _without_title(task: AddTask) -> Missing:
-    """The question for the title; its answer keeps the day, priority and description."""
+    """Ask for the title, keeping the day, priority and description for its answer."""
     given = (("due", task.due), ("priority", task.priority), ("description", task.description))
     fields = tuple((name, value) for name, value in given if value is not None)
     return msgspec.structs.replace(TITLE, fields=fields)
@@ -185,9 +186,7 @@ def _title(text: str, words: Words) -> str:
 
 
 def _separate(text: str, pieces: list[list[Token]], shared: AddTask, today: date) -> list[AddTask]:
-    """A task for each piece with what is said of it; what is said of the last one alone is meant
-    for all.
-    """
+    """Return a task for each piece with its fields; fields of the last piece alone apply to all."""
     own = [asides_of(text, piece, today) for piece in pieces[:_PIECES]]
     for piece in own:
         piece.words = _without_tail(trimmed(piece.words))
@@ -217,10 +216,10 @@ def _separate(text: str, pieces: list[list[Token]], shared: AddTask, today: date
 
 
 def several(text: str, words: Words, today: date, *, listed: bool) -> list[list[Token]]:
-    """One title, or several where the words are plainly a list.
+    """Split into several titles if the words are clearly a list.
 
-    That is: lines; what follows "tasks:"; things to do that begin with a verb each; at least three
-    names without one, or two with a comma.
+    Lists are: lines; text after "tasks:"; actions that begin with a verb each; at least three names
+    without a verb, or two with a comma.
     """
     pieces = _pieces(words)
     if any(word.stop == "\n" for word in words[:-1]):
@@ -268,7 +267,7 @@ def _pieces(words: Words) -> list[list[Token]]:
 
 
 def _lines(words: Words) -> list[list[Token]]:
-    """Without what counts them, and without a heading."""
+    """Remove list markers and a heading."""
     lines: list[list[Token]] = [[]]
     for word in words:
         if lines[-1] or not (
@@ -291,8 +290,8 @@ def _lines(words: Words) -> list[list[Token]]:
 
 
 def _by_verbs(words: Words, pieces: list[list[Token]], acts: list[bool]) -> list[list[Token]]:
-    """A new title at each verb; what has none goes on with the one before ("buy milk, eggs and call
-    mum").
+    """Start a new title at each verb; a piece without one continues the previous title ("buy milk,
+    eggs and call mum").
     """
     starts = [piece[0].place for piece, verb in zip(pieces, acts, strict=True) if verb]
     ends = [*starts[1:], words[-1].place + 1]
@@ -310,7 +309,7 @@ def _untied(title: list[Token]) -> list[Token]:
 
 
 def acts_at_once(words: Words) -> bool:
-    """Whether the words are something to do ("buy milk"), said without any "add"."""
+    """True if the words are an action ("buy milk") without "add"."""
     keys = keys_of(words)
     return (
         len(keys) > 1

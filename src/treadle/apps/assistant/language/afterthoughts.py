@@ -1,7 +1,7 @@
-"""What is said in short, without a command: "low prio" of the task just added, "urgent: call Bob",
-"milk: tomorrow", "oops".
+"""Short remarks without a command: "low prio" about the last task, "urgent: call Bob", "milk:
+tomorrow", "oops".
 
-Entry: `afterthought`, `labelled`, `regretted`.
+Entry points: `afterthought`, `labelled`, `regretted`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _TITLE_WORDS = 8
 def afterthought(
     text: str, words: Words, today: date, talk: Dialogue
 ) -> list[Wish | Missing] | None:
-    """A priority or a day of the task that was just spoken of, where the words say nothing else."""
+    """Apply a priority or a day to the last task if the words contain nothing else."""
     if talk.fresh != "task" or not talk.last or not talk.did:
         return None
     start = 0
@@ -75,10 +75,7 @@ def afterthought(
 
 
 def retitled(text: str, words: Words, talk: Dialogue) -> list[Wish | Missing] | None:
-    """A better title for the task that was just added or changed:
-
-    "I meant oat milk", "call it oat milk instead".
-    """
+    """Retitle the last added or changed task: "I meant oat milk", "call it oat milk instead"."""
     keys = keys_of(words)
     found = _MEANT.at(keys)
     if not talk.did or not talk.last or found is None or found[0] >= len(words):
@@ -118,7 +115,7 @@ _MEANT = Phrases.plain(
 
 
 def replaced(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
-    """Such as "instead of buy milk i want it to be buy juice"."""
+    """Parse "instead of buy milk i want it to be buy juice"."""
     keys = keys_of(words)
     if keys[:2] != ["instead", "of"]:
         return None
@@ -150,10 +147,10 @@ _WANTED = Phrases.plain(
 def labelled(
     text: str, words: Words, today: date, talk: Dialogue, *, adding: bool
 ) -> list[Wish | Missing] | None:
-    """Words before a colon, and what they label.
+    """Parse a label before a colon.
 
-    That is a new task where `adding` ("urgent: call Bob", "in two weeks: dentist"), or a task's new
-    values ("milk: low priority").
+    The result is a new task if `adding` ("urgent: call Bob", "in two weeks: dentist"), or new
+    values of a task ("milk: low priority").
     """
     end = next(
         (
@@ -200,7 +197,7 @@ def labelled(
 
 
 def needed(text: str, words: Words, today: date) -> list[Wish | Missing] | None:
-    """Such as "we need toilet paper"."""
+    """Parse "we need toilet paper"."""
     keys = keys_of(words)
     start = (
         2
@@ -229,7 +226,7 @@ def needed(text: str, words: Words, today: date) -> list[Wish | Missing] | None:
 
 
 def regretted(words: Words, talk: Dialogue) -> list[Wish | Missing] | None:
-    """What takes the last change back: "oops" only right after one."""
+    """Undo the last change; "oops" does so only right after one."""
     keys = keys_of(words[:20])
     while len(keys) > 1 and keys[0] in _INTERJECTIONS:
         del keys[0]

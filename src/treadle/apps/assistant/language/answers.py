@@ -1,7 +1,7 @@
-"""Answers to a question of the reply before: which of several tasks, what the missing thing is, a
-name spelled right.
+"""Answers to the question of the previous reply: a choice between tasks, a missing value, a
+corrected name.
 
-Entry: `answered`.
+Entry point: `answered`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ from treadle.apps.assistant.language.wishes import (
 from treadle.apps.assistant.language.wording import Words, key_of, keys_of, phrase
 
 _LEADS = known(
-    """the i mean meant want its it's it is was to one about for that as with on by make set called please no sorry my task"""
+    """the i mean meant want its it's it is was to one about for that as with on by make set called
+    please no sorry my task
+    """
 )
 _SMALL = known("""the a an one task my i mean meant about with of for to it is please that""")
 
 _WORDS = 30
-"""Of an answer that chooses; what is longer is something new."""
+"""Maximum words of a choice; longer text is a new message."""
 
 
 def answered(
@@ -48,11 +50,10 @@ def answered(
     before: Sequence[Wish | Missing],
     anew: Sequence[Wish | Missing],
 ) -> tuple[Wish | Missing, ...] | None:
-    """The wishes of the message that was asked about, with its gap filled; None where this is no
-    answer.
+    """Return the wishes of the earlier message with its gap filled; None if this is no answer.
 
-    `anew`: the wishes of this message if it is read as a new one. One that changes tasks by itself
-    is no answer to "which task?".
+    `anew`: the wishes of this message if it is parsed as a new one. One that changes tasks by
+    itself is no answer to "which task?".
     """
     if not before:
         return None
@@ -138,7 +139,7 @@ def _chosen(text: str, words: Words, today: date, talk: Dialogue) -> tuple[Named
 
 
 def _matching(keys: Sequence[str], options: Sequence[str]) -> tuple[Named, ...] | None:
-    """The one option that holds all words of the answer."""
+    """Return the single option that contains all words of the answer."""
     wanted = [key for key in keys[:_WORDS] if key not in _SMALL]
     if not wanted or len(keys) > _WORDS:
         return None
@@ -154,9 +155,8 @@ def _matching(keys: Sequence[str], options: Sequence[str]) -> tuple[Named, ...] 
 def _aimed(
     before: Sequence[Wish | Missing], chosen: Sequence[Named], about: str
 ) -> tuple[Wish | Missing, ...] | None:
-    """The change that was asked about, now at the chosen tasks.
-
-    What else the message wished was done then.
+    """Return the change in question, applied to the chosen tasks. The message's other wishes were
+    carried out before.
     """
     changes = [
         (wish, wish.target)
@@ -178,7 +178,7 @@ def _aimed(
 def _named_again(
     text: str, words: Words, today: date, talk: Dialogue, before: Sequence[Wish | Missing]
 ) -> tuple[Wish | Missing, ...] | None:
-    """Such as "I meant the milk one" after "I couldn't find a task about 'mlik'"."""
+    """Parse "I meant the milk one" after "I couldn't find a task about 'mlik'"."""
     keys = keys_of(words)
     meant = next((i for i in range(min(3, len(keys))) if keys[i] in ("mean", "meant")), None)
     if meant is None and (
@@ -229,9 +229,9 @@ def _title(
     gap: Missing,
     anew: Sequence[Wish | Missing],
 ) -> tuple[Wish | Missing, ...] | None:
-    """The title that was asked for.
+    """Take the message as the requested title.
 
-    A command is meant as one, unless it lacks something, or the list holds nothing that it names.
+    A command is not a title, unless it lacks something, or names nothing on the list.
     """
     head = head_at(keys_of(words), 0)
     is_change = head is not None and head.kind in ("complete", "delete", "update")
@@ -258,7 +258,7 @@ def _title(
 
 
 def _with(gap: Missing, task: AddTask) -> AddTask:
-    """The task with the fields that came before its title, where the answer names no others."""
+    """Add the fields given before the title, unless the answer has its own."""
     earlier = {name: value for name, value in gap.fields if getattr(task, name) is None}
     return msgspec.structs.replace(task, **earlier) if earlier else task
 

@@ -1,9 +1,8 @@
-"""What is said of a task beside its title: how urgent it is, when it is due, what its description
-is; and where in the sentence that stands.
+"""Fields mentioned next to a title: priority, due date and description, with their places in the
+sentence.
 
-Such words may be part of a title as well ("plan the friday party", "reply to urgent mail"): they
-count only where they stand apart, at an end, at a stop, or before a small word that goes on. Entry:
-`asides_of`.
+Such words may also be part of a title ("plan the friday party", "reply to urgent mail"): they count
+only if they are separate, at an end, at a stop, or before a conjunction. Entry point: `asides_of`.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ _LOOSE = Phrases(
         "not|isnt|arent so|that|very|too|really|all|super? urgent|important anymore?": "Low",
     }
 )
-"""Count at the ends only."""
+"""Phrases that count only at the ends."""
 _LEADING = Phrases(
     {
         "important|urgent|critical": "High",
@@ -90,7 +89,7 @@ _LEADING = Phrases(
         "not urgent|important": "Low",
     }
 )
-"""Count before the word "task", or with a stop beside them."""
+"""Phrases that count only before the word "task", or next to a stop."""
 _DUE = Phrases.plain(
     [
         "due|deadline|duedate|due-date",
@@ -106,7 +105,7 @@ _DUE = Phrases.plain(
 _PREPOSITION = Phrases.plain(["by|on|before|until|till|for|at|from|starting|no"])
 _DAY_PREPOSITIONS = known("by on before until till for")
 _WEAK_DAYS = known("mon tue wed thu fri sat sun now soon")
-"""Words of their own: a day only after a preposition."""
+"""Ambiguous words: days only after a preposition."""
 DESCRIPTION = Phrases.plain(
     [
         "description|desc|notes|details|note is?",
@@ -121,32 +120,32 @@ _GOES_ON = known(
 )
 DASHES = known("- \u2013 — --")
 _REPEATS = known("every each")
-"""Nothing comes back by itself: such a day is a word of the title."""
+"""Words of repetition, which is not supported: the day is then part of the title."""
 _REASONS = known("because cuz coz bc")
-"""What follows is the description."""
+"""Words that introduce the description."""
 
 WORDS_MOST = 120
-"""Of what is longer nothing is read: no title is so long."""
+"""Maximum words to parse: no title is longer."""
 
 
 class Asides(msgspec.Struct):
-    """What was found, and the words that are left."""
+    """Fields found, and the remaining words."""
 
     words: list[Token]
     priority: str | None = None
     due: date | None = None
     description: str | None = None
     unread: str | None = None
-    """A due date that was given and is none."""
+    """Invalid due date."""
 
 
 def asides_of(text: str, words: Words, today: date, *, leading: bool = True) -> Asides:
-    """`leading`: whether a title may begin after them ("tomorrow call mum")."""
+    """`leading`: a title may begin after the fields ("tomorrow call mum")."""
     found = Asides(list(words))
     _take_description(text, found)
     if len(found.words) > WORDS_MOST:
         return found
-    for _ in range(4):  # one aside may stand behind another
+    for _ in range(4):  # one aside may follow another
         before = len(found.words)
         _take_priority(found, leading=leading)
         _take_due(found, today, leading=leading)
@@ -164,17 +163,17 @@ def stands_apart(words: Words, start: int, end: int, *, leading: bool = True) ->
 
 
 def _torn_at_end(words: Words, count: int) -> bool:
-    """Whether it is set off from the title by a dash or in parentheses."""
+    """True if it is separated from the title by a dash or in parentheses."""
     return len(words) > count + 1 and words[-1 - count].key in DASHES
 
 
 def _torn(words: Words, place: int) -> bool:
-    """Whether something was taken out right before `place`."""
+    """True if words were removed right before `place`."""
     return place > 0 and words[place].place != words[place - 1].place + 1
 
 
 def _take(found: Asides, start: int, end: int) -> None:
-    """Out of the words, with what joined it to them."""
+    """Remove the words, with their conjunction."""
     words = found.words
     while (
         start > 0
@@ -291,7 +290,7 @@ def _said_day(keys: Sequence[str], place: int, today: date) -> tuple[int, date] 
 
 
 def _unread(found: Asides, keys: Sequence[str]) -> None:
-    """A due date that looks like one, and is in no calendar: better asked about than left in the
+    """Detect a due date that is not in the calendar: a question is better than leaving it in the
     title.
     """
     for i in range(len(keys)):
@@ -308,7 +307,7 @@ def _unread(found: Asides, keys: Sequence[str]) -> None:
 
 
 def trimmed(words: Words) -> list[Token]:
-    """Without what is left over at the ends once asides were taken out."""
+    """Remove leftovers at the ends after asides were removed."""
     kept = list(words)
     while (
         kept

@@ -1,6 +1,6 @@
-"""What is changed about tasks: done, gone, a new title, priority, day or description.
+"""Changes of tasks by command: completion, deletion, a new title, priority, day or description.
 
-Entry: `changed`, `completed`, `deleted`, `changing`.
+Entry points: `changed`, `completed`, `deleted`, `changing`.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def deleted(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish |
 
 
 def _completed_ones(text: str, words: Words, today: date) -> PlainCall | None:
-    """Whether all that is completed is meant, and nothing narrower."""
+    """Return the call if all completed tasks are meant, without a narrower filter."""
     keys = keys_of(words)
     if any(word.quoted for word in words) or any(
         key in ("except", "but", "one", "not") for key in keys
@@ -204,7 +204,7 @@ def _without_done(words: Words) -> list[Token]:
 def changed(
     text: str, words: Words, verb: str, today: date, talk: Dialogue
 ) -> list[Wish | Missing]:
-    """What follows a verb like "set", "mark", "change", "move"."""
+    """Parse the words after a verb like "set", "mark", "change", "move"."""
     keys = [near(key, _FIELD_WORDS) or key if len(key) > 5 else key for key in keys_of(words)]
     if (
         verb in ("mark", "set", "flag", "make", "put", "move", "change", "update", "tick")
@@ -250,7 +250,7 @@ _FIELD_WORDS = ("priority", "deadline", "description")
 
 
 def done_at(keys: Sequence[str]) -> tuple[int, int, bool] | None:
-    """Where "as done" stands, how many words it has, and whether it says the opposite."""
+    """Return the place and length of "as done", and whether it is negated."""
     mended = [near(key, ("done", "complete", "completed", "finished")) or key for key in keys]
     for undone, table in ((True, _UNDONE), (False, _DONE)):
         if (found := table.ending(mended)) is not None:
@@ -265,7 +265,7 @@ def done_at(keys: Sequence[str]) -> tuple[int, int, bool] | None:
 
 
 def _owner(text: str, words: Words) -> list[Token]:
-    """Without the 's of "milk's priority"."""
+    """Remove the 's of "milk's priority"."""
     last = words[-1]
     if (
         not last.quoted
@@ -281,7 +281,7 @@ def _owner(text: str, words: Words) -> list[Token]:
 def of_field(
     text: str, words: Words, field: str, verb: str, today: date, talk: Dialogue
 ) -> list[Wish | Missing]:
-    """Such as "set the priority of X to high", "clear the due date of X", "add a note to X: Y"."""
+    """Parse "set the priority of X to high", "clear the due date of X", "add a note to X: Y"."""
     keys = keys_of(words)
     start = 1 if keys and keys[0] in ("of", "for", "on", "from", "to") and len(keys) > 1 else 0
     if verb in _CLEARING:
@@ -332,8 +332,8 @@ def of_field(
 
 
 def _first_to(words: Words, place: int, start: int) -> bool:
-    """Whether a text may begin behind this word: the first "to", or a colon, which comes before
-    any.
+    """True if a text may begin after this word: the first "to", or a colon, which takes
+    precedence.
     """
     if words[place - 1].stop == ":":
         return True
@@ -345,7 +345,7 @@ def _first_to(words: Words, place: int, start: int) -> bool:
 def _valued(
     text: str, target: Words, words: Words, field: str, verb: str, today: date, talk: Dialogue
 ) -> list[Wish | Missing]:
-    """Such as "X's priority to high"."""
+    """Parse "X's priority to high"."""
     rest = list(words)
     if rest and rest[0].key == "from":
         to = next((i for i, word in enumerate(rest) if word.key == "to"), None)
@@ -370,7 +370,7 @@ def _valued(
 def gap_of(
     text: str, target: Words, field: str, verb: str, today: date, talk: Dialogue
 ) -> list[Wish | Missing]:
-    """The value is missing: asked for, unless the verb says it ("raise the priority of X")."""
+    """Ask for the missing value, unless the verb implies it ("raise the priority of X")."""
     if field == "priority" and verb in _DEFAULT_LEVEL:
         return changing("update", text, target, today, talk, (("priority", _DEFAULT_LEVEL[verb]),))
     if field == "due":
@@ -389,7 +389,7 @@ def gap_of(
 def _by_value(
     text: str, words: Words, verb: str, today: date, talk: Dialogue
 ) -> list[Wish | Missing]:
-    """Such as "make X high priority", "move X to friday", "rename X to Y"."""
+    """Parse "make X high priority", "move X to friday", "rename X to Y"."""
     fields, rest = values_of(
         text, words, today, retitling=verb in ("rename", "retitle", "reword", "call")
     )
@@ -436,7 +436,9 @@ def _looks_renamed(rest: Words) -> bool:
 
 
 def _renamed(words: Words, verb: str) -> tuple[int, int] | None:
-    """Where the old title ends and the new one begins; of several "to" the middle one."""
+    """Return the end of the old title and the beginning of the new one; of several "to" the middle
+    one.
+    """
     keys = keys_of(words)
     quoted = [i for i, word in enumerate(words) if word.quoted]
     if verb == "call" and len(quoted) < 2:
@@ -476,4 +478,4 @@ def _as_title(words: Words) -> list[Token]:
 
 
 REOPEN = Missing("", "any")
-"""Asked for what no tool can do; answered in words."""
+"""Request that no tool supports, answered in words."""

@@ -1,7 +1,7 @@
-"""Where one command of a message ends and the next begins.
+"""Splitting of a message into commands.
 
-What is to be done is often said with words that are commands too ("remind me to call mum and cancel
-the gym"): within a task that is added, a new command needs to be a sure one. Entry: `clauses_of`.
+A task's text often contains command words too ("remind me to call mum and cancel the gym"): within
+an added task, only an unambiguous command starts a new one. Entry point: `clauses_of`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LIST_WORDS = known(
 _STRONG_IN_TITLES = known("delete remove mark rename undo complete")
 _DONE = known("done complete completed finished")
 MOST = 40
-"""Clauses that are read; a message has no more than ten things that can be done at once."""
+"""Maximum parsed clauses; a message can have at most ten effects."""
 
 
 class Clause(msgspec.Struct):
@@ -59,7 +59,7 @@ def clauses_of(words: Words) -> list[Clause]:
 def _begins(
     words: Words, keys: Sequence[str], start: int, place: int, head: VerbPhrase | None
 ) -> int | None:
-    """Where the next command begins if one does at `place`; what joins it is left out."""
+    """Return the start of the next command if one begins at `place`, without its conjunction."""
     stop = "" if _counts(words, place - 1) else words[place - 1].stop
     adding = head is not None and head.kind in ("add", "remind")
     if stop in (".", "?") or (stop == "\n" and not adding):
@@ -88,7 +88,7 @@ def _begins(
 
 
 def _counts(words: Words, place: int) -> bool:
-    """Whether the word is the number of a line: "1. book flights"."""
+    """True if the word is the number of a line: "1. book flights"."""
     word = words[place]
     return (
         word.stop == "."
@@ -156,7 +156,7 @@ def _within_title(
 
 
 def _infinitive(keys: Sequence[str]) -> bool:
-    """Such as "a task to call mum", but not "milk to my list"."""
+    """True for "a task to call mum", but not for "milk to my list"."""
     return any(
         one == "to" and other not in ("my", "the", "our", "list", "todo")
         for one, other in pairwise(keys)

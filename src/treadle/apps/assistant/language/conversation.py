@@ -1,7 +1,8 @@
-"""What a conversation has named so far, read from its text: the list that was shown, the task that
-was last spoken of, the question that stands open.
+"""References of a conversation, parsed from its text: the last list, the last task, the open
+question.
 
-docs/tasks.md lists the fixed replies. Nothing else of a conversation is remembered. Entry: `Dialogue`.
+docs/tasks.md lists the fixed replies. No other state of a conversation is kept. Entry point:
+`Dialogue`.
 """
 
 from __future__ import annotations
@@ -35,33 +36,35 @@ _BETWEEN = re.compile(
     r"['\"”\u2019]\s*(?:,\s*(?:or\s+|and\s+)?|\s+or\s+|\n)\s*(?:\(?\d{1,3}[.):]\s*)?['\"“\u2018]"
 )
 _READ = 60
-"""Messages looked back at."""
+"""Maximum messages to look back at."""
 
 
 class Dialogue(msgspec.Struct):
-    """`said` is everything before the message that is to be understood, oldest first."""
+    """State of the conversation before the current message, built from earlier ones, oldest
+    first.
+    """
 
     listed: tuple[str, ...] = ()
-    """Titles of the list that was shown last."""
+    """Titles of the last list."""
     last: str = ""
-    """The title that was spoken of last."""
+    """Title mentioned last."""
     recent: tuple[str, ...] = ()
     """Titles of the last reply."""
     fresh: Literal["", "list", "task"] = ""
-    """What the reply right before the message was about."""
+    """Subject of the reply right before the message."""
     trail: tuple[str, ...] = ()
-    """Titles that one reply after the other spoke of, up to the last one."""
+    """Titles mentioned by consecutive replies, up to the last one."""
     did: bool = False
-    """Whether the reply right before the message told of something done."""
+    """True if the reply right before the message reported a change."""
     options: tuple[str, ...] = ()
     asked: Literal["", "which", "not_found", "unclear"] = ""
-    """What the last reply asked."""
+    """Kind of the last reply's question."""
     about: str = ""
-    """What it asked about."""
+    """Subject of the question."""
     before: str = ""
-    """The person's message that it answered."""
+    """Message of the person that the question answered."""
     earlier: tuple[Speech, ...] = ()
-    """What had been said before that message."""
+    """Conversation before that message."""
 
     @classmethod
     def of(cls, said: Sequence[Speech]) -> Dialogue:
@@ -97,8 +100,8 @@ class Dialogue(msgspec.Struct):
             self.asked, self.about = "unclear", open_question[1]
 
     def numbered(self, number: int) -> str | None:
-        """The title with that number, of the options that were asked about or else of the list; -1
-        is the last.
+        """Return the title with this number, of the options in question or else of the list; -1 is
+        the last.
         """
         titles = self.options or self.listed
         if number == -1:
@@ -115,7 +118,7 @@ def rows_of(text: str) -> list[str]:
 
 
 def _bare(title: str) -> str:
-    """Without what stands after it in the list, and without the sign of a cut."""
+    """Remove the details after a title in the list, and the mark of truncation."""
     bare = _DASHED.sub("", _DETAILS.sub("", title)).strip()
     return bare.removesuffix("…").rstrip() or title.strip()
 

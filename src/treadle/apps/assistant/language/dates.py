@@ -1,9 +1,8 @@
-"""Days as people say them: "tomorrow", "next friday", "in 2 weeks", "Dec 1st", "12/24",
-"2026-12-01".
+"""Parsing of days: "tomorrow", "next friday", "in 2 weeks", "Dec 1st", "12/24", "2026-12-01".
 
 A week begins on Monday; "next friday" is the Friday of the next week; a day without a year is the
-next one that comes; 12/24 is month before day unless that cannot be, 24.12. is day before month.
-Where in a sentence a day belongs to the task is said in asides.py. Entry: `day_at`.
+next one in the future; 12/24 is month before day if possible, 24.12. is day before month. asides.py
+decides where a day belongs to the task. Entry point: `day_at`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from treadle.apps.assistant.language.spelling import near
 
 Keys = Sequence[str]
 Found: TypeAlias = tuple[int, date]
-"""How many words, and the day."""
+"""Number of words, and the day."""
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _WEEKDAY = {name: i for i, name in enumerate(WEEKDAYS)} | {
@@ -118,14 +117,14 @@ _NUMBER = re.compile(r"\d{1,4}")
 
 
 def corrected(key: str) -> str:
-    """The day that a misspelt word means; the word itself where it means none."""
+    """Return the day name that a misspelt word means; else the word itself."""
     if len(key) < 5 or key in _MISSPELT or key == "sundae" or key.removesuffix("s") in _MISSPELT:
         return key
     return near(key, _MISSPELT) or key
 
 
 def day_at(keys: Keys, place: int, today: date) -> Found | None:
-    """The day said from `place` on. What is no day of the calendar is none."""
+    """Parse the day at `place`. Invalid dates are none."""
     window = [corrected(key) for key in keys[place : place + 9]]
     if not window:
         return None
@@ -139,7 +138,9 @@ def day_at(keys: Keys, place: int, today: date) -> Found | None:
 
 
 def holiday_at(keys: Keys, place: int, today: date) -> Found | None:
-    """Christmas is a day only after a word like "by": there are Christmas presents too."""
+    """Parse a holiday, which is a day only after a word like "by": there are Christmas presents
+    too.
+    """
     found = _HOLIDAYS.at(keys, place)
     return None if found is None else (found[0], coming(today, *found[1]))
 
@@ -156,7 +157,7 @@ def looks_like_a_day(key: str, following: str = "") -> bool:
 
 
 def number_at(keys: Keys, place: int) -> tuple[int, int] | None:
-    """Words, and the number they say: "2", "two", "a couple of"."""
+    """Return the word count and value of a number: "2", "two", "a couple of"."""
     if place >= len(keys):
         return None
     key = keys[place]
@@ -171,7 +172,7 @@ def number_at(keys: Keys, place: int) -> tuple[int, int] | None:
 
 
 def days_at(keys: Keys, place: int) -> tuple[int, int] | None:
-    """Words, and the days of a span: "2 weeks", "a day", "another week"."""
+    """Return the word count and days of a span: "2 weeks", "a day", "another week"."""
     start = place + (
         place < len(keys)
         and keys[place] in ("another", "one", "1")
@@ -187,14 +188,14 @@ def days_at(keys: Keys, place: int) -> tuple[int, int] | None:
 
 
 def months_on(day: date, months: int) -> date:
-    """The same day so many months later, or the last one of a shorter month."""
+    """Return the same day `months` later, or the last one of a shorter month."""
     count = day.year * 12 + day.month - 1 + months
     year, month = divmod(count, 12)
     return date(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1]))
 
 
 def coming(today: date, month: int, day: int) -> date:
-    """The next day of that name, today among them. 29 February waits for its year."""
+    """Return the next such day, including today. 29 February waits for its year."""
     for year in range(today.year, today.year + 9):
         if day <= calendar.monthrange(year, month)[1] and date(year, month, day) >= today:
             return date(year, month, day)
@@ -230,7 +231,7 @@ def _relative(keys: Keys, today: date) -> Found | None:
 
 
 def _span(keys: Keys, today: date) -> Found | None:
-    """Such as "in 2 weeks", "2 weeks from now", "a week from friday", "within 3 days", "3 days
+    """Parse "in 2 weeks", "2 weeks from now", "a week from friday", "within 3 days", "3 days
     later".
     """
     within = keys[0] in ("in", "within")
@@ -268,8 +269,8 @@ def _amount(keys: Keys, place: int) -> tuple[int, Callable[[date], date]] | None
 
 
 def _end_of(keys: Keys, today: date) -> Found | None:
-    """Such as "end of the week", "end of next month"; the week ends on its Friday, at the weekend
-    on its Sunday.
+    """Parse "end of the week", "end of next month"; the week ends on its Friday, at the weekend on
+    its Sunday.
     """
     if keys[0] in ("eow", "eom", "eoy"):
         return 1, _last_day({"eow": "week", "eom": "month", "eoy": "year"}[keys[0]], today)
@@ -314,7 +315,7 @@ def _next(unit: str, today: date) -> date:
 
 
 def _named(keys: Keys, today: date) -> Found | None:
-    """Such as "friday", "this friday", "next friday", "friday next week", "next week", "the
+    """Parse "friday", "this friday", "next friday", "friday next week", "next week", "the
     weekend".
     """
     word = keys[0]
@@ -365,7 +366,7 @@ def _of_weekday(keys: Keys, place: int, weekday: int, today: date) -> Found | No
 
 
 def _explicit(keys: Keys, today: date) -> Found | None:
-    """Such as "2026-12-01", "12/24", "24.12.", "dec 1st 2026", "1 december", "the 5th"."""
+    """Parse "2026-12-01", "12/24", "24.12.", "dec 1st 2026", "1 december", "the 5th"."""
     if not keys:
         return None
     if (iso := _ISO.fullmatch(keys[0])) is not None:

@@ -1,7 +1,6 @@
-"""Which tasks are meant where several are: status, priority, days and words, as `list_tasks` takes
-them.
+"""Filters for several tasks: status, priority, days and words, as arguments of `list_tasks`.
 
-Entry: `filter_of`.
+Entry point: `filter_of`.
 """
 
 from __future__ import annotations
@@ -94,12 +93,12 @@ _NOUNS = ("task", "tasks", "todos", "items")
 class Filtered(msgspec.Struct):
     filter: Filter
     rest: str = ""
-    """Words that said nothing of the filter."""
+    """Words without a filter meaning."""
     due: bool = False
 
 
 def filter_of(text: str, words: Words, today: date, *, search: bool = False) -> Filtered:
-    """`search`: what is left over is looked for."""
+    """`search`: search for the remaining words."""
     keys = ["tasks" if is_noun(key) else key for key in keys_of(words)]
     status = priority = looked_for = None
     rest: list[int] = []
@@ -129,8 +128,8 @@ def filter_of(text: str, words: Words, today: date, *, search: bool = False) -> 
 
 
 def is_noun(key: str) -> bool:
-    """Whether it is a word for tasks with a letter too few, too many or out of place; another
-    letter makes another word.
+    """True for a misspelt word for tasks with missing, extra or swapped letters; a different letter
+    makes a different word.
     """
     found = near(key, _NOUNS[:1]) or near(key, _NOUNS[1:2]) or near(key, _NOUNS[2:])
     return found is not None and (len(found) != len(key) or sorted(found) == sorted(key))
@@ -163,7 +162,7 @@ def _only_filling(keys: Sequence[str], place: int) -> bool:
 def _words_about(
     text: str, words: Words, keys: Sequence[str], place: int, today: date
 ) -> tuple[str, int]:
-    """What is looked for, up to the next thing that is said of the filter."""
+    """Return the search words, up to the next part of the filter."""
     while place < len(keys) - 1 and keys[place] in ("the", "my", "a", "an", "word", "words"):
         place += 1
     end = place + 1

@@ -1,7 +1,7 @@
-"""A clause's words put into the order that commands have: without bullets and pictures, and with
-what is said ahead of the command behind it.
+"""Normalization of a clause to command order: without bullets and pictures, with leading phrases
+moved behind the command.
 
-Entry: `without_bullet`, `without_symbols`, `job_last`, `day_last`.
+Entry points: `without_bullet`, `without_symbols`, `job_last`, `day_last`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BULLETS = known("+ - * • \u2013 — >")
 
 
 def without_bullet(clause: Clause) -> Clause:
-    """Of "+ milk", "add milk"."""
+    """Convert "+ milk" to "add milk"."""
     if clause.words[0].key not in _BULLETS or len(clause.words) < 2:
         return clause
     added = [clause.words[1]._replace(text="add", key="add")] if clause.words[0].key == "+" else []
@@ -28,7 +28,7 @@ def without_bullet(clause: Clause) -> Clause:
 
 
 def job_last(words: Words) -> list[Token]:
-    """Of "my task for tonight is to pack", "remind me to pack for tonight"."""
+    """Convert "my task for tonight is to pack" to "remind me to pack for tonight"."""
     keys = keys_of(words[:10])
     job = (
         len(keys) > 4
@@ -49,9 +49,7 @@ def job_last(words: Words) -> list[Token]:
 
 
 def without_symbols(words: Words) -> list[Token]:
-    """Without the pictures behind a command; those of a title stay, and so do those that say
-    "done".
-    """
+    """Remove pictures after a command, except in titles and those that mean "done"."""
     kept, head = list(words), head_at(keys_of(words), 0)
     if head is None or head.kind in ("add", "remind", "update"):
         return kept
@@ -67,8 +65,8 @@ def without_symbols(words: Words) -> list[Token]:
 
 
 def day_last(words: Words, today: date) -> list[Token]:
-    """Such as "Tomorrow I need to call mum", "high priority: call mum": what is said ahead of the
-    command is put behind it.
+    """Move a leading phrase behind the command: "Tomorrow I need to call mum", "high priority: call
+    mum".
     """
     keys = keys_of(words[:16])
     skipped = 1 if keys[0] in ("on", "by", "for", "before", "due") else 0

@@ -1,7 +1,7 @@
-"""Spans of days that a list is asked for: "today", "this week", "in the next 3 days", "overdue", as
-`list_tasks` takes them in `search`.
+"""Periods for lists: "today", "this week", "in the next 3 days", "overdue", as `search` values of
+`list_tasks`.
 
-Entry: `period_at`.
+Entry point: `period_at`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _NAMED = Phrases(
 
 
 def period_at(keys: Sequence[str], place: int, today: date) -> tuple[int, str] | None:
-    """How many words say it, and the `search` that asks for it."""
+    """Return the word count of a period, and its `search` value."""
     words = [corrected(key) for key in keys[place : place + 12]]
     if (special := _SPECIAL.at(words)) is not None and _NOT_SPECIAL.at(words) is None:
         return special
@@ -97,7 +97,7 @@ def _named(name: str, today: date) -> tuple[date, date]:
         case "week":
             if name == "next week":
                 return monday + timedelta(days=7), monday + timedelta(days=13)
-            # a week that ends today or tomorrow holds nothing of what is meant
+            # Near its end, the current week contains nothing of what is meant.
             is_over = today.weekday() >= _SATURDAY
             return monday, today + timedelta(days=6) if is_over else monday + timedelta(days=6)
         case "weekend":
@@ -113,7 +113,7 @@ def _named(name: str, today: date) -> tuple[date, date]:
 
 
 def _month(words: Sequence[str], place: int, today: date) -> tuple[int, str] | None:
-    """Such as "in december"; "may" and "march" alone may be other words."""
+    """Parse "in december"; "may" and "march" alone may be other words."""
     month = (
         month_of(words[place])
         if place < len(words) and day_at(words, place, today) is None
@@ -126,7 +126,7 @@ def _month(words: Sequence[str], place: int, today: date) -> tuple[int, str] | N
 
 
 def _ahead(words: Sequence[str], place: int, today: date) -> tuple[int, str] | None:
-    """Such as "the next 3 days", "the next two weeks"."""
+    """Parse "the next 3 days", "the next two weeks"."""
     start = place
     if place < len(words) and words[place] == "the":
         place += 1

@@ -1,7 +1,7 @@
-"""Tables of phrases: which one stands at a place among words, the longest first.
+"""Tables of phrases with lookup of the longest match at a place among words.
 
-A pattern is words with `|` between alternatives and `?` after what may be missing: "mark|set it? as
-done". Patterns are never spelled out: a few of them stand for thousands of phrases. Entry:
+A pattern is words with `|` between alternatives and `?` after an optional one: "mark|set it? as
+done". Patterns are not expanded: a few of them represent thousands of phrases. Entry point:
 `Phrases`.
 """
 
@@ -13,7 +13,7 @@ from typing import Generic, TypeAlias, TypeVar
 T = TypeVar("T")
 Keys = Sequence[str]
 Pattern: TypeAlias = tuple[tuple[frozenset[str], bool], ...]
-"""For each word its alternatives, and whether it may be missing."""
+"""Alternatives of each word, and whether it is optional."""
 
 
 def known(words: str) -> frozenset[str]:
@@ -29,7 +29,7 @@ def pattern_of(text: str) -> Pattern:
 
 
 class Phrases(Generic[T]):
-    """Patterns with what each means. Where two match as many words, the earlier one counts."""
+    """Patterns with their meanings. Among matches of equal length, the first one counts."""
 
     def __init__(self, table: Mapping[str, T]) -> None:
         forward = [(pattern_of(text), value) for text, value in table.items()]
@@ -40,17 +40,17 @@ class Phrases(Generic[T]):
 
     @classmethod
     def plain(cls: type[Phrases[str]], patterns: Iterable[str]) -> Phrases[str]:
-        """A table whose patterns mean no more than that they stand there."""
+        """Build a table of patterns without meanings."""
         return cls({pattern: pattern for pattern in patterns})
 
     def at(self, keys: Keys, place: int = 0) -> tuple[int, T] | None:
-        """How many words the longest phrase has that begins at `place`, and its meaning."""
+        """Return the length of the longest phrase at `place`, and its meaning."""
         if place >= len(keys):
             return None
         return _longest(self._from.get(keys[place], ()), keys, place, 1)
 
     def ending(self, keys: Keys, end: int | None = None) -> tuple[int, T] | None:
-        """As `at`, for the longest phrase that ends before `end`."""
+        """Return the length of the longest phrase that ends before `end`, and its meaning."""
         last = (len(keys) if end is None else end) - 1
         return None if last < 0 else _longest(self._to.get(keys[last], ()), keys, last, -1)
 
@@ -95,9 +95,7 @@ def _longest(
 
 
 def _lengths(pattern: Pattern, keys: Keys, place: int, step: int) -> set[int]:
-    """How many words the pattern may stand for from `place` on; empty where it does not stand
-    there.
-    """
+    """Return the possible lengths of a match at `place`; empty without a match."""
     lengths = {0}
     for words, optional in pattern:
         further = {

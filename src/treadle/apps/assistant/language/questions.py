@@ -1,6 +1,6 @@
-"""What a person asks to see: lists, and what is looked for.
+"""Requests to see tasks: lists and searches.
 
-Entry: `asked_for`, `looked_for`.
+Entry points: `asked_for`, `looked_for`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from treadle.apps.assistant.language.wishes import Filter, Missing, Show, Wish
 from treadle.apps.assistant.language.wording import Words, keys_of, phrase
 
 _NOUNS = known(
-    """tasks task todo todos to-do to-dos list lists items agenda plate everything all reminders schedule one ones overview"""
+    """tasks task todo todos to-do to-dos list lists items agenda plate everything all reminders
+    schedule one ones overview
+    """
 )
 _PLURALS = ("tasks", "todos", "items", "reminders")
 _ASKING = known("""what whats which whatre do is are any anything how whens when wheres where""")
@@ -48,7 +50,7 @@ _OWN = Phrases.plain(
         "did i|we already|ever|even?",
     ]
 )
-"""Questions about what one did."""
+"""Questions about completed actions."""
 _THING = Phrases.plain(
     [
         (
@@ -63,7 +65,7 @@ _THING = Phrases.plain(
 def asked_for(
     text: str, words: Words, head: VerbPhrase | None, today: date, *, question: bool
 ) -> list[Wish | Missing] | None:
-    """A list, where the words ask for one; None where they are about something else."""
+    """Return a list if the words ask for one; else None."""
     keys = keys_of(words)
     verb = head.first if head is not None else ""
     rest = list(words[head.words :]) if head is not None else list(words)
@@ -137,7 +139,7 @@ def asked_for(
 
 
 def _about_me(keys: list[str]) -> bool:
-    """Such as "what do i have", "what's up next": about the list without naming it."""
+    """True for questions about the list that do not name it: "what do i have", "what's up next"."""
     return (
         keys[0] in ("what", "whats", "anything")
         and any(key in ("i", "me", "my", "left", "next", "due") for key in keys[1:])
@@ -152,7 +154,7 @@ def _told(wanted: Filter) -> Filter:
 def looked_for(
     text: str, words: Words, head: VerbPhrase, today: date
 ) -> list[Wish | Missing] | None:
-    """What follows "find", "search for"."""
+    """Parse the words after "find", "search for"."""
     rest = list(words)
     filtered = filter_of(text, rest, today)
     if not filtered.rest and not filtered.filter.empty and filtered.filter.search is not None:

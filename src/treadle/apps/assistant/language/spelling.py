@@ -1,7 +1,6 @@
-"""Typing errors: how far apart two words are, and which word of a list one was meant to be.
+"""Typing errors: edit distance, and correction to a word of a list.
 
-Only the words of the language are mended; what people call their tasks is never touched. Entry:
-`near`.
+Only words of the language are corrected, never titles of tasks. Entry point: `near`.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 LONG = 7
-"""Letters from which on two errors are forgiven; below it one, and below four none but a swap."""
+"""Length from which two errors are accepted; below it one, and below four only a swap."""
 _LONGEST = 16
 
 
 def distance(one: str, other: str, most: int) -> int:
-    """Insertions, deletions, exchanges and swaps of neighbours between two words; `most` + 1 where
+    """Return the number of insertions, deletions, substitutions and transpositions; `most` + 1 if
     there are more.
     """
     if abs(len(one) - len(other)) > most:
@@ -35,9 +34,7 @@ def distance(one: str, other: str, most: int) -> int:
 
 
 def near(word: str, words: Iterable[str]) -> str | None:
-    """The one word of the list that `word` was meant to be; None where there is none, or two are as
-    near.
-    """
+    """Return the word of the list closest to `word`; None if there is none, or a tie."""
     return _near(word, tuple(words)) if 3 <= len(word) <= _LONGEST and word.isalpha() else None
 
 
@@ -47,7 +44,7 @@ def _near(word: str, words: tuple[str, ...]) -> str | None:
     best, found = most + 1, list[str]()
     for candidate in words:
         if word[0] != candidate[0] and word[:2] != candidate[1::-1]:
-            # the first letter is rarely wrong, and a word with another one is rarely meant
+            # The first letter is rarely wrong.
             continue
         away = distance(word, candidate, most)
         if away < best and (len(word) > 3 or sorted(word) == sorted(candidate)):

@@ -1,8 +1,8 @@
-"""What a sentence says of a task without a command for it: "milk should be high priority", "the
-essay is due friday", "no deadline for X".
+"""Statements about a task without a command: "milk should be high priority", "the essay is due
+friday", "no deadline for X".
 
-And two commands that say their value in their own way: "describe X as Y", "push X back a week".
-Entry: `stated`, `fielded`, `described`, `put_off`.
+Also two commands with a special form: "describe X as Y", "push X back a week". Entry points:
+`stated`, `fielded`, `described`, `put_off`.
 """
 
 from __future__ import annotations
@@ -82,8 +82,7 @@ _FIELD_OF = Phrases(
 
 
 def fielded(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
-    """What begins with a field of a task: "no deadline for X", "no rush with X", "note on X:
-
+    """Parse statements that begin with a field: "no deadline for X", "no rush with X", "note on X:
     Y", "due date of X: friday".
     """
     keys = keys_of(words)
@@ -128,7 +127,7 @@ def fielded(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish |
 def _predicated(
     text: str, words: Words, today: date, talk: Dialogue
 ) -> list[Wish | Missing] | None:
-    """Such as "call mum is no longer needed", "buy milk should be buy cheese"."""
+    """Parse "call mum is no longer needed", "buy milk should be buy cheese"."""
     keys = keys_of(words)
     if keys[0] in _ASKERS:
         return None
@@ -171,10 +170,7 @@ def _predicated(
 
 
 def _is_title(new: Words, old: Sequence[str]) -> bool:
-    """Whether it reads like another name of the task, and not like what one thinks of it:
-
-    "call mum should be fun".
-    """
+    """True for another name of the task, as opposed to an opinion: "call mum should be fun"."""
     return (
         new[0].quoted
         or new[0].key in ACTIONS
@@ -188,9 +184,8 @@ _ASKERS = known(
 
 
 def stated(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
-    """What a sentence says of a task:
-
-    "the report is done", "milk should be high priority", "the essay is due friday".
+    """Parse statements: "the report is done", "milk should be high priority", "the essay is due
+    friday".
     """
     keys = keys_of(words)
     if keys[0] in ("thats", "so") and len(keys) > 2:
@@ -236,7 +231,7 @@ def stated(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | 
 
 
 def described(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing]:
-    """Such as "describe X as Y"."""
+    """Parse "describe X as Y"."""
     place = next(
         (
             i
@@ -256,7 +251,7 @@ def described(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish
 def put_off(
     text: str, words: Words, verb: str, today: date, talk: Dialogue
 ) -> list[Wish | Missing] | None:
-    """Such as "push X back a week", "postpone X by 2 days": counted from the day that the task has."""
+    """Parse "push X back a week", "postpone X by 2 days", counted from the task's current day."""
     keys = keys_of(words)
     if verb not in POSTPONING:
         return None

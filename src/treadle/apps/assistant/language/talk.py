@@ -1,6 +1,6 @@
-"""What is answered in words alone: help, greetings, thanks, and that nothing was changed.
+"""Replies without tool calls: help, greetings, thanks, and that nothing was changed.
 
-Entry: `said_alone`, `HELP`.
+Entry points: `said_alone`, `HELP`.
 """
 
 from __future__ import annotations
@@ -189,11 +189,11 @@ _CONFIRMED = known("delete complete update")
 _OPENERS = known("""ok okay hey hi hello please so well oh um no yes and thanks""")
 _SMALL = (GREETING, _WELL, _WELCOME, _NAME, _BYE, _FINE)
 _WORDS = 16
-"""Of what is nothing but talk."""
+"""Maximum words of mere talk."""
 
 
 def said_alone(keys: list[str]) -> Say | None:
-    """The answer to what is nothing but talk."""
+    """Return the answer to mere talk."""
     keys = [key for key in keys if any(c.isalnum() or c in "?/" for c in key)] or keys[:1]
     if not keys or len(keys) > _WORDS:
         return None

@@ -1,6 +1,6 @@
-"""Which task is meant: by words of its title, by its number in a list, by "it", or several at once.
+"""References to tasks: by words of the title, by number in a list, by "it", or several at once.
 
-Entry: `target_of`.
+Entry point: `target_of`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ TASK = Missing("which task you mean", "task")
 def target_of(
     text: str, words: Words, today: date, talk: Dialogue
 ) -> Target | tuple[Named, ...] | Missing:
-    """One target, or several named ones; Missing where nobody can say which is meant."""
+    """Return one target, or several named ones; Missing if the reference is ambiguous."""
     if (every := _every(text, words, today)) is not None and _IT.whole(keys_of(words)) is None:
         return every
     words = _bared(words)
@@ -133,7 +133,9 @@ def target_of(
 
 
 def parts_of(text: str, words: Words) -> tuple[str, ...]:
-    """The several tasks that "milk, bread and the report" may be; empty where it can only be one."""
+    """Return the separate tasks that "milk, bread and the report" may denote; empty if it can only
+    be one.
+    """
     if words[0].key == "both":
         words = words[1:]
     pieces: list[list[Token]] = [[]]
@@ -188,9 +190,8 @@ def _referred(it: str, talk: Dialogue) -> Named | tuple[Named, ...] | Missing:
 
 
 def _numbers(words: Words) -> list[int] | None:
-    """Numbers, where the words are nothing else:
-
-    "number 3", "the second one", "1 and 4", "the first two", "the last one".
+    """Return numbers if the words are nothing else: "number 3", "the second one", "1 and 4", "the
+    first two", "the last one".
     """
     keys = [key for word in words for key in ([word.key] if word.quoted else word.key.split(","))]
     if any(word.quoted for word in words):
@@ -247,7 +248,7 @@ def _numbered(numbers: Sequence[int], talk: Dialogue) -> Named | tuple[Named, ..
 
 
 def _every(text: str, words: Words, today: date) -> Every | Missing | None:
-    """Such as "all open tasks", "everything due today", "my overdue tasks"."""
+    """Parse "all open tasks", "everything due today", "my overdue tasks"."""
     keys = keys_of(words)
     if not keys:
         return None

@@ -1,8 +1,8 @@
-"""What a person tells has been done: "I paid the rent", "bought milk", "the dog has been walked",
+"""Reports of completed actions: "I paid the rent", "bought milk", "the dog has been walked",
 "laundry ✓".
 
-Only a task that is there is meant, whatever words it has for it (acting.py). What asks for
-something stands elsewhere. Entry: `told`.
+Only an existing task is completed, whatever its wording (acting.py). Requests are parsed elsewhere.
+Entry point: `told`.
 """
 
 from __future__ import annotations
@@ -90,18 +90,18 @@ _NOT_DONE = known(
     assigned prioritized prioritised"""
 )
 _MADE = known("made gave told kept seen saw")
-"""Tell of something done where somebody did it, but not of a state."""
+"""Verbs that report an action with a subject, but not a state."""
 _SAME_IN_BOTH = known("put cut set read quit")
 _NOT_PASSIVE = (_NOT_DONE | _SAME_IN_BOTH | known("done finished completed")) | known(
     "called phoned rang emailed texted wrote visited met came asked told helped replied answered "
     "messaged contacted went ate drank slept ran spoke did took got"
 )
-"""Of these, what stands before them without an "is" may be who did it: "mum called"."""
+"""Verbs whose preceding noun without "is" may be the actor: "mum called"."""
 _WORDS = 40
 
 
 def told(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
-    """The completions that the sentence tells of; None where it tells of none."""
+    """Return the completions that the sentence reports; None if there are none."""
     if len(words) > _WORDS or words[-1].stop == "?":
         return None
     return (
@@ -112,7 +112,7 @@ def told(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Mi
 
 
 def _marked(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
-    """Such as "kitchen ✓ laundry ✓", "✅ call mum"."""
+    """Parse "kitchen ✓ laundry ✓", "✅ call mum"."""
     keys = keys_of(words)
     places = [i for i, key in enumerate(keys) if key in MARKS]
     if not places or len(places) == len(keys):
@@ -124,8 +124,8 @@ def _marked(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish |
 
 
 def _acted(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
-    """Such as "I paid the rent and called mum", "just bought milk"; without an "I" only where such
-    a task is there.
+    """Parse "I paid the rent and called mum", "just bought milk"; without an "I" only if such a
+    task exists.
     """
     keys = keys_of(words)
     teller = _TELLER.at(keys)
@@ -160,7 +160,7 @@ def _acted(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | 
 
 
 def _deeds(words: Words, *, managed: bool) -> list[list[Token]]:
-    """A piece for each verb: "called mum and paid the rent" are two."""
+    """Split by verbs: "called mum and paid the rent" are two pieces."""
     pieces: list[list[Token]] = [[]]
     for i, word in enumerate(words):
         joined = word.key in ("and", "then", "also", "i", "ive") and not word.quoted
@@ -188,7 +188,7 @@ def _deeds(words: Words, *, managed: bool) -> list[list[Token]]:
 
 
 def _passive(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
-    """Such as "the rent is paid", "the dog has been walked already", "the bank thing is sorted"."""
+    """Parse "the rent is paid", "the dog has been walked already", "the bank thing is sorted"."""
     words = _without_adverbs(words, today)
     keys = keys_of(words)
     if keys[0] in ("i", "we", "you", "he", "she", "they", "who", "what", "if", "when"):
@@ -240,7 +240,7 @@ def _completed(
 
 
 def _without_adverbs(words: Words, today: date) -> list[Token]:
-    """Without what says when or how gladly it was done."""
+    """Remove adverbs of time and manner."""
     kept = list(words)
     for _ in range(4):
         keys = keys_of(kept[-6:])

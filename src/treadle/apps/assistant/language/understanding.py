@@ -1,8 +1,8 @@
-"""A message becomes wishes: its commands one after the other, with what "it" or "the second one"
-means, and answers to a question asked before.
+"""Parsing of a message into wishes: its commands in sequence, references such as "it" or "the
+second one", and answers to an earlier question.
 
-Nothing is guessed that takes away: what is unclear asks back, and then nothing of the message is
-done. Entry: `understood`.
+Nothing destructive is guessed: an unclear message leads to a question, and none of it is carried
+out. Entry point: `understood`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from treadle.apps.assistant.unsupported import is_repetition, wants_reminder, wa
 CHARS_MOST = 10_000
 CALLS_MOST = 10
 ASKED_CHARS = 1000
-"""Of a message that a question was asked about; what was longer is said anew."""
+"""Maximum length of a message that can be completed by an answer."""
 _NOTHING_MEANT = Missing("what you would like to do", "any")
 _NOUNS = known("a an another new task todo to-do reminder alarm alert notification item me one")
 _REOPENING = known("uncheck untick reopen uncomplete unmark unfinish")
@@ -86,9 +86,9 @@ _UNDO = known(
 
 
 def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Understood:
-    """Everything that the message wishes, after what had been said before it.
+    """Parse all wishes of the message, in the context of the conversation.
 
-    Ten wishes at most; of a longer text the first 10,000 characters.
+    At most ten wishes; of a longer text the first 10,000 characters.
     """
     text = text[:CHARS_MOST]
     talk = Dialogue.of(said)
@@ -114,8 +114,8 @@ def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Unders
 
 
 def _needs_repetition(wish: Wish | Missing) -> bool:
-    """Whether the wish cannot be met without repetition: nothing else of it was understood, or a
-    title would say "repeat".
+    """True if the wish cannot be met without repetition: nothing else of it was understood, or a
+    title would contain "repeat".
     """
     if isinstance(wish, Missing):
         return wish.wants in ("any", "value")
@@ -123,7 +123,7 @@ def _needs_repetition(wish: Wish | Missing) -> bool:
 
 
 def _again(talk: Dialogue, today: date) -> tuple[Wish | Missing, ...]:
-    """What the message wished that the question answered."""
+    """Return the wishes of the message that led to the question."""
     if not talk.before or len(talk.before) > ASKED_CHARS:
         return ()
     earlier = Dialogue.of(talk.earlier)
@@ -181,7 +181,9 @@ def _wishes(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish |
 
 
 def _join(found: list[Wish | Missing], wish: Wish | Missing) -> None:
-    """What is said of a task that the same message adds belongs to its adding."""
+    """Append a wish; statements about a task that the same message adds are merged into its
+    addition.
+    """
     last = found[-1] if found else None
     if (
         isinstance(last, AddTask)
@@ -202,7 +204,7 @@ def _join(found: list[Wish | Missing], wish: Wish | Missing) -> None:
 
 
 def _same(one: TaskChange, other: TaskChange) -> bool:
-    """Whether a second clause only says again what the first did: "I've bought milk, so tick that"."""
+    """True if a second clause repeats the first: "I've bought milk, so tick that"."""
     return (
         isinstance(one.target, Named)
         and isinstance(other.target, Named)
@@ -396,7 +398,7 @@ def _add(
 
 
 def _noun_words(words: Words, head: VerbPhrase) -> list[Token]:
-    """The words "a new task" of the command itself, which adding.py reads."""
+    """Return the words "a new task" of the command itself, which adding.py parses."""
     first = next(
         (i for i in range(1, head.words) if words[i].key in _NOUNS),
         head.words,
@@ -405,7 +407,7 @@ def _noun_words(words: Words, head: VerbPhrase) -> list[Token]:
 
 
 def _noted(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
-    """Such as "for X add the note that Y"."""
+    """Parse "for X add the note that Y"."""
     keys = keys_of(words)
     if keys[0] not in ("for", "to", "on"):
         return None
@@ -426,7 +428,7 @@ def _noted(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | 
 
 
 def _is_field(keys: Sequence[str]) -> bool:
-    """Such as "add a note to X", "add a due date": a field of a task that is there."""
+    """True for a field of an existing task: "add a note to X", "add a due date"."""
     start = 1 if keys[:1] in (["a"], ["the"], ["an"]) else 0
     field = keys[start : start + 2]
     linked = any(key in ("to", "for", "of", "on") for key in keys[start + 1 :])
@@ -476,7 +478,7 @@ def _delete(
 
 
 _CLEANING = known("tidy clean wipe empty sweep")
-"""What is done with lists as with kitchens."""
+"""Verbs of cleaning, which also apply to lists."""
 _LIST_WORDS = known(
     "list lists task tasks todo todos done completed finished complete everything all ones items "
     "checked closed it them that this stuff"

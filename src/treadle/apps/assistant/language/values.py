@@ -1,6 +1,6 @@
-"""New values that a sentence gives a task: a day, a priority, a text, or that it has no due date.
+"""New values of a task in a sentence: a day, a priority, a text, or no due date.
 
-Entry: `value_of`, `values_of`, `level_of`.
+Entry points: `value_of`, `values_of`, `level_of`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def value_of(text: str, words: Words, field: str, today: date) -> str | None:
 
 
 def level_of(keys: Sequence[str]) -> str | None:
-    """The priority that the words say, where they say nothing else."""
+    """Return the priority if the words contain nothing else."""
     kept = [
         key
         for key in keys
@@ -99,7 +99,7 @@ def no_day(keys: Sequence[str]) -> bool:
 def values_of(
     text: str, words: Words, today: date, *, retitling: bool = False
 ) -> tuple[Fields, list[Token]]:
-    """The priority and the day that stand at the end of the words, and the words before."""
+    """Return the priority and the day at the end of the words, and the words before them."""
     if retitling:
         return (), list(words)
     keys = keys_of(words)
@@ -124,7 +124,7 @@ def values_of(
 
 
 def fields_alone(text: str, words: Words, today: date) -> Fields:
-    """The priority and the day that the words say, where they say nothing else."""
+    """Return the priority and the day if the words contain nothing else."""
     if not words or len(words) > _ALONE_MOST or any(word.quoted for word in words):
         return ()
     asides = asides_of(text, words, today)

@@ -1,7 +1,8 @@
-"""The words with which commands begin, as data: what each asks for, and how sure it is that it
-begins one in the middle of a sentence.
+"""Words that begin commands, as data: the kind of command, and whether it is unambiguous in the
+middle of a sentence.
 
-What follows them is read in adding.py, changing.py and listing.py. Entry: `head_at`, `opened`.
+The following words are parsed in adding.py, changing.py and listing.py. Entry points: `head_at`,
+`opened`.
 """
 
 from __future__ import annotations
@@ -227,7 +228,7 @@ _AFTER = Phrases.plain(
 
 
 _COURTESIES = 12
-"""So many are passed over in a row; a text of nothing else is no command."""
+"""Maximum courtesies skipped in a row; a text of nothing else is no command."""
 
 
 class VerbPhrase(NamedTuple):
@@ -235,13 +236,11 @@ class VerbPhrase(NamedTuple):
     kind: Kind
     sure: bool
     first: str
-    """Its first word, mended."""
+    """First word, with corrected spelling."""
 
 
 def mended(key: str) -> str:
-    """The verb that a misspelt word was meant to be; the word itself where it is none, or a word of
-    its own.
-    """
+    """Return the verb that a misspelt word means; else the word itself."""
     if key in _TYPED:
         return _TYPED[key]
     if _HEADS.begins_with(key) or key in _OTHER or len(key) < 4:
@@ -258,7 +257,7 @@ def head_at(keys: Keys, place: int) -> VerbPhrase | None:
 
 
 def opened(keys: Keys, place: int = 0) -> int:
-    """Where the command begins behind courtesies and connectors; `place` itself where there are
+    """Return the place of the command after courtesies and connectors; `place` itself if there are
     none.
     """
     for _ in range(_COURTESIES):
@@ -278,7 +277,7 @@ def opened(keys: Keys, place: int = 0) -> int:
 
 
 def closed(keys: Keys) -> int:
-    """Where the command ends before the courtesies."""
+    """Return the end of the command before trailing courtesies."""
     end = len(keys)
     while end > 1 and (found := _AFTER.ending(keys, end)) is not None:
         end -= found[0]
@@ -301,11 +300,11 @@ ACTIONS = known(
     take talk teach tell test text thank throw tidy trade train translate travel treat trim try tune turn type unpack unsubscribe update upgrade
     upload use vacuum verify visit vote wake walk wash watch water weed weigh wipe work wrap write"""
 )
-"""Verbs with which people begin what is to be done."""
+"""Verbs with which tasks begin."""
 
 
 def base_of(past: str) -> str:
-    """The verb that a past form is of: "walk" of "walked", "pay" of "paid"."""
+    """Return the base of a past form: "walk" for "walked", "pay" for "paid"."""
     if past in IRREGULAR:
         return IRREGULAR[past]
     bare = past.removesuffix("ed")

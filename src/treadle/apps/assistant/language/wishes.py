@@ -1,8 +1,7 @@
-"""What a person wishes done, as values: one for each thing that the task tools can do, and what is
-answered in words.
+"""Wishes of a person as values: one type per task tool, and replies in words.
 
-How they are read from a text stands in understanding.py, how they become calls in acting.py. Entry:
-`Wish`, `Understood`.
+Parsing is in understanding.py, conversion to calls in acting.py. Entry points: `Wish`,
+`Understood`.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class Named(msgspec.Struct, frozen=True):
-    """A task by words of its title.
+    """Task by words of its title.
 
-    `parts` are the several that it may be instead, if no title holds it all.
+    `parts` are the separate tasks that it may denote instead, if no title contains it all.
     """
 
     words: str
     parts: tuple[str, ...] = ()
     verb: str = ""
-    """What was done with what the words name ("pay" of "the rent is paid"): the title may say it,
-    or say nothing.
+    """Action on the named object ("pay" in "the rent is paid"), which the title may contain or
+    omit.
     """
 
     @property
@@ -45,7 +44,7 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class Every(msgspec.Struct, frozen=True):
-    """All tasks of a filter; `first` of them only, where that is set."""
+    """All tasks of a filter, or the first `first` of them."""
 
     filter: Filter
     first: int | None = None
@@ -60,7 +59,7 @@ class AddTask(msgspec.Struct, frozen=True, kw_only=True):
     priority: str | None = None
     due: str | None = None
     bare: bool = False
-    """Said without any word for adding: of a task that is there already, it says what is new."""
+    """True without a word for adding: an existing task with this title is updated instead."""
 
 
 class Show(msgspec.Struct, frozen=True):
@@ -68,36 +67,33 @@ class Show(msgspec.Struct, frozen=True):
 
 
 class TaskChange(msgspec.Struct, frozen=True):
-    """One thing done to the tasks that are meant; `fields` are those of `update_task`, a due date
-    of None clears it.
+    """Change of the referenced tasks; `fields` are those of `update_task`, where a due date of None
+    clears it.
     """
 
     doing: Doing
     target: Target
     fields: tuple[tuple[str, str | None], ...] = ()
     later: int = 0
-    """Days by which the due date is put off."""
+    """Days by which the due date is postponed."""
     unsure: bool = False
-    """Meant only where there is such a task: nothing is done otherwise."""
+    """True if the change applies only if such a task exists."""
     answers: bool = False
-    """The answer to "which task?", which counts only if all of it names tasks: nothing is done
-    otherwise.
-    """
+    """True for the answer to "which task?", which counts only if every part names a task."""
     otherwise: AddTask | None = None
-    """Done instead where the list holds no such task:
-
-    "delete old photos" may be a command, or the title that was asked for.
+    """Alternative if the list has no such task: "delete old photos" may be a command, or the
+    requested title.
     """
 
 
 class PlainCall(msgspec.Struct, frozen=True):
-    """A tool without arguments."""
+    """Tool call without arguments."""
 
     tool: Literal["complete_all", "delete_completed", "undo"]
 
 
 class Say(msgspec.Struct, frozen=True):
-    """Nothing is done; this is answered."""
+    """Reply without an action."""
 
     kind: Literal["help", "talk", "unclear"]
     text: str
@@ -107,7 +103,7 @@ Wish: TypeAlias = AddTask | Show | TaskChange | PlainCall | Say
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """A wish that lacks something: what stands open, in words that end the question."""
+    """Incomplete wish, with the text that completes the question."""
 
     what: str
     wants: Literal["title", "task", "value", "any"] = "any"
@@ -115,7 +111,7 @@ class Missing(msgspec.Struct, frozen=True):
     fields: tuple[tuple[str, str | None], ...] = ()
     target: Target | None = None
     field: str = ""
-    """Of a missing value: title, due or priority."""
+    """Missing field: title, due or priority."""
 
 
 def unclear(what: str) -> Say:
@@ -124,10 +120,10 @@ def unclear(what: str) -> Say:
 
 
 class Understood(msgspec.Struct, frozen=True):
-    """Everything that one message wishes, in its order: wishes to carry out, or one thing to say."""
+    """All wishes of one message, in order: actions, or a single reply."""
 
     wishes: tuple[Wish, ...] = ()
     missing: tuple[Missing, ...] = ()
-    """Where not empty, `wishes` is the question about the first of them."""
+    """Incomplete wishes; if there are any, `wishes` is the question about the first."""
     whole: tuple[Wish | Missing, ...] = ()
-    """The wishes with their gaps, for an answer to fill."""
+    """All wishes including incomplete ones, for an answer to complete."""

@@ -1,8 +1,7 @@
-"""A text as words: each with the place where it stands, what it is compared by, and what ends after
-it.
+"""Tokenization of a text: each word with its position, comparison key, and following stop.
 
-Quoted text is one word that no table knows. What words mean is said elsewhere. Everything is linear
-in the text. Entry: `words_of`, `phrase`.
+Quoted text is one word that matches no table. The meaning of words is elsewhere. All functions are
+linear in the text. Entry points: `words_of`, `phrase`.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from typing import NamedTuple
 from treadle.apps.assistant.language.phrases import known
 
 QUOTED = '"'
-"""The key of every quoted text."""
+"""Key of every quoted text."""
 _PAIRS = {'"': '"', "“": "”", "„": "“”", "«": "»", "\u2018": "\u2019", "'": "'", "`": "`"}
 _INNER = ("'", "\u2018")
-"""May be an apostrophe: they open before a word and close after one."""
+"""Possible apostrophes: as quotes they open before a word and close after one."""
 _APOSTROPHES = str.maketrans("", "", "'\u2019\u2018`\u00b4\u02bc")
 _LEADING = "([{<*•·\u2013—→>~¿¡"
 _TRAILING = ",;.!?:)]}>…*~。,、"
@@ -35,7 +34,9 @@ _STOPS = {
 }
 _ARROWS = known("-> => --> → ⇒ ➜")
 _SHORT = known(
-    """dr mr mrs ms st vs eg ie approx jan feb mar apr jun jul aug sep sept oct nov dec prof inc ltd no nr"""
+    """dr mr mrs ms st vs eg ie approx jan feb mar apr jun jul aug sep sept oct nov dec prof inc ltd
+    no nr
+    """
 )
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _OPENERS = {close: opener for opener, close in _BRACKETS.items()}
@@ -48,16 +49,14 @@ _COLON = re.compile(
 
 class Token(NamedTuple):
     text: str
-    """As it was written, without the punctuation around it; for a quoted one what stands between
-    the quotes.
-    """
+    """Original text without surrounding punctuation; for quoted text the content of the quotes."""
     key: str
-    """Folded, without apostrophes."""
+    """Casefolded key without apostrophes."""
     start: int
     end: int
     place: int
     stop: str = ""
-    """What ends after it: nothing, `,` `:` `?`, `.` for a sentence, a line end for a line."""
+    """Stop after the word: none, `,` `:` `?`, `.` for a sentence, or a line feed."""
 
     @property
     def quoted(self) -> bool:
@@ -68,7 +67,7 @@ Words = Sequence[Token]
 
 
 def key_of(text: str) -> str:
-    """What words are compared by: NFKC, no case, nothing that nobody sees, no apostrophes."""
+    """Return the comparison key: NFKC, casefolded, without invisible characters and apostrophes."""
     folded = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES)).casefold()
     return (
         folded
@@ -104,8 +103,8 @@ def words_of(text: str) -> list[Token]:
 
 
 class _Closers:
-    """Where quotes close; a kind that has no more is not searched again, so that all searches
-    together are linear.
+    """Positions of closing quotes; a kind without further ones is not searched again, so that all
+    searches together are linear.
     """
 
     def __init__(self, text: str) -> None:
@@ -132,7 +131,7 @@ def _closes(text: str, at: int) -> bool:
 
 
 def _next_quote(text: str, start: int, end: int, closers: _Closers) -> int:
-    """Where within a run a quote opens, after a colon say."""
+    """Return the position of a quote that opens within a run, for example after a colon."""
     for at in range(start + 1, end):
         if (
             text[at] in _PAIRS
@@ -200,9 +199,7 @@ def _end_line(text: str, place: int, words: list[Token]) -> None:
 
 
 def phrase(text: str, words: Words) -> str:
-    """What the words say, as it was written: quoted text without its quotes where it stands alone,
-    spaces as one.
-    """
+    """Return the words as written: a single quoted text without its quotes, spaces collapsed."""
     if len(words) == 1 and words[0].quoted:
         return words[0].text
     pieces: list[str] = []
@@ -216,10 +213,7 @@ def phrase(text: str, words: Words) -> str:
 
 
 def _with_brackets(text: str, start: int, end: int) -> tuple[int, int]:
-    """From the bracket before that is closed within, up to the one that closes a bracket within:
-
-    "<b>" is not "b".
-    """
+    """Extend the span to brackets that match one inside: "<b>" is not "b"."""
     while (
         start
         and (close := _BRACKETS.get(text[start - 1])) is not None
