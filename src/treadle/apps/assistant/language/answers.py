@@ -32,9 +32,7 @@ from treadle.apps.assistant.language.wishes import (
 from treadle.apps.assistant.language.wording import Words, key_of, keys_of, phrase
 
 _LEADS = known(
-    """the i mean meant want its it's it is was to one about for that as with on by make set called
-    please no sorry my task
-    """
+    """the i mean meant want its it's it is was to one about for that as with on by make set called please no sorry my task"""
 )
 _SMALL = known("""the a an one task my i mean meant about with of for to it is please that""")
 

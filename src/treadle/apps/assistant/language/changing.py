@@ -436,9 +436,7 @@ def _looks_renamed(rest: Words) -> bool:
 
 
 def _renamed(words: Words, verb: str) -> tuple[int, int] | None:
-    """Return the end of the old title and the beginning of the new one; of several "to" the middle
-    one.
-    """
+    """Return where the old title ends and the new one begins; of several "to" the middle one."""
     keys = keys_of(words)
     quoted = [i for i, word in enumerate(words) if word.quoted]
     if verb == "call" and len(quoted) < 2:

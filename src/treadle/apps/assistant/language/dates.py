@@ -138,9 +138,7 @@ def day_at(keys: Keys, place: int, today: date) -> Found | None:
 
 
 def holiday_at(keys: Keys, place: int, today: date) -> Found | None:
-    """Parse a holiday, which is a day only after a word like "by": there are Christmas presents
-    too.
-    """
+    """Parse a holiday. It is a day only after a word like "by": compare "Christmas presents"."""
     found = _HOLIDAYS.at(keys, place)
     return None if found is None else (found[0], coming(today, *found[1]))
 

@@ -14,9 +14,7 @@ from treadle.apps.assistant.language.wishes import Filter, Missing, Show, Wish
 from treadle.apps.assistant.language.wording import Words, keys_of, phrase
 
 _NOUNS = known(
-    """tasks task todo todos to-do to-dos list lists items agenda plate everything all reminders
-    schedule one ones overview
-    """
+    """tasks task todo todos to-do to-dos list lists items agenda plate everything all reminders schedule one ones overview"""
 )
 _PLURALS = ("tasks", "todos", "items", "reminders")
 _ASKING = known("""what whats which whatre do is are any anything how whens when wheres where""")

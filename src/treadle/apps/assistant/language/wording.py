@@ -34,9 +34,7 @@ _STOPS = {
 }
 _ARROWS = known("-> => --> → ⇒ ➜")
 _SHORT = known(
-    """dr mr mrs ms st vs eg ie approx jan feb mar apr jun jul aug sep sept oct nov dec prof inc ltd
-    no nr
-    """
+    """dr mr mrs ms st vs eg ie approx jan feb mar apr jun jul aug sep sept oct nov dec prof inc ltd no nr"""
 )
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _OPENERS = {close: opener for opener, close in _BRACKETS.items()}
