@@ -38,7 +38,7 @@ class Abilities(Value, frozen=True, kw_only=True):
     """Maximum output of one response."""
     images: bool | None = None
     documents: bool | None = None
-    """Whether it reads PDF documents, with what their pages show."""
+    """True if the model reads PDF documents, with what their pages show."""
     tools: bool | None = None
     chat_tools: Literal["without_thinking", "never"] | None = None
     """Restriction on tool calls over Chat Completions; None if there is none."""

@@ -103,7 +103,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     input: float
     output: float
     cache_read: float | None = None
-    """None: same as `input`."""
+    """Cache reads; None: same as `input`."""
     cache_write: float | None = None
     """Cache writes kept for five minutes; None: same as `input`."""
     cache_write_1h: float | None = None

@@ -63,7 +63,9 @@ class TokenRoom(NamedTuple):
 
 
 class CompactionWork:
-    """One compaction: the conversation as it shrinks, and the receipts that record the changes."""
+    """A compaction in progress: the shrinking conversation, and the receipts that record the
+    changes.
+    """
 
     def __init__(
         self, state: RunState, fixed: int, load: int, window: int, room: TokenRoom

@@ -45,7 +45,7 @@ class SourceText:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadDefinition:
-    """One file, read and validated as far as possible in isolation."""
+    """A definition file, read and validated as far as possible in isolation."""
 
     file: DefinitionFile
     description: str

@@ -33,7 +33,7 @@ class Callee(NamedTuple):
 
 
 class ServerTools(NamedTuple):
-    """One tool of an MCP server, or all of them."""
+    """A single tool of an MCP server, or all of them."""
 
     server: str
     tool: str | None

@@ -47,7 +47,7 @@ class Proxy(NamedTuple):
 
 
 class Route(NamedTuple):
-    """Where a server is and how to get there."""
+    """Address of a server, and the proxy and TLS settings to reach it."""
 
     host: str
     port: int

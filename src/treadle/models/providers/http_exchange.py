@@ -1,7 +1,7 @@
-"""One request and its response: sending, waiting within limits, reading, and ending so that
-the connection is kept or closed.
+"""A request and its response: sending, reading within timeouts, and keeping or closing the
+connection.
 
-http.py decides which connection is used. Entry point: `Exchange`.
+http.py decides which connection is used. Entry points: `Exchange`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: an `asyncio.Protocol` over llhttp (httptools), for one exchange at once.
+"""An HTTP/1.1 connection: an `asyncio.Protocol` over llhttp (httptools), for one exchange at once.
 
 It parses responses, bounds what it buffers and reports how a connection ended. Connecting is
 http_dialing.py's job, errors for callers are http_exchange.py's. Entry point: `HttpProtocol`.

@@ -96,7 +96,7 @@ OPENAI_LIMITS: Final = ImageLimits(each_bytes=48_000_000, most=1_500, all_bytes=
 GEMINI_LIMITS: Final = ImageLimits(each_bytes=72_000_000, most=3_000, all_bytes=72_000_000)
 """A request may have 100 MB; 3,600 images, and 3,000 with PDF documents on Vertex AI."""
 NO_LIMITS: Final = ImageLimits(each_bytes=1 << 62, most=1 << 62, all_bytes=1 << 62)
-"""Of a server whose limits are not known."""
+"""Limits of a server whose limits are unknown."""
 
 
 class OmittedImages(NamedTuple):

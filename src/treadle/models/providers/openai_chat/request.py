@@ -46,7 +46,7 @@ WIRE = "openai-chat"
 
 _MARK = b',"cache_control":{"type":"ephemeral"}'
 _LIMITS = {"openai": OPENAI_LIMITS, "google": GEMINI_LIMITS}
-"""By the name of a server."""
+"""Image limits by server name; other servers have no known limits."""
 _LONG_MARK = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
 
 
