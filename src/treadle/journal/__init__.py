@@ -64,7 +64,7 @@ def open_journal(
 
         return MemoryJournal()
     if scheme == "sqlite" and rest.startswith("///") and len(rest) > len("///"):
-        from treadle.journal.sqlite import SqliteJournal  # noqa: PLC0415  likewise
+        from treadle.journal.sqlite import SqliteJournal  # noqa: PLC0415  as above
 
         return SqliteJournal.open(Path(rest[3:]).expanduser(), durability=durability)
     if scheme in ("postgresql", "postgres") and rest.startswith("//"):
@@ -86,5 +86,5 @@ def _postgres(url: str, durability: Durability, lease_s: float) -> Journal:
 
 
 def _without_password(url: str) -> str:
-    """As an error may show it."""
+    """Return the URL as an error may show it."""
     return re.sub(r"(?i)(password=)[^&]*", r"\1***", re.sub(r":.*@", r":***@", url))

@@ -1,6 +1,6 @@
-"""Where two runs part, and how they ended: a comparison of what their journals say. Entry:
+"""Comparison of two runs by their journals: where they diverge, and how they ended.
 
-`compare`, `RunDiff`.
+Entry points: `compare`, `RunDiff`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from treadle.types import Outcome, Usage, Value
 
 
 class Side(Value, frozen=True, kw_only=True):
-    """One of the two."""
+    """Side of the comparison: one run."""
 
     run_id: str
     agent: str
@@ -30,23 +30,23 @@ class Side(Value, frozen=True, kw_only=True):
     duration_s: float
     text: str
     messages: tuple[Message, ...]
-    """From where they part."""
+    """Messages from the point of divergence."""
 
 
 class RunDiff(Value, frozen=True, kw_only=True):
     same_messages: int
-    """How many messages at the beginning say the same in both."""
+    """Number of equal messages at the beginning."""
     a: Side
     b: Side
 
     @property
     def is_same(self) -> bool:
-        """Both say the same to their end, and ended alike."""
+        """True if the runs are equal to their end, and ended alike."""
         return not self.a.messages and not self.b.messages and self.a.outcome == self.b.outcome
 
 
 def compare(a: RunState, b: RunState) -> RunDiff:
-    """By what messages say: ids, times and opaque data of providers may differ."""
+    """Compare by the content of messages: ids, times and opaque data of providers may differ."""
     ours, theirs = list(a.context.history), list(b.context.history)
     pairs = zip(ours, theirs, strict=False)
     same = next(

@@ -1,8 +1,7 @@
-"""What delivers queued runs to workers, and delivers them again when a worker dies. The journal
-decides who drives: whatever an engine gets wrong costs time, never an effect.
+"""Contract of an engine, which delivers queued runs to workers, and again when a worker dies.
 
-Engines stand in engines/, what a worker does with a delivery in worker.py. Entry: `Engine`,
-`QueueLimits`, `Deliver`.
+The journal decides who drives: an engine's errors cost time, never an effect. Implementations are
+in workers/engines/. Entry points: `Engine`, `QueueLimits`, `Deliver`.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from treadle.types import Time, Value
 
 
 class QueueLimits(Value, frozen=True, kw_only=True):
-    """What a queue allows; None: no limit."""
+    """Limits of a queue; None: no limit."""
 
     concurrency: int | None = None
     """Runs at once, over all workers where the engine can count them (`Engine.counts_globally`),
     else per worker.
     """
     per_tenant: int | None = None
-    """Runs at once for one tenant; likewise. Runs without a tenant are counted together."""
+    """Runs at once for one tenant; None: no limit. Runs without a tenant are counted together."""
     rate: int | None = None
-    """Deliveries in `period_s` seconds; likewise."""
+    """Deliveries in `period_s` seconds; None: no limit."""
     period_s: float = 60.0
 
 
@@ -47,7 +46,7 @@ class Engine(Protocol):
 
     @property
     def keeps(self) -> bool:
-        """What was submitted is kept when this process dies: the queue is told `sent`."""
+        """True if submitted runs are kept when this process dies: the queue marks them `sent`."""
         ...
 
     @property
@@ -56,24 +55,22 @@ class Engine(Protocol):
     def delivering(
         self, worker: str, lanes: Mapping[str, QueueLimits], deliver: Deliver, *, slots: int
     ) -> AbstractAsyncContextManager[None]:
-        """Inside, runs of the queues that `lanes` names are delivered here, at most `slots` at
-        once. `worker`: this one's id.
+        """Context in which runs of the queues in `lanes` are delivered here, at most `slots` at
+        once. `worker`: id of this worker.
 
-        At its end no delivery begins any more, and those under way are waited for: whoever leaves
-        sees to it that they end.
+        Leaving it starts no more deliveries and waits for those in progress: the caller makes sure
+        that they end.
         """
         ...
 
     def free(self) -> int:
-        """How many runs it takes now, at most: what it keeps by itself, as many as one likes; else
+        """Maximum number of runs that it accepts now: unbounded for an engine that keeps them; else
         free slots and a few more.
         """
         ...
 
     def takes(self, queue: str) -> bool:
-        """Whether it takes more of this one, which must not keep those of others from being
-        fetched.
-        """
+        """Return True if it accepts more runs of this queue, which must not block those of others."""
         ...
 
     async def submit(self, tickets: Sequence[Ticket]) -> None:
@@ -99,7 +96,5 @@ class Engine(Protocol):
         ...
 
     async def forgotten(self, tickets: Sequence[Ticket]) -> list[Ticket]:
-        """Those of them that it will not deliver: it has never heard of them, or has done with
-        them.
-        """
+        """Return the tickets that it will not deliver: unknown or finished ones."""
         ...

@@ -100,12 +100,13 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     None: all that were in view at its place in the session.
     """
     late: dict[str, int] | None = None
-    """As `SessionView.late`: what it found. None: an older version wrote this; the clock decides.
+    """Late results known when the run began, as `SessionView.late`; None if an older version wrote
+    this, and the clock decides.
     """
     on_ask: OnAsk = "deny"
     on_unknown: OnUnknown = "tell"
     fork: Fork | None = None
-    """Where it was forked from another run: what it goes on from."""
+    """Origin of a forked run."""
     imported: Time | None = None
     """When it was imported from a file without a valid signature (importing.py); None for a run of
     this installation.
@@ -125,22 +126,20 @@ class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
     turn: int
     attempt: int = 1
     reserved: Reserved | None = None
-    """What the attempt may cost at most; None where no limit asks."""
+    """Maximum cost of the attempt; None without a limit."""
     last: Outcome | None = None
     """The limit that makes this turn the last one."""
     failed: ErrorInfo | None = None
     """How; None where the attempt before was lost with its process."""
     wait_s: float = 0.0
     max_tokens: int | None = None
-    """Of the response, where the run's budget leaves less than its settings say."""
+    """Bound on the response, if the run's budget leaves less than its settings ask for."""
     clamped_by: Outcome | None = None
     """The limit that leaves less; where `max_tokens` is set without it, that of tokens."""
     spent: Usage | None = None
-    """What the failed attempt before this one is known to have used: of the model that was asked
-    then.
-    """
+    """Known usage of the failed attempt before this one, by the model asked then."""
     spent_usd: float | None = None
-    """What that cost; None: its price was not known."""
+    """Cost of that usage; None if its price was unknown."""
     free: bool = False
     """The failed attempt before this one surely cost nothing: the provider refused it, or never had
     it.
@@ -157,9 +156,11 @@ class ModelResponded(_Entry, frozen=True, kw_only=True, tag="model.responded"):
     message: Message
     usage: Usage
     cost_usd: float | None = None
-    """By the price of that day; None: no price was known."""
+    """Cost by the price of that day; None if no price was known."""
     stop_reason: StopReason | None
-    """None: the response was cut by the end of the run, and the message holds what there was."""
+    """Stop reason, or None if the end of the run cut the response, and the message holds its
+    beginning.
+    """
     raw_stop_reason: str = ""
     response_id: str = ""
     model: str = ""
@@ -211,7 +212,7 @@ class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):
 
 
 class ToolLate(_Entry, frozen=True, kw_only=True, tag="tool.late"):
-    """A fact that came after `unknown`: told to the model as a message, never in place of the
+    """A fact that arrived after `unknown`: it becomes a message to the model and never replaces the
     result.
     """
 
@@ -225,7 +226,7 @@ class ApprovalAsked(_Entry, frozen=True, kw_only=True, tag="approval.asked"):
     arguments_json: JsonText
     reason: str
     deferred: bool = False
-    """Nobody has to say yes: the call has started, and its result comes from outside."""
+    """True if no approval is needed: the call has started, and its result comes from outside."""
 
 
 class ApprovalAnswered(_Entry, frozen=True, kw_only=True, tag="approval.answered"):
@@ -234,14 +235,14 @@ class ApprovalAnswered(_Entry, frozen=True, kw_only=True, tag="approval.answered
     by: str
     reason: str = ""
     arguments_json: JsonText | None = None
-    """What it is to be called with, where a person changed that."""
+    """Arguments that a person put in place of the model's."""
 
 
 class InputAdded(_Entry, frozen=True, kw_only=True, tag="input.added"):
     message: Message
     by: Literal["user", "runtime", "hook"]
     mends: bool = False
-    """It says what is wrong with the answer before it, which is to be given again."""
+    """True if the message lists errors of the answer before it, which has to be given again."""
 
 
 class ModelSwitched(_Entry, frozen=True, kw_only=True, tag="model.switched"):
@@ -284,9 +285,9 @@ class RunFinished(_Entry, frozen=True, kw_only=True, tag="run.finished"):
     usage: Usage
     cost_usd: float | None = None
     spending: tuple[Spending, ...] = ()
-    """What `usage` and `cost_usd` are made of."""
+    """Breakdown of `usage` and `cost_usd`."""
     total: RunTotals | None = None
-    """Of the run and every run that it started.
+    """Totals of the run and every run below it.
 
     None: it started none, or an older version wrote this.
     """
@@ -321,7 +322,7 @@ class Record(Value, frozen=True, kw_only=True):
     """An entry and its place."""
 
     seq: int
-    """From 1, without gaps."""
+    """Sequence number from 1, without gaps."""
     entry: Entry
 
 

@@ -1,6 +1,6 @@
-"""From where in another run a new one goes on, and what can be wrong about that. Entry:
+"""Starting point of a fork in another run, and its errors.
 
-`fork_of`, `check_results`.
+Entry points: `fork_of`, `check_results`.
 """
 
 from __future__ import annotations

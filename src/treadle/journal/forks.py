@@ -1,7 +1,7 @@
-"""What a forked child must not touch: connections of its parent, whose threads are not there, and
-whose locks are the parent's.
+"""Connections that a forked child must not touch: its parent's, whose threads do not exist there
+and whose locks are the parent's.
 
-What each thing does about it is its own business. Entry: `abandon_in_children`.
+Each object abandons its own. Entry point: `abandon_in_children`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Abandonable(Protocol):
     """Something of which a forked child has a copy."""
 
     def abandon(self) -> None:
-        """In the child, before anything else runs there: it is closed, and the parent's stays as it
+        """Close this object in the child, before anything else runs there; the parent's stays as it
         is.
         """
         ...
@@ -25,7 +25,7 @@ _open: weakref.WeakSet[Abandonable] = weakref.WeakSet()
 
 
 def abandon_in_children(thing: Abandonable) -> None:
-    """As long as it lives."""
+    """Register an object for as long as it lives."""
     _open.add(thing)
 
 

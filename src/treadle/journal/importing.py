@@ -33,16 +33,16 @@ NOT_BEGUN: Final = "imported: the file asks for it, and no approval in a file co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Importer:
-    """What holds where a run is imported."""
+    """Settings of the importing installation."""
 
     mode: Mode
     cwd: str
     model: str
-    """In place of a model that is a file."""
+    """Model that replaces one that is a file."""
     file_models: Collection[str]
     """Providers whose models are files, like `script`."""
     session_id: str
-    """Of a new session."""
+    """Id of the new session."""
     keeps_parent: bool = False
     """True if the parent run was imported into the same journal."""
 
@@ -140,7 +140,7 @@ def _settings(settings: Settings) -> Settings:
 
 
 FENCE_MOST: Final = 1_000_000_000
-"""Of a run from elsewhere: far below what a column holds."""
+"""Largest fence of an imported run, far below the limit of a column."""
 
 
 class Standing(NamedTuple):

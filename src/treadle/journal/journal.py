@@ -1,8 +1,7 @@
-"""What a journal is: where the entries of runs are kept, by whom they may be appended, and what a
-list of runs shows.
+"""Contract of a journal: storage of runs' entries, the right to append them, and lists of runs.
 
-The entries stand in entries.py, the places to keep them in journals/. Entry: `Journal`,
-`RunWriter`, `RunInfo`, `Holder`.
+Entries are in entries.py, implementations in memory/, sqlite/ and postgres/. Entry points:
+`Journal`, `RunWriter`, `RunInfo`, `Holder`.
 """
 
 from __future__ import annotations
@@ -57,27 +56,27 @@ class RunInfo(Value, frozen=True, kw_only=True):
     """None until it is finished."""
     started_at: Time
     updated_at: Time
-    """Of its last entry."""
+    """Time of the last entry."""
     prompt: str
     """The first line of it."""
     turns: int
     tool_calls: int
     usage: Usage
     cost_usd: float | None = None
-    """Of the responses whose price was known; None where it was known of none."""
+    """Cost of the responses with a known price; None if none had one."""
     spending: tuple[Spending, ...] = ()
-    """What these two are made of; empty where an older version wrote the run's end."""
+    """Breakdown of both; empty if an older version wrote the run's end."""
     total: RunTotals = UNCOUNTED
     """Sums over the run and every run that it started, those under way up to now.
 
     `Journal` methods always fill it.
     """
     user_id: str | None = None
-    """As given to the run; None also where an older version wrote the run's end."""
+    """User id given to the run; None also if an older version wrote the run's end."""
     entries: int
-    """How many there are, and the sequence of the last."""
+    """Number of entries, and sequence number of the last."""
     queue: str | None = None
-    """In which it waits for a worker, or waited; None: in none."""
+    """Queue in which it waits or waited for a worker; None: none."""
     tenant: str | None = None
     parked: str | None = None
     """Why no worker gets it any more, until it is woken."""
@@ -85,13 +84,13 @@ class RunInfo(Value, frozen=True, kw_only=True):
 
 
 class Holder(Value, frozen=True, kw_only=True):
-    """Who drives the run that a session has under way."""
+    """The driver of a session's current run."""
 
     run_id: str
     pid: int | None
-    """As that process sees itself: in a container it is another number outside.
+    """Process id as that process sees it: in a container the number differs outside.
 
-    None where it does not say.
+    None if the driver does not report it.
     """
     host: str | None
     """None where an older version drives it."""
@@ -100,7 +99,7 @@ class Holder(Value, frozen=True, kw_only=True):
 
 
 class Freed(Value, frozen=True, kw_only=True):
-    """What pruning takes away, or would."""
+    """Result of pruning, or of its preview."""
 
     runs: tuple[str, ...]
     kept: tuple[str, ...]
@@ -108,7 +107,7 @@ class Freed(Value, frozen=True, kw_only=True):
     belongs to the same tree of runs.
     """
     size_bytes: int
-    """Of their entries; what they share with runs that stay is not counted."""
+    """Size of the entries; data shared with remaining runs is not counted."""
 
 
 class Append(Protocol):
@@ -157,8 +156,8 @@ class RunWriter(Protocol):
 
 
 class Journal(Protocol):
-    """Where runs are kept. Safe from many tasks; what it raises is an AgentError: invalid for what
-    is not there, busy for what another driver holds, agent for a store that fails.
+    """Storage of runs. Safe from many tasks. Raises AgentError: invalid for an unknown run, busy
+    for a run that another driver holds, agent for a failing store.
     """
 
     @property
@@ -168,7 +167,7 @@ class Journal(Protocol):
 
     @property
     def queue(self) -> RunQueue:
-        """Those of these runs that wait for a worker."""
+        """Runs of this journal that wait for a worker."""
         ...
 
     @property
@@ -187,23 +186,21 @@ class Journal(Protocol):
         ...
 
     async def take_over(self, run_id: str, *, force: bool = False) -> RunWriter:
-        """Holds a run that nobody drives, and fences its last driver off. The first append must
-        begin with run.resumed.
+        """Take a run without a driver and fence off its last one. The first append must begin with
+        run.resumed.
 
-        Raises AgentError(busy) where a living process drives it (`force`: not then either),
-        AgentError(invalid) where it is finished or unknown.
+        Raises AgentError(busy) if a living process drives it (`force` ignores that),
+        AgentError(invalid) if it is finished or unknown.
         """
         ...
 
     async def ask_to_stop(self, run_id: str) -> bool:
-        """Asks the living driver of a run, in whatever process, to cancel it; False where nobody
-        drives it.
-        """
+        """Ask the living driver of a run, in any process, to cancel it; False if it has none."""
         ...
 
     def on_stop(self, heard: Callable[[str], None]) -> None:
-        """`heard(run_id)` is called, in the event loop of the run, when somebody asked to stop a
-        run that is driven from here.
+        """Call `heard(run_id)` in the event loop of a run driven from here when its stop is
+        requested.
         """
         ...
 
@@ -266,12 +263,12 @@ class Journal(Protocol):
         ...
 
     async def under_way(self, *, limit: int) -> list[RunInfo]:
-        """Those that a living process drives, the one whose last entry is oldest first."""
+        """Return the runs with a living driver, the one with the oldest last entry first."""
         ...
 
     async def left_behind(self, *, limit: int) -> list[str]:
-        """Ids of those whose driver died or closed before their end, newest first: in no queue,
-        waiting for nobody, and started by no other run.
+        """Return the ids of runs whose driver died or closed before their end, newest first: in no
+        queue, without an open question, and not started by another run.
         """
         ...
 
@@ -282,15 +279,13 @@ class Journal(Protocol):
         ...
 
     async def holder(self, session_id: str) -> Holder | None:
-        """Who drives the session's run, in whatever process, this one too; None where nobody does,
-        also where a run waits or was left behind.
+        """Return the driver of the session's run, in any process, this one included; None if there
+        is none, or the run waits or was left behind.
         """
         ...
 
     async def costs(self, by: By, *, since: date | None = None) -> Costs:
-        """What all runs have taken, those under way up to now; `since`: the first day, in UTC, that
-        counts.
-        """
+        """Sum up all runs, running ones up to now; `since`: the first day, in UTC, that counts."""
         ...
 
     async def prune(self, before: Time, *, apply: bool) -> Freed:
@@ -377,7 +372,7 @@ def _check_call(call_id: str, state: RunState) -> None:
 
 
 def info_of(entries: Sequence[Entry], status: RunStatus) -> RunInfo:
-    """What a list shows of a run."""
+    """Return the row of a run in a list."""
     state = RunState()
     for entry in entries:
         state.apply(entry)
@@ -410,12 +405,12 @@ def info_of(entries: Sequence[Entry], status: RunStatus) -> RunInfo:
 
 
 def spent(info: RunInfo) -> RunCost:
-    """What a tally needs to know of a run."""
+    """Return the figures of a run for a tally."""
     return RunCost(**{name: getattr(info, name) for name in RunCost.__struct_fields__})
 
 
 def unknown_run(run_id: str, known: Collection[str]) -> AgentError:
-    """With the ids that were probably meant."""
+    """Return the error, with the ids that were probably meant."""
     near = [name for name in known if name.startswith(run_id)][:3] if run_id else []
     if not near:
         from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong

@@ -74,7 +74,7 @@ def forked(fork: Fork, read: Callable[[str], Sequence[Record]], sessions: Sessio
 
 
 def _instead(call: ToolCall, results: Mapping[str, str]) -> ToolResult:
-    """Of a call that had none."""
+    """Return the result for a call without one."""
     if (text := results.get(call.id)) is not None:
         return ToolResult(call_id=call.id, name=call.name, content=text)
     return ToolResult(

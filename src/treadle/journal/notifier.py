@@ -1,8 +1,7 @@
-"""What processes over one journal tell each other beside it: that something is new, and what a
-model is just saying. Hints only: they may be lost, come late or twice, and whoever waits looks at
-the journal itself now and then.
+"""Notifications between processes over one journal: that something changed, and deltas of a model.
 
-Entry: `Notifier`, `Listening`.
+They are hints: they may be lost, late or duplicated, so waiters also poll the journal. Entry
+points: `Notifier`, `Listening`.
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ def run_topic(run_id: str) -> str:
 
 
 def delta_topic(run_id: str) -> str:
-    """What of a run is in no journal; each payload is JSON."""
+    """Return the topic of a run's events that are in no journal; each payload is JSON."""
     return f"delta:{run_id}"
 
 
 class Listening(Protocol):
     async def wait(self) -> list[bytes]:
-        """The payloads since the last time, those of one topic in order, the oldest dropped where
-        there are too many; empty after the notifier's poll time.
+        """Return the payloads since the last call, those of one topic in order, without the oldest
+        if there are too many; empty after the notifier's poll time.
 
-        Returns at once where something came meanwhile: subscribe, then look at the journal, then
-        wait. Cancelled, it loses nothing: what came is given the next time.
+        Returns at once if something has arrived: subscribe, then read the journal, then wait.
+        Cancellation loses nothing: the next call returns it.
         """
         ...
 
 
 class Notifier(Protocol):
-    """One for each journal object.
+    """Notifier of a journal object.
 
     `listen` and `wait` belong to one event loop; `tell` is safe from any thread.
     """
@@ -56,7 +55,7 @@ class Notifier(Protocol):
         ...
 
     def wanted(self, topic: str) -> bool:
-        """Whether somebody, in whatever process, listens to it, as far as is known: what is dear to
-        say need not be said.
+        """Return True if the topic has a subscriber in any process, as far as is known, so that
+        costly payloads can be skipped.
         """
         ...

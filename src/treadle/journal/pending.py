@@ -1,8 +1,7 @@
-"""What a thread does for coroutines, or for other threads, that wait for it: finished also while
-they are being cancelled.
+"""Work that a thread does for waiting coroutines or threads, completed even while they are being
+cancelled.
 
-What is done, and by which thread, is each journal's own business. Entry: `Pending`, `outcome_of`,
-`settle_all`.
+Each journal defines its own work and threads. Entry points: `Pending`, `outcome_of`, `settle_all`.
 """
 
 from __future__ import annotations
@@ -22,32 +21,34 @@ T = TypeVar("T")
 
 
 class Pending(Generic[T]):
-    """One piece of work, and who waits for it."""
+    """Work and its waiter."""
 
     __slots__ = ("error", "future", "loop", "result", "settled")
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
-        """None: a thread waits, or nobody."""
+        """Loop of the waiting coroutine. None: a thread waits, or there is no waiter."""
         self.future: asyncio.Future[T] | concurrent.futures.Future[T] | None = None
         self.result: T | None = None
         self.error: BaseException | None = None
         self.settled = False
 
     def awaited(self) -> None:
-        """By the coroutine that calls this."""
+        """Mark the calling coroutine as the waiter."""
         self.loop = asyncio.get_running_loop()
         self.future = self.loop.create_future()
 
     def waited_for(self) -> concurrent.futures.Future[T]:
-        """By the thread that calls this."""
+        """Mark the calling thread as the waiter."""
         self.future = future = concurrent.futures.Future[T]()
         return future
 
     def settle(self) -> None:
-        """In the event loop that waits for it, or in the working thread where a thread waits."""
+        """Deliver the outcome in the waiter's event loop, or in the working thread for a waiting
+        thread.
+        """
         self.settled = True
-        if self.future is None or self.future.done():  # it was cancelled, or nobody waits
+        if self.future is None or self.future.done():  # it was cancelled, or has no waiter
             return
         if self.error is not None:
             self.future.set_exception(self.error)
@@ -56,7 +57,7 @@ class Pending(Generic[T]):
 
 
 async def outcome_of(pending: Pending[T]) -> T:
-    """Of what was handed in and is `awaited`. Raises what it raised."""
+    """Return the outcome of submitted work that is `awaited`. Raises its exception."""
     try:
         return await cast("asyncio.Future[T]", pending.future)
     except asyncio.CancelledError:
@@ -64,7 +65,7 @@ async def outcome_of(pending: Pending[T]) -> T:
 
 
 async def _although_cancelled(pending: Pending[T]) -> T:
-    """What `uninterrupted` does, where a cancellation really came: nearly every write is spared its
+    """Do what `uninterrupted` does after a real cancellation: nearly every write is spared its
     price.
     """
     task = asyncio.current_task()
@@ -93,7 +94,7 @@ def settle_all(batch: Iterable[Pending[Any]]) -> None:
         else:
             waiting.setdefault(pending.loop, []).append(pending)
     for loop, some in waiting.items():
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and has no waiters
             loop.call_soon_threadsafe(_settle, some)
 
 

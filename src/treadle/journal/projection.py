@@ -1,5 +1,5 @@
-"""What a front may see of each entry: a pure function, the same on every host, whenever it is
-asked. Entry: `events_of`.
+"""Events of entries: a pure function, the same on every host and at any time. Entry point:
+`events_of`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Runs that wait for a worker: the run's own row says so, and is the outbox from which an engine is
-told.
+"""Runs that wait for a worker: the run's own row is the outbox from which an engine is fed.
 
-Who delivers them is engine.py's, who drives them a worker's business. Entry: `RunQueue`,
-`QueuePlace`, `Ticket`.
+engine.py delivers them, workers drive them. Entry points: `RunQueue`, `QueuePlace`, `Ticket`.
 """
 
 from __future__ import annotations
@@ -30,21 +28,21 @@ further.
 
 
 class QueuePlace(Value, frozen=True, kw_only=True):
-    """Where a run waits."""
+    """Place of a run in a queue."""
 
     queue: str = DEFAULT_QUEUE
     priority: int = 0
     """-1000 to 1000; the higher goes first, of equals the older."""
     tenant: str | None = None
-    """For whom; what queues limit per tenant is counted by it."""
+    """Tenant by which queues limit runs."""
     ready_at: Time | None = None
-    """Not before; None: at once."""
+    """Earliest start; None: at once."""
 
 
 class Ticket(Value, frozen=True, kw_only=True):
-    """A run that is to be delivered.
+    """A run to be delivered.
 
-    Run and delivery together name it: told twice, it is delivered once, or harmlessly twice.
+    Run and delivery together identify it: a duplicate is delivered once, or harmlessly twice.
     """
 
     run_id: str
@@ -61,25 +59,25 @@ class Ticket(Value, frozen=True, kw_only=True):
 
 
 class Backlog(Value, frozen=True, kw_only=True):
-    """How a queue stands."""
+    """State of a queue."""
 
     queue: str
     ready: int
     """Could be delivered now."""
     later: int
-    """Not yet: their time has not come."""
+    """Runs whose time has not come."""
     sent: int
-    """An engine has them; nobody drives them yet."""
+    """Runs that an engine has and no process drives yet."""
     running: int
     waiting: int
-    """For a person."""
+    """Runs that wait for a person."""
     parked: int
     """Given up: see `Parked`."""
     oldest_ready_at: Time | None
 
 
 class Parked(Value, frozen=True, kw_only=True):
-    """A run that is not delivered any more until somebody wakes it."""
+    """A run that is not delivered any more until it is woken."""
 
     run_id: str
     queue: str
@@ -88,14 +86,14 @@ class Parked(Value, frozen=True, kw_only=True):
 
 
 class WorkerCard(Value, frozen=True, kw_only=True):
-    """What a worker says of itself."""
+    """Description of a worker."""
 
     name: str
-    """One living worker of a journal has it."""
+    """Name, unique among the living workers of a journal."""
     host: str
     pid: int
     version: str
-    """Of Treadle."""
+    """Version of Treadle."""
     engine: str
     queues: tuple[str, ...]
     slots: int
@@ -110,9 +108,7 @@ class WorkerInfo(Value, frozen=True, kw_only=True):
     card: WorkerCard
     since: Time
     seen_at: Time
-    """When it last said that it lives, by the journal's clock; where nobody needs to say so
-    (SQLite), now.
-    """
+    """Time of its last sign of life, by the journal's clock; now, if none is needed (SQLite)."""
     alive: bool
     draining: bool
     running: int
@@ -130,61 +126,61 @@ class RunQueue(Protocol):
     async def add(
         self, entries: Sequence[Entry], place: QueuePlace, *, found: ViewMark | None = None
     ) -> None:
-        """Makes a run that nobody drives: run.started and what belongs to its beginning, in one
+        """Create a run without a driver: run.started and its other first entries, in one
         transaction. `found`, and errors: as `Journal.begin`.
         """
         ...
 
     async def claim(self, queues: Collection[str], *, engine: str, most: int) -> list[Ticket]:
-        """Takes ready runs for this process, the first in order first, each for one claimant alone:
-        while this process lives nobody else gets them.
+        """Claim ready runs for this process, the first in order first, each for one claimant alone:
+        while this process lives no other gets them.
 
-        Left out are runs that a newer version wrote, and those that `engine` has (`sent`); those of
-        another engine are ready. Each claim is a delivery more; a run that got no further
-        (`BEGINNINGS`) in the last FRUITLESS_MOST is parked instead. What a driver let go of in
-        order does not count.
+        Runs that a newer version wrote, and those that `engine` has (`sent`), are left out; those
+        of another engine are ready. Each claim counts as a delivery; a run without progress
+        (`BEGINNINGS`) in the last FRUITLESS_MOST is parked instead. An orderly release does not
+        count.
         """
         ...
 
     async def sent(self, run_ids: Collection[str], *, engine: str) -> None:
-        """An engine has them now and delivers them, also when this process is dead: nobody claims
-        them until `put_back`, or the end of a driver.
+        """Record that an engine has the runs and delivers them, even if this process dies: they
+        cannot be claimed until `put_back`, or the end of a driver.
         """
         ...
 
     async def with_engine(self, *, engine: str, most: int, after: str = "") -> list[Ticket]:
-        """Runs that the engine has and nobody drives, by run id, above `after`: what it is asked
-        about, in case it has forgotten some.
+        """Return runs that the engine has and no process drives, by run id, above `after`: the
+        engine is asked whether it has lost some.
         """
         ...
 
     async def put_back(
         self, run_id: str, *, at: Time | None = None, place: QueuePlace | None = None
     ) -> bool:
-        """Makes a run ready again, now or at a time; also one that waited, is parked (it then
-        begins anew to count), or was in no queue (`place`).
+        """Make a run ready again, now or at a time; also one that waited, is parked (its count
+        restarts), or was in no queue (`place`).
 
-        False where it is finished, or a living process drives it. Raises AgentError(invalid) for an
+        False if it is finished, or a living process drives it. Raises AgentError(invalid) for an
         unknown run, and one without a place.
         """
         ...
 
     async def park(self, run_id: str, why: str) -> None:
-        """Until `put_back`. Nothing where it is finished, or in no queue.
+        """Park a run until `put_back`, unless it is finished, or in no queue.
 
         Raises AgentError(invalid) for an unknown run.
         """
         ...
 
     async def place(self, run_id: str) -> QueuePlace | None:
-        """Where it waits, or waited; None: in no queue.
+        """Return the place in which the run waits or waited; None: in no queue.
 
         Raises AgentError(invalid) for an unknown run.
         """
         ...
 
     async def backlogs(self) -> list[Backlog]:
-        """By name; of queues that hold a run which is not finished."""
+        """Return the backlogs of queues with unfinished runs, by name."""
         ...
 
     async def parked(self, *, limit: int = 100) -> list[Parked]:
@@ -217,7 +213,7 @@ def engine_mark(name: str) -> str:
 
 
 def why_parked(deliveries: int) -> str:
-    """Of a run that never gets any further."""
+    """Explain why a run without progress is parked."""
     return (
         f"it was delivered {deliveries} times in a row and got no further: its workers died over "
         "it, or had to let go of it"
@@ -225,7 +221,7 @@ def why_parked(deliveries: int) -> str:
 
 
 def got_further(kinds: Iterable[str]) -> bool:
-    """Whether entries of these types are more than beginnings."""
+    """Return True if entries of these types mean progress."""
     return not BEGINNINGS.issuperset(kinds)
 
 

@@ -1,8 +1,9 @@
-"""How a conversation that outgrows its model is made smaller: what goes, what stays, and the
-receipts from which it is the same again.
+"""Compaction receipts: the parts of a conversation that go, the parts that stay, and how to compute
+the shortened conversation again.
 
-Pure: who asks for a summary is compaction.py's, its words are summary.py's, what a session shows
-between its runs window.py's. Entry: `newest`, `old_results`, `Cleared`, `Summary`, `read_receipt`.
+Pure functions. compaction.py requests summaries, summary.py has their prompts, window.py is the
+view of a session between its runs. Entry points: `newest`, `old_results`, `Cleared`, `Summary`,
+`read_receipt`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from treadle.types import Reserved, Usage, Value, new_id, now
 
 IMAGE = "image/"
 HEAD_CHARS = 300
-"""Of a cleared result that cannot be had again."""
+"""Characters kept of a cleared result that cannot be produced again."""
 LEAST_BYTES = 300
-"""What clearing one result must bring."""
+"""Minimum gain in bytes of clearing one result."""
 
 AGAIN, RAN, TOO_LONG = range(3)
 LINES = (
@@ -50,20 +51,20 @@ REFUSED = (
 
 
 class SummaryCost(Value, frozen=True, kw_only=True):
-    """What a summary took, also one that was of no use."""
+    """Cost of a summary, used or not."""
 
     model: str
     usage: Usage
     cost_usd: float | None = None
-    """None: its price is not known."""
+    """Cost, or None if its price is unknown."""
 
 
 class Cut(Value, frozen=True, kw_only=True):
-    """What became of one result."""
+    """Replacement of one result."""
 
     call_id: str
     line: int = AGAIN
-    """Which of the receipt's lines stands in place of what went."""
+    """Number of the receipt's line that replaces the removed part."""
     kept: int = 0
     """Characters of its beginning that stay before the line."""
 
@@ -100,11 +101,11 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
     """
     tokens_before: int = 0
     tokens_after: int = 0
-    """Of the next request, as far as can be told beforehand."""
+    """Tokens of the next request, as an estimate."""
     failed: str = ""
     """Why there is no summary, where one was tried."""
     spent: SummaryCost | None = None
-    """By what was tried."""
+    """Cost of the attempts."""
     unseen: tuple[str, ...] = ()
     """Ids of messages whose images a line replaces, because the provider refused one of them. In
     messages without images it replaces PDF documents.
@@ -112,10 +113,10 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
     unseen_line: str = msgspec.field(default_factory=lambda: UNSEEN)
     """Always as it was. `{name}` is the image's, `{kind}` its media type."""
     reserved: Reserved | None = None
-    """For an attempt at a summary, which begins here."""
+    """Reservation of an attempt at a summary, which begins here."""
     ended: Literal["", "lost", "free"] = ""
-    """The attempt at a summary that was under way broke off here: it may have cost all of its
-    reservation, or surely nothing beside `spent`.
+    """End of the attempt at a summary in progress: it may have cost all of its reservation
+    ("lost"), or surely only `spent` ("free").
     """
 
     @property
@@ -184,7 +185,7 @@ class Summary(Value, frozen=True, kw_only=True, tag_field="kind", tag="summary")
     kept_from: str
     """The id of the oldest of the newest, which stay after it."""
     dropped: int
-    """How many left."""
+    """Number of removed messages."""
     message: Message
     spent: SummaryCost
     native: bool = False
@@ -193,7 +194,7 @@ class Summary(Value, frozen=True, kw_only=True, tag_field="kind", tag="summary")
     tokens_after: int = 0
 
     def kept(self, messages: Sequence[Message]) -> KeptMessages | None:
-        """None: they are others than those it was made for, and all stay."""
+        """Return the messages that stay, or None if the receipt was made for other messages."""
         return kept_of(messages, self.pinned, self.kept_from, self.message)
 
     def of(self, messages: Sequence[Message]) -> list[Message]:
@@ -212,7 +213,7 @@ class Withdrawn(Value, frozen=True, kw_only=True, tag_field="kind", tag="withdra
     """Stands in place of those that left."""
 
     def kept(self, messages: Sequence[Message]) -> KeptMessages | None:
-        """None: they are others than those it was made for, and all stay."""
+        """Return the messages that stay, or None if the receipt was made for other messages."""
         at = next((i for i, message in enumerate(messages) if message.id == self.since), None)
         return None if at is None else KeptMessages(range(at), at + self.dropped, self.message)
 
@@ -255,13 +256,13 @@ def read_receipt(text: JsonText) -> Receipt:
 
 
 Said: TypeAlias = Message | Receipt
-"""What a run adds to its conversation, in order: messages as they were said, and what then became
-of all before.
+"""Additions of a run to its conversation, in order: unchanged messages, and compactions of
+everything before.
 """
 
 
 def folded(messages: Sequence[Message], said: Iterable[Said]) -> list[Message]:
-    """What is in view after all that."""
+    """Return the messages in view after these additions."""
     view = [*messages]
     for one in said:
         if isinstance(one, Message):
@@ -316,9 +317,7 @@ def withdrawn(messages: Sequence[Message], refused_id: str) -> Withdrawn | None:
 
 
 def _unanswered(messages: Sequence[Message], end: int) -> int:
-    """Where what stands before `end` without an answer begins: with the calls, where results are
-    part of it.
-    """
+    """Return the start of the unanswered part before `end`, including calls of its results."""
     start = end
     while start and messages[start - 1].role != "assistant":
         start -= 1
@@ -326,8 +325,8 @@ def _unanswered(messages: Sequence[Message], end: int) -> int:
 
 
 def last_turn(messages: Sequence[Message]) -> int:
-    """Where what the model has not answered yet begins: with its own calls, where their results are
-    the last it has not read.
+    """Return the start of the part that the model has not answered yet: its own calls, if it has
+    not read their results.
     """
     for i in range(len(messages) - 1, -1, -1):
         if messages[i].role == "assistant":
@@ -353,11 +352,11 @@ def newest(messages: Sequence[Message], tokens_max: int) -> int:
 def old_results(
     messages: Sequence[Message], is_repeatable: Callable[[str], bool]
 ) -> tuple[Cut, ...]:
-    """Those of which little need stay. `is_repeatable`: by call id, whether the call may simply be
-    made again.
+    """Return results that can be shortened. `is_repeatable`: by call id, whether the call can
+    simply be made again.
 
-    The beginning of the others stays: it may be the only trace of what happened. One of which
-    nobody knows whether it happened stays whole.
+    The beginning of the others stays: it may be the only trace of what happened. A result with an
+    unknown outcome stays whole.
     """
     return _worth(
         (
@@ -388,7 +387,7 @@ def long_results(messages: Sequence[Message], tokens_max: int) -> tuple[Cut, ...
 
 
 def _worth(cuts: Iterable[tuple[Cut, ToolResult]]) -> tuple[Cut, ...]:
-    """Those that bring something."""
+    """Return the cuts that gain something."""
     return tuple(
         cut
         for cut, result in cuts

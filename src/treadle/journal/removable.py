@@ -1,4 +1,4 @@
-"""Which trees of runs can be deleted when somebody names their roots. Entry: `removable`."""
+"""Trees of runs that can be deleted, given their roots. Entry point: `removable`."""
 
 from __future__ import annotations
 

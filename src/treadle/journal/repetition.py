@@ -22,9 +22,9 @@ class FinishedCall(NamedTuple):
     call: ToolCall
     result: ToolResult
     changed: bool
-    """It may have changed something."""
+    """True if the call may have changed something."""
     waited: bool
-    """It looked at something that goes on, or took its time."""
+    """True if the call polls something in progress, or took its time."""
 
 
 class Repeated(NamedTuple):

@@ -18,7 +18,7 @@ def tool_message(asked: Message, results: Sequence[ToolResult], at: Time) -> Mes
 
 
 def late_message(late: ToolLate) -> Message:
-    """A result that came after `unknown`, as the model is told of it."""
+    """Return the message to the model about a result that arrived after `unknown`."""
     text = (
         f"A result came late for the call {late.call_id}, whose outcome was not known before: "
         f"{late.text}"

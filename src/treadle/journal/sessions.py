@@ -27,7 +27,7 @@ JOINER = "\u200d"
 """Holds emoji together; cannot be shown by itself."""
 
 _FILES = re.compile(r"\A(?:\s*<file path=.*?\n</file>\s*)+", re.DOTALL)
-"""As they go along with a prompt (attachments.py)."""
+"""Files attached to a prompt (attachments.py)."""
 
 _encoded = msgspec.msgpack.Decoder(list[bytes])
 
@@ -91,7 +91,7 @@ class _Conversation:
     """Rises with every change of any session."""
     count: int = 0
     left: list[bytes] = field(default_factory=list[bytes])
-    """What has left the view; some of it may be in `packed` too."""
+    """Messages that have left the view; some may be in `packed` too."""
     packed: list[bytes] = field(default_factory=list[bytes])
     """The messages, what was added at once together: an idle conversation is a tenth of the size of
     its values.
@@ -118,7 +118,7 @@ class SearchHit:
     role: str
     at: datetime
     excerpt: str
-    """One line around the first word that was found."""
+    """Line around the first match."""
 
 
 class Sessions(Protocol):
@@ -149,7 +149,7 @@ class Sessions(Protocol):
         ...
 
     def delete(self, session_id: str) -> bool:
-        """With everything that was said in it; False where there was none.
+        """Delete the session with all its messages; False if there is none.
 
         Raises AgentError(busy) while a run of it is not finished.
         """
@@ -172,8 +172,8 @@ class Sessions(Protocol):
         ...
 
     def everything(self, session_id: str) -> Sequence[Message]:
-        """What was said since it was last cleared, oldest first, also what left the view; a summary
-        stands behind what it sums up.
+        """Return all messages since it was last cleared, oldest first, also those that left the
+        view; a summary stands behind the messages that it replaces.
         """
         ...
 
@@ -207,7 +207,7 @@ class SessionStore:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._sessions: dict[str, _Conversation] = {}
-        """In the order of their last change: clocks are too coarse to tell."""
+        """Conversations in the order of their last change: clocks are too coarse for it."""
         self._changes = 0
         self._current: str | None = None
 
@@ -312,7 +312,7 @@ class SessionStore:
             return _unpacked(packed)
         first: dict[str, Message] = {}
         for message in _unpacked((*left, *packed)):
-            # as it was said: what is in view may have lost its results
+            # the original: the message in view may have lost its results
             first.setdefault(message.id, message)
         return [*first.values()]
 
@@ -399,7 +399,7 @@ def spoken(said: Iterable[Said]) -> list[Message]:
 
 
 def excerpt_of(text: str, word: str) -> str:
-    """One line of at most 120 characters around the first place of the word."""
+    """Return one line of at most 120 characters around the first occurrence of the word."""
     place = max(text.casefold().find(word), 0)
     start = max(place - 40, 0)
     line = _shown(text[start : start + 120])
@@ -421,7 +421,7 @@ def _shown(line: str) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether it may name a session or a run: it is never a path, and never anything that a
+    """Return True for a valid id of a session or a run: never a path, and never anything that a
     terminal obeys.
     """
     return (

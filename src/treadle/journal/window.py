@@ -1,7 +1,7 @@
-"""What of a long conversation is in view of its next run: decided between runs only, at a closed
-turn, and written down.
+"""The part of a long conversation that its next run sees: decided between runs only, at a closed
+turn, and recorded.
 
-Making room inside a run, and summaries, are receipts.py's. Entry: `window`, `WindowReceipt`.
+receipts.py compacts inside a run. Entry points: `window`, `WindowReceipt`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ same for many runs.
 
 
 class KeptMessages(NamedTuple):
-    """What stays of a list of messages: some at its front, one more in place of those that leave,
-    and its end.
+    """The part of a list of messages that stays: some at its front, one more in place of those that
+    leave, and its end.
     """
 
     front: Sequence[int]
@@ -39,7 +39,7 @@ class KeptMessages(NamedTuple):
         ]
 
     def moved(self, boundary: int) -> int:
-        """How many of those before the boundary there are now."""
+        """Return the number of messages before the boundary that remain."""
         if boundary < self.start:
             return bisect_left(self.front, boundary)
         return len(self.front) + (self.added is not None) + boundary - self.start
@@ -55,16 +55,18 @@ class WindowReceipt(Value, frozen=True, kw_only=True):
     kept_from: str
     """The id of the oldest other message that stayed."""
     dropped: int
-    """How many left."""
+    """Number of removed messages."""
     kind: Literal["window"] = msgspec.field(default_factory=lambda: "window")
     """Always written; where it is missing, it is this."""
 
     def kept(self, messages: Sequence[Message]) -> KeptMessages | None:
-        """None: they are others than those it was made for, and all stay."""
+        """Return the messages that stay. None: the receipt was made for other messages, and all
+        stay.
+        """
         return kept_of(messages, (self.pinned, *self.also), self.kept_from)
 
     def of(self, messages: Sequence[Message]) -> list[Message]:
-        """What stayed of them."""
+        """Return the remaining messages."""
         return [*messages] if (kept := self.kept(messages)) is None else kept.of(messages)
 
 
@@ -87,7 +89,9 @@ def kept_of(
 
 
 def window(messages: Sequence[Message], most: int = MAX_SESSION_MESSAGES) -> WindowReceipt | None:
-    """None: all of them stay. Only whole exchanges leave: what stays begins with words of a person."""
+    """Return the window, or None if all messages stay. Only whole exchanges leave: the rest begins
+    with a person's message.
+    """
     if len(messages) <= most:
         return None
     oldest = len(messages) - most // 2 + 1

@@ -114,9 +114,11 @@ class MemoryJournal:
         self._last: dict[str, str] = {}
         """The newest run of each session."""
         self._late: dict[str, dict[str, int]] = {}
-        """By session, the last late result of each run that got any after its end."""
+        """Sequence number of the last late result of each run that got any after its end, by
+        session.
+        """
         self._children: dict[str, list[MemoryRun]] = {}
-        """By the run that started them."""
+        """Children by the run that started them."""
         self.sessions = SessionStore()
         self.notifier = LocalNotifier()
         self.queue: RunQueue = MemoryQueue(self._runs, self._add, self._find, self.notifier)
@@ -128,7 +130,7 @@ class MemoryJournal:
     def _add(
         self, entries: Sequence[Entry], *, fence: int = 1, found: ViewMark | None = None
     ) -> MemoryRun:
-        """A new run, which nobody drives yet. `found`: as for `begin`."""
+        """Add a new run without a driver. `found`: as for `begin`."""
         started = entries[0]
         assert isinstance(started, RunStarted), "a run begins with run.started"
         run_id, session_id = started.run_id, started.session_id
@@ -151,7 +153,7 @@ class MemoryJournal:
         return self._late.setdefault(session_id or "", {})
 
     def _join(self, session_id: str, started: RunStarted, found: ViewMark | None) -> None:
-        """One run at a time; the first one names the session."""
+        """Join a session. It has one run at a time; the first one names it."""
         last = self._last.get(session_id, "")
         if (other := self._runs.get(last)) is not None and not other.finished:
             now_what = (

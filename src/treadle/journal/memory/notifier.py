@@ -1,8 +1,7 @@
-"""What processes of one machine tell each other over a journal: inside this process at once, of
-others by looking at what the journal holds.
+"""Notifications between processes of one machine: inside this process at once, for others by
+polling the journal.
 
-It looks only while somebody listens; what a model is just saying stays in the process. Entry:
-`LocalNotifier`.
+It polls only with subscribers; deltas of a model stay in the process. Entry point: `LocalNotifier`.
 """
 
 from __future__ import annotations
@@ -20,27 +19,25 @@ from treadle.errors import AgentError
 from treadle.journal.notifier import Notifier
 
 POLL_S: Final = 1.0
-"""So long `wait` waits at most."""
+"""Longest time that `wait` waits."""
 LOOK_S: Final = 0.05
-"""How often it looks whether another process has changed something."""
+"""Interval of checks for changes by other processes."""
 KEPT_MAX: Final = 1000
 """Payloads for one listener that does not come to read them."""
 
 
 class JournalWatch(Protocol):
-    """What others have changed. Belongs to one thread."""
+    """Changes by other processes. Belongs to one thread."""
 
     def changed(self, topics: Collection[str], /) -> Collection[str]:
-        """Those of the topics that something is new about since the last time; the first time all
-        of them.
-        """
+        """Return the topics with changes since the last call; on the first call all of them."""
         ...
 
     def close(self) -> None: ...
 
 
 class _Ear:
-    """One that listens."""
+    """A subscriber."""
 
     def __init__(self, poll_s: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -60,7 +57,7 @@ class _Ear:
             self._told = True
         try:
             self._loop.call_soon_threadsafe(self._wake)
-        except RuntimeError:  # the loop is closed, and nobody waits
+        except RuntimeError:  # the loop is closed, and has no waiters
             return
 
     def _wake(self) -> None:
@@ -77,7 +74,7 @@ class _Ear:
 
 
 class LocalNotifier:
-    """One for each journal object."""
+    """Notifier of a journal object."""
 
     def __init__(
         self, watch: Callable[[], JournalWatch] | None = None, *, poll_s: float = POLL_S
@@ -89,9 +86,9 @@ class LocalNotifier:
         self._ears: dict[str, tuple[_Ear, ...]] = {}
         self._thread: threading.Thread | None = None
         self._ends = threading.Event()
-        """Of the thread under way: each has its own."""
+        """Set to end the current thread: each has its own."""
         self._ending: list[threading.Thread] = []
-        """Those that have been told to end."""
+        """Threads that are about to end."""
 
     @asynccontextmanager
     async def listen(self, *topics: str) -> AsyncGenerator[_Ear]:
@@ -135,7 +132,7 @@ class LocalNotifier:
         return topic in self._ears
 
     def _look(self, watch: Callable[[], JournalWatch], ends: threading.Event) -> None:
-        """In a thread. What cannot be looked at is looked at by those who wait, at their poll time."""
+        """Poll in a thread. If polling fails, waiters check at their own interval."""
         try:
             looking = watch()
         except AgentError:  # the journal is closed, or does not open now
@@ -160,10 +157,7 @@ class LocalNotifier:
         self._ends.set()
 
     def close(self) -> None:
-        """Whoever still listens is woken, and not told anything any more from elsewhere.
-
-        Idempotent.
-        """
+        """Wake remaining subscribers, which receive nothing more from other processes. Idempotent."""
         with self._lock:
             self._watch = None
             self._end()
@@ -174,13 +168,15 @@ class LocalNotifier:
             self.tell(topic)
 
     def abandon(self) -> None:
-        """In a forked child: its thread is not there, and no loop of its parent's listens."""
+        """Abandon in a forked child: its thread does not exist there, and no loop of its parent's
+        listens.
+        """
         self._lock, self._ends = threading.Lock(), threading.Event()
         self._ears, self._thread, self._watch, self._ending = {}, None, None, []
 
 
 def _is_seen(topic: str) -> bool:
-    """Whether the journal itself shows what is new."""
+    """Return True if the journal itself shows changes of this topic."""
     return not topic.startswith("delta:")
 
 

@@ -32,7 +32,7 @@ from treadle.types import Time, new_id, now
 
 
 class Queued:
-    """How it is with a run that is in a queue."""
+    """State of a run in a queue."""
 
     __slots__ = ("deliveries", "fruitless", "parked", "place", "ready_at", "seen_head", "sent_to")
 
@@ -66,7 +66,7 @@ class Queued:
 
 
 class _Run(Protocol):
-    """What of a run of the journal is looked at."""
+    """The part of a journal's run that the queue reads."""
 
     held: bool
     waiting: bool
@@ -85,7 +85,7 @@ class _Add(Protocol):
 
 
 class MemoryQueue:
-    """Of one journal."""
+    """Queue of one journal."""
 
     def __init__(
         self, runs: Mapping[str, _Run], add: _Add, find: Callable[[str], _Run], notifier: Notifier
@@ -131,7 +131,7 @@ class MemoryQueue:
         ]
 
     def _open(self) -> Iterator[tuple[str, _Run, Queued]]:
-        """Those in a queue that are not finished, oldest first."""
+        """Yield the runs in a queue that are not finished, oldest first."""
         for run_id, run in self._runs.items():
             if run.queued is not None and not run.finished:
                 yield run_id, run, run.queued
@@ -226,7 +226,7 @@ class MemoryQueue:
 
 
 def _column(run: _Run, queued: Queued, at: Time, others: Collection[str] | None = None) -> str:
-    """Where a backlog counts it. `others`: who may have it; None: anybody."""
+    """Return the column of a backlog. `others`: workers that may have it; None: any."""
     if run.held:
         return "running"
     if run.waiting:

@@ -29,7 +29,7 @@ class MemoryRun:
         self.entries = [*entries]
         self.session_id = session_id
         self.late = late
-        """That of its session, by run."""
+        """Late results of its session, by run."""
         self.packed: bytes | None = None
         self.fence = fence
         self.held = self.waiting = False

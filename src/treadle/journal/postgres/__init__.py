@@ -1,16 +1,15 @@
-"""The journal in PostgreSQL: runs that many processes of many machines drive, put together in
-journal.py; what its tables are stands in journals/tables/.
+"""The journal in PostgreSQL: runs that many processes of many machines drive. journal/tables has
+the tables.
 
-The server, its tables and versions, and what is said when it fails: connections.py, schema.py,
-failures.py. What is written, and what becomes of a lost connection: writer.py, appending.py. Who
-drives a run, by leases: driving.py, driven.py, workers.py. What processes tell each other:
-notifier.py. psycopg as the tables use it, and full-text search: database.py, words.py, indexing.py.
-Entry: `PostgresJournal`.
+Server, tables and errors: connections.py, schema.py, failures.py. Writes and lost connections:
+writer.py, appending.py. Drivers of runs, by leases: driving.py, driven.py, workers.py.
+Notifications: notifier.py. The interface of the tables over psycopg, and full-text search:
+database.py, words.py, indexing.py. Entry point: `PostgresJournal` in journal.py.
 
-    channels.py          what processes tell each other over PostgreSQL, as its notifications carry
-    checkup.py           what `treadle doctor` tells of a journal's server
-    lane.py              one thread's connection, and what it does
-    silence.py           connections whose answer is long in coming, and whether the server behind
+    channels.py          encoding of notifications
+    checkup.py           checks for `treadle doctor`
+    lane.py              a thread's connection and its work
+    silence.py           detection of servers that do not answer
 """
 
 from treadle.journal.postgres.journal import PostgresJournal

@@ -53,13 +53,13 @@ _APPEND_PIECES: Final[LiteralString] = (
 )"""
     + _DURABLY
 )
-"""A blob that somebody else makes at the same moment is waited for, and its number told: hence the
-update that changes nothing.
+"""Waits for a blob that another transaction creates at the same moment and returns its number:
+hence the update that changes nothing.
 """
 
 
 class DriverMark(Hold):
-    """What a driver holds. Belongs to one of the writer's threads at a time."""
+    """State of a driver. Belongs to one of the writer's threads at a time."""
 
     __slots__ = ("doubtful", "lapses", "lost")
 
@@ -68,14 +68,14 @@ class DriverMark(Hold):
     ) -> None:
         super().__init__(run_id, num, fence=fence, head=head, owner=owner)
         self.lapses = lapses
-        """How often the driver's lease had lapsed when the run was last seen to be its own."""
+        """Number of lapses of the driver's lease when the run was last seen to be its own."""
         self.doubtful = False
         """An append was found to stand after its answer was lost: another driver may have taken the
         run over since.
         """
         self.lost = False
-        """The last append failed because of the server, and nobody may know whether it stands: only
-        another driver goes on.
+        """True if the last append failed because of the server and its outcome is unknown: only
+        another driver can continue.
         """
 
 
@@ -91,10 +91,10 @@ class PendingEntries:
         self.size = sum(
             [len(row.body) + sum([len(piece.text) for piece in row.pieces]) for row in rows]
         )
-        """In bytes."""
+        """Size in bytes."""
 
     def stands(self, db: Cursor) -> bool:
-        """Whether those very entries stand where they were to stand. Raises psycopg.Error."""
+        """Return True if these very entries are stored at their place. Raises psycopg.Error."""
         head, count = self.mark.head, len(self.rows)
         sent = [
             (head + n, whole(row.body, [(piece.at, piece.text) for piece in row.pieces]))
@@ -104,10 +104,10 @@ class PendingEntries:
 
 
 def append_all(db: psycopg.Connection, appends: Sequence[PendingEntries]) -> set[int]:
-    """Of at most one per run. Gives the numbers of the runs whose append stands; the others were
-    refused, and nothing of theirs was written.
+    """Append at most one batch per run. Returns the numbers of the runs whose append is stored; the
+    others were refused, and nothing of theirs was written.
 
-    Raises psycopg.Error, where nothing was written; where the connection was lost nobody knows.
+    Raises psycopg.Error if nothing was written; if the connection was lost, the outcome is unknown.
     """
     lines = [
         (append.mark.num, seq, row) for append in appends for seq, row in enumerate(append.rows, 1)
@@ -149,10 +149,10 @@ def _hex(row: EntryRow) -> str:
 
 
 def _numbers(values: Iterable[int]) -> str:
-    """As PostgreSQL writes an array: every append has the same statement, whatever is in it."""
+    """Write an array of PostgreSQL: every append has the same statement, whatever its content."""
     return "{" + ",".join(map(str, values)) + "}"
 
 
 def _words(values: Iterable[str]) -> str:
-    """Of words without anything that an array of PostgreSQL gives a meaning."""
+    """Write an array of words that have no special characters."""
     return "{" + ",".join(values) + "}"

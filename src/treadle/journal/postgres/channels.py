@@ -1,5 +1,6 @@
-"""What processes tell each other over PostgreSQL, as its notifications carry it: many messages in
-few texts of limited length. Entry: `packed`, `Unpacking`.
+"""Encoding of notifications for PostgreSQL: many messages in few texts of limited length.
+
+Entry points: `packed`, `Unpacking`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def channel_of(topic: str) -> str:
 
 
 def packed(sender: str, serial: int, told: Sequence[Notification]) -> Iterator[str]:
-    """As texts in ASCII, in order: `SENDER SERIAL PART PARTS JSON`."""
+    """Encode as texts in ASCII, in order: `SENDER SERIAL PART PARTS JSON`."""
     text = json.dumps(
         [[one.topic, one.payload.decode("utf-8", "surrogateescape")] for one in told],
         separators=(",", ":"),
@@ -55,7 +56,7 @@ def batches(told: Iterable[Notification]) -> Iterator[list[Notification]]:
 
 
 class Unpacking:
-    """Of what comes from others, in the order in which it came."""
+    """Decoder of texts from other processes, in the order of their arrival."""
 
     def __init__(self, me: str) -> None:
         self._me = me
@@ -63,8 +64,8 @@ class Unpacking:
         """The parts that came of each sender's last message, where it has several."""
 
     def take(self, text: str) -> list[Notification]:
-        """Nothing for what this process sent, for the beginning of something longer, and for what
-        is not understood.
+        """Decode a text; empty for texts of this process, for incomplete ones, and for unknown
+        ones.
         """
         sender, serial, number, count, part = (*text.split(" ", 4), "", "", "", "")[:5]
         if sender == self._me or not (number.isdecimal() and count.isdecimal()):

@@ -1,6 +1,6 @@
-"""What `treadle doctor` tells of a journal's server.
+"""Checks of a journal's server for `treadle doctor`. Entry point: `checked`.
 
-It changes nothing but for one commit that leaves nothing. Entry: `checked`.
+Nothing changes except for one commit that leaves nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAY_WRITE: Final[LiteralString] = """
 select count(*) from pg_class where relnamespace = 'treadle'::regnamespace and relkind = 'r' and relname <> 'versions'
 and not (has_table_privilege(oid, 'insert') and has_table_privilege(oid, 'update') and has_table_privilege(oid, 'delete'))
 """
-"""How many tables this user may not change."""
+"""Number of tables that this user cannot change."""
 
 
 class Checkup(NamedTuple):
@@ -36,14 +36,14 @@ class Checkup(NamedTuple):
     known: int
     """The version that this Treadle makes."""
     commit_ms: float | None
-    """Of the middle one of some; None: this user may not write."""
+    """Median time of a commit; None if this user cannot write."""
     round_trip_ms: float
     is_pooled: bool
     """Something like pgbouncer stands between: nothing is heard of others, and processes poll."""
     clock_s: float
-    """How far the server's clock is ahead of this machine's."""
+    """Seconds by which the server's clock is ahead of this machine's."""
     may_write: bool
-    """Where there are tables, this user may change them."""
+    """True if there are tables and this user can change them."""
 
 
 def checked(url: str) -> Checkup:
@@ -82,7 +82,7 @@ def _number(db: psycopg.Connection, statement: LiteralString) -> int:
 
 
 def _clock(db: psycopg.Connection) -> tuple[float, float]:
-    """How far its clock is ahead, and how long it takes to ask."""
+    """Return how far its clock is ahead, and the time of the query."""
     began = time.perf_counter()
     row = db.execute(
         "select extract(epoch from clock_timestamp())::float8", prepare=False

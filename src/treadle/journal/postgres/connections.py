@@ -32,9 +32,9 @@ from treadle.journal.tables.database import Cursor
 T = TypeVar("T")
 
 PATIENCE_S: Final = 30.0
-"""So long a server that is away is waited for, once the journal is open."""
+"""Time that an open journal waits for an unreachable server."""
 HURRIED_S: Final = 5.0
-"""So long, in a process that ends."""
+"""The same time in a process that ends."""
 SAID_S: Final = 10.0
 """Within this a server that took a connection answers on it for the first time."""
 KEPT_MAX: Final = 4
@@ -56,20 +56,20 @@ _BEGIN: Final[LiteralString] = (
     "idle_in_transaction_session_timeout = '5s'; select set_config('synchronous_commit', 'on', "
     "true) where current_setting('synchronous_commit') = 'off'"
 )
-"""What a process locked that was stopped in the midst of it, or whose machine is gone, is free
-again before it costs others their leases; should it go on, it finds its connection lost, and does
-it again."""
+"""Locks of a process that was stopped in mid-transaction, or whose machine is gone, are released
+before they cost others their leases; if it continues, it finds its connection lost and retries.
+"""
 _BEGIN_READING: Final[LiteralString] = (
     "begin isolation level repeatable read read only; set local search_path = treadle, pg_catalog"
 )
 
-# What psycopg says of a pipeline whose connection was lost is no news to whoever has no handler for
-# it: it is seen here, and mended or told.
+# psycopg logs a lost connection of a pipeline on standard error if the application has no handler;
+# it is handled or raised here
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
 class PostgresServer:
-    """Where the journal is. Safe from any thread."""
+    """Server of the journal. Safe from any thread."""
 
     def __init__(
         self, url: str, *, patience_s: float = PATIENCE_S, silent_s: float = SILENT_S
@@ -83,15 +83,15 @@ class PostgresServer:
             "", **{name: value for name, value in (_DEFAULTS | given).items() if value is not None}
         )
         self._until = math.inf
-        """Nobody waits for longer than that any more."""
+        """Deadline of all waits."""
         self._given_up: str | None = None
-        """What was said when nobody had time left: it is not tried again."""
+        """Message of the failure when the time ran out: there are no further attempts."""
         self.silence = SilenceDetector(self._is_there, silent_s=silent_s)
 
     def connect(self, *, within_s: float | None = None) -> psycopg.Connection:
-        """Each statement is committed by itself.
+        """Connect, with each statement committed by itself.
 
-        `within_s`: so soon a silent network is told as a failure. Raises psycopg.Error.
+        `within_s`: timeout for a silent network. Raises psycopg.Error.
         """
         if self._given_up is not None and self.left_s <= 0:
             raise psycopg.OperationalError(self._given_up)
@@ -131,12 +131,12 @@ class PostgresServer:
                     raise
 
     def patience(self, gone: threading.Event | None = None) -> Patience:
-        """`gone`: nobody wants it any more."""
+        """Return the patience for an operation; `gone` is set when its result is no longer wanted."""
         return Patience(self, gone)
 
     @property
     def left_s(self) -> float:
-        """In a process that ends; else there is no end of it."""
+        """Time left in a process that ends; otherwise unbounded."""
         return self._until - time.monotonic()
 
     def hurry(self) -> None:
@@ -147,7 +147,7 @@ class PostgresServer:
         self.silence.hurry()
 
     def _is_there(self, within_s: int) -> bool:
-        """Also one that refuses us answers."""
+        """Return True if the server answers, even with a refusal."""
         answer = psycopg.pq.PGconn.ping(
             conninfo.make_conninfo(self._conninfo, connect_timeout=within_s).encode()
         )
@@ -161,7 +161,7 @@ class PostgresServer:
 
 
 class Patience:
-    """How long one tries again, less and less often."""
+    """Bound on retries, with growing pauses."""
 
     def __init__(self, server: PostgresServer, gone: threading.Event | None) -> None:
         self._server = server
@@ -179,16 +179,16 @@ class Patience:
 
 
 def is_pooled(db: psycopg.Connection) -> bool:
-    """Whether something stands between that gives each transaction another connection, as pgbouncer
-    does: it tells a process id of its own.
+    """Return True if a pooler like pgbouncer gives each transaction another connection: it reports
+    a process id of its own.
     """
     row = db.execute("select pg_backend_pid()", prepare=False).fetchone()
     return row is None or row[0] != db.info.backend_pid
 
 
 def is_stale(db: psycopg.Connection) -> bool:
-    """Whether the server said something, or goodbye, while nothing was asked: what is sent now may
-    get lost, and nobody would know when.
+    """Return True if the server sent something, or closed, while no query was open: a query sent
+    now may get lost without notice.
     """
     if db.closed:
         return True
@@ -199,8 +199,8 @@ def is_stale(db: psycopg.Connection) -> bool:
 
 @contextlib.contextmanager
 def within(db: psycopg.Connection, seconds: float) -> Generator[None]:
-    """What is asked inside is answered so soon, or the connection is lost: what stands between may
-    be silent for ever.
+    """Lose the connection if a query inside is not answered in time: a proxy may be silent for
+    ever.
     """
     timer = threading.Timer(seconds, hang_up, (db,))
     timer.daemon = True
@@ -320,14 +320,14 @@ class PostgresReaders:
         db.close()
 
     def abandon(self) -> None:
-        """In a forked child: no connection of its parent is used, and none is closed."""
+        """Abandon in a forked child: no connection of its parent is used, and none is closed."""
         self._turn = threading.BoundedSemaphore(READING_MAX)
         self._lock, self._gone, self._closed = threading.Lock(), threading.Event(), True
         _abandoned.extend(self._idle)
         self._idle = []
 
     def close(self) -> None:
-        """Those that are being read from close when they are done. Idempotent."""
+        """Close connections; those in use close when their reader is done. Idempotent."""
         self._gone.set()
         with self._lock:
             self._closed = True
@@ -347,10 +347,10 @@ class PostgresReaders:
 
 
 _abandoned: list[psycopg.Connection] = []
-"""Of a parent process: closing one would say goodbye to the server in the parent's name."""
+"""Connections of a parent process: closing one would end the parent's session."""
 
 
 def abandoned(db: psycopg.Connection | None) -> None:
-    """In a forked child: it is neither used nor closed."""
+    """Abandon a connection in a forked child: it is neither used nor closed."""
     if db is not None:
         _abandoned.append(db)

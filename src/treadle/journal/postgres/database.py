@@ -19,15 +19,17 @@ from treadle.journal.postgres.words import VectorWords
 from treadle.journal.tables.database import Cursor, Dialect
 
 _ROWS_FIRST, _ROWS_MOST = 16, 512
-"""Of a stream, fetched at a time."""
+"""Rows of a stream fetched at a time."""
 _CALL_BYTES = 2000
-"""Of a call's id; longer ones stand in the entry alone. An index takes 2,700 in all."""
+"""Longest indexed id of a call; longer ones are only in the entry. An index takes 2,700 bytes in
+all.
+"""
 _numbers = count()
 """Two streams of a transaction have two names."""
 
 
 def try_hold(db: Cursor, what: str) -> bool:
-    """As `Dialect.hold`, but without waiting: False where another transaction holds it."""
+    """Take a lock as `Dialect.hold`, but without waiting: False if another transaction holds it."""
     return db.execute(
         "select pg_try_advisory_xact_lock(hashtextextended(?, 0))", (_held(what),)
     ).get
@@ -100,7 +102,7 @@ class _Cursor:
     def stream(
         self, statement: str, bindings: Sequence[object] = (), /
     ) -> Iterator[tuple[Any, ...]]:
-        """The end of the transaction closes it: whoever stops reading need not."""
+        """Stream rows. The end of the transaction closes the stream."""
         name = f"stream_{next(_numbers)}"
         rows, some = self._db.cursor(binary=True), _ROWS_FIRST
         rows.execute(_translated(f"declare {name} no scroll cursor for {statement}"), bindings)
@@ -122,9 +124,8 @@ class _Cursor:
 
 @lru_cache(maxsize=256)
 def _translated(statement: str) -> bytes:
-    """With the marks that psycopg has for parameters.
-
-    No text inside of a statement has a question mark.
+    """Replace the parameter marks with those of psycopg. No text inside of a statement has a
+    question mark.
     """
     return statement.replace("%", "%%").replace("?", "%s").encode()
 

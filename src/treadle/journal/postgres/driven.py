@@ -33,7 +33,7 @@ class Driven:
         lease_s: float = LEASE_S,
         ended: Callable[[], None],
     ) -> None:
-        """`ended`: told that a run is not driven from here any more.
+        """`ended` is called when a run is not driven from here any more.
 
         Raises AgentError(invalid) for a lease that is too short.
         """
@@ -96,7 +96,7 @@ class Driven:
     # ------------------------------------------------------------ now and then
 
     def _look(self, db: psycopg.Connection) -> None:
-        """In the thread of the lease. Raises psycopg.Error."""
+        """Check the leases, in the thread of the lease. Raises psycopg.Error."""
         with self._lock:
             unwritten = [*self._unwritten]
         if held := self._held.numbers():
@@ -111,7 +111,7 @@ class Driven:
                 end(db)
 
     def _release(self, db: psycopg.Connection, work: Work[bool]) -> None:
-        """It checks its fence: at worst it changes nothing."""
+        """Release a run. It checks its fence: at worst it changes nothing."""
         is_ready = work(begin(db))
         db.execute("commit", prepare=False)
         with self._lock:
@@ -122,7 +122,7 @@ class Driven:
 
     async def _write_releases(self) -> None:
         """Before a run begins, which the same session's last one may hold up."""
-        # the thread of the lease takes some away meanwhile
+        # the thread of the lease removes some at the same time
         while (work := next(iter(self._unwritten), None)) is not None:
             try:
                 is_ready = await self._writer.write(work, stood=_asked_again)

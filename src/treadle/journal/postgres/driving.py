@@ -76,7 +76,7 @@ class PostgresRun:
         self._home = home
         self._seen = DriverView(started, begun=begun)
         self._over = False
-        """It was let go, or is finished."""
+        """True if the run was released, or is finished."""
 
     async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
         if not entries:
@@ -125,11 +125,11 @@ class PostgresRun:
             raise
 
     async def _be_sure(self) -> None:
-        """Nobody has taken the run over, nor will without force as long as the lease holds that was
-        just looked at. Raises AgentError(busy).
+        """Make sure that the run has not been taken over, and cannot be without force while the
+        lease that was just read holds. Raises AgentError(busy).
 
         A lease that has held without a gap since the run was last seen to be this driver's needs no
-        question.
+        query.
         """
         mark = self._mark
         if not (
@@ -185,7 +185,7 @@ class PostgresRun:
         try:
             if await self._writer.write(work, key=self.num, stood=_redone):
                 self._home.ready()
-        except AgentError:  # nobody can take it up before that is written, or the lease has run out
+        except AgentError:  # it is free only once that is written, or the lease has run out
             self._home.let_go(self.num, work)
 
     def _released(self, *, waiting: bool) -> Work[bool]:
@@ -246,7 +246,7 @@ async def begin(
 async def take_over(
     writer: PostgresWriter, workers: PostgresWorkers, run_id: str, home: Home, *, force: bool
 ) -> PostgresRun:
-    """Holds a run that nobody drives, under a new fence. Raises AgentError(busy | invalid)."""
+    """Take a run without a driver, under a new fence. Raises AgentError(busy | invalid)."""
     worker, fence_next = await _me(workers), 0
     lapses = workers.lapses
 
@@ -295,7 +295,7 @@ async def take_over(
         )
 
     def stood(db: Cursor) -> PostgresRun | None:
-        """Nobody else of this process takes it meanwhile: they wait for this one."""
+        """Check that the run is free. Other tasks of this process wait for this one."""
         mine = db.execute(
             "select 1 from runs where id = ? and owner = ? and fence = ?",
             (run_id, worker, fence_next),

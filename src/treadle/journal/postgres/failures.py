@@ -1,6 +1,6 @@
-"""What PostgreSQL and psycopg say went wrong, in words that say what to do; never with a password.
+"""Errors of PostgreSQL and psycopg as messages with the next step; never with a password.
 
-Entry: `translated`, `unusable`, `place_of`.
+Entry points: `translated`, `unusable`, `place_of`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from treadle.errors import AgentError
 
 _SAID_MAX = 300
 _POOL_IS_FULL = ("query_wait_timeout", "server login has been failing", "server_login_retry")
-"""What pgbouncer says that takes connections, and has none to the server for them."""
+"""Messages of a pgbouncer that accepts connections, and has none to the server for them."""
 
 
 def place_of(url: str) -> str:
@@ -54,7 +54,7 @@ def place_of(url: str) -> str:
 
 
 def secrets_of(url: str) -> tuple[str, ...]:
-    """What no message may show."""
+    """Return the secrets of a URL, which no message may show."""
     parts = conninfo.conninfo_to_dict(url)
     return tuple(
         str(value) for name in ("password", "sslpassword", "passfile") if (value := parts.get(name))
@@ -121,7 +121,7 @@ def unusable(error: psycopg.Error, place: str, *, secrets: tuple[str, ...] = ())
 
 
 def _is_crowded(said: str) -> bool:
-    """It is there, and has no place for one more."""
+    """Return True if the server is there, and has no free connection."""
     return (
         "too many" in said
         or "max_client_conn" in said
@@ -207,7 +207,7 @@ def translated(
 
 
 def is_lost(error: BaseException, db: psycopg.Connection | None) -> bool:
-    """Whether the connection ended, so that a fresh one may do better; not where the server only
+    """Return True if the connection ended, so that a new one may help; False if the server only
     refused a statement.
     """
     if not isinstance(error, psycopg.Error):

@@ -17,7 +17,7 @@ from treadle.journal.tables.holding import INDEX, hold_runs
 AT_ONCE: Final = 10
 """Runs that one transaction adds."""
 PAUSE_S: Final = 1.0
-"""So long it waits for more runs to end before it begins: a search does not wait for it."""
+"""Pause for more runs to end before it begins: a search does not wait for it."""
 
 
 class Indexing:
@@ -56,7 +56,7 @@ class Indexing:
             thread.join()
 
     def abandon(self) -> None:
-        """In a forked child: the thread is not there."""
+        """Abandon in a forked child: the thread does not exist there."""
         self._lock, self._due, self._gone = threading.Lock(), threading.Event(), threading.Event()
         self._thread, self._closed = None, True
 
@@ -69,13 +69,11 @@ class Indexing:
             try:
                 while not self._gone.is_set() and self._writing.write_now(_some):
                     pass
-            except (
-                AgentError
-            ):  # nobody waits for it: it is tried again after the next run, or by a search
+            except AgentError:  # it is tried again after the next run, or by a search
                 continue
 
 
 def _some(db: Cursor) -> bool:
-    """Whether more are left for this process to add."""
+    """Index some runs. Returns True if more are left for this process."""
     hold_runs(db, shared=True)  # first, as everywhere
     return try_hold(db, INDEX) and search.index(db, most=AT_ONCE)

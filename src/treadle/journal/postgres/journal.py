@@ -1,6 +1,4 @@
-"""The journal in PostgreSQL: the contract of a journal, put together out of the files beside this
-one and in tables/. Entry: `PostgresJournal.open`.
-"""
+"""The journal in PostgreSQL. Entry point: `PostgresJournal.open`."""
 
 from __future__ import annotations
 
@@ -59,15 +57,15 @@ class PostgresJournal(TableJournal):
     def open(
         cls, url: str, *, durability: Durability = "process", lease_s: float = LEASE_S
     ) -> Self:
-        """The journal in that database, in a schema `treadle` of its own, which is made where there
-        is none. Asks the server, and blocks meanwhile.
+        """Open the journal in that database, in a schema `treadle` of its own, which is created if
+        missing. Connects, and blocks until then.
 
-        `durability`: here the two words mean the same. A commit that the server has told is in its
-        log on disk (`synchronous_commit` is on for whatever holds entries) and outlives the death
-        of this process, of the server and of its power; what outlives the loss of the server's disk
-        is for its standbys. `lease_s`: how long after its last sign of life a process still has its
-        runs; a dead one's can be taken over afterwards. Raises AgentError(invalid) for a URL, a
-        server or a database that cannot be used; no error shows a password.
+        `durability`: the two words mean the same here. A confirmed commit is in the server's log on
+        disk (`synchronous_commit` is on for entries) and survives the death of this process, of the
+        server and of its power; standbys protect against the loss of the server's disk. `lease_s`:
+        time after its last sign of life for which a process keeps its runs; a dead one's can be
+        taken over afterwards. Raises AgentError(invalid) for a URL, a server or a database that
+        cannot be used; no error shows a password.
         """
         if durability not in get_args(Durability):
             raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
@@ -84,9 +82,7 @@ class PostgresJournal(TableJournal):
 
     @property
     def renewals_missed(self) -> int:
-        """How often this process was late to say that it lives, or could not, since the journal was
-        opened.
-        """
+        """Number of late or failed renewals of this process's lease since the journal was opened."""
         return self._driven.workers.renewals_missed
 
     async def aclose(self, *, keep_runs: bool = False) -> None:

@@ -1,8 +1,8 @@
-"""One thread's connection, and what it does on it: appends of many runs in one statement, or a
-whole transaction.
+"""A thread's connection and its work: appends of many runs in one statement, or a whole
+transaction.
 
-A connection that is lost is replaced, and what was under way is done again; what may already stand
-is looked up, never guessed. Who waits for what is writer.py's. Entry: `WriterLane`,
+A lost connection is replaced, and the work in progress is repeated; results that may be stored
+already are looked up, never guessed. writer.py assigns work. Entry points: `WriterLane`,
 `PendingAppend`, `PendingTransaction`.
 """
 
@@ -27,11 +27,11 @@ from treadle.journal.tables.database import Work
 T = TypeVar("T")
 
 TRIES_MAX: Final = 6
-"""Of what others got in the way of."""
+"""Attempts at a transaction that conflicts with others."""
 
 _DISTURBED = (errors.SerializationFailure, errors.DeadlockDetected, errors.ForeignKeyViolation)
 _AWAY = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow)
-"""What a server says that goes; where it is gone nothing has a code."""
+"""Errors of a server that shuts down; a server that is gone has no error code."""
 _NUMBER: Final[LiteralString] = (
     "select pg_current_xact_id_if_assigned()::text, pg_postmaster_start_time()::text"
 )
@@ -51,7 +51,7 @@ class PendingAppend(Pending[int]):
         super().__init__()
         self.append = append
         self.maybe = False
-        """It was sent once, and the connection was lost."""
+        """True if it was sent once, and the connection was lost."""
 
     @property
     def key(self) -> Hashable:
@@ -89,7 +89,7 @@ class _Tried(NamedTuple, Generic[T]):
     """A transaction that may have been committed, as the server knows it."""
 
     number: str | None
-    """None: it wrote nothing."""
+    """Number of its transaction. None: it wrote nothing."""
     server: str
     """Since when that server runs: another one, or one that crashed, may give the number to another
     transaction.
@@ -100,8 +100,8 @@ class _Tried(NamedTuple, Generic[T]):
 def _was_demoted(
     error: psycopg.Error, batch: Sequence[PendingAppend] | Sequence[PendingTransaction[Any]]
 ) -> bool:
-    """In place of the server that something was sent to answers one that takes no writes: the one
-    that does may come.
+    """Return True if a server that takes no writes answers in place of the one that something was
+    sent to: the one that does may come.
     """
     return isinstance(error, errors.ReadOnlySqlTransaction) and any(
         pending.maybe for pending in batch
@@ -109,7 +109,7 @@ def _was_demoted(
 
 
 class WriterLane:
-    """One thread's connection, and what it does on it."""
+    """Connection and work of one thread."""
 
     def __init__(
         self, server: PostgresServer, gone: threading.Event, connections: set[psycopg.Connection]
@@ -120,7 +120,7 @@ class WriterLane:
         self._db: psycopg.Connection | None = None
 
     def do(self, batch: Sequence[PendingAppend] | Sequence[PendingTransaction[Any]]) -> None:
-        """Raises nothing: whoever waits would wait for ever."""
+        """Do the work. Raises nothing: a waiter would wait for ever."""
         patience = self._server.patience(self._gone)
         appends = [pending for pending in batch if isinstance(pending, PendingAppend)]
         if appends:
@@ -138,7 +138,7 @@ class WriterLane:
     ) -> None:
         try:
             act()
-        except BaseException as e:  # noqa: BLE001  the edge of the thread: whoever waits is told, and the thread goes on
+        except BaseException as e:  # noqa: BLE001  the edge of the thread: the waiter gets the error, and the thread goes on
             for pending in batch:
                 if pending.error is None and pending.result is None:
                     self._fail(pending, e)
@@ -202,7 +202,7 @@ class WriterLane:
             pending.error = mark.not_held()
 
     def _look_up(self, refused: Sequence[PendingAppend], patience: Patience) -> None:
-        """Whether the checks refused what an earlier try, lost on its way back, had already
+        """Look up whether the checks refused entries that an earlier, lost attempt had already
         appended. Raises psycopg.Error.
         """
         for pending in refused:
@@ -213,7 +213,7 @@ class WriterLane:
                 pending.error = pending.append.mark.not_held()
 
     def _again(self, look: Work[T], patience: Patience) -> T:
-        """What only reads, however often the connection is lost."""
+        """Repeat a read however often the connection is lost."""
         while True:
             db = None
             try:
@@ -308,7 +308,7 @@ class WriterLane:
     def _was_committed(
         self, db: psycopg.Connection, tried: _Tried[Any], patience: Patience
     ) -> bool:
-        """Raises AgentError where nobody knows."""
+        """Return True if the transaction was committed. Raises AgentError if that is unknown."""
         while tried.number is not None:
             server, status = cast(
                 "tuple[str, str | None]",
@@ -368,7 +368,8 @@ class WriterLane:
             if isinstance(error, _AWAY) or (
                 isinstance(error, psycopg.OperationalError) and error.sqlstate is None
             ):
-                # else a server that comes back would be told that its absence ended the run
+                # otherwise a server that comes back would get the end of a run that its absence
+                # caused
                 pending.cannot_go_on()
         # the next one may lead to the server that took its place
         if isinstance(error, errors.ReadOnlySqlTransaction):

@@ -1,9 +1,8 @@
-"""What processes over a journal in PostgreSQL tell each other: one connection listens and notifies,
-in a thread; never in an append's transaction.
+"""Notifications over PostgreSQL: one connection listens and notifies, in a thread; never in an
+append's transaction.
 
-Where something like pgbouncer stands between, nothing is heard of others, and those who wait look
-at the journal at their poll time. How messages are packed stands in channels.py. Entry:
-`PostgresNotifier`.
+Behind a pooler like pgbouncer nothing arrives from others, and waiters poll the journal.
+channels.py packs messages. Entry point: `PostgresNotifier`.
 """
 
 from __future__ import annotations
@@ -38,13 +37,15 @@ from treadle.journal.postgres.connections import PostgresServer, abandoned, is_p
 from treadle.types import new_id
 
 TOGETHER_S: Final = 0.02
-"""What is told within this time of the last notification goes with the next."""
+"""Time after a notification in which further messages are gathered for the next."""
 WISH_S: Final = 10.0
-"""How often those who listen say so; who did not for two and a half times as long does not listen
-any more.
+"""Interval at which subscribers announce themselves; one that has not for two and a half times as
+long is gone.
 """
 UNKNOWN_S: Final = 2.0
-"""So long a process that just connected tells everything: it has not heard yet who listens."""
+"""Time in which a newly connected process sends everything, since it does not know the subscribers
+yet.
+"""
 HELD_MAX: Final = 10_000
 """Messages to be sent; the oldest are dropped."""
 SUBSCRIBED_WITHIN_S: Final = 2.0
@@ -58,9 +59,9 @@ select pg_notify(channel, told) from fast, unnest(%s::text[], %s::text[]) as giv
 
 
 class PostgresNotifier:
-    """One for each journal object.
+    """Notifier of a journal object.
 
-    Its thread and its connection begin when somebody listens or tells.
+    Its thread and its connection begin with the first subscriber or message.
     """
 
     def __init__(self, server: PostgresServer, *, poll_s: float = POLL_S) -> None:
@@ -71,12 +72,12 @@ class PostgresNotifier:
         """Guards all below."""
         self._topics: Counter[str] = Counter()
         self._waiting: list[tuple[asyncio.AbstractEventLoop, anyio.Event]] = []
-        """Those who just began to listen, until the server knows."""
+        """New subscribers, until the server knows them."""
         self._outgoing: deque[Notification] = deque(maxlen=HELD_MAX)
         self._wishes: dict[str, float] = {}
-        """What others listen to, and until when that is believed."""
+        """Topics of other processes' subscribers, and the time until which that is believed."""
         self._all_until = 0.0
-        """Until then everything is told."""
+        """Time until which everything is sent."""
         self._thread: threading.Thread | None = None
         self._closed = False
         self._wake_in, self._wake_out = _pair()
@@ -167,14 +168,14 @@ class PostgresNotifier:
                     _drain(self._wake_out)
 
     def _serve(self, line: _Line) -> None:
-        """Until it is closed. Raises psycopg.Error, OSError."""
+        """Serve until it is closed. Raises psycopg.Error, OSError."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_out, selectors.EVENT_READ)
             selector.register(line.db.fileno(), selectors.EVENT_READ)
             self._all_until = time.monotonic() + (float("inf") if line.is_deaf else UNKNOWN_S)
             line.subscribe((WISHES,))
             line.notify([(WISHES, [Notification(_ASKS, b"")])])
-            self._tell_all()  # what came while nobody listened is seen by looking
+            self._tell_all()  # changes that came without subscribers are found by polling
             wished_at, sent_at, wished = 0.0, 0.0, frozenset[str]()
             while not self._closed:
                 topics = frozenset(self._topics)
@@ -203,7 +204,7 @@ class PostgresNotifier:
                         _drain(self._wake_out)
 
     def _taken(self) -> list[tuple[str, list[Notification]]]:
-        """What is to be sent, by channel, in order; what says nothing is sent once."""
+        """Return the messages to send, by channel, in order; an empty one is sent once."""
         by_channel: dict[str, dict[object, Notification]] = {}
         for number in range(len(self._outgoing)):
             told = self._outgoing.popleft()
@@ -229,7 +230,7 @@ class PostgresNotifier:
         with self._lock:
             waiting, self._waiting = self._waiting, []
         for loop, event in waiting:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and has no waiters
                 loop.call_soon_threadsafe(event.set)
 
     def _tell_all(self) -> None:
@@ -237,7 +238,7 @@ class PostgresNotifier:
             self._local.tell(topic)
 
     def close(self) -> None:
-        """Whoever still listens is woken. Idempotent."""
+        """Wake remaining subscribers. Idempotent."""
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None
@@ -249,7 +250,9 @@ class PostgresNotifier:
         self._local.close()
 
     def abandon(self) -> None:
-        """In a forked child: its thread is not there, and no loop of its parent's listens."""
+        """Abandon in a forked child: its thread does not exist there, and no loop of its parent's
+        listens.
+        """
         self._lock, self._closed, self._thread = threading.Lock(), True, None
         self._local.abandon()
         abandoned(self._db)
@@ -266,7 +269,7 @@ class _Line:
         with self._silence.over(db):
             self.is_deaf = is_pooled(db)
         self.asked = False
-        """Somebody wants to know what is listened to here."""
+        """True if another process asked for the topics of this one."""
         self._me = me
         self._serial = 0
         self._subscribed: set[str] = set()
@@ -300,7 +303,7 @@ class _Line:
                 self.db.execute(_NOTIFY, (channels, texts))
 
     def heard(self) -> list[Notification]:
-        """What came since the last time. Raises psycopg.Error."""
+        """Return new notifications. Raises psycopg.Error."""
         self.db.pgconn.consume_input()
         while (notify := self.db.pgconn.notifies()) is not None:
             self._came.append(

@@ -16,9 +16,7 @@ from treadle.journal.postgres.failures import unusable
 SERVER_OLDEST: Final = 140000
 """PostgreSQL 14."""
 MIGRATING: Final = 0x74726564_00000001
-"""The advisory lock of whoever makes tables: any number of processes may open a new journal at
-once.
-"""
+"""Advisory lock for creating tables: any number of processes may open a new journal at once."""
 
 _FIRST = """
 create schema if not exists treadle;
@@ -212,7 +210,7 @@ def _check_server(db: psycopg.Connection, place: str) -> None:
 
 
 def _version(db: psycopg.Connection, place: str) -> int:
-    """How many migrations the tables have had."""
+    """Return the number of migrations that the tables have had."""
     try:
         row = db.execute(
             "select version, readable_by from treadle.versions order by version desc limit 1"

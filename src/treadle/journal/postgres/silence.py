@@ -20,13 +20,13 @@ import psycopg
 from treadle.journal.forks import abandon_in_children
 
 SILENT_S: Final = 25.0
-"""After so long without an answer the server is asked whether it is there: a statement may take its
-time, and a connection to nobody may not.
+"""Time without an answer after which the server is probed: a statement may be slow, a dead
+connection is not.
 """
 HURRIED_S: Final = 2.0
 """The same in a process that ends."""
 HURRIED_AGAIN_S: Final = 0.3
-"""And once the server was found not to be there."""
+"""The same after the server was found unreachable."""
 LOOK_S: Final = 5.0
 ANSWER_S: Final = 10
 """Within this a server that is there takes a fresh connection, also over a bad line."""
@@ -35,9 +35,9 @@ HURRIED_ANSWER_S: Final = 2
 
 
 class SilenceDetector:
-    """Of one server. Safe from any thread.
+    """Detector for one server. Safe from any thread.
 
-    Its own begins when a connection is used, and ends when none is.
+    Its own thread begins when a connection is used, and ends when none is.
     """
 
     def __init__(self, is_there: Callable[[int], bool], *, silent_s: float = SILENT_S) -> None:
@@ -47,8 +47,8 @@ class SilenceDetector:
         self._answer_s = ANSWER_S
         self._hurried = False
         self._lock = threading.Lock()
-        """Guards the two below, and keeps a connection that is hung up from being closed meanwhile:
-        its number may be another one's by then.
+        """Guards the two below, and keeps a connection that is being shut down from being closed at
+        the same time: its number may be another one's by then.
         """
         self._since: dict[psycopg.Connection, float] = {}
         self._thread: threading.Thread | None = None
@@ -56,9 +56,9 @@ class SilenceDetector:
         abandon_in_children(self)
 
     def begin(self, db: psycopg.Connection) -> None:
-        """An answer is waited for, until `end`.
+        """Watch a connection that waits for an answer, until `end`.
 
-        Where the server is not there, whoever waits is told that the connection ended.
+        If the server is unreachable, the waiter gets the error of an ended connection.
         """
         with self._lock:
             self._since[db] = time.monotonic()
@@ -89,7 +89,7 @@ class SilenceDetector:
         self._stirred.set()
 
     def abandon(self) -> None:
-        """In a forked child: the connections are the parent's."""
+        """Abandon in a forked child: the connections are the parent's."""
         self._lock, self._since, self._thread, self._stirred = (
             threading.Lock(),
             {},
@@ -120,13 +120,15 @@ class SilenceDetector:
     def _hang_up(self, late: dict[psycopg.Connection, float]) -> None:
         with self._lock:
             for db, since in late.items():
-                if self._since.get(db) == since:  # else it was answered meanwhile
+                if self._since.get(db) == since:  # else it has been answered
                     hang_up(db)
                     del self._since[db]
 
 
 def hang_up(db: psycopg.Connection) -> None:
-    """From another thread: the one that waits is told that the connection ended."""
+    """Shut the connection down from another thread: the waiter gets the error of an ended
+    connection.
+    """
     with (
         contextlib.suppress(OSError, psycopg.Error),
         socket.socket(fileno=os.dup(db.fileno())) as line,

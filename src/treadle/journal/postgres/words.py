@@ -17,7 +17,9 @@ from treadle.journal.tables.database import Cursor
 WORD_MOST = 200
 """Characters of one word that count."""
 WORDS_BYTES = 500_000
-"""Of the different words of one message; PostgreSQL takes a million, with what it adds to each."""
+"""Bound on the different words of one message; PostgreSQL takes a million bytes, with its overhead
+for each.
+"""
 
 _FOUND = """
 select sessions.id, title, said.session, pos, place, nth, at_us
@@ -82,7 +84,7 @@ def _words(text: str) -> list[str]:
 
 
 def _holds(text: str, phrases: Sequence[Sequence[str]]) -> bool:
-    """Whether the words of each phrase stand side by side in it, the last of them maybe cut short."""
+    """Return True if the words of each phrase are adjacent in the text; the last may be cut short."""
     said = _words(text)
     return all(
         [

@@ -1,9 +1,9 @@
-"""Who drives runs: each open journal that does is a worker, alive as long as its lease, which it
+"""Drivers of runs: each open journal that drives is a worker, alive as long as its lease, which it
 renews in a thread, by the database's clock. A process that another one of its host finds gone is
 dead at once.
 
-Locally a worker knows until when its lease surely holds: from the moment at which the renewal was
-sent. Entry: `PostgresWorkers`.
+Locally a worker knows how long its lease surely holds: from the time at which the renewal was sent.
+Entry point: `PostgresWorkers`.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ def _host() -> str | None:
 LEASE_S: Final = 15.0
 LEASE_S_LEAST: Final = 1.0
 LOOK_S: Final = 1.0
-"""How often a worker that drives looks whether somebody wants a run to stop."""
+"""Interval at which a driving worker checks for requests to stop a run."""
 _KEPT_US: Final = 86_400_000_000
-"""So long a list shows a worker that died."""
+"""Time for which lists show a dead worker."""
 
 _RENEW: Final[LiteralString] = """
 insert into treadle.workers(id, host, pid, identity, since_us, seen_at_us, lease_until_us)
@@ -148,8 +148,8 @@ class PostgresWorkers:
         self.renewals_missed = 0
         """Renewals that failed or came late, since it registered."""
         self.lapses = 0
-        """How often the lease was renewed when it no longer surely held: another worker may have
-        taken runs over in between.
+        """Number of renewals after the lease no longer surely held: another worker may have taken
+        over runs in between.
         """
         self._server = server
         self._look = look
@@ -205,12 +205,12 @@ class PostgresWorkers:
         return True
 
     def holds(self) -> bool:
-        """Whether the lease surely holds now."""
+        """Return True if the lease surely holds now."""
         return clock() < self._until
 
     def renew(self, db: Cursor) -> Callable[[], bool]:
-        """In a transaction of the caller's, who calls what it gives once that is committed: whether
-        the lease had lapsed. Raises psycopg.Error.
+        """Renew the lease in the caller's transaction. The caller calls the result after the
+        commit: it returns True if the lease had lapsed. Raises psycopg.Error.
         """
         assert self.me is not None, "it is registered"
         sent = clock()
@@ -268,7 +268,9 @@ class PostgresWorkers:
         ]
 
     def hold_still(self, db: Cursor, worker: str | None) -> None:
-        """Until the transaction is over it cannot renew its lease: what `of` says of it stays true."""
+        """Keep a worker from renewing its lease until the transaction is over, so that the result
+        of `of` stays true.
+        """
         if worker is not None:
             db.execute("select 1 from workers where id = ? for share", (worker,))
 
@@ -309,9 +311,8 @@ class PostgresWorkers:
         self._renewed(sent)
 
     def _renewed(self, sent: float) -> bool:
-        """Whether the lease had lapsed.
-
-        Called by the thread that renews it and by those that write.
+        """Return True if the lease had lapsed. Called by the thread that renews it and by those
+        that write.
         """
         with self._counting:
             lapsed = clock() >= self._until
@@ -323,7 +324,9 @@ class PostgresWorkers:
         return (me, socket.gethostname(), os.getpid(), identity(), int(self.lease_s * 1_000_000))
 
     def abandon(self) -> None:
-        """In a forked child: the lease is the parent's, and its thread is not there."""
+        """Abandon in a forked child: the lease is the parent's, and its thread does not exist
+        there.
+        """
         self._lock, self._counting, self._gone = (
             threading.Lock(),
             threading.Lock(),

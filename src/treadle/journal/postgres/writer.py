@@ -1,7 +1,7 @@
-"""What is written to the server: a few threads with a connection each take appends of many runs,
-and whole transactions, side by side.
+"""Writes to the server: a few threads with a connection each take appends of many runs, and whole
+transactions, in parallel.
 
-What belongs to one run is done in order. What a thread does with it is lane.py's. Entry:
+Writes of one run keep their order. lane.py does the work of a thread. Entry points:
 `PostgresWriter.append`, `PostgresWriter.write`, `PostgresWriter.write_now`.
 """
 
@@ -28,8 +28,8 @@ THREADS_MAX: Final = 3
 TOGETHER_MAX: Final = 64
 """Appends in one statement."""
 TOGETHER_BYTES: Final = 16 << 20
-"""Of their entries, unless it is one append: the server takes no statement of a gigabyte, and
-others wait for a long one.
+"""Bound on the entries of one statement, unless it is a single append: the server refuses a
+statement of a gigabyte, and others wait for a long one.
 """
 
 
@@ -42,7 +42,7 @@ class PostgresWriter:
         """Guards all below."""
         self._queue: deque[PendingAppend | PendingTransaction[Any]] = deque()
         self._behind: dict[Hashable, deque[PendingAppend | PendingTransaction[Any]]] = {}
-        """What waits for the write of the same run that is queued, or under way."""
+        """Writes that wait for one of the same run that is queued or in progress."""
         self._threads: list[threading.Thread] = []
         self._idle = 0
         self._closed = False
@@ -72,15 +72,13 @@ class PostgresWriter:
         stood: Work[T | None] | None = None,
         adds: PendingEntries | None = None,
     ) -> T:
-        """What the work gives, which is one transaction, once it is durable; finished also while
-        the caller is cancelled. It may be done again.
+        """Run a transaction and return its result once it is durable, even while the caller is
+        cancelled. It may run again.
 
-        `adds`: what it appends among other things.
-
-        `key`: what of the same one was handed in before is done before. `stood`: what an earlier
-        try did that was lost as it was committed; None where it did nothing. Without it the server
-        is asked, and where that one crashed meanwhile nobody can know, which is told. Raises
-        AgentError.
+        `adds`: entries that it appends. `key`: transactions of one key run in order. `stood`:
+        returns the result of an earlier attempt whose commit was lost, or None if it did nothing.
+        Without it the server is asked, and if that crashed, the outcome is unknown and raises.
+        Raises AgentError.
         """
         pending = PendingTransaction(work, key=key, stood=stood, adds=adds)
         pending.awaited()
@@ -115,7 +113,9 @@ class PostgresWriter:
                 thread.start()
 
     def abandon(self) -> None:
-        """In a forked child: the threads are not there, and the connections are the parent's."""
+        """Abandon in a forked child: the threads do not exist there, and the connections are the
+        parent's.
+        """
         self._turn, self._gone = threading.Condition(), threading.Event()
         self._closed, self._threads = True, []
         for db in self._connections:
@@ -123,7 +123,7 @@ class PostgresWriter:
         self._connections = set()
 
     def close(self) -> None:
-        """What was handed in is written first; a server that is away is not waited for. Idempotent."""
+        """Write everything submitted, without waiting for an unreachable server. Idempotent."""
         self._gone.set()
         with self._turn:
             self._closed = True

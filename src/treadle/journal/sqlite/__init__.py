@@ -1,11 +1,10 @@
-"""The journal in a SQLite file: runs that outlive their process, put together in journal.py; what
-its tables are stands in journals/tables/.
+"""The journal in a SQLite file: runs that survive their process. journal/tables has the tables.
 
-The file, its versions, and where it may lie: schema.py, database.py, places.py. The connection that
-writes, those that read, and what is said when the disk fails: writer.py, readers.py, failures.py.
-Who drives a run, by locks that die with their process: driving.py, workers.py. The lock that
-outlives the loss of SQLite's own: guard.py. What others change in the file: journal.py. Full-text
-search: database.py. Entry: `SqliteJournal`.
+The file, its versions, and its location: schema.py, database.py, places.py. The writing connection,
+readers, and errors of the disk: writer.py, readers.py, failures.py. Drivers of runs, by locks that
+die with their process: driving.py, workers.py. The lock that survives the loss of SQLite's own:
+guard.py. Changes by other processes: journal.py. Full-text search: database.py. Entry point:
+`SqliteJournal` in journal.py.
 """
 
 from treadle.journal.sqlite.journal import SqliteJournal

@@ -36,7 +36,7 @@ class FtsWords:
         )
 
     def find(self, db: Cursor, words: Sequence[str], *, limit: int) -> list[tuple[Any, ...]]:
-        """In FTS5's language nothing that people type has a meaning of its own, once it is quoted."""
+        """Find messages. Quoted words have no special meaning in FTS5's language."""
         quoted = ['"' + word.replace('"', '""') + '" *' for word in words]
         return db.execute(_FOUND, (" ".join(quoted), limit)).fetchall()
 
@@ -53,11 +53,13 @@ class _Sqlite:
         return micros(now())
 
     def call(self, call: str | bytes | None) -> object:
-        """Texts have no place for lone surrogates: bytes stand beside them."""
+        """Return the value of a call's id: texts cannot hold lone surrogates, so bytes are stored
+        as they are.
+        """
         return call
 
     def hold(self, db: Cursor, what: str, *, shared: bool = False) -> None:
-        """One connection writes at a time."""
+        """Do nothing: one connection writes at a time."""
 
 
 SQLITE: Dialect = _Sqlite()

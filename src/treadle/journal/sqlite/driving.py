@@ -38,7 +38,7 @@ _MINE = "select 1 from runs where num = ? and fence = ? and owner = ?"
 
 
 class LetGo(Protocol):
-    """Told that a run is not driven any more."""
+    """Called when a run is not driven any more."""
 
     def __call__(self, num: int, unwritten: Work[None] | None = None, /) -> None:
         """`unwritten`: what says so in the file, which did not take it."""
@@ -51,9 +51,8 @@ class SqliteRun:
     def __init__(
         self, writer: SqliteWriter, started: RunStarted, hold: Hold, let_go: LetGo, *, begun: bool
     ) -> None:
-        """`begun`: this object drives it from its beginning, and so sees every entry.
-
-        `let_go` is told once it does no more.
+        """`begun`: this object drives it from its beginning, and so sees every entry. `let_go` is
+        called when it is done.
         """
         self.run_id = started.run_id
         self.num = hold.num
@@ -65,7 +64,7 @@ class SqliteRun:
         self.topic = run_topic(started.run_id)
         self.tell: Callable[[str], None] = _nobody
         self._over = False
-        """It was let go, or is finished."""
+        """True if the run was released, or is finished."""
 
     async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
         hold, seen = self._hold, self._seen
@@ -137,9 +136,7 @@ class SqliteRun:
         try:
             await self._writer.write(work)
             self.tell(QUEUE)
-        except (
-            AgentError
-        ):  # nobody can take it up before that is written, or this process has ended
+        except AgentError:  # it is free only once that is written, or this process has ended
             self._let_go(self.num, work)
 
 
@@ -183,7 +180,7 @@ async def begin(
 async def take_over(
     writer: SqliteWriter, workers: SqliteWorkers, run_id: str, let_go: LetGo, *, force: bool
 ) -> SqliteRun:
-    """Holds a run that nobody drives, under a new fence. Raises AgentError(busy | invalid)."""
+    """Take a run without a driver, under a new fence. Raises AgentError(busy | invalid)."""
     worker = workers.register()
 
     def work(db: Cursor) -> SqliteRun:

@@ -1,4 +1,4 @@
-"""What SQLite says went wrong, in words that say what to do. Entry: `translated`."""
+"""Errors of SQLite as messages with the next step. Entry point: `translated`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def translated(error: apsw.Error, path: Path, done: str = "nothing was appended"
     """`done`: what is certain of the work that failed."""
     said = _said(error)
     match error:
-        # no room for the file beside it
+        # no space for the file next to it
         case _ if (
             isinstance(error, apsw.FullError)
             or getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE

@@ -1,12 +1,12 @@
-"""The second guard of a journal file: a lock that outlives the loss of SQLite's own, and the check
+"""The second guard of a journal file: a lock that survives the loss of SQLite's own, and the check
 that the file is still the one that was opened.
 
 SQLite's locks are POSIX locks, which a process loses when any code in it opens and closes the same
-file. The guard is a flock on a file beside the journal: shared while a process has the journal
+file. The guard is a flock on a file next to the journal: shared while a process has the journal
 open, exclusive while one opens or closes it alone. A process that finds the guard held and SQLite's
 locks gone does not open the journal, because SQLite would take it for unlocked, and truncate or
 delete what the other process has mapped (os_unix.c: the first opener of the -shm file truncates it,
-the last closer deletes the log). Entry: `Guard`.
+the last closer deletes the log). Entry point: `Guard`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ logger = logging.getLogger("treadle")
 
 SUFFIX = "-guard"
 LOST_S = 2.0
-"""How long the guard may be held without SQLite's locks: a process that opens or closes the journal
-holds both within milliseconds.
+"""Longest time that the guard may be held without SQLite's locks: a process that opens or closes
+the journal holds both within milliseconds.
 """
 CHECK_S = 0.5
-"""How often the files and locks are looked at."""
+"""Interval of checks of the files and locks."""
 _LINUX = sys.platform == "linux"
 _IS_USED = sys.platform != "win32"
 """Locks of Windows belong to a handle, and closing another handle leaves them alone."""
@@ -55,8 +55,8 @@ _guards: WeakValueDictionary[Path, Guard] = WeakValueDictionary()
 
 
 class Guard:
-    """What one process holds of one journal file, shared by all journals that the process has open
-    on it. `enter` it, then `share` or `leave`.
+    """Guard of one process on one journal file, shared by all journals that the process has open on
+    it. `enter` it, then `share` or `leave`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -106,7 +106,7 @@ class Guard:
             self._turn.release()
 
     def give_up(self) -> None:
-        """In place of `share`: the journal could not be opened."""
+        """Release the guard in place of `share`: the journal could not be opened."""
         try:
             self._leave()
         finally:
@@ -174,8 +174,8 @@ class Guard:
     # ------------------------------------------------------------ leaving
 
     def is_alone(self) -> bool:
-        """Whether no other process, and no other journal of this one, has the file open; if so,
-        none can open it before `leave`.
+        """Return True if no other process, and no other journal of this one, has the file open;
+        then none can open it before `leave`.
 
         False also means that this journal is no longer guarded: close it.
         """
@@ -202,7 +202,7 @@ class Guard:
             self._descriptor = None
 
     def abandon(self) -> None:
-        """In a forked child: the lock stays the parent's."""
+        """Abandon in a forked child: the lock stays the parent's."""
         global _finding
         _finding, self._turn = threading.Lock(), threading.Lock()
         _guards.pop(self.path, None)
@@ -258,8 +258,8 @@ class Guard:
         return self._lost is not None
 
     def _broken(self) -> str | None:
-        """What has happened to the files or locks of the open journal, in words; None where all is
-        well, or it cannot be told.
+        """Describe the damage to the files or locks of the open journal; None if there is none, or
+        it is unknown.
         """
         for file, inode in self._known.items():
             try:
@@ -292,8 +292,8 @@ class Guard:
         return None
 
     def _retake(self, descriptor: int) -> str | None:
-        """The lock on the journal file itself may be taken again: with the other one in place,
-        nobody has used the file as if it were unlocked.
+        """Take the lock on the journal file again: with the other one in place, no process has used
+        the file as if it were unlocked.
         """
         import fcntl  # noqa: PLC0415  Windows has none
 
@@ -314,7 +314,7 @@ class Guard:
         return None
 
     def _descriptor_of(self, file: Path, inode: tuple[int, int]) -> int:
-        """One of SQLite's. Raises OSError."""
+        """Return a descriptor of SQLite's. Raises OSError."""
         known = self._sqlite.get(file)
         with suppress(OSError):
             if known is not None and _inode(os.fstat(known)) == inode:
@@ -339,8 +339,8 @@ def _inode_at(file: Path) -> tuple[int, int] | None:
 
 
 def _has_lock(descriptor: int, byte: int) -> bool:
-    """Whether this process has a POSIX lock on that byte of the file. proc(5): fdinfo lists the
-    locks of the process on the file.
+    """Return True if this process has a POSIX lock on that byte of the file. proc(5): fdinfo lists
+    the locks of the process on the file.
     """
     with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii", errors="replace") as info:
         for line in info:
@@ -353,7 +353,7 @@ def _has_lock(descriptor: int, byte: int) -> bool:
 
 
 def _is_locked_by_others(path: Path) -> bool:
-    """Whether a process has SQLite's lock on the -shm file.
+    """Return True if a process has SQLite's lock on the -shm file.
 
     Call this only while this process has no connection to the journal.
     """

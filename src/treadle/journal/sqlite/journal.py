@@ -1,6 +1,4 @@
-"""The journal in a SQLite file: the contract of a journal, put together out of the files beside
-this one. Entry: `SqliteJournal.open`.
-"""
+"""The journal in a SQLite file. Entry point: `SqliteJournal.open`."""
 
 from __future__ import annotations
 
@@ -57,12 +55,12 @@ class SqliteWatch:
             self._db = connect(path, busy_timeout_s=0)
         except apsw.Error as e:
             raise translated(e, path, "it is not looked at") from e
-        # whoever writes moves the log, and may be doing so
+        # another writer moves the log, and may be doing so
         self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._cursor = cursor_of(self._db)
         self._version = -1
         self._seen: dict[str, object] = {}
-        """By topic."""
+        """Last seen state by topic."""
 
     def changed(self, topics: Collection[str], /) -> Collection[str]:
         try:
@@ -91,7 +89,7 @@ class SqliteWatch:
         return found
 
     def close(self) -> None:
-        # somebody has the file to himself for a moment: it goes with this object
+        # another process has the file to itself for a moment: the lock goes with this object
         with contextlib.suppress(apsw.Error):
             self._db.close()
 
@@ -139,7 +137,7 @@ class SqliteJournal(TableJournal):
         self._unwritten: list[Work[None]] = []
         """Releases of runs that the file did not take."""
         self._seen_version = 0
-        """Of the file, when it was last looked at what others wrote."""
+        """Version of the file at the last check for writes of others."""
 
     @classmethod
     def open(
@@ -223,7 +221,8 @@ class SqliteJournal(TableJournal):
             await self._writer.write(self._release_again, alone=True)
 
     def _release_again(self, db: Cursor) -> bool:
-        """Whether some are left. Each checks its fence: at worst it changes nothing.
+        """Release runs again. Returns True if some are left. Each checks its fence: at worst it
+        changes nothing.
 
         Belongs to the writer's thread.
         """
@@ -237,7 +236,7 @@ class SqliteJournal(TableJournal):
         self._held.heard = heard
 
     def hurry(self) -> None:
-        """Who locks the file is waited for as long as ever: that has its own end."""
+        """Do nothing: waiting for a locked file is bounded anyway."""
 
     async def ask_to_stop(self, run_id: str) -> bool:
         return self._held.asked(
@@ -296,7 +295,7 @@ class SqliteJournal(TableJournal):
         await self._writer.write(partial(self._empty_log, wait_s=1), alone=True)
 
     def _empty_log(self, db: Cursor, *, wait_s: float) -> None:
-        """Where a reader prevents it for longer, try again when the writer is idle.
+        """Empty the log. If a reader prevents it, try again when the writer is idle.
 
         Belongs to the writer's thread.
         """

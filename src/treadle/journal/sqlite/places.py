@@ -1,7 +1,6 @@
-"""Where a journal may lie: directories that are ours alone, and no file system on which locks
-cannot be trusted.
+"""Locations for a journal: directories that are ours alone, on a file system with reliable locks.
 
-What is inside the file is schema.py's. Entry: `prepare`.
+schema.py creates the content. Entry point: `prepare`.
 """
 
 from __future__ import annotations
@@ -62,10 +61,10 @@ NETWORK = frozenset(
 
 
 def prepare(path: Path) -> None:
-    """Makes what is missing: directories for their owner alone, an empty file likewise.
+    """Create missing parts: directories for their owner alone, and an empty file.
 
-    Raises AgentError(invalid) for a network file system (looked at on Linux only) and for what
-    cannot be written.
+    Raises AgentError(invalid) for a network file system (checked on Linux only) and for a place
+    that cannot be written.
     """
     folder = path.parent
     try:
@@ -120,8 +119,8 @@ def prepare(path: Path) -> None:
 
 
 def _check_file(path: Path) -> None:
-    """SQLite's files lie beside the journal under its name, so all who use it must see one folder
-    and one name.
+    """Check for one folder and one name: SQLite's files are next to the journal under its name, and
+    all its users must see the same.
     """
     if str(path) in mount_points():
         text = (
@@ -185,7 +184,7 @@ def mount_kind(folder: Path, mounts: str | None = None) -> str:
 
 
 def mount_points(mounts: str | None = None) -> set[str]:
-    """Where file systems, directories and single files are mounted; empty where that is not known."""
+    """Return the mount points of file systems, directories and single files; empty if unknown."""
     return {mount for mount, _ in _mounts(mounts)}
 
 

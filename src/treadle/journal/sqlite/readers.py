@@ -42,7 +42,7 @@ class SqliteReaders:
 
     @contextlib.contextmanager
     def snapshot(self) -> Generator[Cursor]:
-        """The file as it is now, whatever is written meanwhile. Raises AgentError."""
+        """Read the file as it is now, whatever is written at the same time. Raises AgentError."""
         with self._lock:
             if self._closed:
                 raise AgentError(
@@ -80,11 +80,11 @@ class SqliteReaders:
         db.close()
 
     def abandon(self) -> None:
-        """In a forked child: no connection of its parent is used, and none is closed."""
+        """Abandon in a forked child: no connection of its parent is used, and none is closed."""
         self._lock, self._closed = threading.Lock(), True
 
     def close(self) -> None:
-        """Those that are being read from close when they are done. Idempotent."""
+        """Close connections; those in use close when their reader is done. Idempotent."""
         with self._lock:
             idle, self._idle, self._closed = self._idle, [], True
         for db in idle:

@@ -149,7 +149,7 @@ VERSION = len(MIGRATIONS)
 
 
 def connect(path: Path, *, busy_timeout_s: float) -> apsw.Connection:
-    """One connection, for one thread at a time. Raises apsw.Error."""
+    """Open a connection, for one thread at a time. Raises apsw.Error."""
     db = apsw.Connection(
         str(path),
         flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX,
@@ -181,7 +181,7 @@ def make_ready(connection: apsw.Connection, path: Path, *, busy_timeout_s: float
             _migrate(db, path)
         _use_wal(db, deadline=time.monotonic() + busy_timeout_s)
         db.execute("select num from runs where num = -1").fetchall()
-    except apsw.Error as e:  # whoever opened it closes it, which undoes what was begun
+    except apsw.Error as e:  # the caller closes it, which rolls back
         raise unusable(e, path) from e
 
 
@@ -200,7 +200,7 @@ def unusable(error: apsw.Error, path: Path) -> AgentError:
 
 
 def _version(db: Cursor, path: Path) -> int:
-    """How many migrations the file has had."""
+    """Return the number of migrations that the file has had."""
     application, version = (
         db.execute(f"pragma {name}").get for name in ("application_id", "user_version")
     )
@@ -234,7 +234,7 @@ def _migrate(db: Cursor, path: Path) -> None:
 
 
 def _use_wal(db: Cursor, *, deadline: float) -> None:
-    """Whoever changes it needs the file alone for a moment, and SQLite does not wait for that."""
+    """Switch to WAL. That needs the file alone for a moment, and SQLite does not wait for it."""
     while True:
         try:
             if db.execute("pragma journal_mode = wal").get == "wal":

@@ -1,9 +1,9 @@
-"""Who drives runs: each open journal that does is a worker, alive as long as the kernel holds its
+"""Drivers of runs: each open journal that drives is a worker, alive as long as the kernel holds its
 lock.
 
 No heartbeats and no clock: a killed worker is dead at once, a stopped one is alive. Only a missing
-lock file and a lock that the kernel has let go of prove a death; what cannot be told is an error.
-Entry: `SqliteWorkers`.
+lock file and a lock that the kernel has released prove a death; an unknown state is an error. Entry
+point: `SqliteWorkers`.
 """
 
 from __future__ import annotations
@@ -71,18 +71,22 @@ class SqliteWorkers:
         return me
 
     def living(self, db: Cursor) -> list[str]:
-        """Raises AgentError(agent) where it cannot be told of each of them."""
+        """Return the ids of living workers. Raises AgentError(agent) if the state of one is
+        unknown.
+        """
         try:
             return [path.stem for path in self._files() if is_held(path) is not None]
         except OSError as e:
             raise self._unknown(e) from e
 
     def of(self, db: Cursor, worker: str | None) -> Process | None:
-        """As those ask who read the tables."""
+        """Return the process of a worker, for readers of the tables."""
         return self.process(worker)
 
     def process(self, worker: str | None) -> Process | None:
-        """None for a dead worker. Raises AgentError(agent) where it cannot be told."""
+        """Return the process, or None for a dead worker. Raises AgentError(agent) if its state is
+        unknown.
+        """
         if worker is None or "/" in worker:
             return None
         try:
@@ -105,7 +109,7 @@ class SqliteWorkers:
 
     def _clear(self) -> None:
         for path in self._files():
-            with suppress(OSError):  # what cannot be told stays
+            with suppress(OSError):  # an unknown one stays
                 if is_held(path) is None:
                     path.unlink(missing_ok=True)
 
@@ -132,8 +136,8 @@ class SqliteWorkers:
         return self.folder / f"{worker}.lock"
 
     def abandon(self) -> None:
-        """In a forked child: the lock is the parent's, and a thread that is not there may hold
-        ours.
+        """Abandon in a forked child: the lock is the parent's, and a thread that does not exist
+        there may hold ours.
         """
         self._lock = threading.Lock()
         descriptor, self.me, self._descriptor = self._descriptor, None, None

@@ -30,8 +30,8 @@ T = TypeVar("T")
 TOGETHER_MAX = 256
 """Writes in one transaction."""
 IDLE_S = 0.2
-"""So long the thread waits for the next write before it looks after the file, or looks whether
-somebody wants a run to stop.
+"""Time that the thread waits for the next write before it does its chores, or checks for requests
+to stop a run.
 """
 LOG_PAGES_MIN, LOG_PAGES_MAX = 128, 1000
 """When the log is as long as the file, within these, it is moved into the file before the next
@@ -43,15 +43,17 @@ FEW = 4
 
 
 class Chores(Protocol):
-    """What else is to be done in the writer's thread, outside of any transaction."""
+    """Other work of the writer's thread, outside of any transaction."""
 
     def __call__(self, db: Cursor, *, idle: bool) -> bool:
-        """Whether more is to be done. `idle`: nobody waits for a write, and it may take a moment."""
+        """Do some work. Returns True if more is left. `idle`: no write waits, and it may take a
+        moment.
+        """
         ...
 
 
 class _Write(Pending[T]):
-    """One piece of work, and who waits for it."""
+    """Work of the writer's thread, and its waiter."""
 
     __slots__ = ("alone", "appends", "once", "undo", "work")
 
@@ -69,9 +71,11 @@ class _Write(Pending[T]):
         self.undo = undo
         """Takes back what `work` changed in memory, where the transaction came to nothing."""
         self.appends = appends
-        """It holds entries of a run: the process may be asked to die right before or after."""
+        """True if it holds entries of a run: a test may ask the process to die right before or
+        after.
+        """
         self.once = once
-        """It must outlive a loss of power."""
+        """True if it must survive a loss of power."""
         self.alone = alone
         """Outside of any transaction."""
 
@@ -81,7 +85,7 @@ class _Write(Pending[T]):
             try:
                 if undo and self.undo is not None:
                     self.undo()
-            except BaseException as e:  # noqa: BLE001  a fault of ours, told in its place: whoever waits would wait for ever
+            except BaseException as e:  # noqa: BLE001  our own bug becomes the outcome: the waiter would wait for ever
                 self.error = e
 
     def outcome(self) -> T:
@@ -114,13 +118,13 @@ class SqliteWriter:
         self._drivers = drivers
         self._queue: SimpleQueue[_Write[Any] | None] = SimpleQueue()
         self._turn = threading.Lock()
-        """Who holds it uses the connection; the thread while it has something to do."""
+        """Held to use the connection; by the thread while it has work."""
         self._here = cursor_of(db)
         self._busy_timeout_ms = busy_timeout_ms
         self._lock = threading.Lock()
         """Guards the three below: no write is queued behind the end."""
         self._unwritten = 0
-        """Writes that were handed in and are not done: nobody overtakes them."""
+        """Submitted writes that are not done: later ones queue behind them."""
         self._thread: threading.Thread | None = None
         self._closed = False
         self._is_over = False
@@ -130,9 +134,9 @@ class SqliteWriter:
         closes.
         """
         self._full: bool | None = False
-        """None: not known."""
+        """True if the disk is full; None if unknown."""
         self._log_pages = self._moved_pages = 0
-        """How long the log is, and how much of it was in the file after the last look."""
+        """Length of the log, and how much of it was in the file after the last check."""
         self._log_pages_max = LOG_PAGES_MIN
         abandon_in_children(self)
         # in place of SQLite's own checkpoints, which would come before the futures are resolved
@@ -149,7 +153,8 @@ class SqliteWriter:
         once: bool = False,
         alone: bool = False,
     ) -> T:
-        """What the work gives, once it is durable. Finished also while the caller is cancelled.
+        """Run the work and return its result once it is durable, even while the caller is
+        cancelled.
 
         Raises AgentError.
         """
@@ -168,9 +173,9 @@ class SqliteWriter:
         return future.result()
 
     def _write_here(self, write: _Write[Any]) -> bool:
-        """At once, in the caller's thread, where nobody else writes and nothing has to reach the
-        disk itself: what remains costs less than waking a thread and being woken by it. Many
-        drivers are better served together. False: nothing was done.
+        """Write at once in the caller's thread if there is no other writer and nothing has to reach
+        the disk itself: that costs less than waking a thread and being woken by it. Many drivers
+        are better served together. False: nothing was done.
         """
         if (
             self._power
@@ -216,12 +221,14 @@ class SqliteWriter:
             self._queue.put(write)
 
     def abandon(self) -> None:
-        """In a forked child: the thread is not there, and others that are not may hold the locks."""
+        """Abandon in a forked child: the thread does not exist there, and other missing ones may
+        hold the locks.
+        """
         self._lock, self._turn = threading.Lock(), threading.Lock()
         self._thread, self._closed = None, True
 
     def close(self) -> None:
-        """What was handed in is written first; then the log is moved into the file. Idempotent."""
+        """Write everything submitted, then move the log into the file. Idempotent."""
         with self._closing:
             with self._lock:
                 thread, self._closed = self._thread, True
@@ -304,7 +311,7 @@ class SqliteWriter:
             cursor.execute("commit")
             if appends:
                 boundary()
-        except BaseException as e:  # noqa: BLE001  the edge of the thread: whoever waits is told, and the thread goes on
+        except BaseException as e:  # noqa: BLE001  the edge of the thread: the waiter gets the error, and the thread goes on
             # a signal came right after the commit
             stored = not self._db.in_transaction and not isinstance(e, apsw.Error)
             self._roll_back(cursor)
@@ -312,7 +319,7 @@ class SqliteWriter:
                 write.failed(self._error(e), undo=not stored)
 
     def _work(self, cursor: Cursor, write: _Write[Any]) -> None:
-        """One of several: what goes wrong with it alone leaves the others."""
+        """Do one of several: its own failure leaves the others."""
         cursor.execute("savepoint one")
         try:
             write.result = write.work(cursor)
@@ -337,10 +344,10 @@ class SqliteWriter:
                 cursor.execute("rollback")
 
     def _error(self, error: BaseException) -> BaseException:
-        """Raises nothing: whoever waits would wait for ever."""
+        """Return the error for the waiter. Raises nothing: the waiter would wait for ever."""
         try:
             return translated(error, self._path) if isinstance(error, apsw.Error) else error
-        except Exception as e:  # noqa: BLE001  a fault of the words: it is told in their place
+        except Exception as e:  # noqa: BLE001  a bug in the translation becomes the error
             return e
 
     def _be_durable(self, cursor: Cursor, *, full: bool) -> None:
@@ -356,7 +363,7 @@ class SqliteWriter:
         more = False
         try:
             more = self._chores(cursor, idle=idle)
-        except Exception:  # noqa: BLE001  nobody waits for it: it is tried again
+        except Exception:  # noqa: BLE001  it has no waiter, and is tried again
             self._roll_back(cursor)
         if idle and self._log_pages - self._moved_pages > IDLE_PAGES:
             self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
@@ -373,7 +380,7 @@ class SqliteWriter:
 
     def _committed(self, db: apsw.Connection, schema: str, pages: int) -> int:
         self._log_pages = pages
-        # the log begins anew once all of it is in the file
+        # the log restarts once all of it is in the file
         self._moved_pages = min(self._moved_pages, pages)
         return apsw.SQLITE_OK
 

@@ -1,5 +1,6 @@
-"""How a run comes into the tables: with its place in its session, checked against others that come
-at the same time. Entry: `make_run`.
+"""Creation of a run in the tables, with its place in its session, checked against concurrent ones.
+
+Entry point: `make_run`.
 """
 
 from __future__ import annotations

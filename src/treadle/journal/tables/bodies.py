@@ -22,13 +22,13 @@ class BodyPiece(NamedTuple):
     """A string that was cut out."""
 
     at: int
-    """Where it stood in the bytes of the entry, without its quotes."""
+    """Offset in the bytes of the entry, without its quotes."""
     hash: bytes
     text: bytes
 
 
 def cut(entry: bytes) -> tuple[bytes, list[BodyPiece]]:
-    """What is left of the entry, and its long strings in order."""
+    """Return the rest of the entry, and its long strings in order."""
     if len(entry) < LONG_BYTES:
         return entry, []
     left: list[bytes] = []

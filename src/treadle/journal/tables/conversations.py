@@ -27,7 +27,7 @@ from treadle.types import Time
 
 
 class SessionPosition(NamedTuple):
-    """Where a run stands in its session."""
+    """Position of a run in its session."""
 
     num: int
     pos: int
@@ -96,7 +96,7 @@ def add_session(db: Cursor, session_id: str, title: str, at: Time) -> int:
 
 
 def name(db: Cursor, num: int, title: str) -> None:
-    """Where it has no name yet."""
+    """Name the session, unless it has a name."""
     db.execute(
         "update sessions set title = ? where num = ? and title = ?",
         (showable(title), num, NEW_SESSION),
@@ -109,9 +109,9 @@ def rename(db: Cursor, num: int, title: str, at: Time) -> None:
 
 
 def touch(db: Cursor, num: int, at: Time, found: ViewMark | None = None) -> None:
-    """It changed, and was the last one to: clocks are too coarse to tell.
+    """Mark the session as the last one changed: clocks are too coarse for it.
 
-    Where its mark is not `found`, `db.changed` is 0.
+    If its mark is not `found`, `db.changed` is 0.
     """
     statement = (
         f"update sessions set updated_at_us = ?, changed = {db.dialect.next_change} where num = ?"
@@ -155,7 +155,7 @@ def _refuse_second(db: Cursor, num: int, alive: Alive) -> None:
 
 
 def holder(db: Cursor, session_id: str, alive: Alive) -> Holder | None:
-    """Who drives the session's open run; None where nobody does."""
+    """Return the driver of the session's open run; None if there is none."""
     session = number_of(db, session_id)
     row = None if session is None else _open_run(db, session)
     if row is None:

@@ -1,8 +1,7 @@
-"""What a journal in SQL tables needs of its database, whichever that is: a cursor, and the few
-things that SQLite and PostgreSQL do differently.
+"""Interface of a journal in SQL tables to its database: a cursor, and the few differences between
+SQLite and PostgreSQL.
 
-How one is opened, written and read is the business of sqlite/ and postgres/. Entry: `Cursor`,
-`Dialect`.
+sqlite/ and postgres/ open, write and read it. Entry points: `Cursor`, `Dialect`.
 """
 
 from __future__ import annotations
@@ -56,12 +55,12 @@ class TextIndex(Protocol):
     def add(self, db: Cursor, num: int, text: str) -> None: ...
 
     def forget(self, db: Cursor, session: int, pos: int) -> None:
-        """What one entry of a session said, before its rows of `said` go."""
+        """Remove one entry of a session from the index, before its rows of `said` go."""
         ...
 
     def find(self, db: Cursor, words: Sequence[str], *, limit: int) -> list[tuple[Any, ...]]:
-        """Session's id, title and number, pos, place, nth and at_us of messages in view of nobody's
-        clearing that hold words which begin like all of these; the newest first.
+        """Return session's id, title and number, pos, place, nth and at_us of visible messages with
+        words that begin like all of these; the newest first.
         """
         ...
 
@@ -72,7 +71,7 @@ class Dialect(Protocol):
 
     @property
     def refused(self) -> type[Exception]:
-        """What is raised for a second one of what there may be once."""
+        """Exception for a duplicate that a unique index refuses."""
         ...
 
     def call(self, call: str | bytes | None) -> object:
@@ -84,9 +83,7 @@ class Dialect(Protocol):
 
     @property
     def together(self) -> int:
-        """So many runs are read at once, at most, where many are read: each question to a server
-        takes its time.
-        """
+        """Largest number of runs read at once: each query to a server takes its time."""
         ...
 
     @property
@@ -111,9 +108,9 @@ class Dialect(Protocol):
         ...
 
     def hold(self, db: Cursor, what: str, *, shared: bool = False) -> None:
-        """Until the end of the transaction nobody else holds that, or only shared.
+        """Hold a lock until the end of the transaction: alone, or shared.
 
-        Nothing where one writes at a time anyway.
+        Does nothing if there is only one writer anyway.
         """
         ...
 
@@ -123,11 +120,11 @@ Work: TypeAlias = Callable[[Cursor], T]
 
 
 class ReadTransactions(Protocol):
-    """Where transactions that only read come from."""
+    """Source of read-only transactions."""
 
     async def read(self, what: Work[T]) -> T:
-        """Read the journal as it is now, whatever is written meanwhile, in a thread: the event loop
-        does not wait. Raises AgentError.
+        """Read the journal as it is now, whatever is written at the same time, in a thread: the
+        event loop does not wait. Raises AgentError.
         """
         ...
 
@@ -137,10 +134,10 @@ class ReadTransactions(Protocol):
 
 
 class Writing(Protocol):
-    """Where transactions that write come from."""
+    """Source of transactions that write."""
 
     async def write(self, work: Work[T], /) -> T:
-        """What the work gives, once it is durable. Raises AgentError."""
+        """Run the work and return its result once it is durable. Raises AgentError."""
         ...
 
     def write_now(self, work: Work[T], /) -> T:

@@ -1,7 +1,7 @@
-"""What the driver of a run does alike wherever its journal is: what it sees in the entries it
-appends, and what the end of the run leaves in its row.
+"""Shared parts of a run's driver: its view of the entries that it appends, and the row of a run
+that has ended.
 
-When it writes, and who checks what it holds, is each journal's business. Entry: `Hold`,
+Each journal decides when to write and checks the driver's hold. Entry points: `Hold`,
 `looked_over`, `DriverView`, `add_late`, `finish`.
 """
 
@@ -31,7 +31,7 @@ from treadle.journal.tables.rows import micros
 
 
 class SaidCount:
-    """Of a run that was seen from its beginning."""
+    """Counts messages of a run seen from its beginning."""
 
     __slots__ = ("_open", "count")
 
@@ -75,7 +75,7 @@ where num = ? and fence = ? and head = ? and owner = ?
 
 
 class Hold:
-    """What a driver holds, and how far it has come. Belongs to the thread that writes."""
+    """Hold and progress of a driver. Belongs to the thread that writes."""
 
     __slots__ = ("fence", "head", "num", "owner", "run_id")
 
@@ -98,17 +98,17 @@ class Hold:
 
 class Look(NamedTuple):
     end: int | None
-    """Where the run's end is among the entries."""
+    """Index of the run's end among the entries."""
     late: bool
-    """Nothing but late results follows it, or is there at all."""
+    """True if nothing but late results follows the end, or is there at all."""
     once: bool
     """A once-call begins."""
 
 
 def looked_over(run_id: str, entries: Sequence[Entry]) -> Look:
-    """What is to be appended.
+    """Examine entries before they are appended.
 
-    Raises AgentError(invalid) where it is more than the end of a run lets follow.
+    Raises AgentError(invalid) for entries that may not follow the end of a run.
     """
     end, late, once = None, True, False
     for n, entry in enumerate(entries):
@@ -130,7 +130,7 @@ def looked_over(run_id: str, entries: Sequence[Entry]) -> Look:
 
 
 class DriverView:
-    """What a driver knows of its run without reading it: enough for the row of a run that ends."""
+    """A driver's knowledge of its run without reading it: enough for the row of a run that ends."""
 
     __slots__ = ("_begun", "_resumed", "_said", "_started")
 
@@ -152,16 +152,16 @@ class DriverView:
                     self._said = None
 
     def forget_said(self) -> None:
-        """It has counted what was not appended."""
+        """Forget a count of entries that were not appended."""
         self._said = None
 
     @property
     def said(self) -> int | None:
-        """None: it is to be counted."""
+        """Number of messages; None: it has to be counted."""
         return None if self._said is None else self._said.count
 
     def summary(self, finished: RunFinished) -> bytes | None:
-        """None: a list folds its entries."""
+        """Return the summary of a finished run; None: a list folds its entries."""
         return (
             summary_of(self._started, self._resumed, finished)
             if self._begun or self._resumed is not None

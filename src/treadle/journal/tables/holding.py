@@ -1,7 +1,7 @@
-"""What of the tables is held against others that write at the same time, always in this order.
-Where one writes at a time it is nothing.
+"""Locks on the tables against concurrent writers, always taken in this order. They do nothing with
+a single writer.
 
-Entry: `hold_runs`, `hold_session`, `hold_index`.
+Entry points: `hold_runs`, `hold_session`, `hold_index`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ INDEX: Final = "search"
 
 
 def hold_runs(db: Cursor, *, shared: bool = False) -> None:
-    """By whoever takes runs or sessions away. `shared`, by those who add something beside what they
-    read: none of that is taken away until the transaction is over.
+    """Hold all runs, to remove runs or sessions. `shared`: to add to data that was read, which is
+    not removed until the transaction is over.
     """
     db.dialect.hold(db, "runs", shared=shared)
 
 
 def hold_session(db: Cursor, session_id: str) -> None:
-    """Nobody else makes it, begins a run in it, or adds to it. Before anything is read of it."""
+    """Hold a session before reading it: no other transaction creates it, begins a run in it, or
+    adds to it.
+    """
     db.dialect.hold(db, f"session:{session_id}")
 
 
 def hold_index(db: Cursor) -> None:
-    """Nobody else adds to the full-text index."""
+    """Hold the full-text index against other additions."""
     db.dialect.hold(db, INDEX)

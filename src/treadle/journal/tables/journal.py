@@ -1,7 +1,6 @@
-"""What every journal in tables does alike: it reads, takes runs in from elsewhere, and prunes.
+"""Shared parts of journals in tables: reading, importing and pruning.
 
-Who drives runs, and how the tables are reached, is the business of sqlite/ and postgres/. Entry:
-`TableJournal`.
+sqlite/ and postgres/ drive runs and access the tables. Entry point: `TableJournal`.
 """
 
 from __future__ import annotations
@@ -192,7 +191,7 @@ class TableJournal:
         return await self.info(run_id)
 
     async def prune(self, before: Time, *, apply: bool) -> Freed:
-        """Appends go on meanwhile; what is freed is given back to the disk."""
+        """Prune old runs, while appends continue. Freed space is returned to the disk."""
 
         def would(db: Cursor) -> tuple[pruning.PruningPlan, int]:
             planned = pruning.plan(db, before)
@@ -235,7 +234,7 @@ class TableJournal:
 
 
 def _upcast(entries: Sequence[bytes]) -> Sequence[bytes]:
-    """As this version reads them; what is no entry stays for its reader to say so."""
+    """Return the entries in this version's schema; an invalid one stays for its reader to report."""
     try:
         schema = (
             decode_json(members(entries[0].decode()).get("schema", "1").encode(), int)

@@ -1,5 +1,6 @@
-"""What a list shows of runs: kept with those that are finished, a fold of their entries for the
-others. Entry: `listed`, `costs`, `summary_of`.
+"""Lists of runs: stored with finished runs, folded from their entries for the others.
+
+Entry points: `listed`, `costs`, `summary_of`.
 """
 
 from __future__ import annotations
@@ -35,9 +36,8 @@ _COLUMNS = (
 def summary_of(
     started: RunStarted, resumed: RunResumed | None = None, finished: RunFinished | None = None
 ) -> bytes:
-    """What a list shows of a run, as its row keeps it: all there is where it is finished.
-
-    The row itself knows the rest.
+    """Return the listed fields of a run, as its row stores them: complete if it is finished. The
+    row has the rest in columns.
     """
     last = resumed or started
     info = RunInfo(
@@ -122,7 +122,7 @@ def _rows(db: Cursor, is_alive: Alive, where: str, values: tuple[object, ...]) -
 
 
 def costs(db: Cursor, by: By, since: date | None) -> Costs:
-    """Of what is kept with each run; only runs that are not finished are read."""
+    """Sum up the stored costs; only runs that are not finished are read."""
     tally = Tally(by, since=since)
     for num, schema, summary, counted in db.stream(
         "select num, schema, summary, counted from runs order by num"

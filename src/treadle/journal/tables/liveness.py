@@ -1,6 +1,6 @@
-"""Who drives a run, as those ask who read the tables.
+"""The driver of a run, for readers of the tables.
 
-How it is known is each database's own: locks of files, or leases. Entry: `Alive`, `Members`.
+Each database has its own evidence: locks of files, or leases. Entry points: `Alive`, `Members`.
 """
 
 from __future__ import annotations
@@ -15,23 +15,25 @@ from treadle.journal.tables.database import Cursor
 
 
 class Process(NamedTuple):
-    """Of a living worker, as far as it says."""
+    """Process of a living worker, as it describes itself."""
 
     pid: int | None
     host: str | None
-    """None: an older version, which says none."""
+    """Host name. None: an older version, which has none."""
     lease_s: float | None = None
-    """How long it is still taken to live after its death, if no process here would notice that."""
+    """Seconds for which it still counts as living after its death, if no process here would notice
+    that.
+    """
 
     @property
     def named(self) -> str:
-        """As a person finds it: of this machine by its id alone."""
+        """Name of the process for people: its id alone if it is on this machine."""
         number = "unknown" if self.pid is None else str(self.pid)
         return number if self.host in (None, socket.gethostname()) else f"{number} on {self.host}"
 
 
 def is_driven(run_id: str, process: Process) -> AgentError:
-    """The error of whoever wants to drive a run that `process` drives."""
+    """Return the error for an attempt to drive a run that `process` drives."""
     reason = (
         f"run {run_id} is being driven by process {process.named}: wait for its end, or stop it "
         f"with `treadle runs kill {run_id}`"
@@ -54,7 +56,7 @@ class Members(Protocol):
 
     @property
     def needs_lease(self) -> bool:
-        """Whether a living process has to say so now and then."""
+        """True if a living process has to renew a lease."""
         ...
 
     def register(self) -> str:

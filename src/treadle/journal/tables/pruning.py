@@ -1,7 +1,7 @@
-"""Which runs can be deleted, old ones or named ones, and what that frees. How a run is deleted is
-removal.py's.
+"""Selection of runs to delete, by age or by name, and the space that it frees. removal.py deletes
+them.
 
-Entry: `plan`, `prune_some`, `remove_some`.
+Entry points: `plan`, `prune_some`, `remove_some`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def plan(db: Cursor, before: Time) -> PruningPlan:
 
 
 def size_bytes(db: Cursor, runs: list[int]) -> int:
-    """Of their entries, and of the long texts that no other run holds."""
+    """Return the size of their entries, and of the long texts that no other run uses."""
     total = 0
     uses: dict[int, int] = {}
     for run in runs:
@@ -188,8 +188,8 @@ def _still_going(
 
 
 def _is_needed(db: Cursor, run_id: str, left: Collection[str], going: Collection[str]) -> bool:
-    """By a fork, a run that goes on from what it said, or a part of it that is there, or by the run
-    that it is a part of where that one stays.
+    """Return True if a remaining run needs it: a fork, a run that continues its conversation, a
+    child, or its parent.
     """
     after = db.execute(
         "select id from runs where fork_of = ? union all select id from runs where parent = ?",

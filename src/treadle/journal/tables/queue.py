@@ -54,10 +54,11 @@ LET_GO: Final = (
     "sent_to = null, fruitless = case when fruitless > 0 and ? = 0 then fruitless - 1 else "
     "fruitless end"
 )
-"""Of a run that its driver releases in order. The value: True if it waits for a person."""
+"""SQL for a run that its driver releases in order, with one parameter: True if it waits for a
+person.
+"""
 TAKEN: Final = "sent_to = case when sent_to = ? or sent_to like 'engine:%' then sent_to end"
-"""Of a run that the worker of this id takes over: the one that had claimed it delivers it no more,
-whatever becomes of who takes it.
+"""SQL for a run that the worker of this id takes over: the earlier claimant no longer delivers it.
 """
 _READY: Final = """
 select num, id, queue, priority, tenant, ready_at_us, head, seen_head, deliveries, fruitless from runs
@@ -126,7 +127,7 @@ class _Gone(NamedTuple):
 
 
 class TableQueue:
-    """Of one journal."""
+    """Queue of one journal."""
 
     def __init__(
         self,
@@ -147,9 +148,9 @@ class TableQueue:
         self._append = append or writing.write
         self._roster = Roster(members)
         self._handed: set[tuple[str, int]] = set()
-        """Claims by run and delivery that were given to somebody here."""
+        """Claims by run and delivery that were returned to a caller here."""
         self._claiming = anyio.Lock()
-        """One at a time, so that what another one is just being given is not taken for lost."""
+        """Makes claims one at a time, so that a claim in progress does not count as lost."""
 
     # ------------------------------------------------------------ in
 
@@ -271,8 +272,8 @@ class TableQueue:
         return tickets
 
     def _lost(self, db: Cursor, me: str, gone: _Gone, queues: Collection[str]) -> list[Ticket]:
-        """What an earlier claim of ours took and nobody was given: its caller was cancelled, or the
-        database broke off right after it.
+        """Return the tickets of an earlier claim of ours that no caller received: its caller was
+        cancelled, or the database broke off right after it.
         """
         rows = db.execute(_OURS, (me,)).fetchall()
         self._handed.intersection_update(
@@ -317,7 +318,9 @@ class TableQueue:
         return await self._reading.read(read)
 
     def _gone(self, db: Cursor, *, but: str | None = None) -> _Gone:
-        """Who is named is asked first: whoever comes meanwhile is then not taken for dead."""
+        """Return the dead workers. The named ones are read first: a worker that arrives in between
+        does not count as dead.
+        """
         owners, holders = (
             [one for (one,) in db.execute(_NAMED.format(it=it)).fetchall()]
             for it in ("owner", "sent_to")
@@ -424,8 +427,8 @@ def _among(column: str, values: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 
 def _ready(db: Cursor, queues: Sequence[str], gone: _Gone, mark: str, most: int) -> list[_Row]:
-    """The first in order, over all the queues; those that nobody has are found in their order,
-    those of the dead are few.
+    """Return the first runs in order, over all queues; free ones are found in their order, and
+    those of dead workers are few.
     """
     dead, owners = _among("owner", gone.owners)
     rest = (*owners, db.dialect.now_us(db), SCHEMA, most)
@@ -443,7 +446,7 @@ def _ready(db: Cursor, queues: Sequence[str], gone: _Gone, mark: str, most: int)
 
 
 def _claimed(db: Cursor, row: _Row, me: str) -> Ticket | None:
-    """None: it is parked instead."""
+    """Claim a run. None: it is parked instead."""
     fruitless = (
         0 if row.seen_head is None or _got_further(db, row.num, row.seen_head) else row.fruitless
     )

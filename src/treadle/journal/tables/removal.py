@@ -55,11 +55,11 @@ def remove_session(db: Cursor, session: int) -> None:
 
 
 def sweep(db: Cursor) -> None:
-    """Takes away what is left of deleted sessions, but what runs that stay were forked from, with
-    all that was said before it.
+    """Remove what is left of deleted sessions, except for the origin of remaining forks and
+    everything before it.
 
-    The last step of every removal: forks may have lost messages that came before the run they were
-    forked from, so their sessions are counted again.
+    The last step of every removal: forks may have lost messages from before their origin, so their
+    sessions are counted again.
     """
     changed = True
     while changed:
@@ -76,7 +76,7 @@ def sweep(db: Cursor) -> None:
 
 
 def _sweep_one(db: Cursor, session: int) -> bool:
-    """Whether anything went."""
+    """Sweep one session. Returns True if anything was removed."""
     rows = db.execute(
         (
             "select runs.num, runs.id, coalesce(pos, 0) from runs left join session_entries on "

@@ -14,9 +14,9 @@ from treadle.journal.tables.liveness import Members
 from treadle.journal.tables.rows import key_of, time_of
 
 REMEMBERED_US: Final = 24 * 3600 * 1_000_000
-"""So long after its death a worker is in lists."""
+"""Time for which lists show a dead worker."""
 SEEN_EVERY_US: Final = 60 * 1_000_000
-"""Where nobody has to say that it lives, this says roughly when it died."""
+"""Interval of updates without leases: it shows roughly when a worker died."""
 _SET: Final = (
     "name = ?, host = ?, pid = ?, version = ?, engine = ?, queues = ?, slots = ?, draining = 0, "
     "card = 1"
@@ -81,7 +81,7 @@ class Roster:
             )
 
     def say_so(self, db: Cursor, me: str) -> None:
-        """That it lives, where nothing else does."""
+        """Record that the worker is alive, if nothing else does."""
         if not self._members.needs_lease:
             at = db.dialect.now_us(db)
             db.execute(

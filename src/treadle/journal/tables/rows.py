@@ -79,7 +79,7 @@ def place_of(run: int, seq: int) -> int:
 
 
 def insert(db: Cursor, run: int, first: int, rows: Sequence[EntryRow]) -> None:
-    """As entries `first` and following of the run.
+    """Insert rows as entries `first` and following of the run.
 
     Raises `Dialect.refused` for what the tables refuse: a second result, a second start.
     """
@@ -97,9 +97,7 @@ def insert(db: Cursor, run: int, first: int, rows: Sequence[EntryRow]) -> None:
 
 
 def _refer(db: Cursor, place: int, piece: BodyPiece) -> None:
-    """Again where somebody prunes the text between the two: it was there for the first and is not
-    for the second.
-    """
+    """Refer to a long text; once more if it is pruned between the two statements."""
     while True:
         db.execute(
             "insert into blobs(hash, body) values(?, ?) on conflict(hash) do nothing",

@@ -61,7 +61,7 @@ def add(
 
 
 def forget(db: Cursor, session: int, pos: int) -> None:
-    """What one entry of a session said."""
+    """Remove the messages of one entry of a session from the index."""
     db.dialect.words.forget(db, session, pos)
     db.execute("delete from said where session = ? and pos = ?", (session, pos))
 
@@ -89,7 +89,7 @@ def found(db: Cursor, words: str, *, limit: int) -> list[SearchHit]:
 
 
 def indexed(text: str) -> str:
-    """As the full-text index takes it."""
+    """Return the text in the form of the full-text index."""
     return re.sub(_UNSPACED, r" \1 ", text).encode("utf-8", "replace").decode().replace("\0", " ")
 
 
@@ -113,8 +113,8 @@ def message_of(db: Cursor, session: int, pos: int, place: int | None, nth: int) 
 
 
 def _said_by(data: bytes, schema: int) -> list[Message]:
-    """Nothing where a newer version wrote what this one cannot read: the others are found all the
-    same.
+    """Return the messages of an entry; none if a newer version wrote an unknown form, so that
+    others are still found.
     """
     try:
         return _said_in(read_stored(data, schema))

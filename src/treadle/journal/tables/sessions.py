@@ -131,8 +131,8 @@ class TableSessions:
             self._writing.write_now(work)
 
     def delete(self, session_id: str) -> bool:
-        """What runs of other sessions were forked from stays until they go; it is in no list, and
-        no search finds it.
+        """Delete a session. Origins of forks in other sessions stay until these go; no list or
+        search shows them.
         """
 
         def work(db: Cursor) -> bool:
@@ -222,7 +222,7 @@ class TableSessions:
             num = number_of(db, session_id)
             if num is None:
                 return SessionView([], NO_MARK, {})
-            # read first: what changes meanwhile is found when the run begins
+            # read first: later changes are found when the run begins
             mark = mark_of(db, num)
             found = view(db, num, self)
             return SessionView(found.messages, mark, found.late)

@@ -16,11 +16,11 @@ from treadle.journal.tables.rows import find
 
 
 class HeldRuns:
-    """By number, each with its event loop. Safe from any thread."""
+    """Runs driven here by number, each with its event loop. Safe from any thread."""
 
     def __init__(self) -> None:
         self.heard: Callable[[str], None] | None = None
-        """Called with the id of a run that somebody wants to stop, in its event loop."""
+        """Called with the id of a run that should stop, in its event loop."""
         self._lock = threading.Lock()
         self._runs: dict[int, tuple[str, asyncio.AbstractEventLoop]] = {}
 
@@ -41,7 +41,7 @@ class HeldRuns:
             self._runs.pop(num, None)
 
     def tell(self, num: int) -> bool:
-        """Whether anybody listens."""
+        """Pass a request on. Returns True if there is a listener."""
         with self._lock:
             held = self._runs.get(num)
         if held is None or self.heard is None:
@@ -54,16 +54,16 @@ class HeldRuns:
         return True
 
     def asked(self, num: int | None) -> bool:
-        """Whether whoever drives the run that was wished to stop hears of it: here at once,
-        elsewhere when it looks.
+        """Return True if the driver of the run receives the request: here at once, elsewhere at its
+        next check.
         """
         return num is not None and (num not in self._runs or self.tell(num))
 
 
 def wish(db: Cursor, run_id: str, me: str | None, alive: Alive) -> int | None:
-    """Leaves a wish for the process that drives the run, where that is not `me`.
+    """Store a request for the process that drives the run, unless that is `me`.
 
-    Gives the run's number; None where nobody drives it.
+    Returns the run's number; None if it has no driver.
     """
     num = find(db, run_id).num
     owner = db.execute("select owner from runs where num = ?", (num,)).get

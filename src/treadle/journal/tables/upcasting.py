@@ -10,10 +10,10 @@ from typing import TypeAlias
 from treadle.journal.entries import SCHEMA
 
 Upcaster: TypeAlias = Callable[[bytes], bytes]
-"""One entry of a schema as one of the next."""
+"""Converts an entry of a schema to the next one."""
 
 UPCASTERS: Mapping[int, Upcaster] = {}
-"""By the schema that they read, which stands in a run's run.started."""
+"""Upcasters by the schema that they read, which is stored in a run's run.started."""
 
 
 def upcast(

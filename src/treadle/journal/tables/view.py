@@ -1,7 +1,6 @@
-"""What is in view of a session: a fold, in order, of its runs and of what was added or cleared by
-hand.
+"""View of a session: a fold, in order, of its runs and of manual additions and clearings.
 
-It is read from its end, and no further back than what is in view reaches. Entry: `view`.
+It is read from its end, and only as far back as the view reaches. Entry point: `view`.
 """
 
 from __future__ import annotations
@@ -47,13 +46,14 @@ class View(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """One entry of a session."""
+    """Entry of a session."""
 
     said: Sequence[Said]
     base: bool = False
-    """Nothing before it counts: it was cleared, or a fork brought another past."""
+    """True if nothing before it counts: the session was cleared, or a fork brought another history.
+    """
     late: Mapping[str, int] = {}
-    """As in `View`, of this run."""
+    """Late results as in `View`, for this run."""
 
     @property
     def messages(self) -> list[Message]:
@@ -98,7 +98,7 @@ class _Needs:
         self._ids: set[str] = set()
 
     def but_the_first(self, piece: _Piece) -> bool:
-        """Whether with this piece all are there but the first words."""
+        """Return True if with this piece everything but the first message is there."""
         for receipt in reversed(
             [one for one in piece.said if not isinstance(one, Message | Cleared)]
         ):
@@ -179,7 +179,9 @@ def _pieces(
 
 
 def _batches(rows: Iterator[T], most: int) -> Iterator[list[T]]:
-    """One at first, then more and more: whoever reads backwards may soon have enough."""
+    """Yield batches of growing size, beginning with one row: a reader going backwards may soon have
+    enough.
+    """
     size = 1
     while batch := list(islice(rows, size)):
         yield batch
@@ -190,9 +192,9 @@ class _Seen(NamedTuple):
     """Late results that a reader of the view knows, of those that came after the end of their run."""
 
     late: Mapping[str, int] | None = None
-    """As in `View`. None: by `until_us`."""
+    """Late results as in `View`. None: by `until_us`."""
     until_us: int | None = None
-    """Those stamped up to then, in microseconds since 1970; None: all of them."""
+    """Latest timestamp in microseconds since 1970; None: all of them."""
 
     def of(self, run_id: str, entries: Iterable[Entry], finished: int) -> Iterator[Entry]:
         """The entries without late results that are not known.
@@ -210,7 +212,7 @@ class _Seen(NamedTuple):
 
 
 def _seen_by(db: Cursor, session: int, end: int) -> _Seen:
-    """By the run at that place; all of them where no run is there."""
+    """Return the late results seen by the run at that position; all of them if there is no run."""
     run = db.execute(_BEGAN, (session, end)).fetchone()
     if run is None:
         return _Seen()
