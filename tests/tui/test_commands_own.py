@@ -161,7 +161,7 @@ def test_files_that_others_may_write_to_are_not_the_persons_word(folder: Path, h
     write(home / "commands" / "x.md", "do").chmod(0o666)
     own = found(folder)
     assert own.commands == ()
-    assert "others may write to it" in own.warnings[0]
+    assert "is writable by others" in own.warnings[0]
 
 
 def test_a_projects_commands_count_once_it_is_trusted_and_as_they_were(
