@@ -169,7 +169,7 @@ class Reserved(Value, frozen=True, kw_only=True):
     """What one attempt may take at most, kept for it on its run and on all above."""
 
     input_tokens: int
-    """As far as responses told, the rest estimated."""
+    """Input tokens reported by responses; the rest is estimated."""
     output_tokens: int
     input_usd: float | None = None
     """None where no limit asks for money."""
@@ -234,8 +234,8 @@ OnAsk: TypeAlias = Literal["deny", "wait"]
 """What a call meets that needs a person where none is: a no, or the run waits."""
 
 OnUnknown: TypeAlias = Literal["tell", "wait", "fail"]
-"""What becomes of a once-call of which nobody knows whether it happened: the model is told, a
-person is asked, or the run fails.
+"""Handling of a once-call with an unknown outcome: report it to the model, wait for a person, or
+fail the run.
 """
 
 
@@ -275,7 +275,7 @@ class Settings(Value, frozen=True, kw_only=True):
     thinking: Thinking | None = None
     effort: Effort | None = None
     show_thinking: bool | None = None
-    """Ask for a readable summary of the thinking; on where nobody says otherwise."""
+    """Ask for a readable summary of the thinking. Default: on."""
     compact_at_tokens: int | None = None
     """Tokens of the conversation above which room is made, also where the model takes more.
 

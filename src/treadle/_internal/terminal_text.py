@@ -1,12 +1,11 @@
-r"""What of a text may be shown on a terminal, and how wide it is there. Colours and tables are each
-front's own.
+r"""Text for a terminal, without anything that it would obey, and its width there. Each front end
+has its own colours and tables.
 
-What a terminal would obey is dropped: control characters, C0 and C1; sequences whole (CSI, and the
-strings of OSC, DCS, SOS, PM and APC up to the terminator that ends them on their line); characters
-that turn the direction of text or that nobody sees. What is meant to be decided about is shown with
-all of it instead. Source: ECMA-48; xterm's ctlseqs; Unicode TR 36 and 39, and its
-Default_Ignorable_Code_Point. Entry: `plain`, `one_line`, `revealed`, `encodable`, `columns`, `cut`,
-`wrapped`.
+Removed: control characters, C0 and C1; whole sequences (CSI, and the strings of OSC, DCS, SOS, PM
+and APC up to the terminator that ends them on their line); characters that turn the direction of
+text or that are invisible. Text to be approved is shown with all of it instead. Source: ECMA-48;
+xterm's ctlseqs; Unicode TR 36 and 39, and its Default_Ignorable_Code_Point. Entry points: `plain`,
+`one_line`, `revealed`, `encodable`, `columns`, `cut`, `wrapped`.
 """
 
 from __future__ import annotations

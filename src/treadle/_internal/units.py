@@ -22,9 +22,9 @@ def tokens(number: int) -> str:
 
 
 def money(usd: float | None, *, more: bool = False) -> str:
-    """US dollars: $0.0042, $0.42, $12.30. None: what nobody knows the price of.
+    """Format US dollars: $0.0042, $0.42, $12.30. None: unknown price.
 
-    `more`: there is something of which that is so.
+    `more`: part of the amount has no known price.
     """
     if usd is None:
         return "unknown"

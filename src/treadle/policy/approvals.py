@@ -17,8 +17,8 @@ from treadle.policy.policy import Permissions
 
 
 def for_session(permissions: Permissions, pattern: Sequence[str]) -> Permissions:
-    """As they are once a person has said yes to `pattern`, a `Decision.pattern`, for the rest of a
-    session.
+    """Return the permissions after a person has approved `pattern`, a `Decision.pattern`, for the
+    rest of a session.
 
     Raises AgentError(invalid) for a rule that is never offered.
     """
@@ -55,8 +55,8 @@ def for_always(file: Path, pattern: Sequence[str]) -> None:
 
 
 def _offered(pattern: Sequence[str]) -> list[str]:
-    """What the policy could have offered, and not whatever somebody wrote: no interpreter, no git,
-    no wrapper, no path elsewhere.
+    """Return the rules that the policy could have offered, which exclude handwritten ones: no
+    interpreter, no git, no wrapper, no path elsewhere.
     """
     from treadle.policy.shell.runners import pattern_of  # noqa: PLC0415  tables that only a command needs
     from treadle.policy.shell.wrappers import unwrap  # noqa: PLC0415

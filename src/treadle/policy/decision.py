@@ -1,7 +1,6 @@
-"""What the policy answers, and how what was found about a call becomes that answer in each mode.
+"""Decisions of the policy, and how findings about a call become a decision in each mode.
 
-Finding something out is for whoever knows the matter: paths.py of paths, shell/ of commands. Entry:
-`CallFinding`, `settle`.
+paths.py makes findings about paths, shell/ about commands. Entry points: `CallFinding`, `settle`.
 """
 
 from __future__ import annotations
@@ -13,18 +12,20 @@ from typing import Literal, NamedTuple, TypeAlias
 from treadle.types import Mode
 
 Verdict: TypeAlias = Literal["allow", "contained", "ask", "deny"]
-"""From loose to strict. contained: unasked inside the sandbox only; where none works, it asks."""
+"""Verdicts from loose to strict. contained: without approval inside the sandbox only; if none
+works, it asks.
+"""
 
 STRICTNESS: tuple[Verdict, ...] = ("allow", "contained", "ask", "deny")
 
 
 class FindingKind(StrEnum):
-    """What one part of a call is, before anybody has said in which mode it runs."""
+    """Kind of a part of a call, independent of the mode."""
 
     READS = "reads"
     """Provably only reads, inside the workspace, nothing that is guarded."""
     HELD = "held"
-    """Only reads as far as one can see; the sandbox holds what one cannot."""
+    """Reads only, as far as visible; the sandbox confines the rest."""
     PERMITTED = "permitted"
     """A command that a rule of the user's allows: it may do anything that the sandbox lets it."""
     GRANTED = "granted"
@@ -50,9 +51,9 @@ class FindingKind(StrEnum):
     UNSURE = "unsure"
     """May change or send anything."""
     NEEDS_A_PERSON = "needs a person"
-    """In every mode: a rule, a tool or a guarded file wants a person to see it."""
+    """Needs a person in every mode, because of a rule, a tool or a guarded file."""
     FORBIDDEN = "forbidden"
-    """By a rule, or by what no rule and no mode can allow."""
+    """Forbidden by a rule, or because no rule and no mode can allow it."""
 
 
 VERDICTS: dict[FindingKind, tuple[Verdict, Verdict, Verdict, Verdict]] = {
@@ -89,7 +90,7 @@ MODES: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
 class CallFinding(NamedTuple):
     kind: FindingKind
     why: str = ""
-    """For the model and a person, as the rest of a sentence that begins with "Not run: "."""
+    """Reason for the model and a person, as the rest of a sentence that begins with "Not run: "."""
 
 
 def verdict_of(kind: FindingKind, mode: Mode) -> Verdict:

@@ -1,8 +1,8 @@
-"""Which files are guarded, wherever they lie and whether they exist or not: what configures agents,
-editors, shells and git, and what holds secrets.
+"""Guarded files, by name, wherever they are and whether they exist or not: configuration of agents,
+editors, shells and git, and secrets.
 
-Names are compared without regard to case, because some file systems do not regard it. Where a path
-really leads is for whoever asks to find out first. Entry: `guard_of`, `is_secret`.
+Names are compared without regard to case, as some file systems do. Callers resolve links first.
+Entry points: `guard_of`, `is_secret`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from treadle.policy.secret_places import PLACES, names_a_place
 
 
 class PathGuard(StrEnum):
-    """From loose to strict."""
+    """Classes of guarded files, from loose to strict."""
 
     REVIEWED = "reviewed"
     """Runs elsewhere later, such as the workflows of CI: mode full may write it."""
@@ -175,7 +175,7 @@ _ORDER = (
 
 
 def guard_of(path: str) -> PathGuard | None:
-    """Of an absolute, normalised path. The strictest class counts."""
+    """Return the guard of an absolute, normalised path. The strictest class applies."""
     return _guard_of(_folded(path))
 
 
@@ -197,7 +197,9 @@ def first_guarded(paths: Iterable[str]) -> str | None:
 
 
 def is_secret(path: str) -> bool:
-    """Whether an absolute, normalised path likely holds a key, a password or other people's words."""  # noqa: E501
+    """Return True if an absolute, normalised path likely holds a key, a password or other people's
+    messages.
+    """
     return _is_secret(_folded(path))
 
 
@@ -235,8 +237,8 @@ def _last_names() -> tuple[frozenset[str], re.Pattern[str]]:
 
 
 def may_name_a_secret(pattern: str) -> bool:
-    """Whether a shell pattern that begins with letters of its own, such as `.e*`, could stand for
-    the name of a secret file.
+    """Return True if a shell pattern that begins with letters, such as `.e*`, could match the name
+    of a secret file.
     """
     pieces = re.split(r"[*?\[]", pattern.rsplit("/", 1)[-1].casefold())
     start, end = pieces[0], pieces[-1].rpartition("]")[2]

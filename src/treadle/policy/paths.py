@@ -1,9 +1,8 @@
-"""Where the paths of a call lead, and what that means: inside the workspace or not, guarded or not,
-named by a rule or not.
+"""Paths of a call: where they lead, and whether that is inside the workspace, guarded, or named by
+a rule.
 
-File tools and commands are judged by the same questions. Links are followed as the kernel would
-follow them now; that they still lead there when a file is opened is the tool's business. Entry:
-`Reach`.
+The same checks apply to file tools and commands. Links are followed as the kernel would follow them
+now; the tool makes sure that they still lead there when it opens a file. Entry point: `Reach`.
 """
 
 from __future__ import annotations
@@ -22,9 +21,7 @@ from treadle.policy.decision import CallFinding, FindingKind
 from treadle.policy.guarded_paths import PathGuard, guard_of, is_secret
 
 DISCARDED = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"})
-"""Where writing changes nothing, by their letters: where they lead is another matter for each
-process.
-"""
+"""Places that discard writes, by their literal names: where they lead differs for each process."""
 MAX_FOLLOWED = 1_000
 """Paths of one command line that are followed to where they lead."""
 MAX_LOOKED_AT = 2_000
@@ -53,7 +50,7 @@ class Reach:
     """
     _seen: dict[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
     _work: Counter[str] = field(default_factory=Counter[str], compare=False, repr=False)
-    """What this decision has looked at so far, which limits what it still looks at."""
+    """Work done for this decision, which bounds further work."""
 
     @cached_property
     def root(self) -> str:
@@ -62,9 +59,9 @@ class Reach:
     # ------------------------------------------------------------ where
 
     def places(self, path: str, cwd: str = "", *, follow: bool = True) -> tuple[str, ...]:
-        """Where it leads, and where it seems to lead, which a rule may name too.
+        """Return where the path leads, and where it seems to lead, which a rule may name too.
 
-        Raises ValueError for what can be no path.
+        Raises ValueError for an impossible path.
         """
         if "\0" in path:
             raise ValueError(path)
@@ -82,7 +79,7 @@ class Reach:
     # ------------------------------------------------------------ judgements
 
     def read(self, path: str, cwd: str = "", *, names_only: bool = False) -> CallFinding:
-        """`names_only`: only what lies there is told, not what is in it."""
+        """Judge a read. `names_only`: the names there are read, not the content."""
         try:
             places = self.places(path, cwd)
         except (ValueError, OSError):
@@ -111,7 +108,7 @@ class Reach:
         )
 
     def read_below(self, path: str, cwd: str = "") -> CallFinding:
-        """Of everything below a folder: what is in its files is told too."""
+        """Judge reading everything below a folder, content included."""
         top = self.read(path, cwd)
         ruled = self.ruled_below(path, cwd)
         if ruled is not None and top.kind is FindingKind.READS_BEYOND:
@@ -126,7 +123,7 @@ class Reach:
         return READS
 
     def ruled_below(self, path: str, cwd: str = "") -> CallFinding | None:
-        """What a rule for reading says about files below a folder; None if no rule is about them."""  # noqa: E501
+        """Apply rules for reading to files below a folder; None if no rule is about them."""
         try:
             real = self.places(path, cwd)[0]
         except (ValueError, OSError):
@@ -211,7 +208,9 @@ class Reach:
         return any(rule.about in ("read", "write") for rule in self.rules.deny)
 
     def denied(self, path: str, cwd: str = "", *, writes: bool = True) -> CallFinding:
-        """By a rule for reading, or also by one for writing; by its letters and by where it leads."""  # noqa: E501
+        """Apply denials of a rule for reading, and of one for writing; by the literal path and by
+        where it leads.
+        """
         try:
             places = self.places(path, cwd, follow=len(self._seen) < MAX_FOLLOWED)
         except (ValueError, OSError):
@@ -248,7 +247,7 @@ class Reach:
         return max(found, key=order.index, default=None)
 
     def _below_root(self, places: tuple[str, ...]) -> Iterator[str]:
-        """What the workspace itself is called says nothing about what is in it."""
+        """Yield the parts below the workspace: its own name says nothing about its content."""
         for place in places:
             yield (
                 place[len(self.root.rstrip("/")) :]
@@ -259,8 +258,8 @@ class Reach:
             )
 
     def _is_below(self, rule: PermissionRule, folder: str) -> bool:
-        """Whether what `rule` denies to read may lie below `folder`, as far as the fixed beginning
-        of its pattern says.
+        """Return True if files that `rule` denies may be below `folder`, by the fixed beginning of
+        its pattern.
         """
         if rule.about != "read":
             return False
@@ -334,8 +333,8 @@ GIT_CONFIG_BYTES = 256 * 1024
 
 
 def _holds_credentials(repository: str) -> bool:
-    """Whether Git's settings in a `.git` folder, or a file that somebody put there, likely hold a
-    key. Its other files hold none by design.
+    """Return True if Git's settings in a `.git` folder, or a file added there, likely hold a key.
+    Its other files hold none by design.
     """
     if not os.path.isdir(repository):
         return False
@@ -375,9 +374,8 @@ _SLASHES = re.compile("[\\\\\u2044\u2215\u29f5\u29f8\uff0f\uff3c\ufe68]")
 
 
 def looks_expanded(path: str) -> bool:
-    """Whether a path means something else to a shell, or to another system:
-
-    `~/x`, `$HOME/x`, or dots and backslashes.
+    """Return True if a path means something else to a shell, or to another system: `~/x`,
+    `$HOME/x`, or dots and backslashes.
     """
     return _EXPANDED.match(path) is not None or (".." in path and _SLASHES.search(path) is not None)
 

@@ -1,8 +1,8 @@
-"""Whether a call may run: one decision for file tools and commands, from the mode, the user's rules
-and what the call would touch.
+"""Decisions about calls: one for file tools and commands, from the mode, the user's rules and the
+call's effects.
 
-What paths and commands mean is found out by paths.py and shell/; asking a person is the loop's
-business, confining a command the sandbox's. Entry: `decide`.
+paths.py and shell/ judge paths and commands; the loop asks people, and the sandbox confines
+commands. Entry point: `decide`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from treadle.tools.tool import Tool, Touched
 from treadle.types import Mode
 
 MAX_REASONS = 8
-"""That a person is given for one command line."""
+"""Number of reasons that a person sees for one command line."""
 _ANYTHING = CallFinding(FindingKind.UNSURE)
-"""What a tool does that does not say what it touches."""
+"""Finding for a tool that does not declare its effects."""
 
 
 def _nothing() -> Sequence[Path]:
@@ -32,11 +32,11 @@ def _nothing() -> Sequence[Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class Permissions:
-    """What a run's calls are judged by, beside its mode."""
+    """Rules for a run's calls, besides its mode."""
 
     rules: Rules = NO_RULES
     home: str = ""
-    """The user's home folder; empty: nobody knows it, and `~` stands for nothing."""
+    """The user's home folder; empty if unknown, and `~` stands for nothing."""
     readable: Callable[[], Sequence[Path]] = _nothing
     """Folders outside the workspace that may be read: long outputs, the user's own skills."""
     sealed: Callable[[], tuple[str, ...]] = tuple
@@ -78,11 +78,11 @@ def permissions_of(
     own: str | None = None,
     withheld: Container[str] = (),
 ) -> Permissions:
-    """From what a configuration says. `own`: Treadle's own folder, in which nothing is written but
-    by Treadle, and skills are read. `withheld`: rules whose text reasons do not quote, since a
-    model reads reasons.
+    """Build permissions from a configuration. `own`: Treadle's own folder, which only Treadle
+    writes, and from which skills are read. `withheld`: rules whose text is not quoted in reasons,
+    since a model reads reasons.
 
-    Raises AgentError(invalid) for a rule that is none.
+    Raises AgentError(invalid) for an invalid rule.
     """
     try:
         rules = Rules.read(allow=allow, ask=ask, deny=deny).withholding(withheld)
@@ -97,7 +97,7 @@ def permissions_of(
 
 @dataclass(frozen=True, slots=True)
 class JudgedCommand:
-    """One of the commands in a command line."""
+    """Judgement of one of the commands in a command line."""
 
     argv: tuple[str, ...]
     verdict: Verdict
@@ -194,8 +194,8 @@ def decide(
 
 
 def delegates(tool: Tool[Any]) -> bool:
-    """Whether it does nothing but start runs, whose calls are judged one by one: a tool of
-    anybody's may say so.
+    """Return True if the tool only starts runs, whose calls are judged one by one. Any tool may
+    declare so.
     """
     return getattr(tool, "delegates", False) is True
 
@@ -206,7 +206,7 @@ def acts_as(tool: Tool[Any]) -> tuple[str, ...]:
 
 
 def _touched(tool: Tool[Any], arguments: Any, cwd: Path) -> Touched | None:
-    """What cannot be told, for whatever reason, is not known."""
+    """Return what the call touches; None if that cannot be determined."""
     try:
         touched: object = tool.touches(arguments, cwd)
     except Exception:  # noqa: BLE001  a tool may be anybody's code
@@ -236,7 +236,7 @@ def reach_of(cwd: Path, permissions: Permissions) -> Reach:
 
 
 def _by_name(tool: Tool[Any], rules: Rules) -> list[CallFinding]:
-    """What does not depend on what the call would do."""
+    """Return the findings that do not depend on the arguments."""
     findings: list[CallFinding] = []
     names = (tool.name, *acts_as(tool))
     if (
@@ -280,7 +280,7 @@ def _of_paths(touched: Touched, reach: Reach) -> list[CallFinding]:
 
 
 def _places(touched: Touched, reach: Reach) -> dict[str, str]:
-    """Of paths that were judged just now, and so are looked up no second time."""
+    """Return the places of paths that were judged just now, without looking them up again."""
     found: dict[str, str] = {}
     for path in (*touched.reads, *touched.lists, *touched.writes):
         try:
@@ -420,7 +420,7 @@ def granted(permissions: Permissions, cwd: Path) -> Callable[[str], bool]:
     )
 
 
-# ---------------------------------------------------------------- what is said
+# ---------------------------------------------------------------- reasons
 
 
 def without_sandbox(decision: Decision) -> Decision:
@@ -444,7 +444,7 @@ def without_sandbox(decision: Decision) -> Decision:
 
 
 def headless_denial(decision: Decision) -> str:
-    """What the model reads when there is nobody to ask."""
+    """Return the model's reason for a refusal without an approver."""
     return (
         f"Not run: {decision.reason}. Nobody is here to approve it: go on without this call, or "
         "say what you would need."

@@ -1,9 +1,9 @@
-"""The files that a user's `deny` and `ask` rules are about, found on the disk, so that a sandbox
-can keep commands from them.
+"""Files on disk that a user's `deny` and `ask` rules match, so that a sandbox can hide them from
+commands.
 
-A rule judges a path that a call names; a command reads paths that nobody names, such as everything
-below a folder. The policy compares paths with rules (rules.py), and the sandbox hides what is found
-here. Entry: `RuledFiles`.
+A rule judges a path that a call names; a command also reads paths without naming them, such as
+everything below a folder. rules.py compares paths with rules, and the sandbox hides the files found
+here. Entry point: `RuledFiles`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ MAX_FOUND = 200
 """Separate files and folders that one command is kept from; each is a mount."""
 
 Part: TypeAlias = re.Pattern[str] | None
-"""One name of a pattern; None is `**`."""
+"""Name in a pattern; None is `**`."""
 
 
 class _Pattern(NamedTuple):
     base: str
-    """Where the search begins: no name above it holds a wildcard."""
+    """Start of the search: no name above it holds a wildcard."""
     parts: tuple[Part, ...]
 
 
@@ -173,9 +173,8 @@ class RuledFiles:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether it is one or leads to one.
-
-    `entry.is_dir()` would raise for a link that leads to itself.
+    """Return True if it is a folder or leads to one. `entry.is_dir()` would raise for a link that
+    leads to itself.
     """
     return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir(follow_symlinks=False)
 
@@ -209,7 +208,7 @@ def _pattern(text: str, root: str, home: str) -> _Pattern:
 
 
 def _after(name: str, states: frozenset[int], parts: Sequence[Part]) -> frozenset[int]:
-    """How far into the pattern the path has come, in every way there is, with one more name."""
+    """Return the possible positions in the pattern after one more name."""
     found: set[int] = set()
     for state in states:
         if state == len(parts):
@@ -233,7 +232,7 @@ def _further(states: set[int], parts: Sequence[Part]) -> frozenset[int]:
 
 
 def _topmost(paths: Iterable[str]) -> Iterator[str]:
-    """In sorted order, without what lies below another of them."""
+    """Yield paths in sorted order, without those below another of them."""
     last = None
     for path in sorted(set(paths)):
         if last is None or not path.startswith(f"{last.rstrip('/')}/"):

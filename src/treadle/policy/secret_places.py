@@ -1,9 +1,9 @@
-"""Where programs keep credentials, private data and histories below a user's home folder, as their
-documentation says (November 2026).
+"""Places below a user's home folder where programs keep credentials, private data and histories, by
+their documentation (November 2026).
 
-One place a line, relative to the home folder; `*` stands within one name. A place is a file, or a
-folder with all below it. Names that hold secrets wherever they lie, such as `.env`, are in
-guarded_paths.py. Entry: `PLACES`, `ONLY_IN_HOME`, `names_a_place`.
+One place a line, relative to the home folder; `*` matches within one name. A place is a file, or a
+folder with all its content. guarded_paths.py has names that hold secrets anywhere, such as `.env`.
+Entry points: `PLACES`, `ONLY_IN_HOME`, `names_a_place`.
 """
 
 from __future__ import annotations

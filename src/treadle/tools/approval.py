@@ -14,7 +14,7 @@ from treadle.errors import AgentError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """A call that does not run before somebody has said yes to it."""
+    """A call that does not run before a person has approved it."""
 
     run_id: str
     session_id: str | None
@@ -86,7 +86,7 @@ class Approve:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """It may not, and why: the model is told."""
+    """Refusal of a call, with a reason for the model."""
 
     reason: str = ""
 
@@ -99,9 +99,9 @@ class Deny:
 
 
 class Unanswered(Exception):
-    """Raised by an approver: nobody is there now.
+    """Raised by an approver that is not available now.
 
-    The call waits, and its run is let go once nothing else is to be done.
+    The call waits, and its run is released once nothing else is to be done.
     """
 
 
@@ -113,9 +113,9 @@ What it raises leaves the call open, and the run waits (`approval_needed`).
 
 
 def check_texts(name: str, given: object) -> None:
-    """What is said of calls, by their ids.
+    """Check texts about calls, by their ids.
 
-    Raises AgentError(invalid) for what no journal could keep.
+    Raises AgentError(invalid) for values that no journal could keep.
     """
     if not isinstance(given, Mapping) or not all(
         isinstance(text, str) for text in cast("Mapping[object, object]", given).values()

@@ -57,7 +57,7 @@ class NetworkGate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
-    """A listening socket for a proxy; whoever opens it closes what it holds."""
+    """A listening socket for a proxy. Its opener closes it."""
 
     listening: socket.socket
     enter: Sequence[str] = ()
@@ -106,8 +106,9 @@ class CommandRoom(msgspec.Struct, frozen=True, kw_only=True):
     """Makes a new directory, outside the workspace, for what they may not leave behind. It stays.
     """
     is_open: bool = False
-    """Somebody allowed everything (mode full, or a person said yes to this command): what runs
-    elsewhere later may be written. Never together with `is_read_only`."""
+    """True if everything is allowed (mode full, or an approved command): files that run elsewhere
+    later may be written. Never together with `is_read_only`.
+    """
     is_read_only: bool = False
     """Nothing but `scratch` can be written.
 
@@ -120,9 +121,9 @@ class CommandRoom(msgspec.Struct, frozen=True, kw_only=True):
     be read.
     """
     ruled: Callable[[], Ruled] | None = None
-    """Looks up the files that the user's rules are about, as they are now. Blocks.
+    """Returns the files that match the user's rules, as they are now. Blocks.
 
-    Raises AgentError(tool) where that cannot be told.
+    Raises AgentError(tool) if they cannot be determined.
     """
     network: Literal["none", "open"] | Network | NetworkGate = "none"
     """`open`: the network of the machine, with its loopback.
@@ -132,7 +133,7 @@ class CommandRoom(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandNotes(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be told of a command after it has ended."""
+    """Notes about a command after it has ended."""
 
     begun: bool = True
     """False: the sandbox could not be made, and the command never ran."""

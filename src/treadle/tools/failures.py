@@ -53,8 +53,9 @@ class ToolDeferred(Exception):
     """Raised by a tool whose result comes later, from outside: the run waits, also across restarts,
     until `resume(results=…)` brings it.
 
-    `reason` says what it waits for, for people. A once-tool is not called again meanwhile; another
-    one is, when the run is taken up without a result, and may then give it, or raise this again.
+    `reason` describes for people what it waits for. A once-tool is not called again until then;
+    another one is, when the run is resumed without a result, and may then return it, or raise this
+    again.
     """
 
     def __init__(self, reason: str = "its result comes from outside") -> None:

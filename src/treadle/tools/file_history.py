@@ -41,8 +41,8 @@ class Before(Value, frozen=True, kw_only=True):
     made: tuple[str, ...] = ()
     """Directories that are made for it, the outermost first."""
     temporary: str = ""
-    """The name beside it under which the new content is written first: a process that is killed may
-    leave it there.
+    """Name of the temporary file for the new content, in the same folder: a process that is killed
+    may leave it there.
     """
 
 
@@ -80,9 +80,8 @@ class Undo:
         """Of the runs that were kept from here."""
 
     def keep(self, run_id: str, call_id: str, before: Before) -> None:
-        """Durable when it returns.
-
-        What cannot be kept is said in the log, and the change can then not be undone.
+        """Keep the content durably. If it cannot be kept, the log reports it, and the change cannot
+        be undone.
         """
         try:
             self._keep(run_id, call_id, before)

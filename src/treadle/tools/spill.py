@@ -12,7 +12,7 @@ from treadle._internal.temporary import TemporaryFolder
 
 
 class Spill:
-    """A directory made on first use: 0700, its files 0600 with names nobody can guess.
+    """A directory made on first use: 0700, its files 0600 with unguessable names.
 
     Safe from any thread (the lock guards its making).
     """
@@ -23,7 +23,9 @@ class Spill:
         self._closed = False
 
     def directory(self) -> Path:
-        """Raises OSError after `close`: what a late thread makes, nobody would take away."""
+        """Return the directory. Raises OSError after `close`: a late thread's files would never be
+        removed.
+        """
         with self._lock:
             if self._closed:
                 raise OSError("the runtime is closed")

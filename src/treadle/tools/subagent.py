@@ -107,9 +107,9 @@ def prompt_in(arguments_json: JsonText, name: str) -> str:
 async def answer_of(
     name: str, agent: SpawnedAgent[Any, Any], ctx: ToolContext[Any], prompt: str
 ) -> str:
-    """What the parent's model is told.
+    """Return the answer for the parent's model.
 
-    Raises ToolFailed where the child came to no answer, ToolDeferred where it waits.
+    Raises ToolFailed if the child has no answer, ToolDeferred if it waits.
     """
     try:
         result = await ctx.spawn(agent, prompt, deps=ctx.deps)
@@ -119,9 +119,9 @@ async def answer_of(
 
 
 def told(name: str, result: RunResult[Any]) -> str:
-    """What the parent's model is told.
+    """Return the answer for the parent's model.
 
-    Raises ToolFailed where the child came to no answer, ToolDeferred where it waits.
+    Raises ToolFailed if the child has no answer, ToolDeferred if it waits.
     """
     if result.outcome is Outcome.COMPLETED:
         return result.output_text

@@ -67,15 +67,15 @@ class Touched(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     reads: tuple[str, ...] = ()
-    """Files whose contents the model is told, and folders."""
+    """Files whose contents reach the model, and folders."""
     lists: tuple[str, ...] = ()
-    """Folders of which it is told names, or searches that leave out what likely holds secrets."""
+    """Folders of which names reach the model, or searches that leave out likely secrets."""
     writes: tuple[str, ...] = ()
     command: str | None = None
     """A command line that a shell runs."""
     hosts: tuple[str, ...] = ()
     own: bool = False
-    """Beside all that, only what this run has made itself, such as its background jobs."""
+    """Anything else is made by this run, such as its background jobs."""
 
     @property
     def is_nothing(self) -> bool:
@@ -92,7 +92,7 @@ Probe: TypeAlias = Callable[..., Awaitable[ProbeAnswer]]
 
 
 class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
-    """What one call knows of its run. Made anew for each call; nothing in it survives the call."""
+    """Context of one call, with data about its run. Nothing in it survives the call."""
 
     deps: DepsOut
     """The application's own dependencies, as handed to the run."""
@@ -128,15 +128,15 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
     files and does not show them.
     """
     before_change: Callable[[Before], None] | None = None
-    """Keeps what a file was, before it is changed, so that a person can have it back (`treadle runs
-    undo`). None: nobody keeps it. Blocks.
+    """Keeps the content of a file before it is changed, for `treadle runs undo`. None: not kept.
+    Blocks.
     """
     environment: Mapping[str, str] = {}
     """The environment for child processes: the provider's keys are not in it."""
     sandbox: Confinement | None = None
-    """Where commands of this call are run.
+    """Confinement of this call's commands.
 
-    None: they are not confined, because nothing here can, nobody wants it, or a person said yes to
+    None: they are not confined, because no sandbox works, it is switched off, or a person approved
     this call.
     """
     documents: bool = False
@@ -172,7 +172,7 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
             self.report(text, done, total)
 
     def warn(self, text: str) -> None:
-        """Tells people what they should know beside the result (`warning`).
+        """Show people a `warning` in addition to the result.
 
         Callable from any thread; never blocks.
         """
@@ -180,8 +180,8 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
             self.tell(text)
 
     def exited(self, code: int) -> None:
-        """Record the exit code of the command that this call ran, which people see beside its
-        result. A process ended by signal N gives -N.
+        """Record the exit code of the command that this call ran, which is shown with its result. A
+        process ended by signal N gives -N.
         """
         if self.on_exit is not None:
             self.on_exit(code if code >= 0 else 128 - code)
@@ -313,7 +313,7 @@ class ToolProvider(Protocol):
     def name(self) -> str: ...
     @property
     def secrets(self) -> frozenset[str]:
-        """What nobody may read of it."""
+        """Values that must not be shown."""
         ...
 
 
@@ -333,7 +333,7 @@ class ToolRegistry:
         tools: Sequence[Tool[Any]] = (),
         offers: Callable[[Tool[Any]], bool] = lambda tool: True,
     ) -> None:
-        """`offers`: whether the model is told of a tool."""
+        """`offers`: whether the model sees a tool."""
         self._tools, self._offers = dict[str, Tool[Any]](), offers
         for tool in tools:
             self.register(tool)

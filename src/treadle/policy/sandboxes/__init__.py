@@ -39,7 +39,7 @@ INSTALL = (
 
 
 class NoSandbox:
-    """Where commands cannot be confined. A `Sandbox` that says so."""
+    """A `Sandbox` that reports that commands cannot be confined."""
 
     name = "none"
 

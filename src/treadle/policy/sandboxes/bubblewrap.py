@@ -57,21 +57,21 @@ _FIRST = """unset BASH_ENV; {{ {ulimits}; }} 2>/dev/null
 trap 'set -- /proc/[0-9]*; while [ $# -gt 2 ] && [ $((treadle += 1)) -le 20 ]; do sleep 0.01; set -- /proc/[0-9]*; done
 [ $# -le 2 ] || echo left >&{fd}' EXIT
 """  # noqa: E501
-"""What the shell does before the command: it sets limits, and will wait a moment for what the
-command has left running, which ends with it.
+"""Shell code before the command: it sets limits, and finally waits a moment for processes that the
+command has left running, which end with it.
 
 It begins at our word, which comes once all of it would die with us: bubblewrap's processes ask for
-that one after the other, and do not look whether we are still there. Where we died before, the word
-never comes, and it ends. The first process is bubblewrap's, the second the shell. A command that
-ends its shell otherwise is not waited for.
+that one after the other, and do not check whether we still exist. If we died before, the word never
+comes, and it ends. The first process is bubblewrap's, the second the shell. A command that ends its
+shell otherwise is not waited for.
 """
 
 _BOUND = """for ((treadle = 0; treadle < 1000; treadle++)); do
     read -rd '' REPLY < /proc/1/status; [[ $REPLY == *Seccomp:?2* ]] && break
 done; unset REPLY
 """
-"""Until the first process, which filters its system calls right after it has asked to die with its
-parent, has done so.
+"""Waits for the first process, which filters its system calls right after it has asked to die with
+its parent.
 """
 
 
@@ -168,9 +168,9 @@ class Bubblewrap:
         return all(one is not None and one.is_quick for one in known)
 
     def _view(self, room: CommandRoom) -> MountView:
-        """What is kept from a command in `room`, but for control files.
+        """Return what is hidden from a command in `room`, except for control files.
 
-        Raises AgentError(tool) where that cannot be told.
+        Raises AgentError(tool) if that cannot be determined.
         """
         ruled = ruled_before(room)
         secrets = Secrets()
@@ -188,9 +188,7 @@ class Bubblewrap:
     # ------------------------------------------------------------ protections
 
     def protections(self, room: CommandRoom, view: MountView) -> list[Protection]:
-        """In the order in which bubblewrap takes them: what is mounted later lies over what was
-        mounted before.
-        """
+        """Return the protections in bubblewrap's order: a later mount covers an earlier one."""
         root = str(room.workspace)
         return [
             Protection("user namespace", ["--unshare-user"]),
@@ -276,7 +274,7 @@ def _resolver() -> list[str]:
 
 
 class BubblewrapCage:
-    """One command. Holds descriptors and a control group until `leave`."""
+    """Confinement of one command. Holds descriptors and a control group until `leave`."""
 
     def __init__(
         self,
@@ -367,7 +365,7 @@ class BubblewrapCage:
         return self._let_begin(pid)
 
     def _is_there(self) -> bool:
-        """Whether it has told us that it waits, or ended before it could."""
+        """Return True if it has reported that it waits, or ended before it could."""
         with suppress(BlockingIOError):
             while piece := os.read(self._status, 4096):
                 self._said += piece

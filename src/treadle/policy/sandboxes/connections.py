@@ -28,7 +28,7 @@ class ProxyConnection(Protocol):
 
 
 class Shares:
-    """What each proxy has. Used in the one thread of all proxies."""
+    """Connections of each proxy. Used in the one thread of all proxies."""
 
     def __init__(self) -> None:
         self._of_all: list[set[ProxyConnection]] = []
@@ -43,9 +43,9 @@ class Shares:
             self._of_all[:] = [each for each in self._of_all if each is not connections]
 
     def is_full(self, own: set[ProxyConnection], most: int) -> bool:
-        """Whether a proxy may have no more.
+        """Return True if a proxy may have no more connections.
 
-        Where it may, and all together have too many, another one loses the one that was idle
+        If it may, and all together have too many, another one loses the connection that was idle
         longest.
         """
         if len(own) >= most:
@@ -64,7 +64,9 @@ SHARES = Shares()
 
 
 def connections_max() -> int:
-    """Of all proxies together: half of the descriptors that the process may have, at two for each."""  # noqa: E501
+    """Return the limit for all proxies together: half of the descriptors that the process may have,
+    at two for each connection.
+    """
     if sys.platform == "win32":
         return 128
     import resource  # noqa: PLC0415  not on Windows

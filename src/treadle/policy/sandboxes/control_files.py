@@ -1,9 +1,9 @@
-"""What of a workspace a confined command may not write: control files, found before it runs, and
-looked for again afterwards.
+"""Control files of a workspace, which a confined command may not write: found before it runs, and
+checked again afterwards.
 
-Which names are guarded is decided by guarded_paths.py, what a repository of git holds by
-repositories.py, and what is moved away afterwards by leftovers.py. Not here: how files are made
-read-only (bubblewrap.py). Entry: `ControlFiles`.
+guarded_paths.py decides which names are guarded, repositories.py knows git's repositories,
+leftovers.py moves new ones away, and bubblewrap.py makes files read-only. Entry point:
+`ControlFiles`.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ LOST = (
 
 
 class ControlFiles:
-    """Of one workspace. What a folder held is remembered until the folder changes, so that looking
-    again costs a stat for each.
+    """Control files of one workspace. The content of a folder is remembered until the folder
+    changes, so that another look costs a stat for each.
 
     Safe from many threads, and from many processes with the same folder of their own. The lock
     guards `_inside`, `_trusted` and `_note`, which belong together, and every look that is compared
@@ -61,12 +61,11 @@ class ControlFiles:
         self._inside = 0
         """Commands of this process that run in the workspace now, those in the background too."""
         self._trusted: Sequence[Watched] = ()
-        """What there was when the first command of any process began: in the workspace, and in the
+        """State when the first command of any process began: in the workspace, and in the
         repository elsewhere that it is a worktree of.
         """
         self._note = ""
-        """To be told with the next inspection: a process died before it inspected what its command
-        left behind.
+        """Note for the next inspection: a process died before it inspected its command's leftovers.
         """
         self._writable: set[str] = set()
         """Folders outside the workspace that commands may write, without links."""
@@ -77,8 +76,8 @@ class ControlFiles:
         return 0 < len(self._known) <= QUICK_FOLDERS and self._shared.is_free()
 
     def enter(self, *, is_open: bool, scratch: Path | None = None) -> Sight:
-        """What there is before a command, which may write `scratch` too; the caller calls `leave`
-        after it.
+        """Return the state before a command, which may write `scratch` too; the caller calls
+        `leave` after it.
 
         Blocks while another command is inspected. Raises AgentError(tool) if Treadle's folder
         cannot be written.
@@ -120,11 +119,11 @@ class ControlFiles:
         ]
 
     def look(self, *, is_open: bool, is_before: bool = False) -> Sight:
-        """`is_open`: what runs elsewhere later, such as the workflows of CI, is not guarded.
-        Blocks; raises nothing.
+        """Look at the workspace. `is_open`: files that run elsewhere later, such as workflows of
+        CI, are not guarded. Blocks; raises nothing.
 
-        `is_before`: without the folders of packages, where nothing is made read-only; what is new
-        there is told by its ctime.
+        `is_before`: without the folders of packages, where nothing is made read-only; new files
+        there are recognised by their ctime.
         """
         seen = WorkspaceWalk(
             self._root, is_open=is_open, writable=tuple(self._writable), is_before=is_before

@@ -47,11 +47,11 @@ socket.send_fds(socket.socket(fileno=int(sys.argv[1])), [b"."], [listening.filen
 """Runs in the namespace, where bubblewrap has brought up the loopback."""
 
 _portals = BlockingPortalProvider()
-"""One thread for all proxies of the process, which ends with the last of them."""
+"""Thread for all proxies of the process, which ends with the last of them."""
 
 
 class Egress:
-    """A `Network`. Whoever makes it closes it, once nothing runs in it any more."""
+    """A `Network`. Its owner closes it once nothing runs in it any more."""
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class Egress:
         self._gate: NetworkGate | None = None
         self._failure = OSError("it is closed")
         self._again_at = 0.0
-        """Not opened before then."""
+        """Earliest time of the next attempt to open it."""
         self._holding: list[Callable[[], bool]] = []
         self._refused: dict[str, str] = {}
         self._lock = anyio.Lock()
-        """Only one task at a time opens or closes it, so that there is one namespace."""
+        """Makes tasks open or close it one at a time, so that there is one namespace."""
 
     async def open(self, listen: Callable[[], Opening]) -> NetworkGate:
         """Cancellation takes effect once it is open.

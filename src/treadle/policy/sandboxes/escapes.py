@@ -123,8 +123,8 @@ if name == "interfaces" and set(n for _, n in socket.if_nameindex()) - {"lo"}: g
 
 
 class EscapeGround(NamedTuple):
-    """What an attempt is made on: a workspace with control files, a home with secrets, and what
-    lies outside.
+    """Surroundings of an attempt: a workspace with control files, a home with secrets, and files
+    outside.
     """
 
     place: Path
@@ -161,23 +161,22 @@ class EscapeGround(NamedTuple):
 class EscapeAttempt(NamedTuple):
     name: str
     script: str
-    """For bash, in the workspace.
+    """Script for bash, in the workspace.
 
     The variables are those of `EscapeGround.settings`; `$PY` runs the part of the program of that
     name.
     """
     traces: Callable[[EscapeGround], bool] = lambda ground: False
-    """Whether something outside shows that it got through.
-
-    Looked at when everything inside is dead.
+    """Returns True if something outside shows that it got through. Called when everything inside is
+    dead.
     """
     times_out: bool = False
     as_root: bool = False
-    """Only a caller who is root could get through."""
+    """True if only root could get through."""
     grouped: bool = False
-    """Only a control group holds it."""
+    """True if only a control group holds it."""
     only_looks: bool = False
-    """In a room that is read-only."""
+    """True for an attempt in a read-only room."""
 
 
 def _changed(path: str) -> Callable[[EscapeGround], bool]:
@@ -213,7 +212,7 @@ def _is_no_link(ground: EscapeGround) -> bool:
 
 
 def _planted(*paths: str) -> Callable[[EscapeGround], bool]:
-    """Whether one of them is there, or was not moved away."""
+    """Return a check that one of the files exists, or was not moved away."""
     return lambda ground: (
         any(os.path.lexists(ground.place / "work" / path) for path in paths)
         or len(ground.quarantined) < len(paths)
@@ -533,10 +532,10 @@ ATTEMPTS = (
 
 
 def try_escape(sandbox: Bubblewrap, attempt: EscapeAttempt, base: Path) -> str:
-    """What got through; nothing where it was held. `base`: an existing folder that can be written,
-    best not among the temporary ones.
+    """Return what got through; empty if it was held. `base`: an existing, writable folder, best not
+    among the temporary ones.
 
-    Blocks, as a rule for a tenth of a second. Raises RuntimeError where it could not be tried.
+    Blocks, usually for a tenth of a second. Raises RuntimeError if it could not be tried.
     """
     with _ground(base) as ground:
         tried = sandbox.twin(home=ground.place / "home", own=ground.place / "own", limits=SMALL)
@@ -575,7 +574,9 @@ def try_escape(sandbox: Bubblewrap, attempt: EscapeAttempt, base: Path) -> str:
 
 
 def _room(place: Path, *, is_read_only: bool) -> CommandRoom:
-    """With rules about `private`, `prod` and `later`, of which the last is not there yet."""
+    """Return a room with rules about `private`, `prod` and `later`, of which the last does not
+    exist yet.
+    """
     work = place / "work"
 
     def ruled() -> Ruled:

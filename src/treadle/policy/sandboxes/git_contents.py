@@ -1,8 +1,8 @@
-"""What may lie in a repository beside its control entries: what git's own commands leave there, and
+"""Allowed content of a repository besides its control entries: files of git's own commands, and
 nothing that leads git out of the workspace.
 
 Source: gitrepository-layout(5), and git 2.39 path.c, rerere.c, sequencer.c and builtin/am.c,
-2026-11-22. Entry: `contents`, `veiled`.
+2026-11-22. Entry points: `contents`, `veiled`.
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ def _hash_size(folder: str) -> int:
 
 
 def _leads_inside(folder: str, kind: str, place: str) -> bool:
-    """Whether the conflicts that git records with the next commit are of files in the work tree: it
-    writes these files, through links too.
+    """Return True if the conflicts that git records with the next commit are of files in the work
+    tree: it writes these files, through links too.
     """
     try:
         with open(

@@ -20,11 +20,11 @@ _STAT = 40
 _EXTENDED = 0x4000
 _ASSUMED_VALID = 0x8000
 _SKIPPED = 0x4000
-"""In the second half of extended flags."""
+"""Flag in the second half of extended flags."""
 _LENGTH = 0x0FFF
 _FOLDER_MODE = 0o040000
 _IGNORABLE = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
-"""What HFS+ leaves out of a name."""
+"""Characters that HFS+ omits from a name."""
 MAX_VEILED = 2_000
 """Paths without changes that are remembered. A sparse checkout may have more: then none are."""
 

@@ -29,7 +29,7 @@ OF_THE_SYSTEM = (
     "/etc/wireguard",
     "/etc/ipsec.secrets",
 )
-"""Only a caller who is root could read them, and keeps that right without any capability."""
+"""Places that only root could read, with a right that it keeps without any capability."""
 MOVED = {
     "XDG_CONFIG_HOME": ".config",
     "XDG_DATA_HOME": ".local/share",
@@ -129,8 +129,8 @@ class HiddenPlaces:
         ]
 
     def _of_home(self) -> Iterator[str]:
-        """By place, and by name at the top, in `.config` and its folders, and beside places whose
-        names hold a pattern.
+        """Yield secrets of a home folder: known places, names at the top, in `.config` and its
+        folders, and next to places whose names hold a pattern.
         """
         yield from self._in_places(self._home, _below(""))
         config = [f".config/{name}" for name in self._names(f"{self._home}/.config")[:_ALSO_LISTED]]
@@ -216,7 +216,7 @@ def _folders_of_secrets() -> set[str]:
 
 
 def topmost(paths: Iterable[str]) -> Iterator[str]:
-    """In sorted order, without those that lie below another of them."""
+    """Yield paths in sorted order, without those below another of them."""
     last = None
     for path in sorted(set(paths), key=lambda path: path.split("/")):
         if last is None or not path.startswith(f"{last.rstrip('/')}/"):

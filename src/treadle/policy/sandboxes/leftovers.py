@@ -1,7 +1,7 @@
-"""What a command left behind that runs later: found by comparing a workspace before and after, and
-moved to quarantine.
+"""Leftovers of a command that run later: found by comparing a workspace before and after, and moved
+to quarantine.
 
-Entry: `clear`, `put_away`.
+Entry points: `clear`, `put_away`.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class _Compared(NamedTuple):
                     yield _Leftover(inside + name, _NEW)
 
     def _was_looked_at(self, path: str) -> bool:
-        """Whether what is not known from before must be new."""
+        """Return True if a file without an earlier record must be new."""
         opened = max(
             (folder for folder in self.before.opened if path.startswith(f"{folder}/")),
             key=len,
@@ -227,7 +227,7 @@ class _Compared(NamedTuple):
         return []
 
     def _led_to(self, found: FoundPath) -> str:
-        """What is new behind a link that is not; the link itself, where that lies elsewhere."""
+        """Return the new target of an old link; the link itself if its target is elsewhere."""
         return (
             os.path.relpath(found.leads, self.root)
             if found.leads.startswith(f"{self.root}/")
@@ -260,7 +260,7 @@ class _Compared(NamedTuple):
 
 
 def _link(old: FoundPath | None) -> FoundPath | None:
-    """What is put back."""
+    """Return the link to restore."""
     return old if old is not None and old.kind in ("link", "into") else None
 
 
@@ -329,7 +329,7 @@ def _is_there(name: str, above: int) -> bool:
 
 
 def _close(name: str, above: int) -> None:
-    """Nobody lists a folder that stayed in the workspace, nor what lies in it."""
+    """Make a folder that stays in the workspace unreadable, with all its content."""
     with suppress(OSError):
         folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
         try:

@@ -1,7 +1,6 @@
-"""How much a confined command may use: a control group of its own where one can be made, and limits
-of each process besides.
+"""Resource limits of a confined command: a control group if possible, and limits of each process.
 
-Time and output are bounded by whoever runs the command. Entry: `CommandLimits`, `Group`.
+The caller bounds time and output. Entry points: `CommandLimits`, `Group`.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ def _three_quarters() -> int:
 
 
 class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one command, with everything that it starts."""
+    """Limits of one command, with everything that it starts."""
 
     memory_bytes: int = msgspec.field(default_factory=_three_quarters)
-    """Of all its processes together in a control group; else of each."""
+    """Memory of all its processes together in a control group; else of each."""
     processes: int = 2_048
-    """And threads."""
+    """Number of processes and threads."""
     file_bytes: int = 8 << 30
 
     def ulimits(self, *, grouped: bool) -> str:
@@ -59,7 +58,7 @@ def kernel() -> tuple[int, int]:
 
 class _Controller(NamedTuple):
     folder: Path
-    """Where a group can be made."""
+    """Folder for new groups."""
     settings: Mapping[str, str]
     """File -> the name of a limit."""
 
@@ -112,7 +111,7 @@ class Group:
         return ["/bin/sh", "-c", _JOIN, "sh", str(len(files)), *files, *argv]
 
     def exceeded(self) -> str | None:
-        """Which limit was reached, in words."""
+        """Name the limit that was reached."""
         for folder in self._folders:
             if _count(folder / "memory.events", "oom_kill ") or _count(
                 folder / "memory.oom_control", "oom_kill "
@@ -151,7 +150,7 @@ def _sweep(folder: Path) -> None:
         return
     _swept.add(folder)
     for old in folder.glob(f"{_NAME}_*"):
-        with suppress(OSError):  # not empty, or somebody else was quicker
+        with suppress(OSError):  # not empty, or removed by another process
             if time.time() - old.stat().st_mtime > _OLD_S:
                 old.rmdir()
 

@@ -27,7 +27,7 @@ EMPTY = "empty"
 
 
 class MountView(NamedTuple):
-    """What of the disk is kept from one command."""
+    """Parts of the disk that are hidden from one command."""
 
     hidden: Sequence[Hidden] = ()
     """Outside the workspace."""
@@ -72,12 +72,13 @@ def _hide(path: str, *, is_folder: bool) -> tuple[str, ...]:
 
 
 def guarding(root: str, guarded: Iterable[FoundPath], ruled: Ruled) -> Iterator[str]:
-    """Read-only: control files, and files of rules; every folder above them is bound on itself.
+    """Yield the mounts for control files and files of rules, read-only; every folder above them is
+    bound on itself.
 
-    A mount point cannot be renamed away, nor can what it lies in. What a rule hides is pinned too:
-    a folder above it that is renamed takes it out of its rule. All of them are one list, because a
-    later mount covers earlier ones below it. Whoever fills a workspace with control files gains
-    nothing: what cannot be mounted one by one is closed with the folder at the top.
+    A mount point cannot be renamed away, nor can the folder that holds it. A hidden file is pinned
+    too: a renamed folder above it would take it out of its rule. All of them are one list, because
+    a later mount covers earlier ones below it. Filling a workspace with control files gains
+    nothing: files that cannot be mounted one by one are closed with the folder at the top.
     """
     if any(f"{root}/".startswith(f"{path.rstrip('/')}/") for path in ruled.fixed):
         yield from ("--ro-bind", root, root)

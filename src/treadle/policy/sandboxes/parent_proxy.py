@@ -23,7 +23,7 @@ _VARIABLES = {"http": ("http_proxy",), "https": ("https_proxy", "HTTPS_PROXY")}
 
 
 class ParentProxy(NamedTuple):
-    """One proxy."""
+    """Proxy of the environment."""
 
     host: str
     port: int
@@ -55,7 +55,7 @@ class ParentProxies:
 
 
 def _is_bypassed(place: str, direct: str) -> bool:
-    """As the standard library reads NO_PROXY: names with what lies below them, with or without a
+    """Apply NO_PROXY as the standard library does: names and their subdomains, with or without a
     port.
     """
     name = "proxy_bypass_environment"  # typeshed leaves it out

@@ -35,22 +35,22 @@ from treadle.policy.sandboxes.request_head import (
 )
 
 CONNECTIONS_MAX = 128
-"""Of one proxy; those of all share a limit (connections.py)."""
+"""Connections of one proxy; connections.py limits those of all."""
 HEAD_S = 30.0
 IDLE_S = 900.0
 """A connection on which nothing moves for so long is closed."""
 CONNECT_S = 20.0
-"""For the resolution of a name and all attempts to connect."""
+"""Time for the resolution of a name and all attempts to connect."""
 _ATTEMPT_S = 5.0
-"""For one address that is not the last one."""
+"""Time for an address other than the last one."""
 _ADDRESSES_S = 30.0
-"""How long the checked addresses of a name are used again."""
+"""Time for which the checked addresses of a name are reused."""
 _ADDRESSES_MAX = 256
 _SWEEP_S = 5.0
 _PIECE = 64 * 1024
 
 Route: TypeAlias = Callable[[str, int], tuple[str, int]]
-"""Where an address and a port are reached: there, except in tests."""
+"""Maps an address and a port to those to connect to: the same, except in tests."""
 
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _REASONS = {
@@ -216,12 +216,12 @@ def _private(host: str, address: str, why: str) -> str:
 
 
 class _End(asyncio.Protocol):
-    """One side: what comes in here goes out at the other side, no faster than that takes it."""
+    """Side of a connection: its input goes to the other side, no faster than that accepts it."""
 
     transport: asyncio.Transport
     other: _End | None = None
     has_ended = False
-    """It sends nothing more."""
+    """True after its end of input."""
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -243,7 +243,7 @@ class _End(asyncio.Protocol):
 
     @override
     def eof_received(self) -> bool:
-        """Of a tunnel, each direction ends by itself."""
+        """End one direction; the other continues by itself."""
         self.has_ended = True
         if self.other is None:
             return False
@@ -271,10 +271,10 @@ class _Client(_End):
         """
         self._connections, self._open_for = connections, open_for
         self._received = b""
-        """Until it is connected."""
+        """Input received before it is connected."""
         self._head: RequestHead | None = None
         self.body: RequestBody | None = None
-        """Of a plain request."""
+        """Body of a plain request."""
         self._answered = False
         self.now = asyncio.get_running_loop().time
         self.moved_at = self.now()
@@ -306,7 +306,7 @@ class _Client(_End):
                 self._begin()
 
     def _begin(self) -> None:
-        """Once the head is complete: it is connected in a task, and nothing more is read meanwhile."""  # noqa: E501
+        """Connect in a task once the head is complete, and read nothing until then."""
         end = self._received.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX) + 4
         if end < 4:
             if len(self._received) >= HEAD_BYTES_MAX:

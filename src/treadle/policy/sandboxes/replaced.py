@@ -142,7 +142,7 @@ def _is_as_before(root: str, path: str, old: State | None) -> bool:
     if (stamp.device, stamp.inode) == (old.stamp.device, old.stamp.inode) and stat.S_ISREG(
         status.st_mode
     ):
-        return True  # its mount was never off, so somebody outside has written it
+        return True  # its mount was never off, so a process outside has written it
     text = _content(place, status)
     if text is None or old.text is None or stat.S_IFMT(status.st_mode) != stat.S_IFMT(old.mode):
         return False

@@ -51,16 +51,16 @@ class RepositoryFolder(NamedTuple):
     """A folder that git takes for a repository or for a part of one."""
 
     path: str
-    """Below the workspace."""
+    """Path below the workspace."""
     kind: Kind
     parts: tuple[str, ...]
     """Names of its `CONTROL` entries."""
     pending: Mapping[str, frozenset[bytes]]
-    """What leads git to run a program or to write elsewhere, by the entry below the repository that
-    holds it.
+    """Settings that make git run a program or write elsewhere, by the entry below the repository
+    that holds them.
     """
     veiled: frozenset[bytes] = frozenset()
-    """What makes git show less than has changed."""
+    """Settings that make git show less than has changed."""
 
 
 def is_repository(names: Iterable[str]) -> bool:
@@ -301,7 +301,7 @@ _PLAIN: Mapping[str, bytes] = dict.fromkeys(_BOOLEANS.split(), _BOOLEAN) | {
     "submodule.active": _ANY,
     "submodule*.url": _ANY,
 }
-"""What may be set. A star stands for a subsection.
+"""Harmless settings. A star stands for a subsection.
 
 Sources: git-config(1), git-lfs-config(5), 2026-11-22.
 """

@@ -14,7 +14,7 @@ from treadle.config.hosts import plain_host
 HEAD_BYTES_MAX = 32 * 1024
 _BODY_BYTES_MAX = 1 << 50
 _LINE_BYTES_MAX = 15
-"""Of a framing line."""
+"""Longest framing line."""
 _TINY = 64
 _TINY_MAX = 1_000
 """Chunks below so many bytes, in one body: they keep the whole process busy."""
@@ -33,10 +33,10 @@ _METHODS = frozenset(
     b"CONNECT GET HEAD POST PUT PATCH DELETE OPTIONS QUERY PROPFIND PROPPATCH MKCOL COPY MOVE LOCK UNLOCK SEARCH ACL MKCALENDAR"  # noqa: E501
     b" REPORT CHECKIN CHECKOUT UNCHECKOUT MERGE LABEL UPDATE VERSION-CONTROL BASELINE-CONTROL MKACTIVITY MKWORKSPACE".split()  # noqa: E501
 )
-"""Those of HTTP, WebDAV and Subversion.
+"""Methods of HTTP, WebDAV and Subversion.
 
-Not TRACE and its kin, with which a proxy on the way tells what it was sent: the user's password for
-it.
+TRACE and similar ones are missing: with them, a proxy on the way returns what it received,
+including the user's password for it.
 """
 _HOP_BY_HOP = frozenset(
     (
@@ -49,7 +49,7 @@ _HOP_BY_HOP = frozenset(
         b"max-forwards",
     )
 )
-"""With every field that begins with `Proxy-`."""
+"""Hop-by-hop fields, together with every field that begins with `Proxy-`."""
 _END_TO_END = frozenset((b"host", b"content-length", b"transfer-encoding"))
 """Fields that decide where a request goes and where it ends: `Connection` cannot take them out."""
 
@@ -60,12 +60,11 @@ class BadRequest(Exception):
 
 class RequestHead(NamedTuple):
     host: str
-    """In its plain spelling."""
+    """Host in its plain spelling."""
     port: int
     data: bytes = b""
-    """For the server: the request line in origin form and the end-to-end fields.
-
-    Empty for a tunnel.
+    """Bytes for the server: the request line in origin form and the end-to-end fields. Empty for a
+    tunnel.
     """
     length: int | None = 0
     """Bytes of the body; None: it is chunked."""
@@ -198,7 +197,9 @@ class RequestBody:
         self.is_over = length == 0
 
     def take(self, data: bytes) -> int:
-        """How many of these bytes belong to it. Raises BadRequest where the framing is wrong."""
+        """Return the number of bytes that belong to the body. Raises BadRequest for invalid
+        framing.
+        """
         at = 0
         while at < len(data) and not self.is_over:
             if self._line is None:

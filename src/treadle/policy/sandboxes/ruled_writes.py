@@ -24,8 +24,8 @@ def ruled_before(room: CommandRoom) -> Ruled:
 
 
 def taken_away(room: CommandRoom, before: Ruled) -> list[str]:
-    """One sentence for each file or folder that was moved to a new quarantine: what it was and
-    where it is now. Blocks.
+    """Return a sentence for each file or folder that was moved to a new quarantine: its name and
+    its new place. Blocks.
     """
     assert room.ruled is not None, "a room without rules has no such files"
     try:

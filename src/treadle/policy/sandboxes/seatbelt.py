@@ -1,8 +1,8 @@
-"""Commands confined by macOS's sandbox-exec, under a profile that is written for each: unproven,
-because nobody has tried to get out of it.
+"""Confinement by macOS's sandbox-exec, under a profile written for each command: unproven, because
+escapes have not been tried.
 
-It has no namespaces: processes are seen, /tmp is everybody's, and nothing ends what leaves its
-group. Entry: `Seatbelt`, `profile_of`.
+It has no namespaces: processes are visible, /tmp is shared, and processes that leave their group do
+not end. Entry points: `Seatbelt`, `profile_of`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LOOPBACK = """(allow network* (local ip "localhost:*") (remote ip "localhost:*"
 
 
 class HiddenPaths(NamedTuple):
-    """What of the disk is kept from one command."""
+    """Parts of the disk that are hidden from one command."""
 
     sight: Sight = Sight({})
     hidden: Sequence[Hidden] = ()
@@ -61,9 +61,9 @@ class HiddenPaths(NamedTuple):
 
 
 def profile_of(room: CommandRoom, kept: HiddenPaths, scratch: Path) -> str:
-    """What sandbox-exec reads.
+    """Return the profile for sandbox-exec.
 
-    The last rule that fits counts, so what is refused stands after what is allowed.
+    The last matching rule applies, so refusals follow permissions.
     """
     root, sight = str(room.workspace), kept.sight
     guarded = [
@@ -130,7 +130,7 @@ class Seatbelt:
         await self._trial.aclose()
 
     def _tried(self) -> SandboxStatus:
-        """Whether it refuses a file outside and lets one inside be written."""
+        """Test that it refuses a file outside and allows writing one inside."""
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder).resolve()
             (place / "work").mkdir()
@@ -212,7 +212,7 @@ def surrounded(environment: Mapping[str, str], scratch: Path, *, is_open: bool) 
 
 
 class SeatbeltCage:
-    """One command. Its processes are found by their group, as without a sandbox."""
+    """Confinement of one command. Its processes are found by their group, as without a sandbox."""
 
     pass_fds: Sequence[int] = ()
 

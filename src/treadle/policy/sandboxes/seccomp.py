@@ -1,8 +1,8 @@
-"""Which system calls a confined command cannot make, as a program of classic BPF that bubblewrap
-hands to the kernel.
+"""System calls that a confined command cannot make, as a program of classic BPF that bubblewrap
+passes to the kernel.
 
-Everything else is allowed: it is one wall behind others. Not here: the namespaces (bubblewrap.py).
-Entry: `seccomp_filter`.
+Everything else is allowed: it is one wall behind others, such as the namespaces (bubblewrap.py).
+Entry point: `seccomp_filter`.
 
 Numbers: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux 6.18;
 a test compares them with the headers of the machine.
@@ -132,14 +132,15 @@ MACHINES = {
         AARCH64, _ON_AARCH64 | _COMMON, {"ioctl": 29, "socket": 198, "clone": 220, "clone3": 435}
     ),
 }
-"""By `platform.machine()`. On any other the sandbox does not work: half a wall is not called one.
+"""Machines by `platform.machine()`. On any other the sandbox does not work: half a wall is not
+called one.
 """
 
 NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
 AF_INET, AF_INET6, AF_NETLINK = 2, 10, 16
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
-"""They type into a terminal, in the name of whoever sits there."""
+"""ioctls that type into a terminal, in the name of its user."""
 _X32 = 0x40000000
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -187,7 +188,7 @@ def seccomp_filter(machine: str, *, network: bool = False) -> bytes:
         for family in families
         for step in (_step(_EQUAL, family, 0, 1), _step(_RETURN, _ALLOW))
     ]
-    if network:  # protocol 0, NETLINK_ROUTE, without which nobody learns whether there is IPv6
+    if network:  # protocol 0, NETLINK_ROUTE, without which programs cannot detect IPv6
         accepted += [
             _step(_EQUAL, AF_NETLINK, 0, 3),
             _load_argument(2),

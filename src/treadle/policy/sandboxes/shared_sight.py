@@ -2,18 +2,18 @@
 Treadle process runs in that workspace.
 
 The first command writes it, every later one is compared with it, and the last one to end removes
-it. A file that is still there once no process holds the lock means that a process died before it
-inspected what its command left behind: the next command is compared with it as well, and so
-inspects everything that came up since. Locks are `flock`, which ends with the process, so a killed
-process blocks nobody.
+it. A file that still exists when no process holds the lock means that a process died before it
+inspected its command's leftovers: the next command is compared with it as well, and so inspects
+everything that appeared since. Locks are `flock`, which ends with the process, so a killed process
+blocks no other.
 
-Limits: the user's own control files that came up since then are moved to quarantine as well. Writes
-are not synced: after a loss of power the sight may be gone. Two workspaces of which one contains
-the other, and worktrees of one repository, have sights of their own. Between the kernel closing the
-lock of a killed process and ending its command lie some microseconds, in which a new command may
-begin. A process that is stopped (not ended) while it inspects delays the others. Without a folder
-of Treadle's own, a sight is that of one `ControlFiles` in one process. Entry: `SharedSight`,
-`Watched`.
+Limits: the user's own control files that appeared since then are moved to quarantine as well.
+Writes are not synced: after a loss of power the sight may be gone. Two workspaces of which one
+contains the other, and worktrees of one repository, have sights of their own. Between the kernel
+closing the lock of a killed process and ending its command lie some microseconds, in which a new
+command may begin. A process that is stopped (not ended) while it inspects delays the others.
+Without a folder of Treadle's own, a sight belongs to one `ControlFiles` in one process. Entry
+points: `SharedSight`, `Watched`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Watched(NamedTuple):
 
 
 class SharedSight:
-    """Of one workspace. Not safe from several threads: its owner has a lock."""
+    """Shared state of one workspace. Not safe from several threads: its owner has a lock."""
 
     def __init__(self, own: Path | None, workspace: str) -> None:
         name = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:32]

@@ -21,7 +21,7 @@ Only repositories are looked for there, as git does.
 
 
 class FoundPath(NamedTuple):
-    """By its path below the workspace."""
+    """A file, by its path below the workspace."""
 
     path: str
     kind: str
@@ -29,11 +29,13 @@ class FoundPath(NamedTuple):
     `into`: a link to where a look finds nothing.
     """
     identity: tuple[int, int, str]
-    """Of a link: device, inode and target. Links cannot be made read-only; they are put back."""
+    """Identity of a link: device, inode and target. Links cannot be made read-only; they are
+    restored.
+    """
     leads: str = ""
-    """Where a link leads in the end; empty where nothing is there."""
+    """Final target of a link; empty if nothing is there."""
     is_part: bool = False
-    """One of a repository's control entries, which may be harmless when it is new."""
+    """True for one of a repository's control entries, which may be harmless when new."""
 
     def followed(self, root: str) -> FoundPath:
         if self.kind != "link":
@@ -44,7 +46,7 @@ class FoundPath(NamedTuple):
 
 class Sight(NamedTuple):
     guarded: Mapping[str, FoundPath]
-    """What is made read-only."""
+    """Files that are made read-only."""
     at_ns: int = 0
     is_whole: bool = True
     """False: there are more folders than are looked into."""

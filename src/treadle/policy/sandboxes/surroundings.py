@@ -17,9 +17,9 @@ CPPFLAGS LDFLAGS PKG_CONFIG_PATH MAKEFLAGS CMAKE_PREFIX_PATH NIX_PATH NIX_PROFIL
 PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONUTF8 PYTHONIOENCODING PYTHONHASHSEED NODE_ENV RAILS_ENV RACK_ENV DJANGO_SETTINGS_MODULE
 """  # noqa: E501
 ALWAYS = frozenset(_ALWAYS.split())
-"""Who and where one is, and where languages keep their tools.
+"""Variables that describe the user, the place, and the folders of languages' tools.
 
-Nothing that names code to be loaded, such as LD_PRELOAD and PYTHONPATH.
+Excludes variables that name code to be loaded, such as LD_PRELOAD and PYTHONPATH.
 """
 IN_PLACE = {
     "TMPDIR": "/tmp",

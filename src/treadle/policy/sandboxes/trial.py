@@ -1,7 +1,7 @@
-"""Whether bubblewrap confines anything here: ten properties, tried from inside in one command, and
-remembered until something changes.
+"""Test that bubblewrap confines anything here: ten properties, tried from inside in one command,
+and remembered until something changes.
 
-All the ways out there are, tried one by one, are escapes.py's. Entry: `Trial`.
+escapes.py tries all known escapes one by one. Entry point: `Trial`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ echo 'to the end'
 
 
 class TrialCage(Protocol):
-    """One confined command, ready to run."""
+    """A confined command, ready to run."""
 
     def run_blocking(self, timeout_s: float) -> tuple[int, str]: ...
 
@@ -77,7 +77,7 @@ class TrialSandbox(Protocol):
 
 
 class Trial:
-    """Of one bubblewrap, in a thread of its own."""
+    """Trial of one bubblewrap, in a thread of its own."""
 
     def __init__(self, sandbox: TrialSandbox, own: Path | None) -> None:
         self._sandbox = sandbox
@@ -133,7 +133,7 @@ class Trial:
         return tuple(int(number) for number in re.findall(r"\d+", said)[:3])
 
     def _attempted(self) -> str:
-        """What is wrong; nothing where all holds."""
+        """Return what is wrong; empty if everything holds."""
         own = self._remembered.parent if self._remembered is not None else None
         with _fixture(own if own is not None and os.access(own, os.W_OK) else None) as (
             place,
@@ -180,7 +180,9 @@ class Trial:
         return [str(part) for part in parts]
 
     def _recalled(self) -> SandboxStatus | None:
-        """Only a success is remembered: what was wrong may have been put right."""
+        """Return a remembered success. Failures are not remembered: their cause may have been
+        fixed.
+        """
         if self._remembered is None:
             return None
         with suppress(OSError, ValueError, KeyError, TypeError):

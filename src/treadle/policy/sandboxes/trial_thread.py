@@ -1,7 +1,6 @@
-"""A trial of a sandbox in a thread of its own, so that it keeps nobody waiting who has something
-else to do meanwhile.
+"""A trial of a sandbox in a thread of its own, so that callers can do other work.
 
-What is tried is trial.py's and seatbelt.py's. Entry: `TrialThread`.
+trial.py and seatbelt.py define the trials. Entry point: `TrialThread`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class TrialThread:
             self._thread.start()
 
     async def standing(self) -> SandboxStatus:
-        """How the trial ended. Cancellation takes effect then, and not before."""
+        """Return the result of the trial. Cancellation takes effect then, and not before."""
         if self._standing is None:
             self.begin()
             await self.aclose()

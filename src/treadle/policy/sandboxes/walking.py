@@ -1,6 +1,6 @@
-"""One look at a workspace, folder by folder: control files, repositories and what is below them.
+"""Walk through a workspace, folder by folder: control files, repositories and their content.
 
-Entry: `WorkspaceWalk`, `sorted_out`.
+Entry points: `WorkspaceWalk`, `sorted_out`.
 """
 
 from __future__ import annotations
@@ -180,9 +180,8 @@ def sorted_out(
 
 
 def _may_lead_out(entry: os.DirEntry[str]) -> bool:
-    """Whether a link among packages may lead out of them by itself.
-
-    Through another link it does where that one does.
+    """Return True if a link among packages may lead out of them by itself. Through another link it
+    does if that one does.
     """
     try:
         target = os.readlink(entry.path)

@@ -46,7 +46,7 @@ class Secrets(NamedTuple):
     paths: Sequence[str] = ()
     """Absolute, links as they are."""
     notes: Sequence[str] = ()
-    """For the model, if not everything is hidden file by file."""
+    """Notes for the model, if not everything is hidden file by file."""
     pipes: Sequence[str] = ()
     """Named pipes, absolute.
 

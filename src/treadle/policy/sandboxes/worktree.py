@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _OF_ALL = ("config", "config.worktree", "hooks", "info", "modules", "worktrees")
-"""Of the repository, read-only: what names programs, and what is other worktrees'."""
+"""Read-only parts of the repository: those that name programs, and other worktrees."""
 _OF_ONE = ("gitdir", "commondir", "config.worktree")
 _FOLDERS = frozenset({"hooks", "info", "modules"})
-"""What is not there is covered, so that nothing can be put there."""
+"""Folders that are covered if they do not exist, so that nothing can be put there."""
 
 
 def worktree_binds(workspace: Path) -> list[str]:
-    """Arguments of bubblewrap, for a workspace whose `.git` is a file that leads to a repository
-    which knows this workspace; else none.
+    """Return arguments of bubblewrap for a workspace whose `.git` is a file that leads to a
+    repository which knows this workspace; else none.
 
-    The repository must say so itself: whoever could write the file alone could make any folder of
-    the disk writable.
+    The repository must confirm it: otherwise, writing the file alone could make any folder of the
+    disk writable.
     """
     found = repository_of(workspace)
     return [] if found is None else [*_binds(*found)]

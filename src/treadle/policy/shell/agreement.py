@@ -80,8 +80,8 @@ _PARTS = names(
 
 
 def _is_read_alike(line: PlainLine, text: str, root: Node) -> bool:
-    """Whether the grammar of `root` finds exactly the words and operators of `line`, and the same
-    words in each command.
+    """Return True if the grammar of `root` finds exactly the words and operators of `line`, and the
+    same words in each command.
     """
     at = (
         [0, *accumulate(len(c.encode(errors="surrogatepass")) for c in text)]

@@ -73,7 +73,7 @@ PROGRAMS = (
     "blkdiscard",
     "killall5",
 )
-"""What is looked for where a text cannot be parsed."""
+"""Texts to search for if a command line cannot be parsed."""
 
 _BY_ARGUMENTS = ("rm", "dd", "tee", "find", "kill")
 """Programs whose arguments make the danger, one of each kind."""
@@ -194,7 +194,7 @@ class _Places:
         )
 
     def _may_match(self, pattern: str) -> bool:
-        """Whether a pattern may stand for a vital place, or for all that lies in one."""
+        """Return True if a pattern may match a vital place, or all its content."""
         above, name = os.path.dirname(pattern), os.path.basename(pattern)
         if re.search(r"[*?[]", above):
             return False

@@ -139,7 +139,7 @@ def _git(words: Sequence[str]) -> str | None:
 
 
 def _given(rest: Sequence[str], short: str, *long: str) -> bool:
-    """Whether an option is among the words, also with other letters behind one dash."""
+    """Return True if an option is among the words, also with other letters behind one dash."""
     return any(
         (
             word.startswith(long)

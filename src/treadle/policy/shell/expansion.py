@@ -1,4 +1,6 @@
-"""What a program is given once bash has put names of files in place of patterns. Entry: `expanded`."""  # noqa: E501
+"""Arguments of a program after bash has expanded patterns to names of files. Entry point:
+`expanded`.
+"""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def sed_writes(program: str) -> str | None:
 
 
 def _command_end(program: str, at: int) -> int | None:
-    """Where the harmless command that begins here ends; None where it is none."""
+    """Return the end of the harmless command that begins here; None if it is not harmless."""
     c = program[at]
     if c in "sy":
         return _substitution_end(program, at)

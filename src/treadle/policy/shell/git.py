@@ -126,7 +126,7 @@ LOOKS: dict[str, Options] = {
     "whatchanged": _o("p", "n", _LOG, numbers=True),
     "version": _o(),
 }
-"""What only looks, with the options that only look."""
+"""Commands that only read, with their read-only options."""
 
 ACTS: dict[str, Options] = {
     "add": _o("nvfuAN", "", "all update verbose dry-run force intent-to-add no-all ignore-removal"),
@@ -149,7 +149,9 @@ ACTS: dict[str, Options] = {
     "revert": _o("n", "", "no-edit no-commit abort continue quit"),
     "rebase": _o("q", "", "quiet abort continue skip onto="),
 }
-"""What changes the repository: asks, and where a rule allows the command, with these options."""
+"""Commands that change the repository: they ask, and run with these options if a rule allows the
+command.
+"""
 
 NETWORK = frozenset(
     {
@@ -238,7 +240,7 @@ def read_git(argv: Sequence[str]) -> GitCommand:
 
 
 def _changes(command: str, operands: Sequence[str], given: set[str]) -> bool:
-    """Whether operands make a change of what only looks without them."""
+    """Return True if operands turn a read-only command into a change."""
     if command == "branch":
         return bool(operands) and not given & {
             "list",
@@ -262,8 +264,8 @@ def _changes(command: str, operands: Sequence[str], given: set[str]) -> bool:
 
 
 def renames(argv: Sequence[str]) -> bool:
-    """Whether git could run another of its commands than the one `argv` names: by settings given to
-    it, an alias or a program of another maker.
+    """Return True if git could run another of its commands than the one `argv` names: by settings
+    given to it, an alias or a program of another maker.
     """
     i = 0
     while i < len(argv) and argv[i].startswith("-"):
@@ -274,9 +276,8 @@ def renames(argv: Sequence[str]) -> bool:
 
 
 def git_runs(argv: Sequence[str]) -> tuple[list[list[str]], list[str]]:
-    """Commands and texts that git is told to run:
-
-    `bisect run X`, `submodule foreach X`, `-c alias.x=!X`, `--exec=X`.
+    """Return the commands and texts that git runs: `bisect run X`, `submodule foreach X`, `-c
+    alias.x=!X`, `--exec=X`.
     """
     commands, scripts = list[list[str]](), list[str]()
     for i, word in enumerate(argv):

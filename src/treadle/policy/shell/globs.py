@@ -17,7 +17,7 @@ MAX_ENTRIES = 4_000
 """Names in all folders that one pattern looks into."""
 MAX_NAMES = 300
 MAX_STARS = 4
-"""In the name of one file, so that matching stays quick."""
+"""Stars in the name of one file, so that matching stays quick."""
 
 
 class TooManyNames(Exception):
@@ -30,7 +30,7 @@ class _Part(NamedTuple):
     text: str
     pattern: re.Pattern[str] | None
     has_any_character: bool
-    """It holds a `?`, which is one byte or one character, as the locale has it."""
+    """True if it holds a `?`, which is one byte or one character, depending on the locale."""
 
 
 def expand(

@@ -1,7 +1,6 @@
-"""Where the paths of one command line lead, with every `cd` in it taken into account, and what
-reading or writing there means.
+"""Paths of one command line, after every `cd` in it, and findings about reading or writing them.
 
-What the places mean by themselves is paths.py's. Entry: `Ground`.
+paths.py judges the places themselves. Entry point: `Ground`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Ground:
         self.reach = reach
         self.cwds: list[str] = [reach.root]
         self.is_known = True
-        """Whether that is all of them."""
+        """True if the directories are all that are possible."""
         self._looked_up = 0
         self._written: dict[tuple[str, tuple[str, ...]], CallFinding] = {}
         self._below: dict[tuple[str, tuple[str, ...]], CallFinding] = {}
@@ -42,7 +41,7 @@ class Ground:
         return other
 
     def _may_look_up(self) -> bool:
-        """Whether links are followed any more; what a path says by its letters is always looked at."""  # noqa: E501
+        """Return True while links are still followed; the literal path is always checked."""
         self._looked_up += 1
         return self._looked_up <= MAX_PATHS
 
@@ -60,7 +59,7 @@ class Ground:
         return self.reads(path, names_only=True)
 
     def is_file(self, path: str) -> bool:
-        """Whether an option's value could be a file to be read, were it taken for an operand."""
+        """Return True if an option's value could be a file to read, if taken for an operand."""
         return "\0" not in path and any(
             os.path.lexists(place := os.path.join(cwd, path)) and not os.path.isdir(place)
             for cwd in self.cwds
@@ -90,7 +89,7 @@ class Ground:
         )
 
     def ruled_below(self, paths: Sequence[str]) -> list[CallFinding]:
-        """What rules for reading say about files below those of `paths` that are folders."""
+        """Return findings of rules for reading about files below the folders among `paths`."""
         if not any(
             rule.about == "read" for rule in (*self.reach.rules.deny, *self.reach.rules.ask)
         ):
@@ -116,7 +115,9 @@ class Ground:
         return self._written[key]
 
     def write_all(self, paths: Sequence[str]) -> list[CallFinding]:
-        """Of many, those beyond `MAX_PATHS` only by their letters, in one go."""
+        """Judge writes to many paths, those beyond `MAX_PATHS` only by their literal names, at
+        once.
+        """
         found = [self.writes(path) for path in paths[:MAX_PATHS]]
         rest = paths[MAX_PATHS:]
         if rest:
@@ -145,11 +146,13 @@ class Ground:
         return _strictest(found if follow else [*found, _TOO_MANY])
 
     def denied(self, path: str, *, writes: bool = False) -> CallFinding:
-        """By a rule for reading, or also by one for writing."""
+        """Apply denials of a rule for reading, and optionally of one for writing."""
         return _strictest([self.reach.denied(path, cwd, writes=writes) for cwd in self.cwds])
 
     def change_directory(self, operands: Sequence[ShellWord]) -> None:
-        """It may fail, or run in a shell of its own: both places count from here on."""
+        """Change directory. It may fail, or run in a shell of its own: both places count from here
+        on.
+        """
         words = [word for word in operands if not re.fullmatch(r"--|-[PLe@]+", word.value)]
         target = words[0] if words else ShellWord(self.reach.home or "/", bool(self.reach.home))
         if len(words) > 1 or not target.is_fixed or target.value.startswith("-"):

@@ -35,8 +35,8 @@ _EXPANDS = re.compile(r"[$`*?\[{~]")
 
 
 def may_run(rule: PermissionRule, text: str, script: Script) -> bool:
-    """Whether `text` could run a command that `rule` means although no command in `script` shows
-    it.
+    """Return True if `text` could run a command that `rule` matches although no command in `script`
+    shows it.
     """
     program = program_of(rule.words[0])
     mention = re.compile(rf"(?<![\w.-]){re.escape(program)}(?![\w-])", re.IGNORECASE)
@@ -69,7 +69,7 @@ def _data(command: ParsedCommand, program: str) -> Iterator[str]:
 
 
 def _holds_data(argv: list[str], name: str) -> bool:
-    """Whether it is known that the program only reads and writes what its arguments name."""
+    """Return True if the program is known to read and write only what its arguments name."""
     if name in EVALUATE or name in _READ_TEXT:
         return False
     if name == "git":
@@ -124,7 +124,9 @@ def _inner_may_be(argv: list[str], rule: PermissionRule, depth: int) -> bool:
 
 
 def _renames(argv: list[str], rule: PermissionRule) -> bool:
-    """Whether git could run what `rule` means under another name, or by a command that runs others."""  # noqa: E501
+    """Return True if git could run what `rule` matches under another name, or by a command that
+    runs others.
+    """
     if not (program_of(argv[0]) == "git" == program_of(rule.words[0])) or len(rule.words) < 2:
         return False
     return renames(argv[1:]) or (
@@ -133,7 +135,7 @@ def _renames(argv: list[str], rule: PermissionRule) -> bool:
 
 
 def _may_be_fed(inner: list[str], argv: list[str], program: str) -> bool:
-    """Whether xargs could make a command of `program` out of `inner` and its input."""
+    """Return True if xargs could make a command of `program` out of `inner` and its input."""
     name = program_of(inner[0])
     replaced = (
         any(word.startswith(("-I", "-i", "-J", "--replace")) for word in argv)

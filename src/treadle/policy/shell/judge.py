@@ -1,8 +1,8 @@
-"""What a command line would do, as findings: each simple command in it is looked at, and whatever
-is not known to be harmless asks.
+"""Judgement of a command line as findings: each simple command in it is checked, and anything not
+known to be harmless asks.
 
-Denying rules and dangers are looked for in every command anywhere in the text, through wrappers and
-`sh -c`, and before any limit of size. Nothing is run. Entry: `judge`.
+Denials and dangers are searched in every command anywhere in the text, through wrappers and `sh
+-c`, and before any limit of size. Nothing is run. Entry point: `judge`.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ MAX_SCRIPTS = 12
 """Texts that shells inside would read, in one command line."""
 MAX_COMMANDS = 400
 MAX_WORDS = 400
-"""Of one command; where it has more, it is only looked through for what is denied."""
+"""Words of one command; a longer one is only searched for denials."""
 
 MAX_PLACES = 100
-"""Of a line, which are compared with those that are never removed."""
+"""Places of a line that are compared with those that are never removed."""
 
 _REACHES_MORE = frozenset(
     {FindingKind.HELD, FindingKind.PERMITTED, FindingKind.READS_BEYOND, FindingKind.UNSURE}
@@ -92,7 +92,7 @@ def judge(text: str, reach: Reach) -> Judgement:
 
 
 class _Line:
-    """One text that a shell reads."""
+    """A text that a shell reads."""
 
     def __init__(
         self,
@@ -215,8 +215,8 @@ class _Line:
         )
 
     def _is_danger(self, words: list[str]) -> bool:
-        """Whether a program among the words is never run with those behind it, if one of them turns
-        out to be an option.
+        """Return True if a program among the words is never run with those behind it, if one of
+        them turns out to be an option.
         """
         start = next(
             (i for i, word in enumerate(words[:40]) if program_of(word) in dangers.PROGRAMS),
@@ -355,7 +355,7 @@ class _Line:
     # ------------------------------------------------------------ what is denied, anywhere inside
 
     def _forbidden(self, argv: Sequence[str], *, is_sure: bool = True) -> CallFinding | None:
-        """Of one command, whatever else is in it: a rule that denies it, a danger, a guarded file
+        """Return what forbids a command, whatever else is in it: a rule, a danger, a guarded file
         that it writes.
         """
         if not argv or not argv[0]:
@@ -396,8 +396,8 @@ class _Line:
         )
 
     def _below(self, argv: Sequence[str]) -> list[CallFinding]:
-        """What rules say of files below the folders that a program is given, where it may read
-        them.
+        """Return findings of rules about files below the folders that a program is given, if it may
+        read them.
         """
         program = PROGRAMS.get(program_of(argv[0])) if argv else None
         if (
@@ -410,14 +410,14 @@ class _Line:
         return self.ground.ruled_below(given)
 
     def _endangering(self, argv: Sequence[str]) -> CallFinding | None:
-        """What is never run, where a program that is not known may run these words."""
+        """Return the danger, if an unknown program may run these words."""
         if program_of(argv[0]) not in dangers.REMOVES:
             return None
         found = self._forbidden(argv)
         return found if found is not None and "is never run" in found.why else None
 
     def _ruled(self, argv: Sequence[str], *, is_sure: bool = True) -> list[CallFinding]:
-        """What denies it, or what wants to be asked about it."""
+        """Return the rules that deny it, or that ask about it."""
         if (found := self._forbidden(argv, is_sure=is_sure)) is not None:
             return [found]
         asking = self.reach.rules.asking(argv) if argv else None
@@ -502,7 +502,7 @@ class _Line:
         return all_found
 
     def _given(self, command: ParsedCommand) -> list[CallFinding]:
-        """What a shell reads from a here-document, or from an echo before it."""
+        """Judge the input that a shell reads from a here-document, or from an echo before it."""
         if not command.argv or unwrap(command.argv[:1], program_of(command.argv[0])) is None:
             return []
         texts = [
@@ -538,7 +538,7 @@ class _Line:
         return self._scripts[key]
 
     def lexically(self, text: str) -> list[CallFinding]:
-        """What of a text is denied that was not parsed: it is searched."""
+        """Search a text that was not parsed for denials."""
         rules = [
             rule
             for rule in (*self.reach.rules.deny, *self.reach.rules.ask)

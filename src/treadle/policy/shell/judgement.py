@@ -9,7 +9,7 @@ from treadle.policy.decision import CallFinding, FindingKind
 
 @dataclass(frozen=True, slots=True)
 class JudgedWords:
-    """One simple command, and what was found about it."""
+    """A simple command, and the findings about it."""
 
     argv: tuple[str, ...]
     findings: tuple[CallFinding, ...]
@@ -21,7 +21,7 @@ class JudgedWords:
 class Judgement:
     commands: list[JudgedWords] = field(default_factory=list[JudgedWords])
     findings: list[CallFinding] = field(default_factory=list[CallFinding])
-    """About the whole line, beside those of its commands."""
+    """Findings about the whole line, besides those about its commands."""
 
     def all(self) -> list[CallFinding]:
         return [

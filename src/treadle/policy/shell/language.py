@@ -63,7 +63,7 @@ class PlainCommand:
     reads: list[PlainWord] = field(default_factory=list[PlainWord])
     """Files behind `<`."""
     is_fed: bool = False
-    """It stands behind a `|`."""
+    """True behind a `|`."""
 
 
 class Token(NamedTuple):

@@ -1,8 +1,8 @@
-"""What a text may hold that could not be parsed: every place where a denied or dangerous program is
-named, however it is quoted.
+"""Search of a text that could not be parsed: every place that names a denied or dangerous program,
+in any quoting.
 
-It sees too much rather than too little, in time that grows with the text alone. Entry:
-`commands_in`, `invisible_in`.
+It finds too much rather than too little, in time linear in the text. Entry points: `commands_in`,
+`invisible_in`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def commands_in(text: str, programs: Iterable[str]) -> Iterator[list[str]]:
 
 
 def names_one_of(programs: Iterable[str], text: str) -> bool:
-    """Whether a text that could not be parsed names one of `programs`."""
+    """Return True if a text that could not be parsed names one of `programs`."""
     try:
         return next(commands_in(text, programs), None) is not None
     except TooManyMentions:
@@ -49,7 +49,7 @@ def names_one_of(programs: Iterable[str], text: str) -> bool:
 
 
 def targets_in(text: str) -> Iterator[str]:
-    """What stands behind a `>`. Raises TooMany."""
+    """Yield the targets of `>`. Raises TooMany."""
     for count, found in enumerate(
         re.finditer(r">[>|&]?\s*([^\s;&|()<>`]{1,200})", text.translate(_QUOTES))
     ):

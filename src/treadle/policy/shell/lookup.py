@@ -1,5 +1,5 @@
-"""Which file a program's name stands for, as far as that decides whether its table of options
-holds. Entry: `doubt_about`.
+"""Check that a program's name stands for the file that its table of options describes. Entry point:
+`doubt_about`.
 """
 
 from __future__ import annotations

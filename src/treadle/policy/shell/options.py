@@ -1,7 +1,6 @@
-"""The options and operands of a command, read by a table of what its program takes; what the table
-does not know is told as such.
+"""Options and operands of a command, read by a table of its program; unknown ones are marked.
 
-Entry: `Options`, `read_options`.
+Entry points: `Options`, `read_options`.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from functools import lru_cache
 
 
 def names(text: str) -> frozenset[str]:
-    """Of a table: what stands in `text` between blanks."""
+    """Return the names in `text`, separated by blanks."""
     return frozenset(text.split())
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a program takes.
+    """Options of a program.
 
-    Each long option is a name, with `=` behind it where it takes a value, `:` where the value is a
-    path to read.
+    Each long option is a name, with `=` behind it if it takes a value, `:` if the value is a path
+    to read.
     """
 
     short: str = ""
@@ -39,7 +38,7 @@ class Options:
     plus: bool = False
     """+20 is an option."""
     stops_at_operand: bool = False
-    """What follows the first operand belongs to that."""
+    """True if words after the first operand belong to it."""
     clusters: bool = True
     """Letters may share a word: -la."""
     value_glued: bool = True
@@ -60,7 +59,7 @@ class Parsed:
     unknown: str | None = None
     """The first that the table does not know."""
     after: list[str] = field(default_factory=list[str])
-    """What stands behind `--`; also in `operands`."""
+    """Words behind `--`; also in `operands`."""
     at: int = 0
     """Index behind the last option, where operands stop the reading."""
 
@@ -102,7 +101,7 @@ def read_options(argv: Sequence[str], options: Options) -> Parsed:
 
 
 def _option(word: str, following: Sequence[str], options: Options, parsed: Parsed) -> int:
-    """How many of the words behind it belong to it."""
+    """Return the number of following words that belong to the option."""
     if re.fullmatch(r"[-+]\d+", word) and (options.numbers or word[0] == "+"):
         return 0
     if word.startswith("--"):

@@ -16,8 +16,8 @@ from treadle.policy.decision import FindingKind
 from treadle.policy.shell.options import Options, Parsed, any_given
 
 Operands: TypeAlias = Literal["contents", "names", "words", "none", "pattern"]
-"""What they are: files whose contents are told, files of which only names are told, mere text, not
-allowed; a pattern and then files.
+"""Kinds of operands: files whose contents are shown, files of which only names are shown, mere
+text, forbidden ones; a pattern and then files.
 """
 
 
@@ -43,7 +43,7 @@ class Program:
     takes_anything: bool = False
     """Options are words like others."""
     pattern_options: str = "e regexp f file"
-    """With one of these, all operands are files."""
+    """Options that make all operands files."""
     check: Callable[[Parsed], str | None] | None = None
     """Why this use of it is none that only reads."""
 
@@ -537,7 +537,7 @@ PROGRAMS: dict[str, Program] = {
     "wait": Program("none", _o(), FindingKind.HELD),
     "jobs": Program("none", _o("lnprs"), FindingKind.HELD),
 }
-"""By the name that is called, without a folder."""
+"""Programs by name, without a folder."""
 
 VERSION_ONLY = {
     "--version": frozenset(

@@ -1,8 +1,8 @@
-"""How far a rule that allows a command reaches: which further arguments may stand behind its words
-without making another command of it.
+"""Reach of a rule that allows a command: which further arguments may follow its words without
+making another command of it.
 
 A rule is for the words that it has. Programs whose options run code have a table of those that do
-not; for the others a few options are harmless everywhere. Entry: `extends`.
+not; for the others a few options are harmless everywhere. Entry point: `extends`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NETWORK = names(
     "rclone restic aria2c yt-dlp websocat grpcurl ngrok cloudflared curlie httpie xdg-open open "
     "ip ifconfig route iptables nft tc"
 )
-"""What carries data elsewhere: no rule for a command makes that go unasked."""
+"""Programs that carry data elsewhere: no rule lets them run without approval."""
 
 INTERPRETERS = names(
     "sh bash dash zsh ksh fish python python2 python3 pypy pypy3 node nodejs deno bun ruby perl "
@@ -29,7 +29,9 @@ INTERPRETERS = names(
     "nano less more man gdb lldb sqlite3 psql mysql mongo mongosh redis-cli m4 dc bc expect "
     "gnuplot octave make-it tar bsdtar cpio unzip zip 7z ar find xargs parallel env sudo doas"
 )
-"""What runs its arguments, or files that they name: a rule for one is for exactly what it says."""
+"""Programs that run their arguments, or files that they name: a rule for one covers exactly its
+words.
+"""
 
 WITH_ARITY = {
     **dict.fromkeys(
@@ -80,16 +82,16 @@ WITH_ARITY = {
         3,
     ),
 }
-"""How many words a pattern has at least that is offered for a session or for always."""
+"""Minimum number of words in a pattern that is offered for a session or for always."""
 
 
 @dataclass(frozen=True)
 class RunnerProgram:
     options: Options
     operands: bool = True
-    """Whether it may have further operands, inside the workspace."""
+    """True if further operands inside the workspace are allowed."""
     behind_dashes: bool = False
-    """Whether what stands behind `--` is somebody else's, and free."""
+    """True if words behind `--` belong to another program, and are free."""
 
 
 def _o(
@@ -205,7 +207,7 @@ def _behind_dashes(runner: RunnerProgram, rest: Sequence[str]) -> bool:
 
 
 def _runner(words: Sequence[str]) -> tuple[RunnerProgram | None, str]:
-    """Of a program, or of the module or tool that it was told to run."""
+    """Return the entry of a program, or of the module or tool that it runs."""
     name = words[0].rsplit("/", 1)[-1]
     if len(words) >= 3 and re.fullmatch(r"python[\d.]*", name) and words[1] == "-m":
         return (

@@ -1,7 +1,6 @@
-"""One command of literal words: what its program does with them, by the tables, and what a rule of
-the user's makes of that.
+"""Judgement of one command of literal words, by the tables of its program and by the user's rules.
 
-What is denied is looked for elsewhere (judge.py). Entry: `SimpleCommand.judged`.
+judge.py searches for denials. Entry point: `SimpleCommand.judged`.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class SimpleCommand:
         """Looked up once for each program of a line."""
 
     def judged(self, argv: list[str], *, has_input: bool) -> list[CallFinding]:
-        """Of literal words."""
+        """Judge literal words."""
         name = argv[0]
         if not name or not re.fullmatch(r"[\w.+:\[/@~-]+", name, re.ASCII):
             return [CallFinding(FindingKind.UNSURE, f"{name[:40]!r} is not known")]
@@ -269,9 +268,7 @@ class SimpleCommand:
         ]
 
     def _wrapped(self, wrapped: Unwrapped, name: str, *, has_input: bool) -> list[CallFinding]:
-        """What stands inside was looked through for what is denied before; here it is judged as if
-        it stood alone.
-        """
+        """Judge the wrapped command as if it stood alone. Denials were searched for before."""
         found: list[CallFinding] = []
         if wrapped.adds is not None or not wrapped.is_sure:
             found.append(
@@ -317,8 +314,8 @@ class SimpleCommand:
         return why if name in PROGRAMS else f"{effect_of([name])}; {why}"
 
     def _writes_of(self, argv: list[str]) -> list[CallFinding]:
-        """Of what a program that writes is given: guarded files are so found even where the rest is
-        not understood.
+        """Judge the files that a writing program is given: this finds guarded files even if the
+        rest is not understood.
         """
         written = written_by(argv, program_of(argv[0]))
         if written is None:
@@ -326,9 +323,7 @@ class SimpleCommand:
         return self.ground.write_all(written.writes)
 
     def _permitted(self, argv: list[str], found: list[CallFinding]) -> list[CallFinding]:
-        """What a rule of the user's makes of it: held by the sandbox, where nothing in it goes
-        beyond the rule.
-        """
+        """Apply the user's rules: confined by the sandbox, if nothing goes beyond the rule."""
         rule = self.reach.rules.allowing(argv)
         if rule is None or any(
             f.kind in (FindingKind.READS_BEYOND, FindingKind.NEEDS_A_PERSON) for f in found
@@ -417,7 +412,7 @@ class SimpleCommand:
 
 
 def _few_entries(pattern: str) -> bool:
-    """Whether the folders that a pattern looks into are small enough to be looked into now."""
+    """Return True if the folders of a pattern are small enough to be searched now."""
     top = os.path.dirname(re.split(r"[*?\[]", pattern)[0] + "x")
     deep = "/" in pattern[len(top) + 1 :]
     try:
@@ -428,8 +423,8 @@ def _few_entries(pattern: str) -> bool:
 
 
 def paths_in(word: str) -> list[str]:
-    """What of an argument may be a path: all of it, what stands behind `=`, and behind the letter
-    of a short option.
+    """Return the possible paths in an argument: all of it, the part behind `=`, and behind the
+    letter of a short option.
     """
     parts = [word] if not word.startswith("-") else []
     if "=" in word:

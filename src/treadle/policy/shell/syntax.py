@@ -23,7 +23,7 @@ MAX_BYTES = 20 * 1024
 MAX_NODES = 6_000
 MAX_DEPTH = 60
 MAX_SECONDS = 0.03
-"""Of the processor, for parsing: harmless texts of MAX_BYTES take a tenth of it."""
+"""Processor time for parsing: harmless texts of MAX_BYTES take a tenth of it."""
 MAX_BARS = 800
 """`|` in a text: after a mistake in the text the parser looks at each with all others, and does not
 let itself be stopped there.
@@ -40,13 +40,13 @@ class Redirect:
 
 @dataclass(slots=True)
 class ParsedCommand:
-    """One simple command: assignments, words, redirects."""
+    """A simple command: assignments, words, redirects."""
 
     words: list[ShellWord]
     assignments: list[tuple[str, ShellWord]] = field(default_factory=list[tuple[str, ShellWord]])
     redirects: list[Redirect] = field(default_factory=list[Redirect])
     body: str | None = None
-    """What a here-document or here-string gives it, where that is literal."""
+    """Literal text of a here-document or here-string."""
     fed_by: ParsedCommand | None = None
     """The command before it in a pipeline."""
     feeds: bool = False
@@ -62,9 +62,9 @@ class ParsedCommand:
 class Script:
     commands: list[ParsedCommand] = field(default_factory=list[ParsedCommand])
     tests: list[list[ShellWord]] = field(default_factory=list[list[ShellWord]])
-    """Of `[ … ]` and `[[ … ]]`, with the brackets."""
+    """Words of `[ … ]` and `[[ … ]]`, with the brackets."""
     problems: list[str] = field(default_factory=list[str])
-    """What is more than simple commands side by side."""
+    """Descriptions of everything beyond simple commands side by side."""
     is_whole: bool = True
     """False: not all of it could be read, so that something in it may have been missed."""
     functions: set[str] = field(default_factory=set[str])
@@ -137,7 +137,7 @@ _TEXTS = frozenset({"string", "raw_string", "ansi_c_string", "heredoc_body", "co
 
 
 def _is_covered(tree: Tree, data: bytes) -> bool:
-    """Whether nothing but blanks stands between what the grammar has understood: it passes over
+    """Return True if only blanks are outside of what the grammar has understood: it passes over
     some things that bash does not.
     """
     cursor, at = tree.walk(), 0
@@ -216,7 +216,8 @@ _KNOWN_NODES = frozenset(
         "command_name",
     }
 ) | {*("simple_expansion", "expansion", "variable_name", "special_variable_name", "$", "${", "}")}
-"""Of a word. What of it is literal, `read_word` says; anything else in a word makes it not literal.
+"""Node types of a word's parts. `read_word` reads the literal ones; any other makes the word not
+literal.
 """
 LEAVES_RUNNING = "it leaves something running"
 _WORDS = {
@@ -380,7 +381,7 @@ class _Walker:
                 self.fail(_IN_DOUBT)
 
     def _stands_alone(self, node: Node) -> bool:
-        """Whether bash too begins and ends a word there."""
+        """Return True if bash too begins and ends a word there."""
         before, after = (
             self._data[max(node.start_byte - 1, 0) : node.start_byte],
             self._data[node.end_byte : node.end_byte + 1],
@@ -512,7 +513,7 @@ class _Walker:
 
 
 _EDGES = frozenset([bytes([c]) for c in b" \t\n;|&()<>`"]) | {b""}
-"""Where a word may begin and end."""
+"""Bytes at which a word may begin and end."""
 _KEYWORDS = frozenset(
     {
         "coproc",

@@ -1,6 +1,6 @@
-"""One word of a command line as bash would read it: its literal value, or that it has none.
+"""A word of a command line as bash would read it: its literal value, or that it has none.
 
-Expansions are never carried out but for the home folder; what is not literal stays so. Entry:
+Only the home folder is expanded; other expansions make a word not literal. Entry points:
 `read_word`, `split`.
 """
 
@@ -13,17 +13,17 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class ShellWord:
     value: str
-    """With what is not known left out."""
+    """Value without its unknown parts."""
     is_literal: bool = True
-    """Whether `value` is exactly what the program is given."""
+    """True if `value` is exactly what the program receives."""
     has_glob: bool = False
-    """It is literal but for `*`, `?` or `[…]`, which bash replaces by names of files."""
+    """True if it is literal but for `*`, `?` or `[…]`, which bash replaces by names of files."""
     wild: frozenset[int] | None = None
     """Indices in `value` of what is a pattern, where the small language has it; the names are then
     known exactly.
     """
     others: tuple[str, ...] = ()
-    """Of a brace expansion, or of a variable with a default: what else it may stand for."""
+    """Other possible values of a brace expansion, or of a variable with a default."""
 
     @property
     def is_fixed(self) -> bool:

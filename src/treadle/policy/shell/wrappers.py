@@ -23,11 +23,11 @@ NO_OPTIONS = Options()
 class Wrapper:
     options: Options = NO_OPTIONS
     operands: int = 0
-    """Of its own, before the inner command."""
+    """Number of its own operands, before the inner command."""
     assignments: bool = False
     """NAME=VALUE may stand before the inner command."""
     changes: str = ""
-    """What it changes about the inner command, which then asks whatever it is."""
+    """Change to the inner command, which then always asks."""
 
 
 def _w(
@@ -205,7 +205,8 @@ LOOKED_THROUGH = frozenset(
         "gdb",
     }
 )
-"""How these find what they run is not known in full: each of their words may begin it."""
+"""Programs whose way of finding their command is not fully known: each of their words may begin it.
+"""
 
 SHELLS = frozenset(
     {"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "su", "script"}
@@ -221,7 +222,7 @@ _HARMLESS_VALUE = re.compile(r"[\w.@+-]*", re.ASCII)
 
 @dataclass(slots=True)
 class Unwrapped:
-    """What a wrapper runs."""
+    """The command that a wrapper runs."""
 
     commands: list[list[str]] = field(default_factory=list[list[str]])
     scripts: list[str] = field(default_factory=list[str])
@@ -229,11 +230,11 @@ class Unwrapped:
     adds: str | None = None
     """Why it asks, whatever is inside."""
     is_sure: bool = True
-    """Whether the inner command surely begins where it is said to."""
+    """True if the inner command surely begins there."""
 
 
 def is_harmless_setting(name: str, value: str) -> bool:
-    """Whether a variable before a command cannot change which code it runs."""
+    """Return True if a variable before a command cannot change which code it runs."""
     return SETS_NOTHING.fullmatch(name) is not None and _HARMLESS_VALUE.fullmatch(value) is not None
 
 
@@ -266,11 +267,11 @@ def runs_of(argv: Sequence[str], program: str) -> Unwrapped | None:
 
 
 def is_free_of_order(argv: Sequence[str], patterns: Collection[str]) -> bool:
-    """Whether the names that `patterns` among the words of `argv` stand for do the same in any
+    """Return True if the names that `patterns` among the words of `argv` match do the same in any
     order.
 
-    Bash sorts them as its locale has it. The first word of some programs is a text of its own
-    language, or the name of a program.
+    Bash sorts them by its locale. The first word of some programs is a text of its own language, or
+    the name of a program.
     """
     first = next(
         (i for i, word in enumerate(argv) if word in patterns and not word.startswith("-")),
@@ -338,7 +339,7 @@ def _texts(argv: Sequence[str]) -> list[str]:
 
 
 def _shell(argv: Sequence[str], program: str) -> Unwrapped | None:
-    """What stands behind -c."""
+    """Return the text behind -c."""
     adds: str | None = (
         "it runs as somebody else"
         if program == "su"
@@ -377,5 +378,5 @@ def _shell(argv: Sequence[str], program: str) -> Unwrapped | None:
 
 
 def words_of(text: str) -> list[str]:
-    """Of a text that some program splits at blanks by itself."""
+    """Split a text at blanks, as some programs do."""
     return split(text) or text.split()

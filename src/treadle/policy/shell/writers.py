@@ -42,7 +42,7 @@ _OUTPUT = re.compile(
 
 
 def _outputs(parsed: Parsed, argv: Sequence[str]) -> Written:
-    """What an option names as a place to write to, and a second operand."""
+    """Return the files that an option names as outputs, and a second operand."""
     found: list[str] = []
     for i, word in enumerate(argv[1:], 1):
         name, equals, value = word.partition("=")

@@ -1,7 +1,7 @@
-"""Arguments by a JSON Schema that somebody else wrote: checked for sense when the tool is made,
-compiled when it is first called.
+"""Arguments by a JSON Schema written by others: checked for sense when the tool is made, compiled
+when it is first called.
 
-Schemas made from functions are schema.py's part. Entry: `GivenArguments`.
+schema.py makes schemas from functions. Entry point: `GivenArguments`.
 """
 
 from __future__ import annotations

@@ -32,12 +32,12 @@ from treadle.tools.tool import ToolContext, ToolFailed
 
 Era: TypeAlias = Literal["auto", "legacy"]
 
-# where nobody has said where logs go, tracebacks of the SDK would be printed
+# without a handler of the application, tracebacks of the SDK would be printed
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 CLOSE_S = 5.0
 SILENCES = 2
-"""Calls in a row that ended without a word of the server's, after which it is started anew."""
+"""Consecutive calls that ended without a word from the server, after which it is restarted."""
 _PROGRESS_S = 0.1
 _ERROR = 4_000
 _UNDONE = (mcp_types.INVALID_REQUEST, mcp_types.METHOD_NOT_FOUND, mcp_types.INVALID_PARAMS)

@@ -25,7 +25,7 @@ class Unreachable(Exception):
 class OwnError(NamedTuple):
     text: str
     happened: bool | None
-    """False: the request surely did not arrive. None: nobody knows."""
+    """False: the request surely did not arrive. None: unknown."""
     retire: bool
     """The connection is of no use any more."""
 
