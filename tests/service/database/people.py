@@ -1,6 +1,6 @@
-"""Two users with a row in every owned table, so that whatever reaches across is seen. Entry:
+"""Two users with a row in every owned table, so that any access across users is detected.
 
-`ADA`, `BOB`, `row_of`, `furnished`.
+Entry points: `ADA`, `BOB`, `row_of`, `furnished`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlmodel import Session
 
+import treadle.apps.assistant.tables  # noqa: F401  its tables have to be known before they are listed
 from treadle.service.database.database import Database
 from treadle.service.database.scope import Identity, Scope
 from treadle.service.database.tables import ChatMessage, Owned
