@@ -1,8 +1,8 @@
-# Five verbs, and seven for special days. They use .venv where it is there (README makes it), else the Python on the PATH.
+# Five verbs, and eight for special days. They use .venv where it is there (README makes it), else the Python on the PATH.
 BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
 
 CHECKS := check-format check-lint check-types check-samples check-imports check-dependencies check-spelling
-.PHONY: fmt check $(CHECKS) test test-all docs chaos guards oracle benchmarks pictures peers lock
+.PHONY: fmt check $(CHECKS) test test-all docs chaos fuzz guards oracle benchmarks pictures peers lock
 
 fmt:
 	$(BIN)ruff check --fix src tests benchmarks examples docs/pictures
@@ -50,6 +50,10 @@ docs:
 # Crashes for as long as one likes: make chaos CHAOS="--only kills --seconds 600"; docs/durability.md says what comes of it.
 chaos:
 	$(BIN)python -m tests.crash.chaos $(CHAOS)
+
+# Properties with examples drawn at random, again and again; plain pytest draws the same every time: make fuzz ROUNDS=20 FUZZ="tests/policy".
+fuzz:
+	for round in $$(seq $(or $(ROUNDS),5)); do $(BIN)python -m pytest -m hypothesis --hypothesis-profile fuzz --timeout 600 $(FUZZ) || exit 1; done
 
 # Each guard of tests/guards/guards.toml is broken in a copy of the tree, and a test must turn red: make guards GUARDS="--only sandbox".
 guards:

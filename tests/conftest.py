@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import profiles  # noqa: F401  # before any test chooses settings
 from tests.selection import Selection
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

@@ -21,10 +21,6 @@ from treadle.journal.entries import SCHEMA, RunStarted, ToolStarted
 from treadle.messages.message import MediaPart, Message
 from treadle.types import Limits, Settings
 
-settings.register_profile("treadle", deadline=None)
-settings.load_profile("treadle")
-"""No test here asserts a time, not even hypothesis's own."""
-
 
 def _has_split_pair(text: str) -> bool:
     """JSON has no place for the two halves of a pair side by side: they come back as the one

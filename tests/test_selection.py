@@ -44,8 +44,8 @@ def small(tmp_path: Path) -> Path:
     [
         pytest.param((), 1, id="plain"),
         pytest.param(("--all",), 3, id="everything"),
-        pytest.param(("tests/crash",), 1, id="a folder"),
-        pytest.param(("-m", "postgres"), 1, id="a mark"),
+        pytest.param(("-n0", "tests/crash"), 1, id="a folder"),
+        pytest.param(("-n0", "-m", "postgres"), 1, id="a mark"),
         pytest.param(("tests",), 3, id="the folder of all"),
     ],
 )

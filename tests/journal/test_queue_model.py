@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.journal.runs import answers, finished, resumed, started
+from tests.profiles import BY_CHANCE
 from tests.service.database.postgres import postgres_server as postgres_server
 from tests.service.database.postgres import postgres_urls as postgres_urls
 from treadle.journal import open_journal
@@ -261,7 +262,7 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 @settings(
     max_examples=25,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    suppress_health_check=[*BY_CHANCE, HealthCheck.function_scoped_fixture],
 )
 async def test_it_says_what_the_model_says(stage: Stage, steps: list[Step]) -> None:
     here = replace(stage, prefix=f"{next(_numbers):06}_", runs={}, writers={})

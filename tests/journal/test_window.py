@@ -25,6 +25,7 @@ from tests.doubles import (
     says,
     text,
 )
+from tests.profiles import BY_CHANCE
 from treadle.journal.window import MAX_SESSION_MESSAGES, WindowReceipt, window
 from treadle.messages import events
 from treadle.messages.message import Message, Part, TextPart, ToolCall, ToolResult
@@ -94,7 +95,7 @@ def test_what_stays_is_the_first_message_and_the_newest_whole_exchanges(
     )
 
 
-@settings(suppress_health_check=[HealthCheck.filter_too_much])
+@settings(suppress_health_check=[*BY_CHANCE, HealthCheck.filter_too_much])
 @given(conversations, st.integers(4, 40))
 def test_a_view_that_was_shrunk_stays_the_same_until_it_is_full_again(
     messages: list[Message], most: int

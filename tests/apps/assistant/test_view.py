@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.apps.assistant.people import People
 from tests.apps.assistant.talking import FAILURE, Talking, call, calls
+from tests.profiles import BY_CHANCE
 from treadle.apps.assistant.view import ReplyView
 from treadle.messages import events
 from treadle.messages.events import Event
@@ -219,7 +220,9 @@ _END = st.sampled_from(
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[*BY_CHANCE, HealthCheck.function_scoped_fixture],
 )
 @given(_SCRIPT, _END)
 async def test_live_and_out_of_the_journal_the_reply_is_the_same(

@@ -42,6 +42,8 @@ from tests.crash.proxy import Proxy, Way
 from treadle.journal.postgres import PostgresJournal
 from treadle.journal.postgres.connections import PostgresServer
 
+pytestmark = pytest.mark.postgres
+
 LONG = "long " * 4000
 
 

@@ -22,6 +22,7 @@ from tests.journal.runs import (
     steers,
 )
 from tests.journal.sqlite.conftest import Look
+from tests.profiles import BY_CHANCE
 from tests.strategies import nasty_text
 from treadle.journal.sqlite import SqliteJournal
 
@@ -168,7 +169,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteJournal]:
     anyio.run(journal.aclose)
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[*BY_CHANCE, HealthCheck.function_scoped_fixture])
 @given(nasty_text)
 @example('"')
 @example("*")

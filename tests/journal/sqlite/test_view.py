@@ -27,6 +27,7 @@ from tests.journal.runs import (
     steers,
 )
 from tests.journal.sqlite.conftest import Look
+from tests.profiles import BY_CHANCE
 from treadle.journal.entries import Entry, Fork
 from treadle.journal.run_state import RunState
 from treadle.journal.sqlite import SqliteJournal
@@ -264,7 +265,9 @@ def _fold(events: Sequence[Any]) -> list[Message]:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[*BY_CHANCE, HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(STEP, max_size=25))
 def test_any_session_is_what_its_runs_saw_one_after_the_other(

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.profiles import BY_CHANCE
 from treadle.policy.shell.lexical import SPLICED, invisible_in
 from treadle.policy.shell.syntax import Script, parse
 
@@ -171,7 +172,9 @@ def run_by_bash(text: str, folder: Path) -> tuple[list[tuple[str, ...]], set[str
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[*BY_CHANCE, HealthCheck.function_scoped_fixture],
 )
 @given(seed=st.integers(0, 2**32))
 def test_every_command_that_bash_runs_was_found(tmp_path: Path, seed: int) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.profiles import BY_CHANCE
 from treadle.policy.shell.globs import MAX_NAMES, TooManyNames, expand
 
 BASH = shutil.which("bash")
@@ -90,7 +91,9 @@ def by_bash(value: str, folder: Path) -> list[str]:
 
 @pytest.mark.skipif(BASH is None, reason="needs bash")
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[*BY_CHANCE, HealthCheck.function_scoped_fixture],
 )
 @given(seed=st.integers(0, 2**32))
 def test_a_pattern_is_expanded_as_bash_does(tmp_path: Path, seed: int) -> None:

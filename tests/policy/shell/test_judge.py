@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.policy.shell.corpus import workspace
+from tests.profiles import BY_CHANCE
 from treadle.config.rules import Rules
 from treadle.policy.decision import STRICTNESS
 from treadle.policy.policy import Decision, Permissions, decide_command, without_sandbox
@@ -925,7 +926,9 @@ def strictness(text: str, place: Path, mode: Mode) -> int:
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[*BY_CHANCE, HealthCheck.function_scoped_fixture],
 )
 @given(
     parts=st.lists(PARTS, min_size=2, max_size=5),
@@ -941,7 +944,9 @@ def test_a_command_line_never_gets_looser_by_another_part(
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[*BY_CHANCE, HealthCheck.function_scoped_fixture],
 )
 @given(
     part=PARTS.filter(lambda text: not set(text) & set("'|><;")),
@@ -955,7 +960,9 @@ def test_a_wrapper_never_loosens(place: Path, part: str, wrapper: str, mode: Mod
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[*BY_CHANCE, HealthCheck.function_scoped_fixture],
 )
 @given(text=st.text(max_size=80), mode=MODES)
 def test_no_text_makes_it_fail(place: Path, text: str, mode: Mode) -> None:

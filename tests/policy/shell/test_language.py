@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.policy.shell.test_against_bash import run_by_bash
+from tests.profiles import BY_CHANCE
 from treadle.policy.shell.agreement import Differ, agreed
 from treadle.policy.shell.globs import expand
 from treadle.policy.shell.language import MAX_CHARS, MAX_COMMANDS, OutsideLanguage, read_line
@@ -242,7 +243,9 @@ def given_words(command: ParsedCommand, folder: Path) -> tuple[str, ...]:
 
 @needs_bash
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[*BY_CHANCE, HealthCheck.function_scoped_fixture],
 )
 @given(text=texts())
 def test_bash_reads_each_line_of_the_language_as_we_do(tmp_path: Path, text: str) -> None:

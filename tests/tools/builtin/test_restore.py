@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.profiles import BY_CHANCE
 from tests.tools.conftest import MakeContext
 from treadle.tools.builtin.edit import Edit
 from treadle.tools.builtin.read import Read
@@ -244,7 +245,9 @@ CHANGES = st.lists(
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+    suppress_health_check=[*BY_CHANCE, HealthCheck.function_scoped_fixture],
+    deadline=None,
+    max_examples=40,
 )
 @given(
     existing=st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["", "one\n", "three"])),
