@@ -7,7 +7,6 @@ which is imported on its own so that the first paint waits for nothing else.
 
     acting.py        actions of the keys in an open chat
     approval.py      the approval prompt for a tool call
-    approval_choices.py the choices of an approval prompt
     approval_preview.py the preview in an approval prompt
     approving.py     asks for approvals and remembers granted rules
     blocks.py        finished output, written once into the scrollback

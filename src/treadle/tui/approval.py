@@ -32,8 +32,7 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 
 from treadle._internal.terminal_text import columns, cut, one_line, revealed_line, wrapped
 from treadle.tools.approval import ApprovalRequest
-from treadle.tui.approval_choices import NO, Choice, Scope, choices_of
-from treadle.tui.approval_preview import PreviewLines
+from treadle.tui.approval_preview import NO, Choice, PreviewLines, Scope, choices_of
 from treadle.tui.preview import Preview
 from treadle.tui.slot import Line, SlotAnswer
 from treadle.tui.theme import Theme

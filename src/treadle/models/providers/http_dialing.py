@@ -30,7 +30,7 @@ class ProxyRefused(Exception):
         self.status, self.reason = status, reason
 
 
-class Proxy(NamedTuple):
+class EnvironmentProxy(NamedTuple):
     host: str
     port: int
     is_tls: bool
@@ -54,7 +54,7 @@ class Route(NamedTuple):
     authority: str
     """`host:port` as CONNECT and the Host header of a tunnel name it."""
     tls: ssl.SSLContext | None
-    proxy: Proxy | None
+    proxy: EnvironmentProxy | None
     proxy_tls: ssl.SSLContext | None = None
 
 
@@ -104,7 +104,7 @@ async def connect(
     return protocol
 
 
-async def _tunnel(protocol: HttpProtocol, route: Route, proxy: Proxy) -> None:
+async def _tunnel(protocol: HttpProtocol, route: Route, proxy: EnvironmentProxy) -> None:
     head = request_head("CONNECT", route.authority, route.authority, proxy.headers, None)
     await protocol.send(head, b"")
     await protocol.respond()
@@ -115,9 +115,9 @@ async def _tunnel(protocol: HttpProtocol, route: Route, proxy: Proxy) -> None:
     protocol.begin()
 
 
-def proxy_for(base_url: str) -> Proxy | None:
-    """Proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names, or the system's settings on macOS and
-    Windows; None if there is none, or NO_PROXY names the host.
+def proxy_for(base_url: str) -> EnvironmentProxy | None:
+    """Return the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names, or that the system's
+    settings name on macOS and Windows; None if there is none, or NO_PROXY names the host.
 
     Raises AgentError(invalid) for a kind of proxy that is not supported.
     """
@@ -144,7 +144,7 @@ def proxy_for(base_url: str) -> Proxy | None:
     return _proxy(proxy if separator else f"http://{proxy}")
 
 
-def _proxy(url: str) -> Proxy:
+def _proxy(url: str) -> EnvironmentProxy:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -160,4 +160,4 @@ def _proxy(url: str) -> Proxy:
     if parts.username or parts.password:
         pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
         credentials = f"Basic {base64.b64encode(pair.encode()).decode()}"
-    return Proxy(host, port or (443 if is_tls else 80), is_tls, credentials)
+    return EnvironmentProxy(host, port or (443 if is_tls else 80), is_tls, credentials)

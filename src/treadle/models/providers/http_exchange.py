@@ -20,7 +20,7 @@ import anyio
 
 from treadle.errors import AgentError
 from treadle.models.providers.connection import ReadTimeout
-from treadle.models.providers.http_dialing import Proxy, ProxyRefused, Route
+from treadle.models.providers.http_dialing import EnvironmentProxy, ProxyRefused, Route
 from treadle.models.providers.http_pool import Pool
 from treadle.models.providers.http_protocol import (
     HttpProtocol,
@@ -216,7 +216,9 @@ class Exchange:
                 return AgentError("network", text)
 
 
-def _not_connected(error: Exception, host: str, through: str, proxy: Proxy | None) -> AgentError:
+def _not_connected(
+    error: Exception, host: str, through: str, proxy: EnvironmentProxy | None
+) -> AgentError:
     import ssl  # noqa: PLC0415  only https needs it, and this is an error
 
     check = CHECK_PROXY if proxy else CHECK_ADDRESS

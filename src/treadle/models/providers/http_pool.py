@@ -29,7 +29,7 @@ _PLAIN_PATH = "/%:=&?~+!$,;'@()*[]"
 """Characters of a path that are sent as they are, besides letters and digits."""
 
 
-class Watched(Protocol):
+class Expiring(Protocol):
     def look(self) -> None:
         """Act on a timeout that has passed."""
         ...
@@ -60,7 +60,7 @@ class Pool:
         self._targets: dict[str, str] = {}
         self._in_use: set[HttpProtocol] = set()
         self._kept: list[tuple[HttpProtocol, float]] = []
-        self._watched: set[Watched] = set()
+        self._watched: set[Expiring] = set()
         self._round: asyncio.TimerHandle | None = None
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -156,7 +156,7 @@ class Pool:
         """Return the value of the Host header: without a default port."""
         return route.authority.removesuffix(":443" if route.tls is not None else ":80")
 
-    def watch(self, exchange: Watched) -> None:
+    def watch(self, exchange: Expiring) -> None:
         """Check the exchange in rounds from now on: one timer for all is cheaper than one for each,
         reset with each piece.
         """
@@ -164,7 +164,7 @@ class Pool:
         if self._round is None:
             self._round = self.loop.call_later(self._round_s, self._look)
 
-    def unwatch(self, exchange: Watched) -> None:
+    def unwatch(self, exchange: Expiring) -> None:
         self._watched.discard(exchange)
 
     @property
