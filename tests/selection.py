@@ -9,6 +9,7 @@ is.
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +66,21 @@ LEFT_OUT = ("browser", "crash", "oracle", "peers", "postgres", "process", "termi
 ALL = "make test-all"
 
 
-def marks_of(item: pytest.Item) -> set[str]:
-    """Its place's marks, and `postgres` where a fixture or a parameter says that one is started."""
-    path = item.path.relative_to(ROOT).as_posix()
-    found = {
+@cache
+def places_of(path: Path) -> frozenset[str]:
+    """The marks of a file or folder."""
+    name = path.relative_to(ROOT).as_posix()
+    return frozenset(
         mark
         for mark, places in PLACES.items()
-        if any(path == place or path.startswith(f"{place}/") for place in places)
-    }
+        if any(name == place or name.startswith(f"{place}/") for place in places)
+    )
+
+
+def marks_of(item: pytest.Item) -> frozenset[str]:
+    """Its place's marks, and `postgres` where a fixture or a parameter says that one is started."""
+    path = item.path.relative_to(ROOT).as_posix()
+    found = places_of(item.path)
     parameters = (
         item.callspec.params.values()
         if isinstance(item, pytest.Function) and hasattr(item, "callspec")
@@ -85,7 +93,7 @@ def marks_of(item: pytest.Item) -> set[str]:
     starts_one = any(
         name == "chaos_server" or "postgres" in name for name in names
     ) and not path.startswith("tests/test_docs.py")
-    return found | ({"postgres"} if starts_one else set())
+    return found | {"postgres"} if starts_one else found
 
 
 class Selection:
@@ -103,6 +111,11 @@ class Selection:
         )
         self.leaves_out: bool = names_nothing if told is None else told["leaves_out"]
         self.left_out: Counter[str] = Counter()
+        self.counts: bool = told is None or told["workerid"] == "gw0"
+        """One worker of xdist is enough to count; the others need not import what is left out."""
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        return True if self.leaves_out and not self.counts and places_of(collection_path) else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -53,7 +54,11 @@ from treadle.messages.metrics import RunTotals
 from treadle.types import Outcome, Spending, Usage
 
 
-def _nasty() -> list[Entry]:
+@cache
+def nasty() -> list[Entry]:
+    """Some entries of every kind that may stand inside a run, with what is hard to store; no call
+    has two results, or starts twice.
+    """
     found: dict[object, Entry] = {}
     for kind in get_args(Entry):
         for entry in examples_of(kind, 8):
@@ -70,10 +75,6 @@ def _nasty() -> list[Entry]:
     return list(found.values())
 
 
-NASTY = _nasty()
-"""Some entries of every kind that may stand inside a run, with what is hard to store; no call has
-two results, or starts twice.
-"""
 FINISHED = finished()
 
 
@@ -105,9 +106,9 @@ async def test_entries_stand_in_order_without_gaps(journal: Journal) -> None:
 
 async def test_every_kind_of_entry_is_read_as_it_was_written(journal: Journal) -> None:
     writer = await journal.begin(started())
-    for first in range(0, len(NASTY), 7):
-        await writer.append(NASTY[first : first + 7])
-    assert await entries_of(journal, after=1) == NASTY
+    for first in range(0, len(nasty()), 7):
+        await writer.append(nasty()[first : first + 7])
+    assert await entries_of(journal, after=1) == nasty()
 
 
 async def test_what_a_newer_version_wrote_into_a_message_is_still_there(journal: Journal) -> None:
@@ -132,11 +133,11 @@ async def test_what_a_newer_version_wrote_into_a_message_is_still_there(journal:
 
 async def test_an_ended_run_reads_as_it_did_before_it_was_let_go(journal: Journal) -> None:
     writer = await journal.begin(started())
-    await writer.append([*NASTY, FINISHED])
+    await writer.append([*nasty(), FINISHED])
     before = await journal.read("run_1")
     await writer.release()
     assert await journal.read("run_1") == before
-    assert await journal.read("run_1", after=len(NASTY)) == before[len(NASTY) :]
+    assert await journal.read("run_1", after=len(nasty())) == before[len(nasty()) :]
 
 
 async def test_what_was_read_is_the_readers_own(journal: Journal) -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 
+from tests.late import Late
 from tests.service.at_hand import opened, problem
 from tests.service.chatting import serving, signed_in
 from treadle.agents.agent import Agent
 from treadle.testing import ScriptedModel
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = Late("openai")
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.late import Late
 from tests.models.providers.claude import START, TEXT, WHOLE, text
 from tests.models.providers.loopback import Answer, Step, document, serving, stream
 from tests.models.providers.speech import HELLO, KEY
@@ -17,7 +18,7 @@ from treadle.models.model import Fold, fold_stream
 from treadle.models.providers.anthropic import AnthropicModel
 from treadle.models.providers.anthropic.sdk import SdkConnection
 
-anthropic: Any = pytest.importorskip("anthropic")
+anthropic: Any = Late("anthropic")
 
 
 def test_a_missing_sdk_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

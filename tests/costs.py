@@ -1,0 +1,67 @@
+"""What tests cost: `pytest -p tests.costs` ends with the process CPU of each folder.
+
+Seconds of user and system time, those of the processes that a test started and waited for included.
+What a process of the tests did outside tests (imports, collection) stands in a row of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+OUTSIDE = "(collection and the like)"
+FILES = 20
+"""How many of the dearest files are listed."""
+
+_seconds: Counter[str] = Counter()
+_tests: Counter[str] = Counter()
+
+
+def _spent() -> float:
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    before = _spent()
+    try:
+        return (yield)
+    finally:
+        file = item.nodeid.partition("::")[0]
+        _seconds[file] += round((_spent() - before) * 100)
+        _tests[file] += 1
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    _seconds[OUTSIDE] += round(_spent() * 100) - _seconds.total()
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["costs"] = dict(_seconds), dict(_tests)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    seconds, tests = getattr(node, "workeroutput", {}).get("costs", ({}, {}))
+    _seconds.update(seconds)
+    _tests.update(tests)
+
+
+def _rows(depth: int) -> list[tuple[str, int, int]]:
+    seconds: Counter[str] = Counter()
+    tests: Counter[str] = Counter()
+    for file, spent in _seconds.items():
+        name = "/".join(file.split("/")[:depth])
+        seconds[name] += spent
+        tests[name] += _tests[file]
+    return [(name, tests[name], spent) for name, spent in seconds.most_common()]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.section("CPU seconds")
+    rows = [*_rows(2), ("dearest files:", 0, 0), *_rows(9)[:FILES]]
+    for name, tests, spent in rows:
+        terminalreporter.write_line(f"{name:60} {tests:7,} {spent / 100:8.1f}")
+    terminalreporter.write_line(f"{'all':60} {_tests.total():7,} {_seconds.total() / 100:8.1f}")
