@@ -111,8 +111,11 @@ def test_ctrl_c_interrupts_and_ctrl_d_ends(lines: Terminal, provider: Provider) 
     _say(lines, "Tell me")
     provider.asked().says("The first half.\n\nThe sec")
     lines.sees("The first half.")
-    lines.type("later")
-    lines.press("Enter")
+    for line in ("later", "/modle"):
+        lines.type(line)
+        lines.press("Enter")
+    # Ctrl-C drops what the terminal holds: both lines have been read once the second is answered.
+    lines.sees("did you mean /mode")
     lines.press("C-c")
     screen = lines.sees(lambda screen: INTERRUPTED in screen and screen.endswith("\n>"))
     assert "The sec" in screen
