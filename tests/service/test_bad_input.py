@@ -61,15 +61,21 @@ async def test_odd_texts_are_kept_to_the_letter_and_found_again(tmp_path: Path, 
         assert (await hand.http.get("/healthz")).status_code == 200
 
 
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """Of one service for all who send long messages."""
+    with unlimited(tmp_path_factory.mktemp("unlimited")) as url:
+        yield url
+
+
 @pytest.mark.parametrize("text", ["a", "\u6f22", "👩‍👩‍👧‍👦", "(", "and ", "\u202e", "\u0301"])
 async def test_a_message_of_ten_thousand_characters_is_answered_and_one_more_is_refused(
-    tmp_path: Path, text: str
+    url: str, text: str
 ) -> None:
     long = ("add " + text * 10_000)[:10_000]
-    with unlimited(tmp_path) as url, httpx2.Client(base_url=url, timeout=40) as http:
-        token = http.post("/auth/register", json={"username": "ada", "password": PASSWORD}).json()[
-            "access_token"
-        ]
+    person = {"username": f"ada-{ord(text[0])}-{len(text)}", "password": PASSWORD}
+    with httpx2.Client(base_url=url, timeout=40) as http:
+        token = http.post("/auth/register", json=person).json()["access_token"]
         http.headers["Authorization"] = f"Bearer {token}"
         answer = http.post("/chat", json={"message": long})
         assert answer.status_code == 200, answer.text
