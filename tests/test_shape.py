@@ -30,7 +30,6 @@ LONG_FILES = {
     "journal/run_state.py": 516,  # one fold; its other half is how a fork begins one
     "journal/sessions.py": 446,
     "journal/tables/queue.py": 511,
-    "loop/loop.py": 501,
     "loop/model_turn.py": 429,
     "loop/toolbox.py": 533,  # one call, from its arguments to its result
     "models/model.py": 404,
@@ -74,7 +73,6 @@ LONG_FUNCTIONS = {
     "journal/run_state.py:__init__": 98,  # the list of what a run is
     "journal/run_state.py:_responded": 53,
     "journal/sqlite/places.py:prepare": 57,
-    "loop/loop.py:_finish": 55,
     "loop/toolbox.py:_result": 54,
     "models/providers/http_exchange.py:_translated": 87,
     "policy/paths.py:write": 62,

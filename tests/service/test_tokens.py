@@ -29,6 +29,7 @@ def good(claims: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     return {
         "iss": "treadle",
         "aud": "treadle/access",
+        "jti": "token_1",
         "iat": at,
         "exp": at + timedelta(minutes=5),
         **(claims or {}),

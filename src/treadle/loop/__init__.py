@@ -4,9 +4,11 @@ loop.py          `Run`: the turns of a run
 plan.py          `Plan` and `Ending`: the values on either side of the loop
 model_turn.py    the request and response of a turn
 calls.py         the tool calls of a response, with one result each
+admission.py     which calls of a response may run
 toolbox.py       one call: validated, decided, executed, truncated
 recovery.py      open calls after a crash
 outcome.py       why a run ends or continues
+closing.py       the end of a run
 recorder.py      state, journal and subscribers, in that order
 approvals.py     asking people about held calls
 inbox.py         messages for the model between turns, besides results

@@ -2,7 +2,8 @@
 runs all go through here.
 
 It does no I/O of its own: model, tools, journal and feed are handed to it. Retries are retry.py's,
-the calls of a turn calls.py's, limits ledger.py's. Entry: `Run.drive`.
+the calls of a turn calls.py's, their admission admission.py's, limits ledger.py's, the end
+closing.py's. Entry: `Run.drive`.
 
     turn:  request -> deltas -> message -> decide -> append(response, starts) -> execute ->
            append(results) -> next turn, or the end
@@ -10,7 +11,6 @@ the calls of a turn calls.py's, limits ledger.py's. Entry: `Run.drive`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 import anyio
@@ -20,35 +20,26 @@ from treadle._internal.clock import Clock
 from treadle.budget.ledger import BudgetSpent
 from treadle.errors import AgentError, ErrorKind
 from treadle.events.feed import Feed
-from treadle.journal.entries import CancelAsked, Entry, RunFinished, RunStarted, ToolStarted
+from treadle.journal.entries import Entry, RunStarted
 from treadle.journal.journal import Journal, RunWriter
 from treadle.journal.sessions import ViewMark
+from treadle.loop.admission import Admission
 from treadle.loop.approvals import ask_people
-from treadle.loop.calls import HeldCall, OpenCalls, Ready, RefusedCall, refused
+from treadle.loop.calls import HeldCall, OpenCalls, Ready, RefusedCall
+from treadle.loop.closing import Closing
 from treadle.loop.deadline import RunTime
-from treadle.loop.inbox import NO_ANSWER, Inbox
+from treadle.loop.inbox import Inbox
 from treadle.loop.model_turn import ModelTurn
 from treadle.loop.outcome import Verdict
-from treadle.loop.plan import Ending, Plan, as_error, metrics_of
+from treadle.loop.plan import Ending, Plan, as_error
 from treadle.loop.recorder import Pen
 from treadle.loop.recovery import Answers, as_run, recover, settled
 from treadle.loop.session_past import begun
 from treadle.loop.toolbox import Toolbox
-from treadle.messages.message import ToolCall, encode_json
+from treadle.messages.message import encode_json
 from treadle.models.retry import RetryPolicy
 from treadle.tools.tool import LateTools
-from treadle.types import Outcome, StopReason, now
-
-logger = logging.getLogger("treadle")
-logger.addHandler(logging.NullHandler())
-
-CUT_CALL = "Not run: the response was cut by its limit on output tokens inside this call."
-SHORTER = "Make it again, shorter or in several steps."
-LONGER = "The limit is higher now: make it again."
-GRACE_S = 20.0
-"""Time that an ending run waits for its journal: longer than a journal waits for a store that
-another process has locked.
-"""
+from treadle.types import Outcome
 
 
 class Run:
@@ -67,14 +58,8 @@ class Run:
         self.plan = plan
         self.state = plan.state
         """State of the run: every entry is applied to it before it is appended."""
-        self.ending: Ending | None = None
-        """Set once the run is over or waits, also where its task was cancelled; not where it was
-        let go.
-        """
         self.is_left = False
-        """True once it has stopped before its end because of `let_go`: its writer is still to be
-        released.
-        """
+        """True once `let_go` has stopped it before its end: its writer is still to be released."""
         self.inbox = Inbox(plan)
         self._toolbox, self._journal, self._feed, self._clock = toolbox, journal, feed, clock
         self._ledger = self.state.ledger
@@ -99,7 +84,14 @@ class Run:
         self.room.warn = feed.warn
         self._calls = OpenCalls(self.state)
         """The open calls of the last response."""
+        self._admission = Admission(plan, toolbox)
+        self._closing = Closing(plan, self.pen, feed, self._model, self._verdict, self.inbox)
         toolbox.late, self.inbox.news = self.inbox.late.hear, toolbox.news
+
+    @property
+    def ending(self) -> Ending | None:
+        """Set once the run is over or waits, also if its task was cancelled; not after `let_go`."""
+        return self._closing.ending
 
     @property
     def text_so_far(self) -> str:
@@ -115,18 +107,12 @@ class Run:
         self.room.wanted = True
 
     def cancel(self, by: str = "caller") -> None:
-        """Ends the run at its next await: the history is closed, the outcome `cancelled`.
-
-        Idempotent.
-        """
+        """End the run as `cancelled` at its next await, with a valid history. Idempotent."""
         self._cancelled_by = self._cancelled_by or by
         self._scope.cancel()
 
     def let_go(self) -> None:
-        """Stop at the next await without ending the run, as if its process had died.
-
-        Its driver releases it. Idempotent.
-        """
+        """Stop at the next await as if the process had died; its driver releases it. Idempotent."""
         self._let_go = self._let_go or self._cancelled_by is None  # who asked for its end gets it
         self.cancel("close")
 
@@ -264,7 +250,7 @@ class Run:
             entries, prepared = await recover(
                 state, self._toolbox, answers, self.plan.on_unknown, driven=driven
             )
-            await self._execute(self._within_limits(prepared), *entries)
+            await self._execute(self._admission.within_limits(prepared), *entries)
         ended = current.response is not None and not current.attempt
         return self._verdict.after(self.inbox) if ended else None
 
@@ -302,26 +288,13 @@ class Run:
         response, entry = found
         calls, stop = response.tool_calls, response.stop_reason
         self.room.answered(stop)
-        if kept := self._is_kept_first(calls, stop, last):
+        if kept := self._admission.is_kept_first(calls, stop, last):
             self._model.done()
             await self.pen.append(entry)
         await self._toolbox.get_ready(calls)
         self._model.done()
-        await self._execute(self._admit(calls, stop, last), *(() if kept else (entry,)))
+        await self._execute(self._admission.admit(calls, stop, last), *(() if kept else (entry,)))
         return None
-
-    def _is_kept_first(
-        self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None
-    ) -> bool:
-        """Return True if the response is appended before its calls are judged: hooks may be slow,
-        and a response that is not in the journal is paid for twice.
-
-        Only if the calls mean the same to a process that resumes the run from there.
-        """
-        asks = bool(calls) and self.plan.hooks.has("before_tool")
-        return (
-            asks and stop is StopReason.TOOL_USE and last is None and not self._ledger.is_last_turn
-        )
 
     async def _execute(
         self, prepared: Sequence[Ready | RefusedCall | HeldCall], *before: Entry
@@ -337,164 +310,15 @@ class Run:
             await self._calls.execute(self._toolbox, self.pen.append, self.pen.writer.verify)
             self._ledger.forget_calls()
 
-    def _admit(
-        self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None
-    ) -> Sequence[Ready | RefusedCall | HeldCall]:
-        """Each call is ready, held, or has the result that says why it is not run."""
-        if stop in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW):
-            return [
-                refused(call, f"Not run: the response ended with {stop.value}.") for call in calls
-            ]
-        if last is not None or self._ledger.is_last_turn:
-            text, cut_by = "Not run: this was the last turn of the run.", last or Outcome.TURN_LIMIT
-            completes = self._toolbox.completes
-            return self._within_limits(
-                [
-                    self._toolbox.prepare(c) if completes(c) else refused(c, text, cut_by=cut_by)
-                    for c in calls
-                ]
-            )
-        prepared = [self._toolbox.prepare(call) for call in calls]
-        if stop is StopReason.MAX_TOKENS and prepared:
-            models, current = self.state.models, self.state.current
-            more = self.plan.may_raise and not models.cuts and current.clamped is None
-            prepared[-1] = refused(calls[-1], f"{CUT_CALL} {LONGER if more else SHORTER}")
-        return self._within_limits(prepared)
-
-    def _within_limits(
-        self, prepared: Sequence[Ready | RefusedCall | HeldCall]
-    ) -> Sequence[Ready | RefusedCall | HeldCall]:
-        """Each that may start has its place among the calls that the limits allow; what is beyond
-        them is refused, in the order of the calls.
-        """
-        if not self._ledger.counts_calls:
-            return prepared
-        limit = self.plan.limits.tool_calls
-        text = (
-            "Not run: the limit of tool calls is reached."
-            if limit is None
-            else f"Not run: the run's limit of {limit} tool calls is reached."
-        )
-        return [
-            p if self._may_start(p) else refused(p.call, text, cut_by=Outcome.CALL_LIMIT)
-            for p in prepared
-        ]
-
-    def _may_start(self, p: Ready | RefusedCall | HeldCall) -> bool:
-        """Reserve a place for the call, unless it is refused or has started before."""
-        return (
-            isinstance(p, RefusedCall)
-            or p.call.id in self.state.current.starts
-            or self._ledger.admit_call(completes=self._toolbox.completes(p.call))
-        )
-
     # ------------------------------------------------------------ the end
 
     async def _finish(
         self, outcome: Outcome, error: AgentError | None, *, duration_s: float
     ) -> None:
         if self._let_go and outcome is Outcome.CANCELLED:
-            await self._keep_known()
+            await self._closing.keep_known()
             self.is_left = True
             return
-        state, open_turn = self.state, self.state.turn or None
-        waiting = outcome is Outcome.APPROVAL_NEEDED and bool(state.current.open_calls)
-        closing = (
-            []
-            if waiting
-            else self._close(
-                "The run timed out" if outcome is Outcome.TIMEOUT else "The run was stopped"
-            )
-        )
-        lost, stored = None, False
-        empty = [NO_ANSWER] if outcome is Outcome.COMPLETED and state.models.empty_responses else []
-        for text in (
-            *(f"the run ended before its model could read: {text}" for text in self.inbox.waiting),
-            *self._ledger.left_out,
-            *empty,
-        ):
-            self._feed.warn(text)
-        with anyio.move_on_after(GRACE_S, shield=True) as grace:
-            try:
-                await self.pen.append(*closing, hold=True)
-                self.ending = self._ending(outcome, error, duration_s, waiting=waiting)
-                finished = self.ending.finished(open_turn)
-                await self.pen.append(*([] if waiting else [finished]))
-                stored = True
-                if waiting:  # for those who listen it ends here, for the journal it does not
-                    left = [
-                        one
-                        for one in self._calls.cut("The run came to wait for a person")
-                        if one.started
-                    ]
-                    self._feed.appended([*left, finished], None)
-            except Exception as e:  # noqa: BLE001  the journal is gone: subscribers still receive the end
-                lost = e
-            await self.pen.writer.release(waiting=waiting)
-        if grace.cancelled_caught and not stored:
-            lost = AgentError(
-                "agent",
-                f"the journal did not answer for {GRACE_S:.0f} s: how this run ended is not stored",
-            )
-        if lost is not None:
-            self.ending = self._ending(Outcome.ERROR, as_error(lost, self.plan), duration_s)
-            self._feed.appended(
-                [
-                    *(e for e in self.pen.held if not isinstance(e, RunFinished)),
-                    self.ending.finished(open_turn),
-                ],
-                None,
-            )
-
-    async def _keep_known(self) -> None:
-        """Append what has happened and is not stored yet, such as results.
-
-        A start whose call never began is left out.
-        """
-        self.pen.held = [entry for entry in self.pen.held if not isinstance(entry, ToolStarted)]
-        with anyio.move_on_after(GRACE_S, shield=True):
-            try:
-                await self.pen.append()
-            except Exception as e:  # noqa: BLE001  the journal is gone: the run is resumed without it
-                logger.warning(
-                    "run %s was left, and its last results could not be stored: %s",
-                    self.plan.run_id,
-                    as_error(e, self.plan).message,
-                )
-
-    def _close(self, why: str) -> list[Entry]:
-        """Leaves a valid history: the text of a response that was cut is kept, and each open call
-        gets its result.
-        """
-        entries: list[Entry] = (
-            [CancelAsked(at=now(), by=self._cancelled_by)] if self._cancelled_by else []
-        )
-        if self._model.is_open:
-            partial = self._model.partial()
-            return entries if partial is None else [*entries, partial]
-        return [*entries, *self._calls.cut(why)]
-
-    def _ending(
-        self,
-        outcome: Outcome,
-        error: AgentError | None,
-        duration_s: float,
-        *,
-        waiting: bool = False,
-    ) -> Ending:
-        metrics, spending = (
-            metrics_of(self.state, duration_s=duration_s, invocations=self._model.reached),
-            tuple(self.state.spending.by_day.values()),
-        )
-        output, output_json = self._verdict.output_of(outcome)
-        return Ending(
-            outcome=outcome,
-            text=self.state.text,
-            error=error,
-            metrics=metrics,
-            spending=spending,
-            waiting=waiting,
-            output=output,
-            output_json=output_json,
-            validated=outcome is Outcome.COMPLETED,
+        await self._closing.finish(
+            outcome, error, self._calls, duration_s=duration_s, cancelled_by=self._cancelled_by
         )

@@ -27,7 +27,8 @@ from treadle.events.live_deltas import DeltaPlace, Relay
 from treadle.journal.fork import check_results, fork_of
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import ViewMark, check_session_id
-from treadle.loop.loop import GRACE_S, Run
+from treadle.loop.closing import GRACE_S
+from treadle.loop.loop import Run
 from treadle.loop.plan import Ending, Plan, Resumption, ending_of
 from treadle.loop.session_past import begun
 from treadle.messages.message import Part

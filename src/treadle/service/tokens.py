@@ -24,7 +24,7 @@ ACCESS_S = 15 * 60
 REFRESH_DAYS = 30
 VARIABLE = "TREADLE_SERVICE_SECRET"
 
-_REQUIRED = ["exp", "iat", "sub", "sid", "aud", "iss"]
+_REQUIRED = ["exp", "iat", "sub", "sid", "jti", "aud", "iss"]
 _LONGEST = 2048
 """Maximum length of a token that is parsed."""
 
@@ -69,7 +69,7 @@ class Tokens:
             )
         except (jwt.PyJWTError, ValueError):
             return None
-        sub, sid, jti = claims["sub"], claims["sid"], claims.get("jti", "")
+        sub, sid, jti = claims["sub"], claims["sid"], claims["jti"]
         return (
             Claims(sub, sid, jti)
             if isinstance(sub, str) and isinstance(sid, str) and isinstance(jti, str)

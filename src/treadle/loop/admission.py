@@ -1,0 +1,90 @@
+"""Admission of a response's tool calls: which may run, and the results of those that may not.
+
+Entry point: `Admission`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.loop.calls import HeldCall, Ready, RefusedCall, refused
+from treadle.loop.plan import Plan
+from treadle.loop.toolbox import Toolbox
+from treadle.messages.message import ToolCall
+from treadle.types import Outcome, StopReason
+
+CUT_CALL = "Not run: the response was cut by its limit on output tokens inside this call."
+SHORTER = "Make it again, shorter or in several steps."
+LONGER = "The limit is higher now: make it again."
+
+
+class Admission:
+    """Decides for one run, by the end of the response and the limits that are left."""
+
+    def __init__(self, plan: Plan, toolbox: Toolbox) -> None:
+        self._plan, self._toolbox = plan, toolbox
+        self._state, self._ledger = plan.state, plan.state.ledger
+
+    def admit(
+        self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None
+    ) -> Sequence[Ready | RefusedCall | HeldCall]:
+        """Each call is ready, held, or has the result that says why it is not run."""
+        if stop in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW):
+            return [
+                refused(call, f"Not run: the response ended with {stop.value}.") for call in calls
+            ]
+        if last is not None or self._ledger.is_last_turn:
+            text, cut_by = "Not run: this was the last turn of the run.", last or Outcome.TURN_LIMIT
+            completes = self._toolbox.completes
+            return self.within_limits(
+                [
+                    self._toolbox.prepare(c) if completes(c) else refused(c, text, cut_by=cut_by)
+                    for c in calls
+                ]
+            )
+        prepared = [self._toolbox.prepare(call) for call in calls]
+        if stop is StopReason.MAX_TOKENS and prepared:
+            models, current = self._state.models, self._state.current
+            more = self._plan.may_raise and not models.cuts and current.clamped is None
+            prepared[-1] = refused(calls[-1], f"{CUT_CALL} {LONGER if more else SHORTER}")
+        return self.within_limits(prepared)
+
+    def within_limits(
+        self, prepared: Sequence[Ready | RefusedCall | HeldCall]
+    ) -> Sequence[Ready | RefusedCall | HeldCall]:
+        """Each that may start has its place among the calls that the limits allow; what is beyond
+        them is refused, in the order of the calls.
+        """
+        if not self._ledger.counts_calls:
+            return prepared
+        limit = self._plan.limits.tool_calls
+        text = (
+            "Not run: the limit of tool calls is reached."
+            if limit is None
+            else f"Not run: the run's limit of {limit} tool calls is reached."
+        )
+        return [
+            p if self._may_start(p) else refused(p.call, text, cut_by=Outcome.CALL_LIMIT)
+            for p in prepared
+        ]
+
+    def _may_start(self, p: Ready | RefusedCall | HeldCall) -> bool:
+        """Reserve a place for the call, unless it is refused or has started before."""
+        return (
+            isinstance(p, RefusedCall)
+            or p.call.id in self._state.current.starts
+            or self._ledger.admit_call(completes=self._toolbox.completes(p.call))
+        )
+
+    def is_kept_first(
+        self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None
+    ) -> bool:
+        """Return True if the response is appended before its calls are judged: hooks may be slow,
+        and a response that is not in the journal is paid for twice.
+
+        Only if the calls mean the same to a process that resumes the run from there.
+        """
+        asks = bool(calls) and self._plan.hooks.has("before_tool")
+        return (
+            asks and stop is StopReason.TOOL_USE and last is None and not self._ledger.is_last_turn
+        )

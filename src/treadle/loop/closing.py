@@ -1,0 +1,150 @@
+"""The end of a run: open calls get results, the last entries are stored, and the run is released.
+
+Entry point: `Closing`.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+
+from treadle.errors import AgentError
+from treadle.events.feed import Feed
+from treadle.journal.entries import CancelAsked, Entry, RunFinished, ToolStarted
+from treadle.loop.calls import OpenCalls
+from treadle.loop.inbox import NO_ANSWER, Inbox
+from treadle.loop.model_turn import ModelTurn
+from treadle.loop.outcome import Verdict
+from treadle.loop.plan import Ending, Plan, as_error, metrics_of
+from treadle.loop.recorder import Pen
+from treadle.types import Outcome, now
+
+logger = logging.getLogger("treadle")
+logger.addHandler(logging.NullHandler())
+
+GRACE_S = 20.0
+"""Time that an ending run waits for its journal: longer than a journal waits for a store that
+another process has locked.
+"""
+
+
+class Closing:
+    """Ends one run, once."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        pen: Pen,
+        feed: Feed,
+        model: ModelTurn,
+        verdict: Verdict,
+        inbox: Inbox,
+    ) -> None:
+        self.ending: Ending | None = None
+        """Set once the run is over or waits, also if its task was cancelled."""
+        self._plan, self._state, self._ledger = plan, plan.state, plan.state.ledger
+        self._pen, self._feed = pen, feed
+        self._model, self._verdict, self._inbox = model, verdict, inbox
+
+    async def finish(
+        self,
+        outcome: Outcome,
+        error: AgentError | None,
+        calls: OpenCalls,
+        *,
+        duration_s: float,
+        cancelled_by: str | None,
+    ) -> None:
+        """Store the end and release the run; `ending` is set then. `calls` are the open calls.
+
+        If the journal fails, the outcome is an error. Raises what a failing release raises.
+        """
+        state, open_turn = self._state, self._state.turn or None
+        waiting = outcome is Outcome.APPROVAL_NEEDED and bool(state.current.open_calls)
+        why = "The run timed out" if outcome is Outcome.TIMEOUT else "The run was stopped"
+        last = [] if waiting else self._close(why, calls, cancelled_by)
+        self._warn(outcome)
+        lost, stored = None, False
+        with anyio.move_on_after(GRACE_S, shield=True) as grace:
+            try:
+                await self._pen.append(*last, hold=True)
+                self.ending = ending = self._ending(outcome, error, duration_s, waiting=waiting)
+                finished = ending.finished(open_turn)
+                await self._pen.append(*([] if waiting else [finished]))
+                stored = True
+                if waiting:  # it ends here for subscribers, and continues in the journal
+                    cut = calls.cut("The run came to wait for a person")
+                    self._feed.appended([*(one for one in cut if one.started), finished], None)
+            except Exception as e:  # noqa: BLE001  the journal is gone: subscribers still receive the end
+                lost = e
+            await self._pen.writer.release(waiting=waiting)
+        if grace.cancelled_caught and not stored:
+            text = f"the journal did not answer for {GRACE_S:.0f} s"
+            lost = AgentError("agent", f"{text}: how this run ended is not stored")
+        if lost is not None:
+            self.ending = ending = self._ending(
+                Outcome.ERROR, as_error(lost, self._plan), duration_s
+            )
+            held = (entry for entry in self._pen.held if not isinstance(entry, RunFinished))
+            self._feed.appended([*held, ending.finished(open_turn)], None)
+
+    def _warn(self, outcome: Outcome) -> None:
+        """Report messages that the model could not read, and figures that are incomplete."""
+        for text in self._inbox.waiting:
+            self._feed.warn(f"the run ended before its model could read: {text}")
+        for text in self._ledger.left_out:
+            self._feed.warn(text)
+        if outcome is Outcome.COMPLETED and self._state.models.empty_responses:
+            self._feed.warn(NO_ANSWER)
+
+    async def keep_known(self) -> None:
+        """Append what has happened and is not stored yet, such as results.
+
+        A start whose call never began is left out.
+        """
+        self._pen.held = [entry for entry in self._pen.held if not isinstance(entry, ToolStarted)]
+        with anyio.move_on_after(GRACE_S, shield=True):
+            try:
+                await self._pen.append()
+            except Exception as e:  # noqa: BLE001  the journal is gone: the run is resumed without it
+                logger.warning(
+                    "run %s was left, and its last results could not be stored: %s",
+                    self._plan.run_id,
+                    as_error(e, self._plan).message,
+                )
+
+    def _close(self, why: str, calls: OpenCalls, cancelled_by: str | None) -> list[Entry]:
+        """Leaves a valid history: the text of a response that was cut is kept, and each open call
+        gets its result.
+        """
+        entries: list[Entry] = [CancelAsked(at=now(), by=cancelled_by)] if cancelled_by else []
+        if self._model.is_open:
+            partial = self._model.partial()
+            return entries if partial is None else [*entries, partial]
+        return [*entries, *calls.cut(why)]
+
+    def _ending(
+        self,
+        outcome: Outcome,
+        error: AgentError | None,
+        duration_s: float,
+        *,
+        waiting: bool = False,
+    ) -> Ending:
+        metrics, spending = (
+            metrics_of(self._state, duration_s=duration_s, invocations=self._model.reached),
+            tuple(self._state.spending.by_day.values()),
+        )
+        output, output_json = self._verdict.output_of(outcome)
+        return Ending(
+            outcome=outcome,
+            text=self._state.text,
+            error=error,
+            metrics=metrics,
+            spending=spending,
+            waiting=waiting,
+            output=output,
+            output_json=output_json,
+            validated=outcome is Outcome.COMPLETED,
+        )
