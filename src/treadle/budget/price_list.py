@@ -246,9 +246,11 @@ OPENAI_FEES: Final[dict[str, Decimal]] = {
     "file_search": Decimal("0.0025"),
     "container": Decimal("0.03"),
 }
-"""USD for a file search, and for a container of 1 GB for 20 minutes, which the list lacks.
+"""USD for a file search, and for 20 minutes of a container of 1 GB, which the list lacks.
 
-Source: developers.openai.com, "Pricing", section "Tools"; read 2026-11-26.
+Containers are billed per minute since 2026-06-02, so this is the most that a short one costs.
+Sources: modelcostwatch.com, 2026-03-12 (file search); community.openai.com, thread 1364328, and
+OpenAI's changelog of 2026-06-02 as quoted by modeldex.dev (containers); read 2026-11-26.
 """
 
 
