@@ -30,7 +30,7 @@ check-dependencies:
 	$(BIN)deptry src
 
 check-spelling:
-	$(BIN)codespell src docs benchmarks examples README.md ARCHITECTURE.md AGENTS.md CONTRIBUTING.md SECURITY.md CHANGELOG.md
+	$(BIN)codespell src docs benchmarks examples README.md ARCHITECTURE.md AGENTS.md CONTRIBUTING.md SECURITY.md CHANGELOG.md CODE_OF_CONDUCT.md
 
 # What proves the product, in six minutes on two processors; it ends with what it left out (tests/selection.py).
 test:

@@ -2,8 +2,8 @@
 validation (openai_api.py).
 
 The service owns the run and cancels it if the client disconnects. An agent's text can be retracted
-until its run is over, and this protocol has no retraction: a stream sends keep-alives, then the
-whole answer. Entry points: `CompletionOptions`, `completed`, `completed_stream`.
+until its run is over, and this protocol has no retraction: a stream sends keep-alive messages,
+then the whole answer. Entry points: `CompletionOptions`, `completed`, `completed_stream`.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Answering:
 
 
 class Chunks:
-    """Source of a stream's chunks: the role, keep-alives, then the whole answer."""
+    """Source of a stream's chunks: the role, keep-alive messages, then the whole answer."""
 
     def __init__(self, answering: Answering) -> None:
         self._answering = answering

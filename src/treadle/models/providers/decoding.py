@@ -40,7 +40,7 @@ class Decoder(ABC):
         self.failure: AgentError | None = None
         """Set when the response has failed."""
         self.heard = False
-        """True if the last `feed` contained more than keep-alives."""
+        """True if the last `feed` contained more than keep-alive messages."""
 
     def feed(self, chunk: bytes) -> list[Delta]:
         """Return the deltas of the next bytes of the stream.
