@@ -236,6 +236,15 @@ async def test_a_connection_that_carries_more_than_the_response_is_not_kept(surp
         assert not read.keeps_alive
 
 
+async def test_bytes_on_a_kept_connection_close_it() -> None:
+    protocol, wire = HttpProtocol(asyncio.get_running_loop()), Wire()
+    protocol.connection_made(cast("asyncio.Transport", wire))
+    protocol.data_received(OK)
+    assert protocol.is_usable
+    protocol.data_received(OK)
+    assert not protocol.is_usable
+
+
 Serve = Callable[[anyio.abc.ByteStream], Awaitable[None]]
 
 
@@ -301,6 +310,33 @@ async def test_cancelling_at_any_moment_leaves_no_descriptor(after: bytes) -> No
             group.cancel_scope.cancel()
         await connection.aclose()
         assert descriptors() < open_then
+
+
+async def test_closing_ends_an_exchange_that_waits_for_its_response() -> None:
+    async def hang(stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            await head_of(stream)
+            await stream.send(HEAD + b"content-length: 9\r\n\r\nbegun")
+            reached.set()
+            await anyio.sleep_forever()
+
+    async def ask() -> None:
+        async with connection.post("/", b"{}", {}) as reply:
+            while await reply.read():
+                pass
+
+    async def fail() -> None:
+        with pytest.raises(AgentError, match="was lost during the response"):
+            await ask()
+
+    reached = anyio.Event()
+    async with listening(hang) as port:
+        connection = HttpConnection(f"http://127.0.0.1:{port}", {})
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(fail)
+                await reached.wait()
+                await connection.aclose()
 
 
 async def test_a_half_closed_connection_ends_a_response_without_a_length() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import httptools
+from anyio.lowlevel import checkpoint
 from typing_extensions import override
 
 HEADERS_BYTES_MAX = 128 * 1024
@@ -144,8 +145,9 @@ class HttpProtocol(asyncio.Protocol):
         self.transport.abort()
 
     async def wait_closed(self) -> None:
+        """Wait for the end of an aborted connection, a few rounds of the event loop."""
         while not self.is_closed:
-            await self._sleep()
+            await checkpoint()
 
     async def _wait(self) -> None:
         if self.error is not None:
