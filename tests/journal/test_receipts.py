@@ -468,6 +468,6 @@ def test_a_person_reads_what_became_of_the_conversation() -> None:
     assert [item.text for item in story.items if isinstance(item, Note)] == [
         "1 old result cleared to make room (about 9,000 tokens before, 4,000 after)",
         "0 old results cleared to make room (about 9 tokens before, 9 after); no summary could be made: small: no key",
-        "12 older messages of the conversation summed up by small (about 9,000 tokens before, 4,000 after)",
+        "12 older messages of the conversation summarised by small (about 9,000 tokens before, 4,000 after)",
         "older messages left the model's view",
     ]
