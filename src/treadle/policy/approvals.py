@@ -1,8 +1,8 @@
-"""A person's yes that is meant for more than one call: the rules that it may become, for a session
-or for always.
+"""Approvals that cover more than one call: rules added for the session or to the user's
+configuration.
 
-A yes to one call is bound to that call by its id (`runs resume --approve`); asking is a front's
-business. Entry: `for_session`, `for_always`.
+An approval of a single call is bound to that call by its id (`runs resume --approve`). The front
+ends ask. Entry points: `for_session`, `for_always`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def for_session(permissions: Permissions, pattern: Sequence[str]) -> Permissions
 
 
 def for_always(file: Path, pattern: Sequence[str]) -> None:
-    """Adds `pattern`, a `Decision.pattern`, to permissions.allow of the user's own configuration;
-    comments and order stay.
+    """Add the rules of `pattern` (a `Decision.pattern`) to permissions.allow in the user's own
+    configuration. Comments and order are kept.
 
-    Raises AgentError(invalid) for a rule that is never offered, and where the file cannot be read,
+    Raises AgentError(invalid) for a rule that is never offered, and if the file cannot be read,
     edited safely or written.
     """
     from treadle.config.document import edited, parse  # noqa: PLC0415  it brings the YAML library

@@ -23,31 +23,31 @@ class FindingKind(StrEnum):
     """Kind of a part of a call, independent of the mode."""
 
     READS = "reads"
-    """Provably only reads, inside the workspace, nothing that is guarded."""
+    """Provably only reads, inside the workspace and outside guarded files."""
     HELD = "held"
     """Reads only, as far as visible; the sandbox confines the rest."""
     PERMITTED = "permitted"
-    """A command that a rule of the user's allows: it may do anything that the sandbox lets it."""
+    """A command that a user's rule allows: it may do anything the sandbox permits."""
     GRANTED = "granted"
-    """A tool, or a path of a tool, that a rule of the user's allows."""
+    """A tool, or a path of a tool, that a user's rule allows."""
     EDITS = "edits"
-    """A file tool that writes inside the workspace, nothing that is guarded."""
+    """A file tool that writes inside the workspace, outside guarded files."""
     SHELL_EDITS = "shell edits"
-    """A command that does the same."""
+    """A command that writes inside the workspace, outside guarded files."""
     READS_BEYOND = "reads beyond"
     """Reads outside the workspace, or a file that likely holds a secret."""
     PARTLY_ASKED = "partly asked"
-    """Reads below a folder of which an `ask` rule is about a part.
+    """Reads a folder that an `ask` rule covers in part.
 
-    The sandbox hides that part; without one, a person decides.
+    The sandbox hides that part; without a sandbox, a person decides.
     """
     PARTLY_DENIED = "partly denied"
-    """Reads below a folder of which a `deny` rule is about a part.
+    """Reads a folder that a `deny` rule covers in part.
 
-    The sandbox hides that part; without one, the command is denied.
+    The sandbox hides that part; without a sandbox, the command is denied.
     """
     CONNECTS = "connects"
-    """A tool that asks a host that no rule allows."""
+    """A tool that connects to a host that no rule allows."""
     UNSURE = "unsure"
     """May change or send anything."""
     NEEDS_A_PERSON = "needs a person"
@@ -81,8 +81,8 @@ LOOKING = frozenset(
         FindingKind.PARTLY_DENIED,
     }
 )
-"""Kinds of findings that change nothing: a command with no other finding needs no write access and
-no network.
+"""Kinds of findings that change nothing. A command that has only these runs without write access
+or network.
 """
 MODES: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
 
@@ -103,7 +103,7 @@ class Settled(NamedTuple):
 
 
 def reasons(findings: Iterable[CallFinding], verdict: Verdict, mode: Mode) -> list[str]:
-    """Every reason for a verdict, each once, in order."""
+    """Return the reasons for a verdict, in order and without duplicates."""
     return list(
         dict.fromkeys(
             finding.why
@@ -114,7 +114,9 @@ def reasons(findings: Iterable[CallFinding], verdict: Verdict, mode: Mode) -> li
 
 
 def settle(findings: Iterable[CallFinding], mode: Mode) -> Settled:
-    """The strictest of what was found, and the first reason for it. Nothing found is nothing done."""  # noqa: E501
+    """Return the strictest verdict on the findings and the first reason for it; `allow` if there
+    are no findings.
+    """
     verdict: Verdict = "allow"
     why = ""
     for finding in findings:

@@ -21,16 +21,16 @@ class PathGuard(StrEnum):
     """Classes of guarded files, from loose to strict."""
 
     REVIEWED = "reviewed"
-    """Runs elsewhere later, such as the workflows of CI: mode full may write it."""
+    """Runs on other machines later, such as CI workflows; mode full may write it."""
     INSTRUCTS = "instructs"
-    """Instructs agents, or is run by shells and tools of this machine later: a person sees each
-    change first.
+    """Instructs agents, or is run later by shells and tools of this machine. A person reviews each
+    change.
     """
     SEALED = "sealed"
-    """Decides what runs, asks or is trusted here: no mode and no rule lets it be written."""
+    """Decides what runs, asks or is trusted here. No mode and no rule allows writing it."""
 
 
-# One pattern a line, written as in guarded_tools.py.
+# One pattern per line, in the format of guarded_tools.py.
 
 SECRET = """
 .env
@@ -138,7 +138,8 @@ credentials.*
 *credentials*.json
 auth.json
 """
-"""Words that name a secret, or the code and the pages that are about them: those are none."""
+"""Names that suggest a secret. Code and documentation with these names do not count (see `CODE`).
+"""
 
 CODE = re.compile(
     r"\.(?:adoc|bash|c|cc|cpp|cs|css|dart|erl|exs?|go|h|hpp|hs|html?|ipynb|java|jl|jsx?|kts?|lua|m|md|mdx|mjs|ml|php|pl|po|proto|pyi?|r|rb|rs|rst|scala|sh|sql|svelte|swift|tsx?|vue|zig)$"
@@ -163,8 +164,8 @@ template.env
 *.pub
 *.pub.pem
 """
-"""Looks like a secret and is none: only the last name counts, and only against patterns of last
-names.
+"""Names that resemble secrets but are not. Only the last name counts, and only against patterns of
+last names.
 """
 
 _ORDER = (
@@ -185,8 +186,8 @@ def _guard_of(folded: str) -> PathGuard | None:
 
 
 def first_guarded(paths: Iterable[str]) -> str | None:
-    """The first of many absolute paths that is guarded by its letters, whichever way; they need not
-    be normalised. One pass over all.
+    """Return the first of many absolute paths that is guarded by its spelling, or None. The paths
+    need not be normalised. Takes one pass over all paths.
     """
     text = "\n".join(paths)
     folded = re.sub(r"/(?:\.?/)+", "/", _folded(text))
@@ -213,14 +214,16 @@ def _is_secret(folded: str) -> bool:
 
 
 def holds_only_secrets(folder: str) -> bool:
-    """True for a folder in which even code counts as secret, such as `.ssh`; false for `secrets/`,
+    """True for a folder in which even code counts as secret, such as `.ssh`. False for `secrets/`,
     which may be a package of a program.
     """
     return is_secret(f"{folder}/_.py")
 
 
 def may_be_secret_name(name: str) -> bool:
-    """False for a last name that makes no path a secret by itself: a quick test for most files."""
+    """False if this last name alone cannot make a path secret: a fast check that rules out most
+    files.
+    """
     names, pattern = _last_names()
     lower = name.casefold()
     return not name.isascii() or lower in names or pattern.fullmatch(lower) is not None
@@ -258,7 +261,7 @@ def _could_be(name: str, start: str, end: str) -> bool:
 
 
 def _folded(path: str) -> str:
-    """Case and look-alike forms aside, as file systems that fold names do."""
+    """Return the path with case and look-alike characters folded, as some file systems do."""
     import unicodedata  # noqa: PLC0415  only where a path is not plain
 
     return (

@@ -1,13 +1,13 @@
-"""Tables of guarded files: what reads each of them, and the page that says so.
+"""Tables of guarded files, each with the tool that reads it and its documentation.
 
-A heading names the tool and its source; the patterns below it, parted by blanks, are the tool's. A
-name alone stands for a file or folder of that name anywhere, and for all below it. With slashes it
-is a path that may begin anywhere. A first slash is the root of the file system. * and ? stand
-within one name.
+A heading names the tool and its source; the patterns below it, separated by blanks, belong to that
+tool. A bare name matches a file or folder of that name anywhere, and everything below it. A pattern
+with slashes is a path that may begin anywhere; a leading slash is the root of the file system. *
+and ? match within one name.
 
 Project files that a person runs on purpose, such as Makefile, package.json, pyproject.toml or
-conftest.py, are the project's code and no entries. Sources with a date were read on it. How paths
-are compared with the patterns is decided by guarded_paths.py. Entry: `patterns_of`, `sources_of`.
+conftest.py, are the project's code and not listed. Sources with a date were read on that date.
+guarded_paths.py compares paths with the patterns. Entry points: `patterns_of`, `sources_of`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ LaunchAgents LaunchDaemons
 /etc/cron* /etc/init* /etc/rc* /etc/profile* /etc/bash* /etc/zsh* /etc/zprofile /etc/environment* /etc/sudoers* /etc/passwd* /etc/shadow*
 /etc/group* /etc/gshadow* /etc/ld.so* /etc/pam* /etc/ssh /etc/systemd /etc/udev /etc/gitconfig /var/spool/cron /usr/lib/systemd /lib/systemd
 """  # noqa: E501
-"""Decides what runs, asks or is trusted here."""
+"""Files that decide what runs, asks or is trusted here."""
 
 INSTRUCTS = """
 # agents of several vendors: https://agents.md and https://agentskills.io/specification
@@ -270,7 +270,7 @@ bunfig.toml .bunfig.toml
 # the user's folders: https://specifications.freedesktop.org/basedir-spec/latest
 .config .local/bin .local/share/applications .local/share/systemd .local/share/dbus-1 .local/share/bash-completion
 """  # noqa: E501
-"""Instructs agents, or is run by shells and tools of this machine later."""
+"""Files that instruct agents, or that shells and tools of this machine run later."""
 
 REVIEWED = """
 # GitHub: https://docs.github.com/en/actions
@@ -304,11 +304,11 @@ cloudbuild.yaml
 # workspaces in the cloud: https://www.gitpod.io/docs/references/gitpod-yml and https://docs.replit.com and https://firebase.google.com/docs/studio
 .gitpod.yml .replit .idx .codesandbox
 """  # noqa: E501
-"""Runs elsewhere later."""
+"""Files that run on other machines later."""
 
 
 def patterns_of(table: str) -> list[str]:
-    """Return the patterns of a table, without its headings."""
+    """Return the patterns of a table without its headings."""
     return [
         pattern
         for line in table.split("\n")

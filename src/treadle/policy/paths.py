@@ -23,30 +23,28 @@ from treadle.policy.guarded_paths import PathGuard, guard_of, is_secret
 DISCARDED = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"})
 """Places that discard writes, by their literal names: where they lead differs for each process."""
 MAX_FOLLOWED = 1_000
-"""Paths of one command line that are followed to where they lead."""
+"""Limit on the paths of one command line that are resolved."""
 MAX_LOOKED_AT = 2_000
-"""Entries of folders that one decision looks at for secrets."""
+"""Limit on the folder entries that one decision inspects for secrets."""
 
 READS = CallFinding(FindingKind.READS)
 
 
 @dataclass(frozen=True)
 class Reach:
-    """The places of one decision.
+    """Judges the paths of one decision.
 
-    Looking at the disk is all it does; it remembers what it saw there.
+    Only reads the disk, and caches what it read.
     """
 
     workspace: str
-    """Absolute; links in it are resolved here."""
+    """Absolute path; links in it are resolved here."""
     home: str = ""
     rules: Rules = NO_RULES
     readable: tuple[str, ...] = ()
-    """Folders and files outside the workspace that may be read all the same: where long outputs
-    went.
-    """
+    """Folders and files outside the workspace that may be read, such as stored long outputs."""
     sealed: Callable[[], tuple[str, ...]] = tuple
-    """Folders that nothing may write, such as Treadle's own; asked when something is to be written.
+    """Returns folders that nothing may write, such as Treadle's own. Called when a write is judged.
     """
     _seen: dict[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
     _work: Counter[str] = field(default_factory=Counter[str], compare=False, repr=False)
@@ -144,7 +142,7 @@ class Reach:
     def write(
         self, path: str, cwd: str = "", *, by_shell: bool = False, follow: bool = True
     ) -> CallFinding:
-        """`follow`: False takes the path by its letters."""
+        """Judge writing a path. With `follow=False`, links in it are not resolved."""
         try:
             places = self.places(path, cwd, follow=follow)
         except (ValueError, OSError):
@@ -281,7 +279,7 @@ class Reach:
         )
 
     def _secret_below(self, top: str) -> str | None:
-        """Why what lies below may hold a secret; None where nothing does."""
+        """Return why a file below `top` may hold a secret, or None."""
         if not os.path.isdir(top):
             return None
         below_root, folders = (
@@ -314,8 +312,8 @@ class Reach:
 
 
 def beyond_too(finding: CallFinding) -> CallFinding:
-    """The same, for a read that also leaves the workspace or is not known in full: hiding the ruled
-    files is then not enough.
+    """Return the stricter finding for a read that also leaves the workspace or is not fully known.
+    Hiding the ruled files is then not enough.
     """
     match finding.kind:
         case FindingKind.PARTLY_DENIED:
@@ -362,7 +360,7 @@ def _holds_credentials(repository: str) -> bool:
 
 
 def _real(path: str) -> str:
-    """Raises OSError for a chain of links that is longer than the kernel follows."""
+    """Resolve all links. Raises OSError for a chain of links longer than the kernel follows."""
     try:
         return os.path.realpath(path)
     except RecursionError as e:

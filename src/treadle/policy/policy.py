@@ -38,12 +38,12 @@ class Permissions:
     home: str = ""
     """The user's home folder; empty if unknown, and `~` stands for nothing."""
     readable: Callable[[], Sequence[Path]] = _nothing
-    """Folders outside the workspace that may be read: long outputs, the user's own skills."""
+    """Folders outside the workspace that may be read: stored long outputs and skills."""
     sealed: Callable[[], tuple[str, ...]] = tuple
     """Folders that nothing may write: Treadle's own."""
 
     def also_reading(self, readable: Callable[[], Sequence[Path]]) -> Permissions:
-        """The same for one run, and these folders may be read too."""
+        """Return a copy for one run in which these folders may be read too."""
         return Permissions(
             rules=self.rules,
             home=self.home,
@@ -56,7 +56,7 @@ NO_PERMISSIONS = Permissions()
 
 
 class _Own:
-    """Treadle's own folder."""
+    """Treadle's own folder and the paths it is known by."""
 
     def __init__(self, folder: str) -> None:
         self._folder = os.path.abspath(folder)
@@ -64,7 +64,9 @@ class _Own:
         self.names()
 
     def names(self) -> tuple[str, ...]:
-        """All that it was seen to have: where it led once stays sealed, and where it leads now is."""  # noqa: E501
+        """Return every path the folder has led to: earlier targets stay sealed, and the current one
+        is added.
+        """
         if (real := os.path.realpath(self._folder)) not in self._names:
             self._names = (*self._names, real)
         return self._names
@@ -107,25 +109,24 @@ class JudgedCommand:
 @dataclass(frozen=True, slots=True)
 class Decision:
     verdict: Verdict
-    """contained: unasked where the sandbox holds the call; where there is none, it asks."""
+    """`contained` runs without asking inside a sandbox, and asks where none works."""
     reason: str = ""
     pattern: tuple[str, ...] | None = None
-    """Rules that would allow this call and its like, for a session or for always, to be shown
-    before they are. None: only this one call can be.
+    """Rules that would allow this call and similar ones, for a session or always, to be shown
+    before they are accepted. None if only this one call can be approved.
     """
     places: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Paths as the call names them -> where they led when they were judged: these are the places to
-    open.
-    """
+    """Paths as the call names them -> where they led when judged. Tools open these."""
     commands: tuple[JudgedCommand, ...] = ()
     looks_only: bool = False
-    """A command that, as far as anyone can see, changes nothing: it runs without write access and
-    without network, in every mode.
+    """True for a command that, as far as analysis shows, changes nothing. It runs without write
+    access or network in every mode.
     """
     partly: Verdict = "allow"
-    """The strictest of `ask` and `deny` that rules say about files below a folder that the command
-    reads. Only the sandbox can hide these files: without one this is the verdict, and with one a
-    command with `deny` stays confined even after a person approved it."""
+    """The stricter of `ask` and `deny` in rules about files below a folder that the command reads.
+    Only the sandbox can hide these files: without one this is the verdict, and with one a command
+    with `deny` stays confined even after approval.
+    """
 
 
 ALLOW = Decision("allow")
@@ -138,13 +139,13 @@ def decide(
     cwd: Path,
     permissions: Permissions = NO_PERMISSIONS,
 ) -> Decision:
-    """The strictest of what is never run, what the user denies, what the user wants to be asked,
-    and what is found out about the call, which the user's allowing rules can loosen, though never
-    what is denied, nor past the sandbox for a command.
+    """Return the strictest of the built-in denials, the user's `deny` and `ask` rules, and the
+    findings about the call. The user's `allow` rules loosen the findings, but lift no denial and,
+    for a command, do not lift the sandbox.
 
-    Modes: plan lets only what reads; ask lets what reads inside the workspace; accept-edits also
-    what writes files there that are not guarded; full lets all that is not denied. `needs_approval`
-    asks in every mode. Looks at the disk, changes nothing, never raises.
+    Modes: plan allows only reads; ask allows reads inside the workspace; accept-edits also allows
+    writes to unguarded files there; full allows everything not denied. `needs_approval` asks in
+    every mode. Reads the disk, changes nothing, never raises.
     """
     touched = _touched(tool, arguments, cwd)
     findings = _by_name(tool, permissions.rules)
@@ -201,7 +202,7 @@ def delegates(tool: Tool[Any]) -> bool:
 
 
 def acts_as(tool: Tool[Any]) -> tuple[str, ...]:
-    """Tools whose rules to ask and to deny hold for this one too."""
+    """Return the names of tools whose `ask` and `deny` rules apply to this tool too."""
     return getattr(tool, "acts_as", ())
 
 
@@ -315,7 +316,7 @@ def _of_host(host: str, rules: Rules) -> CallFinding:
 
 
 def _tool_pattern(tool: Tool[Any], found: Sequence[CallFinding]) -> tuple[str, ...] | None:
-    """A rule for this tool, where nothing but its name is in question."""
+    """Return a rule for this tool if only its name is in question, else None."""
     return (
         (f"tool({tool.name})",)
         if all(finding.kind is FindingKind.READS or finding is _ANYTHING for finding in found)
@@ -329,7 +330,7 @@ def _tool_pattern(tool: Tool[Any], found: Sequence[CallFinding]) -> tuple[str, .
 def decide_command(
     mode: Mode, command: str, cwd: Path, permissions: Permissions = NO_PERMISSIONS
 ) -> Decision:
-    """`decide` for a command line by itself."""
+    """Apply `decide` to a command line on its own."""
     return _of_command(mode, command, [], cwd, permissions)
 
 
@@ -383,19 +384,17 @@ def _judged(argv: tuple[str, ...], findings: Sequence[CallFinding], mode: Mode) 
 
 
 def _asking_words(found: Sequence[CallFinding], mode: Mode) -> str:
-    """Every reason for which a person is asked about a line: the second half of a line may be the
-    dangerous one.
-    """
+    """Join all reasons for asking about a line: its second half may be the dangerous one."""
     why = reasons(found, "ask", mode)
     more = [f"{len(why) - MAX_REASONS} more reasons"] if len(why) > MAX_REASONS else []
     return "; ".join([*why[:MAX_REASONS], *more])
 
 
 def withholds(permissions: Permissions, cwd: Path) -> Callable[[str], bool] | None:
-    """Tells whether a rule denies reading a file, or asks before; None where no rule is about
-    reading.
+    """Return a predicate that is true if a rule denies reading a file or asks before it; None if no
+    rule concerns reading.
 
-    For a search over a folder, which is judged by that alone: it leaves such files out. They are
+    Used by searches, which are judged by their folder alone, to leave such files out. Paths are
     absolute, without links.
     """
     rules = permissions.rules
@@ -411,8 +410,8 @@ def withholds(permissions: Permissions, cwd: Path) -> Callable[[str], bool] | No
 
 
 def granted(permissions: Permissions, cwd: Path) -> Callable[[str], bool]:
-    """Tells whether a rule allows reading a file that likely holds a secret; absolute, without
-    links.
+    """Return a predicate that is true if a rule allows reading a file that likely holds a secret.
+    Paths are absolute, without links.
     """
     rules, root = permissions.rules, os.path.realpath(cwd)
     return lambda path: (
@@ -424,7 +423,7 @@ def granted(permissions: Permissions, cwd: Path) -> Callable[[str], bool]:
 
 
 def without_sandbox(decision: Decision) -> Decision:
-    """The decision where no sandbox works."""
+    """Return the decision for a machine where no sandbox works."""
     if decision.partly == "deny" and decision.verdict != "deny":
         why = (
             decision.reason

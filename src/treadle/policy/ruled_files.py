@@ -24,9 +24,9 @@ from treadle.policy.policy import Permissions
 from treadle.tools.confinement import Ruled
 
 MAX_LOOKED_AT = 100_000
-"""Entries of folders that are compared with the rules before one command."""
+"""Limit on the folder entries compared with the rules before one command."""
 MAX_FOUND = 200
-"""Separate files and folders that one command is kept from; each is a mount."""
+"""Limit on the separate files and folders kept from one command; each is a mount."""
 
 Part: TypeAlias = re.Pattern[str] | None
 """Name in a pattern; None is `**`."""
@@ -45,30 +45,30 @@ class _Entry(NamedTuple):
 
 
 class RuledFiles:
-    """The files of one set of rules and one workspace.
+    """The files covered by one set of rules in one workspace.
 
-    Remembers each folder until its ctime changes. Safe from many threads.
+    Caches each folder's entries until its ctime changes. Thread-safe.
     """
 
     def __init__(self, rules: Rules, workspace: Path, home: str) -> None:
         self._rules, self._root, self._home = rules, os.path.realpath(workspace), home
         self._known: dict[str, tuple[Stamp, tuple[_Entry, ...]]] = {}
         self._lock = Lock()
-        """Keeps two threads from walking at once: the second then finds what the first has read."""
+        """Serialises walks, so that a second thread uses the entries that the first has read."""
 
     @classmethod
     def of(cls, permissions: Permissions, workspace: Path) -> RuledFiles | None:
-        """None if no rule can concern a command's files."""
+        """Return an instance, or None if no rule can concern a command's files."""
         rules = permissions.rules
         about = any(rule.about in ("read", "write") for rule in (*rules.deny, *rules.ask))
         return cls(rules, workspace, permissions.home) if about else None
 
     def look(self, *, approved: bool) -> Ruled:
-        """The files as they are now. `approved`: a person has approved this command, which answers
-        `ask` rules.
+        """Return the files as they are now. `approved`: a person has approved this command, which
+        satisfies the `ask` rules.
 
-        More entries or matches than the limits above make `too_many`; what a rule denies to write
-        is found all the same, so that a command that makes many such files has them taken away.
+        More entries or matches than the limits above set `too_many`. Files that a rule denies to
+        write are found without a limit, so that those a command creates are still removed after it.
         Blocks. Raises AgentError(tool) if a folder cannot be listed.
         """
         asking = () if approved else self._rules.ask
@@ -118,7 +118,7 @@ class RuledFiles:
     def _matches(
         self, rule: PermissionRule, excess: list[str], *, is_bounded: bool
     ) -> Iterator[str]:
-        """Paths that the rule matches, without what lies below a match.
+        """Yield the paths that the rule matches, without anything below a match.
 
         Links are followed, each folder once.
         """
@@ -159,7 +159,7 @@ class RuledFiles:
                 )
         except (FileNotFoundError, NotADirectoryError):
             return ()
-        except OSError as e:  # its files can be opened by name all the same
+        except OSError as e:  # its files can still be opened by name
             raise AgentError(
                 "tool",
                 (
@@ -222,7 +222,7 @@ def _after(name: str, states: frozenset[int], parts: Sequence[Part]) -> frozense
 
 
 def _further(states: set[int], parts: Sequence[Part]) -> frozenset[int]:
-    """`**` may stand for no folder at all."""
+    """Add the positions after each `**`, which may match no folder at all."""
     found = set(states)
     for state in sorted(states):
         while state < len(parts) and parts[state] is None:

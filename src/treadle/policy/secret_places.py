@@ -620,15 +620,15 @@ ONLY_IN_HOME = (
     ".bundle/config", ".condarc", ".config/pip/pip.conf", ".pip/pip.conf", "Library/Application Support/pip/pip.conf", ".hgrc",  # noqa: E501
     ".config/nix/nix.conf", ".history", ".config/uv/uv.toml",
 )  # fmt: skip
-"""May hold a password in a home folder, and are ordinary files of a project: in a workspace they
-stay in view.
+"""Files that may hold a password in a home folder but are ordinary project files. They stay visible
+in a workspace.
 """
 
 _Piece: TypeAlias = "str | re.Pattern[str]"
 
 
 def names_a_place(folded: str) -> bool:
-    """True if a normalised path in lower case is one of `PLACES`, or lies in one, wherever it
+    """True if a normalised path in lower case is one of `PLACES` or lies below one, wherever it
     begins.
     """
     names = folded.split("/")
@@ -656,8 +656,8 @@ def _fits(piece: _Piece, name: str) -> bool:
 def _by_first_name() -> tuple[
     dict[str, list[tuple[_Piece, ...]]], list[tuple[_Piece, ...]], re.Pattern[str]
 ]:
-    """The places by their first name, those whose first name is a pattern, and a pattern for any of
-    these names in a path.
+    """Return the places by their first name, those whose first name is a pattern, and a pattern
+    that finds any of these names in a path.
     """
     exact: dict[str, list[tuple[_Piece, ...]]] = {}
     patterns: list[tuple[_Piece, ...]] = []
