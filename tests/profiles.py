@@ -1,10 +1,12 @@
-"""Profiles of Hypothesis. Entry: `BY_CHANCE`.
+"""Profiles of Hypothesis. Entry point: `BY_CHANCE`.
 
-A test run draws the same examples every time, so that a change is refused only for what it changed.
-`make fuzz` explores at random.
+Runs draw examples at random, except in CI (the variable `CI`), where Hypothesis's own profile draws
+the same ones each time. `make fuzz` draws more of them.
 """
 
 from __future__ import annotations
+
+import os
 
 from hypothesis import HealthCheck, settings
 
@@ -14,7 +16,10 @@ others lists these too, because its own list replaces the profile's.
 """
 
 settings.register_profile(
-    "treadle", deadline=None, derandomize=True, suppress_health_check=BY_CHANCE
+    "treadle",
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+    suppress_health_check=BY_CHANCE,
 )
 settings.register_profile(
     "fuzz", deadline=None, max_examples=1_000, suppress_health_check=BY_CHANCE, print_blob=True

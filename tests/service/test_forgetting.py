@@ -189,18 +189,16 @@ async def test_what_another_replica_drives_is_cancelled_there(tmp_path: Path) ->
             ada.user_id,
         )
         conversation_id = (await ada.chat(f"hello {CANARY}"))["conversation_id"]
-        with anyio.fail_after(50):
+        with anyio.fail_after(20):
             async with ada.events(
                 "POST", "/chat", json={"message": "hang", "conversation_id": conversation_id}
             ) as events:
                 await anext(events)
                 await here.model.waits.wait()
                 async with elsewhere.http:
-                    path = f"/conversations/{conversation_id}"
-                    # On a busy machine the driver may not end in time; the person asks again.
-                    while (answer := await elsewhere.ask("DELETE", path)).status_code == 409:
-                        assert "does not answer" in answer.text
-                    assert answer.status_code == 204
+                    assert (
+                        await elsewhere.ask("DELETE", f"/conversations/{conversation_id}")
+                    ).status_code == 204
         assert not _is_named(there.service, conversation_id)
         while len(here.service.live):
             await anyio.sleep(0.01)

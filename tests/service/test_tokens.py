@@ -128,6 +128,7 @@ def test_a_token_names_what_it_was_made_for() -> None:
     named = tokens.verified(access, "access")
     assert named is not None
     assert named[:2] == ("a", "l")
+    assert named.nonce
     assert tokens.verified(refresh, "refresh") == ("a", "l", "n")
     assert tokens.verified(access, "refresh") is tokens.verified(refresh, "access") is None
     assert (
