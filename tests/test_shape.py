@@ -16,50 +16,49 @@ LINES_MOST = 400
 # Files and functions without a reason grew past the limit when lines became 100 columns long.
 LONG_FILES = {
     "_internal/redaction.py": 527,
-    "agents/agent.py": 467,
-    "agents/definitions/catalog.py": 471,
+    "agents/agent.py": 463,
+    "agents/definitions/catalog.py": 464,
     "apps/assistant/language/changing.py": 479,
-    "apps/assistant/language/dates.py": 434,
-    "apps/assistant/language/understanding.py": 559,
-    "budget/ledger.py": 458,  # one ledger; its arithmetic stands in budget/tree.py
+    "apps/assistant/language/dates.py": 433,
+    "apps/assistant/language/understanding.py": 548,
+    "budget/ledger.py": 446,  # one ledger; its arithmetic stands in budget/tree.py
     "config/layers.py": 409,
-    "config/readers.py": 421,  # a function for each kind of value
-    "journal/entries.py": 466,
-    "journal/journal.py": 429,
-    "journal/memory/journal.py": 461,
-    "journal/run_state.py": 516,  # one fold; its other half is how a fork begins one
+    "config/readers.py": 415,  # a function for each kind of value
+    "journal/entries.py": 464,
+    "journal/journal.py": 423,
+    "journal/memory/journal.py": 424,
     "journal/sessions.py": 446,
-    "journal/tables/queue.py": 511,
-    "loop/model_turn.py": 429,
-    "loop/toolbox.py": 533,  # one call, from its arguments to its result
-    "models/model.py": 404,
-    "models/providers/anthropic/messages.py": 440,
-    "models/providers/anthropic/request.py": 513,
-    "models/providers/gemini/stream.py": 460,
+    "journal/tables/queue.py": 509,
+    "loop/model_turn.py": 427,
+    "loop/toolbox.py": 531,  # one call, from its arguments to its result
+    "models/model.py": 402,
+    "models/providers/anthropic/messages.py": 438,
+    "models/providers/anthropic/request.py": 509,
+    "models/providers/gemini/stream.py": 458,
     "policy/policy.py": 450,
-    "policy/sandboxes/bubblewrap.py": 459,  # one program and its arguments, and one command of it
-    "policy/sandboxes/escapes.py": 654,  # the list of escapes that are tried
+    "policy/sandboxes/bubblewrap.py": 456,  # one program and its arguments, and one command of it
+    "policy/sandboxes/escapes.py": 649,  # the list of escapes that are tried
     "policy/sandboxes/proxy.py": 407,
     "policy/sandboxes/repositories.py": 436,
     "policy/secret_places.py": 673,  # the list of places
     "policy/shell/judge.py": 621,
-    "policy/shell/programs.py": 641,
-    "policy/shell/simple.py": 443,
-    "policy/shell/syntax.py": 542,  # one grammar
-    "runtime/assembly.py": 503,  # where each field of a plan comes from
-    "runtime/runs.py": 621,  # one life of a run; each way to begin one needs the same private state
-    "runtime/runtime.py": 680,  # every way to start, queue, follow and end a run
+    "policy/shell/programs.py": 637,
+    "policy/shell/simple.py": 438,
+    "policy/shell/syntax.py": 540,  # one grammar
+    "runtime/assembly.py": 500,  # where each field of a plan comes from
+    "runtime/runs.py": 618,  # one life of a run; each way to begin one needs the same private state
+    "runtime/runtime.py": 678,  # every way to start, queue, follow and end a run
     "tools/builtin/files.py": 421,
-    "tools/function/decorator.py": 474,
-    "tools/tool.py": 403,
+    "tools/function/decorator.py": 473,
+    "tools/tool.py": 402,
     "tools/truncate.py": 409,
     "types.py": 440,
 }
 FUNCTION_LINES_MOST = 50
 LONG_FUNCTIONS = {
-    "agents/agent.py:__post_init__": 55,
-    "agents/coding/agent.py:coding_agent": 54,
-    "agents/definitions/format.py:definition_schema": 61,
+    "agents/agent.py:__post_init__": 53,
+    "agents/coding/agent.py:coding_agent": 53,
+    "agents/definitions/format.py:definition_schema": 59,
     "apps/assistant/language/answers.py:_chosen": 57,
     "apps/assistant/language/changing.py:of_field": 51,
     "apps/assistant/language/questions.py:asked_for": 74,
@@ -70,31 +69,26 @@ LONG_FUNCTIONS = {
     "journal/postgres/failures.py:unusable": 57,
     "journal/postgres/failures.py:translated": 75,
     "journal/projection.py:events_of": 63,
-    "journal/run_state.py:__init__": 98,  # the list of what a run is
-    "journal/run_state.py:_responded": 53,
-    "journal/sqlite/places.py:prepare": 57,
+    "journal/sqlite/places.py:prepare": 56,
     "loop/toolbox.py:_result": 54,
-    "models/providers/http_exchange.py:_translated": 87,
-    "policy/paths.py:write": 62,
+    "policy/paths.py:write": 61,
     "policy/policy.py:decide": 60,
-    "policy/sandboxes/bubblewrap.py:protections": 65,
+    "policy/sandboxes/bubblewrap.py:protections": 63,
     "policy/sandboxes/bubblewrap.py:__init__": 60,
     "policy/sandboxes/egress.py:isolated": 64,
     "policy/sandboxes/escapes.py:_ground": 53,
     "policy/sandboxes/seccomp.py:seccomp_filter": 51,
     "policy/shell/judge.py:_inside": 71,
-    "runtime/assembly.py:resumed": 87,
+    "runtime/assembly.py:resumed": 86,
     "runtime/assembly.py:_plan": 64,
     "runtime/runs.py:fork": 56,
-    "runtime/runs.py:resume": 51,
-    "service/conversation_store.py:ask": 57,
-    "service/state.py:__init__": 52,  # what an application hands in
+    "service/conversation_store.py:ask": 53,
+    "service/state.py:__init__": 51,  # what an application hands in
     "tools/builtin/files.py:save": 55,
     "tools/function/decorator.py:tool": 58,  # the options of a public decorator
 }
 PARAMETERS_MOST = 7
 WIDE = {
-    "runtime/runtime.py:wake": 8,  # all that can be said to a run that waits
     "tools/function/decorator.py:tool": 10,  # the options of a public decorator
     "tools/function/decorator.py:__init__": 10,  # what it hands on
     "runtime/assembly.py:_plan": 8,
@@ -104,7 +98,6 @@ WIDE = {
     "runtime/toolbox_factory.py:__init__": 8,
     "workers/worker/worker.py:__init__": 11,  # what one says of a worker, each with a default
     "service/state.py:__init__": 8,  # what an application hands in
-    "journal/sqlite/driving.py:__init__": 8,  # the columns of a row, by name
 }
 
 
@@ -116,7 +109,15 @@ def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
 
 
 def over(measured: Iterator[tuple[str, int]], most: int, named: dict[str, int]) -> list[str]:
-    return [f"{name}: {size}" for name, size in measured if size > named.get(name, most)]
+    """What is above its limit, and limits of their own that could be lower: they only shrink."""
+    sizes: dict[str, int] = {}
+    for name, size in measured:
+        sizes[name] = max(size, sizes.get(name, 0))
+    return [f"{name}: {size}" for name, size in sizes.items() if size > named.get(name, most)] + [
+        f"{name}: {most_here} could be {sizes.get(name, 0)}"
+        for name, most_here in named.items()
+        if sizes.get(name, 0) < most_here
+    ]
 
 
 def test_files_are_no_longer_than_they_need_to_be() -> None:

@@ -52,18 +52,14 @@ class BudgetSpent(Exception):
 
 
 class Ledger:
-    """Spending of one run and its children, checked against its limits and its share of the limits
-    above.
-    """
+    """Spending of a run and its children, checked against its limits and those above."""
 
     def __init__(self, limits: Limits) -> None:
         self.usage = Usage()
         self.cost_usd: float | None = None
         """Cost of everything that had a price; None if nothing had one."""
         self.unpriced = 0
-        """Number of unpriced uses: responses, and failed attempts with known usage, whose price was
-        not known.
-        """
+        """Number of uses without a price: responses, and failed attempts with known usage."""
         self.turns = 0
         self.tool_calls = 0
         """Number of calls started."""
@@ -74,9 +70,7 @@ class Ledger:
         self.fixed_bytes = 0
         """Size of the first request without its messages, in bytes."""
         self.context_tokens = 0
-        """Size of the conversation up to the last response, in tokens, as far as providers reported
-        it.
-        """
+        """Tokens of the conversation up to the last response, as far as providers reported them."""
         self._said_tokens = 0
         self._turn_usd = 0
         """Output tokens of the last response, and its cost."""
@@ -265,9 +259,7 @@ class Ledger:
         return left._replace(reserved=reserved)
 
     def _expected_input(self, new_bytes: int) -> int:
-        """Return the expected input tokens: counted up to the last reported response, estimated
-        after it.
-        """
+        """Return the expected input tokens: reported ones, and an estimate for what follows."""
         return self.context_tokens + -(-(self.fixed_bytes + new_bytes) // BYTES_PER_TOKEN)
 
     def ask(self, left: ReservedResponse) -> None:
@@ -291,9 +283,7 @@ class Ledger:
             raise BudgetSpent(Outcome.COST_LIMIT)
 
     def set_aside(self, reserved: Reserved) -> bool:
-        """Reserve the cost of a request outside the turns, until `give_back`. Returns False if it
-        does not fit.
-        """
+        """Reserve a request outside the turns, until `give_back`; False if it does not fit."""
         if self._account.free(TOKENS) < reserved.tokens or self._account.free(USD) < _units_of(
             reserved
         ):
@@ -365,9 +355,7 @@ class Ledger:
         self._turn_is_over()
 
     def settle_untold(self, new_bytes: int, said_bytes: int, reserved: Reserved | None) -> None:
-        """Record a response without reported usage, from the expected input and the size of its
-        text.
-        """
+        """Record a response without reported usage, by the expected input and its text's size."""
         # use the journaled reservation
         asked = reserved.input_tokens if reserved is not None else self._expected_input(new_bytes)
         said = -(-said_bytes // BYTES_PER_TOKEN)

@@ -165,9 +165,7 @@ def url(value: Plain) -> str:
 
 
 def base_url(value: Plain) -> str:
-    """Read a URL without query or fragment; a trailing slash is removed, because paths are
-    appended.
-    """
+    """Read a URL without query or fragment; a trailing slash is removed before paths."""
     if "?" in (address := url(value)) or "#" in address:
         raise Wrong("a URL without ? and #")
     return address.rstrip("/")
@@ -312,9 +310,7 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 CRON_FIELDS = 5
-"""Number of fields. cronsim accepts a sixth, seconds, but a run every second is most likely a
-mistake.
-"""
+"""Number of fields. cronsim accepts seconds as a sixth, most likely a mistake."""
 
 
 def cron(value: Plain) -> str:
@@ -403,9 +399,7 @@ def model_name(value: Plain) -> str:
 
 
 def likely_name(model: str) -> str:
-    """Complete a model name that lacks its provider; return an example if the vendor cannot be
-    inferred.
-    """
+    """Complete a model name that lacks its provider, or return an example."""
     vendors = {
         **dict.fromkeys(("claude", "opus", "sonnet", "haiku"), "anthropic"),
         **dict.fromkeys(("gpt", "o1", "o3", "o4"), "openai"),

@@ -269,9 +269,7 @@ class RunResumed(_Entry, frozen=True, kw_only=True, tag="run.resumed"):
     agent_hash: str
     model: str
     asked: str | None = None
-    """The model that is asked from here on, where this driver cannot ask the one that answered
-    last.
-    """
+    """The model asked from here on, if this driver cannot ask the one that answered last."""
     mode: Mode
     cwd: str
     limits: Limits | None = None

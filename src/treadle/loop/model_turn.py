@@ -249,9 +249,7 @@ class ModelTurn:
         return response
 
     async def _mended(self, error: AgentError, request: ModelRequest) -> ModelRequest | None:
-        """The request without what the provider named as it refused; None if it named nothing that
-        can be left out.
-        """
+        """Return the request without what the provider refused by name, or None."""
         if name := offending(error, request.settings):
             return await self._without(name, error, request)
         unseen = with_images(self._state.context.history) if names_image(error) else ()

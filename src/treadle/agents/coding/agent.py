@@ -75,9 +75,8 @@ def coding_agent(
     moved: bool = False,
     trust: Trust | None = None,
 ) -> Assistant:
-    """Build the coding assistant for `cwd`. Blocks while it reads files.
-
-    The same configuration, directory and day give identical bytes in every process.
+    """Build the coding assistant for `cwd`: identical bytes for the same configuration, directory
+    and day. Blocks while it reads files.
 
     `attended`: a person can answer questions. `trust`: replaces the stored trust in the project of
     `cwd`, for copies of a project that Treadle made. `moved`: the run resumes in a different

@@ -135,9 +135,7 @@ class Catalog:
         self._read.clear()
 
     def definition(self, name: str) -> ReadDefinition | None:
-        """Return the definition in the agent's file, or None if it has no file or its file has
-        problems.
-        """
+        """Return the definition in the agent's file; None without a file, or if it has problems."""
         return self._reading(name).definition if name in self.found.files else None
 
     def is_untrusted(self, name: str) -> bool:
@@ -195,9 +193,7 @@ class Catalog:
         return list(found | dict.fromkeys(self._unmakeable(names)))
 
     def _unmakeable(self, names: Sequence[str]) -> Iterator[DefinitionProblem]:
-        """Yield problems that show only when an agent is made, for agents whose files have no other
-        problem.
-        """
+        """Yield problems that show only when an agent is made, if its file has no others."""
         for name in names:
             wrong: dict[DefinitionProblem, None] = {}
             self._look(name, (), {}, wrong)

@@ -14,9 +14,7 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def definition_schema() -> dict[str, Any]:
-    """Return the schema of `NAME.yaml`, and of the front matter of `NAME.md`, which has no
-    `instructions`.
-    """
+    """Return the schema of `NAME.yaml`, or of the front matter, which has no `instructions`."""
     return {
         "$schema": DRAFT,
         "title": "Treadle agent",

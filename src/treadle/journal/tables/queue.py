@@ -54,9 +54,7 @@ LET_GO: Final = (
     "sent_to = null, fruitless = case when fruitless > 0 and ? = 0 then fruitless - 1 else "
     "fruitless end"
 )
-"""SQL for a run that its driver releases in order, with one parameter: True if it waits for a
-person.
-"""
+"""SQL for a run that its driver releases. Parameter: True if it waits for a person."""
 TAKEN: Final = "sent_to = case when sent_to = ? or sent_to like 'engine:%' then sent_to end"
 """SQL for a run that the worker of this id takes over: the earlier claimant no longer delivers it.
 """

@@ -216,9 +216,7 @@ _KNOWN_NODES = frozenset(
         "command_name",
     }
 ) | {*("simple_expansion", "expansion", "variable_name", "special_variable_name", "$", "${", "}")}
-"""Node types of a word's parts. `read_word` reads the literal ones; any other makes the word not
-literal.
-"""
+"""Node types of a word that `read_word` reads; any other makes the word not literal."""
 LEAVES_RUNNING = "it leaves something running"
 _WORDS = {
     "function_definition": "it defines a function",

@@ -306,9 +306,7 @@ def _sent(blocks: list[Typed]) -> list[Typed]:
 
 
 def _without_blanks(blocks: list[Typed]) -> list[Typed]:
-    """Drop text blocks if all of them are blank. The API accepts a blank text only next to
-    another.
-    """
+    """Drop text blocks if all are blank. The API accepts a blank text only next to another."""
     for kind, block in blocks:
         if kind == "text" and isinstance(block, dict) and str(block["text"]).strip():
             return blocks

@@ -424,9 +424,7 @@ def _refused(
 
 
 def _usage(said: msgspec.Raw) -> Usage:
-    """Convert usage. The prompt count includes cached tokens, but excludes tool results and
-    thoughts.
-    """
+    """Convert usage. The prompt count includes cached tokens, not tool results and thoughts."""
     counts = counts_of(said)
     cached, thoughts = (
         tokens(counts.cached_content_token_count),
