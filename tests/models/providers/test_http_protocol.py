@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 from tests.models.providers.loopback import listening
 from treadle.errors import AgentError
 from treadle.models.providers.http import HttpConnection
+from treadle.models.providers.http_dialing import connect
 from treadle.models.providers.http_protocol import (
     BUFFERED_BYTES,
     HEADERS_BYTES_MAX,
+    HEADERS_MAX,
     HttpProtocol,
     NotHttp,
 )
@@ -272,6 +274,47 @@ async def test_a_response_that_comes_before_the_whole_request_is_read() -> None:
             await connection.aclose()
 
 
+async def test_a_connection_whose_request_was_not_sent_whole_is_not_kept() -> None:
+    """The rest of the request would be read as the beginning of the next one."""
+
+    async def refuse(stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            heads.append(await head_of(stream))
+            await stream.send(b"HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\n\r\n")
+            await seen.wait()
+            await stream.send(b"big")
+            with anyio.move_on_after(5):
+                await anyio.sleep_forever()
+
+    heads, seen = list[bytes](), anyio.Event()
+    async with listening(refuse) as port:
+        connection = HttpConnection(f"http://127.0.0.1:{port}", {})
+        with anyio.fail_after(5):
+            for _ in range(2):
+                async with connection.post("/", b"x" * 50_000_000, {}) as reply:
+                    seen.set()
+                    assert (reply.status, await reply.read()) == (413, b"big")
+            await connection.aclose()
+    assert len(heads) == 2
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n",
+        b"HTTP/1.1 099 Odd\r\n\r\n",
+        HEAD + b"".join(b"x-%d: 1\r\n" % n for n in range(HEADERS_MAX + 1)) + b"\r\n",
+    ],
+    ids=["another protocol", "no status", "too many headers"],
+)
+async def test_a_head_that_is_no_response_is_refused(head: bytes) -> None:
+    protocol = HttpProtocol(asyncio.get_running_loop())
+    protocol.connection_made(cast("asyncio.Transport", Wire()))
+    protocol.data_received(head)
+    with anyio.fail_after(1), pytest.raises(NotHttp):
+        await protocol.respond()
+
+
 @pytest.mark.parametrize(
     "after",
     [
@@ -337,6 +380,46 @@ async def test_closing_ends_an_exchange_that_waits_for_its_response() -> None:
                 group.start_soon(fail)
                 await reached.wait()
                 await connection.aclose()
+
+
+class OtherLoop:
+    """An event loop with the signature of uvloop's, which lacks happy eyeballs."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def create_future(self) -> asyncio.Future[None]:
+        return self._loop.create_future()
+
+    async def create_connection(
+        self,
+        factory: Callable[[], HttpProtocol],
+        host: str,
+        port: int,
+        *,
+        ssl: None,
+        server_hostname: None,
+    ) -> tuple[asyncio.Transport, HttpProtocol]:
+        return await self._loop.create_connection(
+            factory, host, port, ssl=ssl, server_hostname=server_hostname
+        )
+
+
+async def test_a_connection_opens_on_an_event_loop_without_happy_eyeballs() -> None:
+    async def answer(stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            await head_of(stream)
+            await stream.send(OK)
+
+    async with listening(answer) as port:
+        loop = cast("asyncio.AbstractEventLoop", OtherLoop())
+        with anyio.fail_after(5):
+            protocol = await connect(loop, "127.0.0.1", port, None)
+            await protocol.send(b"GET / HTTP/1.1\r\n\r\n", b"")
+            await protocol.respond()
+            assert await protocol.read() == b"ok"
+            protocol.abort()
+            await protocol.wait_closed()
 
 
 async def test_a_half_closed_connection_ends_a_response_without_a_length() -> None:

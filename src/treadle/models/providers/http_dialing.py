@@ -93,14 +93,20 @@ async def connect(
     """Open a connection to a host. `server_name` (default: `host`) is the name that its certificate
     must hold. Raises OSError.
     """
-    _, protocol = await loop.create_connection(
-        lambda: HttpProtocol(loop),
-        host,
-        port,
-        ssl=tls,
-        server_hostname=None if tls is None else server_name or host,
-        happy_eyeballs_delay=HAPPY_EYEBALLS_S,
-    )
+    name = None if tls is None else server_name or host
+    if isinstance(loop, asyncio.BaseEventLoop):
+        _, protocol = await loop.create_connection(
+            lambda: HttpProtocol(loop),
+            host,
+            port,
+            ssl=tls,
+            server_hostname=name,
+            happy_eyeballs_delay=HAPPY_EYEBALLS_S,
+        )
+    else:  # uvloop lacks happy eyeballs, and tries one address after the other
+        _, protocol = await loop.create_connection(
+            lambda: HttpProtocol(loop), host, port, ssl=tls, server_hostname=name
+        )
     return protocol
 
 

@@ -43,6 +43,7 @@ class HttpProtocol(asyncio.Protocol):
 
     __slots__ = (
         "_informational",
+        "_is_cut",
         "_loop",
         "_paused",
         "_pieces",
@@ -84,7 +85,7 @@ class HttpProtocol(asyncio.Protocol):
         self.headers: dict[str, str] = {}
         """First value of each header, by its name in lower case."""
         self.ended = self.keeps_alive = False
-        self._informational = self._until_close = self._paused = False
+        self._informational = self._until_close = self._paused = self._is_cut = False
         self._pieces: list[bytes] = []
         self._size = self._received = 0
 
@@ -100,7 +101,7 @@ class HttpProtocol(asyncio.Protocol):
             for begin in range(WITH_HEADERS_BYTES, len(view), AT_ONCE_BYTES):
                 await self._writable()
                 if self.status:
-                    self.keeps_alive = False
+                    self._is_cut, self.keeps_alive = True, False
                     return
                 self.transport.write(view[begin : begin + AT_ONCE_BYTES])
         await self._writable()
@@ -253,7 +254,8 @@ class HttpProtocol(asyncio.Protocol):
             self._informational, self.headers = False, {}
             return
         self.ended = True
-        self.keeps_alive = self.parser.should_keep_alive()
+        # a server that has not read the whole request would take the next one for its rest
+        self.keeps_alive = self.parser.should_keep_alive() and not self._is_cut
 
 
 def request_head(
