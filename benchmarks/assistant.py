@@ -19,7 +19,8 @@ from typing import Any
 
 import anyio
 
-from treadle.policy.policy import decide_command, permissions_of
+from treadle.policy.permissions import permissions_of
+from treadle.policy.policy import decide_command
 from treadle.tools.builtin.read import Read
 from treadle.tools.tool import ToolContext
 

@@ -1,4 +1,4 @@
-"""Measures what docs/capacity.md counts with: what a run takes of a PostgreSQL server and of a
+"""Measures what docs/internals/capacity.md counts with: what a run takes of a PostgreSQL server and of a
 worker, and what a worker takes that has nothing to do.
 
     python -m benchmarks.capacity [--runs 500] [--turns 10] [--slots 32]

@@ -68,7 +68,10 @@ class Bench:
 
     def reps(self, peer: str, *arguments: str) -> list[dict[str, Any]]:
         """One runner process: what it tells of each of its repetitions. Raises Skipped or Failed."""
-        argv = [sys.executable, *_runner(peer), *arguments]
+        runner, *own = _runner(peer)
+        if not runner.is_file():
+            raise Skipped(f"the folder shared/bench has no {runner.name}")
+        argv = [sys.executable, str(runner), *own, *arguments]
         if peer != LOOP_ALONE:
             argv += ["--port", str(self.serve())]
         env = {
@@ -173,10 +176,12 @@ def command() -> str:
     return str(path)
 
 
-def _runner(peer: str) -> list[str]:
+def _runner(peer: str) -> tuple[Path, *tuple[str, ...]]:
+    """The file that measures the peer, and its own arguments. Floors stay in shared/bench."""
     if peer.startswith("treadle"):
-        return [str(HERE / "treadle_runner.py"), peer]
-    return [str(FLOORS / "runners" / "floors.py")]
+        return HERE / "treadle_runner.py", peer
+    name = "llhttp_floor.py" if peer.startswith("floor_f_") else "floors.py"
+    return (FLOORS / "runners" / name,)
 
 
 def _children_cpu_s() -> float:

@@ -28,6 +28,9 @@ turns.
 """
 FLOOR_E = "floor_e_aiohttp_sse_cached"
 """The fairest: aiohttp, every answer streamed and folded, the history's encoding kept."""
+FLOOR_F = "floor_f_llhttp_sse_cached"
+"""The same work over `asyncio.Protocol` and llhttp, without an HTTP library."""
+FLOORS = (FLOOR_E, FLOOR_F)
 
 Sample = Callable[[Bench, str], list[float]]
 
@@ -138,31 +141,37 @@ ROWS = (
         "turn-50",
         "CPU of a turn, run of 50",
         "µs",
-        (1.6, 1.3),
+        (1.1, 0.9),
         _per_turn(50, 7),
         of=FLOOR_E,
-        peers=(TREADLE, FLOOR_E, FLOOR_C, LOOP_ALONE),
+        peers=(TREADLE, *FLOORS, FLOOR_C, LOOP_ALONE),
     ),
     _row(
         "turn-1000",
         "CPU of a turn, run of 1,000",
         "µs",
-        (1.6, 1.3),
+        (1.1, 0.9),
         _per_turn(1000, 2),
         of=FLOOR_E,
-        peers=(TREADLE, FLOOR_E, FLOOR_C, LOOP_ALONE),
+        peers=(TREADLE, *FLOORS, FLOOR_C, LOOP_ALONE),
     ),
     _row(
         "turn-disk",
         "the same with the journal on disk, run of 50",
         "µs",
-        (2.2, 1.8),
+        (1.6, 1.3),
         _per_turn(50, 7),
         of=FLOOR_E,
-        peers=(ON_DISK, FLOOR_E, TREADLE),
+        peers=(ON_DISK, *FLOORS, TREADLE),
     ),
     _row(
-        "delta", "CPU of a streamed delta", "µs", (4.5, 3.0), _per_delta, peers=(TREADLE, FLOOR_C)
+        "delta",
+        "CPU of a streamed delta",
+        "µs",
+        (1.4, 1.0),
+        _per_delta,
+        of=FLOOR_E,
+        peers=(TREADLE, *FLOORS, FLOOR_C),
     ),
     _row(
         "turn-openai",
@@ -171,7 +180,7 @@ ROWS = (
         (1.25, 1.1),
         _per_turn(50, 7),
         of=TREADLE,
-        peers=(OVER_OPENAI, TREADLE),
+        peers=(OVER_OPENAI, TREADLE, *FLOORS),
     ),
     _row(
         "delta-openai",
@@ -179,7 +188,7 @@ ROWS = (
         "µs",
         (4.5, 3.0),
         _per_delta,
-        peers=(OVER_OPENAI, TREADLE),
+        peers=(OVER_OPENAI, TREADLE, *FLOORS),
     ),
     _row(
         "turn-chat",
@@ -188,7 +197,7 @@ ROWS = (
         (1.25, 1.1),
         _per_turn(50, 7),
         of=TREADLE,
-        peers=(OVER_CHAT, TREADLE),
+        peers=(OVER_CHAT, TREADLE, *FLOORS),
     ),
     _row(
         "delta-chat",
@@ -196,7 +205,7 @@ ROWS = (
         "µs",
         (4.5, 3.0),
         _per_delta,
-        peers=(OVER_CHAT, TREADLE),
+        peers=(OVER_CHAT, TREADLE, *FLOORS),
     ),
     _row(
         "turn-gemini",
@@ -205,7 +214,7 @@ ROWS = (
         (1.25, 1.1),
         _per_turn(50, 7),
         of=TREADLE,
-        peers=(OVER_GEMINI, TREADLE),
+        peers=(OVER_GEMINI, TREADLE, *FLOORS),
     ),
     _row(
         "delta-gemini",
@@ -213,7 +222,7 @@ ROWS = (
         "µs",
         (4.5, 3.0),
         _per_delta,
-        peers=(OVER_GEMINI, TREADLE),
+        peers=(OVER_GEMINI, TREADLE, *FLOORS),
     ),
     _row(
         "turn-1000-openai",
@@ -222,7 +231,7 @@ ROWS = (
         (1.25, 1.1),
         _per_turn(1000, 1),
         of=TREADLE,
-        peers=(OVER_OPENAI, TREADLE),
+        peers=(OVER_OPENAI, TREADLE, *FLOORS),
     ),
     _row(
         "turn-1000-chat",
@@ -231,7 +240,7 @@ ROWS = (
         (1.25, 1.1),
         _per_turn(1000, 1),
         of=TREADLE,
-        peers=(OVER_CHAT, TREADLE),
+        peers=(OVER_CHAT, TREADLE, *FLOORS),
     ),
     _row(
         "turn-1000-gemini",
@@ -240,7 +249,7 @@ ROWS = (
         (1.25, 1.1),
         _per_turn(1000, 1),
         of=TREADLE,
-        peers=(OVER_GEMINI, TREADLE),
+        peers=(OVER_GEMINI, TREADLE, *FLOORS),
     ),
     _row(
         "parallel-32",
@@ -248,35 +257,36 @@ ROWS = (
         "ms",
         (60, 53),
         _parallel,
-        peers=(TREADLE, FLOOR_E),
+        peers=(TREADLE, *FLOORS),
     ),
     _row(
         "concurrent-1000",
         "1,000 concurrent runs of 10 turns, CPU",
         "s",
-        (4.0, 2.5),
+        (1.25, 0.9),
         _concurrent,
-        peers=(TREADLE, FLOOR_E, FLOOR_C),
+        of=FLOOR_E,
+        peers=(TREADLE, *FLOORS, FLOOR_C),
     ),
-    _row("idle", "idle session of 20 messages", "KB", (12, 5), _idle, peers=(TREADLE, FLOOR_E)),
+    _row("idle", "idle session of 20 messages", "KB", (12, 5), _idle, peers=(TREADLE, *FLOORS)),
     _row(
         "import",
         "import and an agent with a tool, CPU",
         "ms",
-        (150, 100),
+        (80, 60),
         _import_ms,
         peers=(TREADLE, _BARE),
     ),
     _row(
         "import-memory", "the same, peak memory", "MB", (40, 40), _import_mb, peers=(TREADLE, _BARE)
     ),
-    _row("version", "`treadle --version`, CPU", "ms", (40, 30), _command_ms("--version")),
-    _row("help", "`treadle --help`, CPU", "ms", (80, 60), _command_ms("--help")),
+    _row("version", "`treadle --version`, CPU", "ms", (30, 20), _command_ms("--version")),
+    _row("help", "`treadle --help`, CPU", "ms", (60, 45), _command_ms("--help")),
     _row(
         "first-request",
         "`treadle run` to its first request, CPU",
         "ms",
-        (320, 250),
+        (215, 170),
         _first_request_ms,
     ),
 )

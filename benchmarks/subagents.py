@@ -28,7 +28,7 @@ from treadle.models.model import (
     ToolCallStart,
 )
 from treadle.tools.function import FunctionTool
-from treadle.tools.tool import ToolRegistry
+from treadle.tools.registry import ToolRegistry
 from treadle.types import Limits, new_id
 
 REGISTERED = 10_000

@@ -26,7 +26,7 @@ from tests.crash.stories import Story, World, agent_of
 
 from treadle import Agent, Limits, Runtime
 from treadle.journal import open_journal
-from treadle.journal.journal import RunInfo
+from treadle.journal.run_info import RunInfo
 from treadle.workers.worker import Worker
 
 MUST_S = {15.0: 20.0, 2.0: 3.0}

@@ -97,8 +97,9 @@ def imported_ms(module: str) -> float:
 
 def main() -> None:
     from treadle.tui import differences, markdown
+    from treadle.tui.containers import Within
     from treadle.tui.drawing import Drawing
-    from treadle.tui.growing import SourcePiece, Within
+    from treadle.tui.growing import SourcePiece
     from treadle.tui.theme import Theme
 
     drawing, wide = Drawing(100, Theme()), Drawing(160, Theme())

@@ -1,6 +1,7 @@
 """What tests cost: `pytest -p tests.costs` ends with the process CPU of each folder.
 
-Seconds of user and system time, those of the processes that a test started and waited for included.
+Seconds of user and system time, those of the processes that a test started included; on Linux also
+while they live, as the fork servers do.
 What a process of the tests did outside tests (imports, collection) stands in a row of its own.
 """
 
@@ -9,11 +10,14 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Generator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 OUTSIDE = "(collection and the like)"
+TICKS = os.sysconf("SC_CLK_TCK")
 FILES = 20
 """How many of the dearest files are listed."""
 
@@ -22,7 +26,18 @@ _tests: Counter[str] = Counter()
 
 
 def _spent() -> float:
-    return sum(os.times()[:4])
+    return sum(os.times()[:4]) + _spent_by_children(os.getpid())
+
+
+def _spent_by_children(pid: int) -> float:
+    """Of those that live, and their own; a parent's clock counts a child once it has ended."""
+    seconds = 0.0
+    with suppress(OSError):  # the process has ended, or this is not Linux
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for child in (thread / "children").read_text().split():
+                clocks = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[11:15]
+                seconds += sum(map(int, clocks)) / TICKS + _spent_by_children(int(child))
+    return seconds
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -200,6 +200,15 @@ class Gate:
         await self.opened.wait()
 
 
+def skip(seconds: float) -> None:
+    """Move the clock of this event loop forward, so that a deadline passes on any machine when the
+    test says so.
+    """
+    loop = asyncio.get_running_loop()
+    time = loop.time
+    loop.time = lambda: time() + seconds
+
+
 # ---------------------------------------------------------------- hooks
 
 
@@ -263,12 +272,18 @@ class _WatchedWriter:
     def fence(self) -> int:
         return self._writer.fence
 
-    async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
+    @property
+    def failed_over(self) -> bool:
+        return self._writer.failed_over
+
+    async def append(
+        self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None, wakes: bool = False
+    ) -> int:
         if self._journal.at is not None:  # as the contract says: an append that began is finished
             await uninterrupted(
                 asyncio.get_running_loop().create_task(self._journal.before(entries))
             )
-        first = await self._writer.append(entries, put_back=put_back)
+        first = await self._writer.append(entries, put_back=put_back, wakes=wakes)
         self._journal.note(entries)
         return first
 
@@ -353,7 +368,7 @@ async def watch(
     """
     rt = runtime or open_runtime()
     seen: list[Event] = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with rt.stream(agent(model, *tools), prompt, deps=deps, **options) as stream:
             async for event in stream:
                 seen.append(event)

@@ -1,7 +1,7 @@
 """Commands in fresh processes that need not import Treadle again: a process that has, and forks for
 each. Entry: `ForkServer`.
 
-A child has its own streams, directory and environment, runs `python -m treadle ARGUMENTS`, and ends
+A child has its own streams, directory and environment, runs `python -m PROGRAM ARGUMENTS`, and ends
 as any interpreter does. What reads the environment of a starting interpreter (LANG, PYTHONPATH)
 needs a real start: `fits`. TREADLE_CRASH_AT is read when Treadle is imported, and is handed to the
 child instead.
@@ -15,18 +15,23 @@ import io
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+ROOT = Path(__file__).parents[1]
+ENDS_WITHIN_S = 10
 _STREAMS = 3
 _LENGTH = 8
 _PRELOADED = (
@@ -50,12 +55,65 @@ _PRELOADED = (
         "treadle.cli.runs.group",
         "treadle.cli.runs.listing",
         "difflib",
-        "aiohttp",
         "anyio._backends._asyncio",
         "pydantic",
         "sqlite3",
     ),
     *("mcp", "treadle.tools.mcp.servers"),
+    # What only some commands import: it costs a child 20 to 900 ms, and the server once.
+    *(
+        "tree_sitter",
+        "tree_sitter_bash",
+        "treadle.agents.definitions.catalog",
+        "treadle.apps.assistant.embedded",
+        "treadle.apps.assistant.language.conversation",
+        "treadle.cli.agents",
+        "treadle.cli.init",
+        "treadle.cli.models",
+        "treadle.cli.policy",
+        "treadle.cli.runs.cost",
+        "treadle.cli.runs.driving",
+        "treadle.cli.runs.export",
+        "treadle.cli.runs.fork",
+        "treadle.cli.runs.import_",
+        "treadle.cli.runs.kill",
+        "treadle.cli.runs.prune",
+        "treadle.cli.runs.replay",
+        "treadle.cli.runs.resume",
+        "treadle.cli.runs.show",
+        "treadle.cli.runs.signing",
+        "treadle.cli.runs.top",
+        "treadle.cli.serve",
+        "treadle.cli.session_lookup",
+        "treadle.cli.session_view",
+        "treadle.cli.sessions",
+        "treadle.cli.trust",
+        "treadle.cli.trust_contents",
+        "treadle.models.providers.anthropic",
+        "treadle.models.providers.http",
+        "treadle.models.providers.openai_chat",
+        "treadle.models.providers.openai_responses",
+        "treadle.models.providers.wires",
+        "treadle.runtime.model_catalog",
+        "treadle.tools.structured_output.given",
+        "treadle.apps.assistant.application",
+        "treadle.service.app",
+        "treadle.service.serving",
+        "treadle.service.tokens",
+        "treadle.cli.tasks_chat",
+        "treadle.cli.doctor",
+        "alembic.command",
+    ),
+    *(
+        "anyio._core._signals",
+        "anyio._core._subprocesses",
+        "encodings.ascii",
+        "encodings.utf_8_sig",
+        "jsonschema_rs",
+        "treadle.config.document",
+        "treadle.policy.shell.judge",
+        "yaml",
+    ),
 )
 
 
@@ -67,6 +125,31 @@ def fits(environment: Mapping[str, str]) -> bool:
     return sys.platform == "linux" and not is_read_at_start
 
 
+@dataclass
+class Forked:
+    """A child of the fork server. For one thread, as the server is."""
+
+    pid: int
+    _status: int
+    """A pipe that its exit code comes out of."""
+    _code: int | None = None
+
+    def send_signal(self, number: int) -> None:
+        if self.wait(0) is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout_s: float | None = None) -> int | None:
+        """Return its exit code, negative for a signal; None if it has not ended in time."""
+        if self._code is None and select.select([self._status], [], [], timeout_s)[0]:
+            self._code = int(os.read(self._status, 100))
+            os.close(self._status)
+        return self._code
+
+
 class ForkServer:
     """One process that has imported what most commands need. For one thread."""
 
@@ -75,18 +158,41 @@ class ForkServer:
         self._socket, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-m", "tests.fork_server", str(theirs.fileno())]
-            root = Path(__file__).parents[1]
             self._process = subprocess.Popen(
                 command,
                 pass_fds=[theirs.fileno()],
                 env=environment,
-                cwd=root,
+                cwd=ROOT,
                 stdin=subprocess.DEVNULL,
             )
 
     def close(self) -> None:
         self._socket.close()
         self._process.wait(10)
+
+    def start(
+        self,
+        arguments: Sequence[str],
+        *,
+        cwd: Path,
+        environment: Mapping[str, str],
+        streams: Sequence[int],
+        program: str = "treadle",
+    ) -> Forked:
+        """Fork a process that runs `python -m PROGRAM ARGUMENTS`.
+
+        `streams`: its standard input, output and error; the caller closes its own copies.
+        """
+        status, theirs = os.pipe()
+        request = {
+            "program": program,
+            "arguments": list(arguments),
+            "cwd": str(cwd),
+            "environment": dict(environment),
+        }
+        self._send(request, [*streams, theirs])
+        os.close(theirs)
+        return Forked(self._receive()["pid"], status)
 
     def run(
         self,
@@ -105,13 +211,9 @@ class ForkServer:
         err, err_w = os.pipe()
         given, given_w = os.pipe()
         streams = [given if stdin is not None else os.open(os.devnull, os.O_RDONLY), out_w, err_w]
-        self._send(
-            {"arguments": list(arguments), "cwd": str(cwd), "environment": dict(environment)},
-            streams,
-        )
+        child = self.start(arguments, cwd=cwd, environment=environment, streams=streams)
         for fd in {given, *streams}:
             os.close(fd)
-        pid = self._receive()["pid"]
         read: dict[int, bytes] = {}
 
         def take(fd: int) -> None:
@@ -124,15 +226,10 @@ class ForkServer:
         )
         for thread in threads:
             thread.start()
-        self._socket.settimeout(timeout_s)
-        try:
-            code = self._receive()["code"]
-        except TimeoutError:
-            os.kill(pid, signal.SIGKILL)
-            self._socket.settimeout(None)
-            self._receive()
-            raise subprocess.TimeoutExpired(list(arguments), timeout_s) from None
-        self._socket.settimeout(None)
+        if (code := child.wait(timeout_s)) is None:
+            child.kill()
+            child.wait(timeout_s)
+            raise subprocess.TimeoutExpired(list(arguments), timeout_s)
         for thread in threads:
             thread.join(timeout_s)
         return code, read[out], read[err]
@@ -146,6 +243,31 @@ class ForkServer:
         return json.loads(
             _exactly(self._socket, int.from_bytes(_exactly(self._socket, _LENGTH), "big"))
         )
+
+
+@cache
+def fork_server() -> ForkServer:
+    """Of this process of pytest; it ends with it."""
+    server = ForkServer({"PATH": os.environ["PATH"], "LANG": "C.UTF-8"})
+    atexit.register(server.close)
+    return server
+
+
+@contextmanager
+def running(
+    program: str, arguments: Sequence[str], environment: Mapping[str, str]
+) -> Generator[Forked]:
+    """A process that runs the module without a word, and is killed in the end."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    child = fork_server().start(
+        arguments, cwd=ROOT, environment=environment, streams=[nothing] * _STREAMS, program=program
+    )
+    os.close(nothing)
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait(ENDS_WITHIN_S)
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -166,29 +288,57 @@ def _exactly(connection: socket.socket, length: int) -> bytes:
 
 
 def _serve(connection: socket.socket) -> None:
-    """Fork for every request.
+    """Fork for every request, and tell each child's caller how it ended.
 
     Returns in each child, with its request carried out but for the command itself; ends with the
     connection.
     """
+    ended, wake = socket.socketpair()
+    wake.setblocking(False)
+    signal.signal(signal.SIGCHLD, _go_on)
+    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+    statuses: dict[int, int] = {}
     while True:
-        length, streams, _, _ = socket.recv_fds(connection, _LENGTH, _STREAMS)
+        ready, _, _ = select.select([connection, ended], [], [])
+        if ended in ready:
+            ended.recv(100)
+            _tell_ends(statuses)
+            continue
+        length, fds, _, _ = socket.recv_fds(connection, _LENGTH, _STREAMS + 1)
         if not length:
             sys.exit()
         request = json.loads(_exactly(connection, int.from_bytes(length, "big")))
+        *streams, status = fds
         if (pid := os.fork()) == 0:
-            connection.close()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for ours in (connection, ended, wake):
+                ours.close()
+            for fd in (status, *statuses.values()):
+                os.close(fd)
             _become(request, streams)
             return
+        statuses[pid] = status
         for fd in streams:
             os.close(fd)
-        _answer(connection, {"pid": pid})
-        _answer(connection, {"code": os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])})
+        data = json.dumps({"pid": pid}).encode()
+        connection.sendall(len(data).to_bytes(_LENGTH, "big") + data)
 
 
-def _answer(connection: socket.socket, answer: dict[str, int]) -> None:
-    data = json.dumps(answer).encode()
-    connection.sendall(len(data).to_bytes(_LENGTH, "big") + data)
+def _go_on(number: int, frame: object) -> None:
+    """The byte that the signal writes is enough."""
+
+
+def _tell_ends(statuses: dict[int, int]) -> None:
+    """Write the exit code of each child that has ended into its pipe."""
+    while statuses:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        pipe = statuses.pop(pid)
+        with suppress(BrokenPipeError):
+            os.write(pipe, str(os.waitstatus_to_exitcode(status)).encode())
+        os.close(pipe)
 
 
 def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
@@ -214,13 +364,13 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
         write_through=True,
     )
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
-    sys.argv = ["treadle", *request["arguments"]]
+    sys.argv = [request["program"], *request["arguments"]]
 
 
 def _command() -> int:
     """Run the command. Return its exit code."""
     try:
-        runpy.run_module("treadle", run_name="__main__", alter_sys=True)
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     except SystemExit as e:
         if isinstance(e.code, int | None):
             return e.code or 0

@@ -17,4 +17,6 @@ class Late:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # pytest asks every object of a file for marks of mocks
+            raise AttributeError(name)
         return getattr(pytest.importorskip(self._name), name)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from treadle.config.places import Project, project_of
-from treadle.config.trust import Trust, survey, trust, trust_of
+from treadle.config.trust import Trust, survey, trust_of
+from treadle.config.trust_store import trust
 
 
 class ProjectPlace:

@@ -19,6 +19,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 PLACES = {
     "browser": ("tests/apps/assistant/browser",),
+    # Hundreds of sentences, each with a runtime and a person of its own.
+    "corpus": tuple(
+        f"tests/apps/assistant/test_{name}.py" for name in ("utterances", "utterances_dev")
+    ),
     "crash": ("tests/crash",),
     "peers": ("tests/peers",),
     "terminal": ("tests/tui/terminal",),
@@ -30,10 +34,12 @@ PLACES = {
             for name in (
                 "canary",
                 "config_attacks",
+                "demo",
                 "ends",
                 "mcp",
                 "mcp_attacks",
                 "subagents",
+                "tasks",
                 "tasks_mcp",
                 "tools_accept",
             )
@@ -44,9 +50,22 @@ PLACES = {
         ),
         *(
             f"tests/service/test_{name}.py"
-            for name in ("replicas", "restarts", "schemathesis", "serving")
+            for name in (
+                "attempts",
+                "bad_input",
+                "connections",
+                "http_attacks",
+                "many_users",
+                "open_streams",
+                "replicas",
+                "restarts",
+                "schemathesis",
+                "serving",
+            )
         ),
         *(
+            "tests/attacks/test_clients.py",
+            "tests/attacks/test_servers.py",
             "tests/guards/test_trial.py",
             "tests/runtime/test_closing.py",
             "tests/runtime/test_submit.py",
@@ -55,14 +74,32 @@ PLACES = {
             "tests/workers/engines",
             "tests/apps/mcp_server",
             "tests/test_examples.py",
+            "tests/test_selection.py",
             "tests/events/test_follow.py",
             "tests/test_pictures.py",
+            "tests/tools/builtin/test_races.py",
+            "tests/tools/function/test_isolate.py",
             "tests/tools/mcp",
             "tests/apps/batch",
+            "tests/journal/sqlite/test_ownership.py",
+            "tests/events/telemetry/test_configured.py",
+            "tests/events/telemetry/test_mcp_trace.py",
+            "tests/events/telemetry/test_metrics_server.py",
+            *(
+                f"tests/policy/sandboxes/test_{name}.py"
+                for name in (
+                    "a_dead_parent",
+                    "bash_confined",
+                    "egress",
+                    "escapes",
+                    "leftovers",
+                    "repositories",
+                )
+            ),
         ),
     ),
 }
-LEFT_OUT = ("browser", "crash", "oracle", "peers", "postgres", "process", "terminal")
+LEFT_OUT = ("browser", "corpus", "crash", "oracle", "peers", "postgres", "process", "terminal")
 ALL = "make test-all"
 
 
@@ -79,7 +116,6 @@ def places_of(path: Path) -> frozenset[str]:
 
 def marks_of(item: pytest.Item) -> frozenset[str]:
     """Its place's marks, and `postgres` where a fixture or a parameter says that one is started."""
-    path = item.path.relative_to(ROOT).as_posix()
     found = places_of(item.path)
     parameters = (
         item.callspec.params.values()
@@ -90,9 +126,10 @@ def marks_of(item: pytest.Item) -> frozenset[str]:
         *getattr(item, "fixturenames", ()),
         *(value for value in parameters if isinstance(value, str) and len(value) < 40),
     )
-    starts_one = any(
-        name == "chaos_server" or "postgres" in name for name in names
-    ) and not path.startswith("tests/test_docs.py")
+    starts_one = (
+        any(name == "chaos_server" or "postgres" in name for name in names)
+        and item.path.name != "test_docs.py"
+    )
     return found | {"postgres"} if starts_one else found
 
 
@@ -124,14 +161,15 @@ class Selection:
         stay: list[pytest.Item] = []
         out: list[pytest.Item] = []
         for item in items:
-            for mark in sorted(marks_of(item)):
+            marks = marks_of(item)
+            for mark in sorted(marks):
                 item.add_marker(mark)
-            dear = (
-                [mark for mark in LEFT_OUT if item.get_closest_marker(mark)]
-                if self.leaves_out
-                else []
-            )
-            self.left_out.update(dear[:1])
+            dear = ""
+            if self.leaves_out:
+                marks |= {mark.name for mark in item.iter_markers()}
+                dear = next((mark for mark in LEFT_OUT if mark in marks), "")
+            if dear:
+                self.left_out[dear] += 1
             (out if dear else stay).append(item)
         if out:
             items[:] = stay

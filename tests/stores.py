@@ -1,5 +1,6 @@
 """The stores that the tests of recovery run over: memory, SQLite and PostgreSQL, one after the
-other. Entry: `store`, `new_journal`.
+other. Entry: `store`, `new_journal`,
+`open_again`.
 
     from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
 
@@ -20,7 +21,7 @@ from treadle.journal import open_journal
 from treadle.journal.journal import Journal
 from treadle.journal.memory.journal import MemoryJournal
 
-__all__ = ["new_journal", "postgres_server", "postgres_template", "store"]
+__all__ = ["new_journal", "open_again", "postgres_server", "postgres_template", "store"]
 
 STORES = ("memory", "sqlite", "postgres")
 OPEN_MOST = 8
@@ -28,6 +29,8 @@ OPEN_MOST = 8
 _making: list[Callable[[], Journal]] = []
 """That of the test that runs."""
 _opened: list[Journal] = []
+_urls: dict[int, str] = {}
+"""By the identity of a journal on disk."""
 
 
 def new_journal() -> Journal:
@@ -36,6 +39,15 @@ def new_journal() -> Journal:
     Closed when the test is over.
     """
     return _making[-1]() if _making else MemoryJournal()
+
+
+def open_again(journal: Journal) -> Journal:
+    """Open what `new_journal` made a second time, as another process would; in memory, itself."""
+    if id(journal) not in _urls:
+        return journal
+    _opened.append(open_journal(_urls[id(journal)]))
+    _urls[id(_opened[-1])] = _urls[id(journal)]
+    return _opened[-1]
 
 
 async def close_old_journals() -> None:
@@ -67,21 +79,24 @@ async def store(
     databases: list[str] = []
     folder = tmp_path_factory.mktemp("store")
 
-    def sqlite() -> Journal:
-        return open_journal(f"sqlite:///{folder}/{uuid4().hex}.db")
+    def sqlite() -> str:
+        return f"sqlite:///{folder}/{uuid4().hex}.db"
 
-    def postgres() -> Journal:
+    def postgres() -> str:
         server: PostgresServer = request.getfixturevalue("postgres_server")
         databases.append(f"t{uuid4().hex}")
         server.sql(
             f"CREATE DATABASE {databases[-1]} TEMPLATE {request.getfixturevalue('postgres_template')}"
         )
-        return open_journal(server.url(databases[-1]))
+        return server.url(databases[-1])
 
     def make() -> Journal:
-        _opened.append(
-            {"memory": MemoryJournal, "sqlite": sqlite, "postgres": postgres}[request.param]()
-        )
+        if request.param == "memory":
+            _opened.append(MemoryJournal())
+            return _opened[-1]
+        url = {"sqlite": sqlite, "postgres": postgres}[request.param]()
+        _opened.append(open_journal(url))
+        _urls[id(_opened[-1])] = url
         return _opened[-1]
 
     if request.param == "postgres":
@@ -91,5 +106,6 @@ async def store(
     _making.pop()
     while _opened:
         await _opened.pop().aclose()
+    _urls.clear()
     for name in databases:
         request.getfixturevalue("postgres_server").sql(f"DROP DATABASE {name} WITH (FORCE)")

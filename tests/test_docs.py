@@ -16,12 +16,14 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import inspect
 import json
 import re
 import runpy
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from itertools import zip_longest
 from pathlib import Path
 
@@ -84,6 +86,36 @@ def blocks_of(page: Path) -> Iterator[Block]:
 
 def names(page: Path) -> str:
     return str(page.relative_to(ROOT))
+
+
+# ---------------------------------------------------------------- help
+
+
+@pytest.mark.parametrize("name", sorted(treadle.__all__))
+def test_help_describes_a_public_name_and_all_its_fields(name: str) -> None:
+    public = getattr(treadle, name)
+    if not (inspect.isclass(public) or inspect.isfunction(public)):
+        return
+    text = inspect.getdoc(public) or ""
+    assert text, name
+    if not inspect.isclass(public):
+        return
+    fields = {
+        *getattr(public, "__struct_fields__", ()),
+        *getattr(public, "__dataclass_fields__", ()),
+        *(public.__members__ if issubclass(public, Enum) else ()),
+    }
+    described = {
+        line.split(":")[0].strip() for line in text.partition("Attributes:")[2].split("\n")
+    }
+    assert sorted(fields - described) == []
+    methods = {
+        attribute
+        for attribute, value in vars(public).items()
+        if not attribute.startswith("_") and attribute not in fields
+        if isinstance(value, property | classmethod | staticmethod) or inspect.isfunction(value)
+    }
+    assert [one for one in sorted(methods) if not inspect.getdoc(getattr(public, one))] == []
 
 
 # ---------------------------------------------------------------- programs
@@ -301,7 +333,7 @@ _PLACED = re.compile(r"`([A-Za-z_]\w*)(?:\.(\w+))?(?:\([^`]*\))?` \(((?:\w+/)*\w
 
 
 def test_a_name_of_the_origins_is_where_they_say() -> None:
-    text = (ROOT / "docs" / "origins.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "internals" / "origins.md").read_text(encoding="utf-8")
     placed = _PLACED.findall(text)
     assert len(placed) > 40
     assert not [
@@ -312,7 +344,7 @@ def test_a_name_of_the_origins_is_where_they_say() -> None:
 
 
 def test_a_file_that_the_origins_name_is_there() -> None:
-    text = (ROOT / "docs" / "origins.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "internals" / "origins.md").read_text(encoding="utf-8")
     named = set(re.findall(r"(?:\w+/)*\w+\.py\b", text))
     assert not sorted(file for file in named if not (SOURCE / file).exists())
 
@@ -407,9 +439,28 @@ def has(file: str, name: str, attribute: str) -> bool:
     )
 
 
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.name in ("durability.md", "models-review.md")], ids=names
+)
+def test_a_test_that_the_evidence_names_is_there(page: Path) -> None:
+    """`FILE::NAME`, and `NAME` alone for another one of the file named last; FILE is below tests/."""
+    file, named, gone = None, 0, list[str]()
+    for found in re.findall(r"`([\w/]+\.py)?(?:::)?(test_\w+)?`", page.read_text(encoding="utf-8")):
+        path, name = found
+        if path:
+            file = next((f for f in (ROOT / path, ROOT / "tests" / path) if f.exists()), None)
+        if not name:
+            continue
+        named += 1
+        if file is None or not re.search(rf"def {name}\(", file.read_text(encoding="utf-8")):
+            gone.append(f"{path}::{name}")
+    assert named > 10
+    assert gone == []
+
+
 def test_the_walks_are_counted() -> None:
-    page = (ROOT / "docs" / "walks.md").read_text(encoding="utf-8")
-    assert page == counted(page), "docs/walks.md is old: run `python -m tests.test_docs`"
+    page = (ROOT / "docs" / "internals" / "walks.md").read_text(encoding="utf-8")
+    assert page == counted(page), "docs/internals/walks.md is old: run `python -m tests.test_docs`"
 
 
 def test_every_option_that_sets_a_key_is_in_the_page_on_configuration() -> None:

@@ -12,9 +12,14 @@ from typing import Any
 
 import pytest
 
+from tests.lowest import bounds, untried
+
 ROOT = Path(__file__).resolve().parents[1]
-LOCKS = ("requirements.lock", "tests/peers/requirements.lock")
+LOCKS = ("requirements.lock", "tests/peers/requirements.lock", ".github/release.lock")
+COMPILED = dict(zip(LOCKS, ("aiohttp", "numpy", "lxml"), strict=True))
+"""A package of each lock with a wheel for each system and each Python."""
 NODE_LOCK = ROOT / "tests/peers/package-lock.json"
+WORKFLOWS = (".github/workflows/checks.yml", ".github/workflows/release.yml")
 INSTALL = re.compile(r"\bpip (?:install|wheel|download)\b[^&|\n]*")
 OFFLINE_OR_OWN = ("--no-deps", "--no-index", "treadle-*.whl")
 """Installs that fetch nothing, and that of the wheel as a user gets it."""
@@ -48,9 +53,7 @@ def test_every_package_is_pinned_by_hash_and_no_index_is_named(name: str) -> Non
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_a_pin_has_the_hash_of_more_than_the_wheel_of_one_machine(name: str) -> None:
-    """Compare packages that have a wheel for each system and each Python."""
-    of = pins(name)["aiohttp" if name == "requirements.lock" else "numpy"]
-    assert of.count("--hash=") > 30
+    assert pins(name)[COMPILED[name]].count("--hash=") > 30
 
 
 def test_what_the_project_needs_is_in_the_lock() -> None:
@@ -62,17 +65,18 @@ def test_what_the_project_needs_is_in_the_lock() -> None:
     ]
     wanted += [
         each
-        for extra in ("service", "postgres")
+        for extra in ("service", "postgres", "cli", "coding")
         for each in said["project"]["optional-dependencies"][extra]
+        if named(each) != "treadle"
     ]
     assert {named(each) for each in wanted} <= set(pins("requirements.lock"))
-    assert {named(each) for each in said["dependency-groups"]["peers"]} <= set(
-        pins("tests/peers/requirements.lock")
-    )
+    for group, lock in (("peers", LOCKS[1]), ("release", LOCKS[2])):
+        assert {named(each) for each in said["dependency-groups"][group]} <= set(pins(lock))
 
 
-def test_both_locks_pin_one_version() -> None:
-    ours, theirs = (pins(name) for name in LOCKS)
+@pytest.mark.parametrize("name", LOCKS[1:])
+def test_two_locks_pin_one_version(name: str) -> None:
+    ours, theirs = pins(LOCKS[0]), pins(name)
     for name in ours.keys() & theirs.keys():
         assert ours[name].split()[0] == theirs[name].split()[0]
 
@@ -95,7 +99,7 @@ def test_node_packages_are_pinned_by_integrity_and_no_address_is_named() -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "CONTRIBUTING.md", ".ci/run", "deploy/Dockerfile", "Makefile"]
+    "name", ["README.md", "CONTRIBUTING.md", ".ci/run", "deploy/Dockerfile", "Makefile", *WORKFLOWS]
 )
 def test_what_is_fetched_is_checked_against_a_lock(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
@@ -123,3 +127,28 @@ def test_the_locks_are_written_with_hashes() -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.search(r"(?m)^COMPILE := .*--generate-hashes", text)
     assert text.count("$(COMPILE)") == len(LOCKS)
+
+
+# ---------------------------------------------------------------- lower bounds
+
+
+def test_every_requirement_has_a_lower_bound() -> None:
+    assert len([*bounds(project())]) > 50
+
+
+def test_a_bound_below_the_oldest_version_that_resolves_is_found() -> None:
+    requirements = {
+        "project": {"dependencies": ["a>=1.0", "b>=2.1"], "optional-dependencies": {"c": ["c>=3"]}},
+        "dependency-groups": {"dev": ["d[x]>=4,<5"]},
+    }
+    pins = "a==1.0.0 \\\n    --hash=sha256:0\nb==2.1\nc==3.1\nd[x]==4.0.0\n"
+    assert untried(requirements, pins) == ["c>=3: the oldest version that resolves is 3.1"]
+
+
+def test_a_requirement_without_a_lower_bound_is_refused() -> None:
+    requirements: dict[str, Any] = {
+        "project": {"dependencies": ["a"], "optional-dependencies": {}},
+        "dependency-groups": {"dev": []},
+    }
+    with pytest.raises(ValueError, match="a: a requirement needs a lower bound"):
+        untried(requirements, "a==1\n")

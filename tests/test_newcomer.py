@@ -33,7 +33,7 @@ from treadle import (
     ToolContext,
     tool,
 )
-from treadle.runtime.assembly import answers_of
+from treadle.runtime.options import answers_of
 from treadle.testing import ScriptedModel
 from treadle.tools.mcp import McpServer
 from treadle.tools.tool import Tool
@@ -346,6 +346,37 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
         lambda: hello(instructions=None),
         "agent 'hello': instructions= is None: give a string",
     ),
+    "instructions from a function": (
+        lambda: hello(instructions=eval("lambda deps: 'Help.'")),
+        "agent 'hello': instructions= is a function: give a string. For what differs between "
+        "runs, write ${name} in it, declare inputs={'name': Input()}, and pass inputs= to the run",
+    ),
+    "a dollar in the instructions": (
+        lambda: run(hello(instructions="Look into ${PATH}."), "x"),
+        "agent 'hello' needs the input(s) PATH: pass inputs={'PATH': ...}, or write $${PATH} for "
+        "the text itself",
+    ),
+    "an agent without keywords": (
+        lambda: made("hello", "anthropic:claude-opus-5-5"),
+        "Agent takes keyword arguments only, like Agent(name='hello', model=…)",
+    ),
+    "Pydantic AI's name for the output": (
+        lambda: hello(output_type=int),
+        "Agent has no argument 'output_type': use output=",
+    ),
+    "Pydantic AI's declaration of deps": (
+        lambda: hello(deps_type=dict),
+        "Agent has no argument 'deps_type': leave it out, because the types of deps come from the tools; "
+        "pass deps= to the run",
+    ),
+    "LangChain's name for the instructions": (
+        lambda: hello(system_prompt="Be brief."),
+        "Agent has no argument 'system_prompt': use instructions=",
+    ),
+    "a misspelt argument": (
+        lambda: hello(instrctions="Be brief."),
+        "Agent has no argument 'instrctions': did you mean 'instructions'? It has: name, description",
+    ),
     "no name": (lambda: made(name=None), "None is not a valid agent name"),
     "a name of two words": (
         lambda: Agent(name="my agent"),
@@ -528,11 +559,11 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a file's name as a journal": (
         lambda: Runtime.open("runs.db"),
-        "'runs.db' is no journal: use 'sqlite:///runs.db'",
+        "'runs.db' is not a journal URL: use 'sqlite:///runs.db'",
     ),
     "a path as a journal": (
         lambda: opened(Path("runs.db")),
-        "named by a URL, not by a PosixPath: give f'sqlite:///{path}'",
+        "a journal needs a URL, not a PosixPath: pass f'sqlite:///{path}'",
     ),
     "a directory as a journal": (
         lambda: Runtime.open("sqlite:////"),
@@ -540,7 +571,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a number as a session": (
         lambda: opened().session(5, agent=hello()),
-        "5 is no session id: use up to 128 printable characters",
+        "5 is not a session id: use up to 128 printable characters",
     ),
 }
 
@@ -564,6 +595,18 @@ def test_what_is_wrong_in_a_program_is_told_before_anything_runs(mistake: str) -
     with pytest.raises(AgentError, match=re.escape(said)) as raised:
         make()
     assert raised.value.kind in (ErrorKind.INVALID, ErrorKind.AUTH)
+
+
+def test_an_agent_without_methods_to_run_it_says_what_runs_it() -> None:
+    agent: Any = hello()
+    with pytest.raises(AttributeError, match=re.escape("use treadle.run_sync(agent, …)")):
+        agent.run_sync("x")
+    assert not hasattr(agent, "anything_else")
+
+
+def test_an_error_of_an_unknown_kind_names_the_kinds() -> None:
+    with pytest.raises(ValueError, match="'server' is not a kind of error: use one of agent, tool"):
+        AgentError("server", "It failed.")
 
 
 @pytest.mark.parametrize(
@@ -672,7 +715,7 @@ async def in_no_queue() -> None:
 async def test_what_is_wrong_about_a_loop_is_told(
     wrong: Callable[[], Awaitable[None]], said: str
 ) -> None:
-    with anyio.fail_after(5), pytest.raises(AgentError, match=re.escape(said)):
+    with anyio.fail_after(20), pytest.raises(AgentError, match=re.escape(said)):
         await wrong()
 
 

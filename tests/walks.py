@@ -1,4 +1,4 @@
-"""Counts what docs/walks.md says one has to read. Entry: `counted`."""
+"""Counts what docs/internals/walks.md says one has to read. Entry: `counted`."""
 
 from __future__ import annotations
 

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from treadle.agents.agent import Agent as Agent
-    from treadle.agents.agent import Input as Input
     from treadle.agents.registry import AgentRegistry as AgentRegistry
+    from treadle.agents.templates import Input as Input
     from treadle.errors import AgentError as AgentError
     from treadle.errors import ErrorKind as ErrorKind
     from treadle.events.callbacks import Callbacks as Callbacks
     from treadle.events.hooks import Hook as Hook
     from treadle.events.hub import Hub as Hub
     from treadle.journal.journal import Journal as Journal
-    from treadle.journal.sessions import SessionStore as SessionStore
+    from treadle.journal.session_store import SessionStore as SessionStore
     from treadle.journal.window import MAX_SESSION_MESSAGES as MAX_SESSION_MESSAGES
     from treadle.messages.events import Event as Event
     from treadle.messages.message import MediaPart as MediaPart
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
     from treadle.tools.approval import Deny as Deny
     from treadle.tools.function import FunctionTool as FunctionTool
     from treadle.tools.function import tool as tool
+    from treadle.tools.registry import ToolRegistry as ToolRegistry
     from treadle.tools.tool import DidNotHappen as DidNotHappen
     from treadle.tools.tool import Happened as Happened
     from treadle.tools.tool import Tool as Tool
     from treadle.tools.tool import ToolContext as ToolContext
     from treadle.tools.tool import ToolDeferred as ToolDeferred
     from treadle.tools.tool import ToolFailed as ToolFailed
-    from treadle.tools.tool import ToolRegistry as ToolRegistry
     from treadle.types import Limits as Limits
     from treadle.types import Outcome as Outcome
     from treadle.types import Settings as Settings
@@ -71,14 +71,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "agents.agent": ("Agent", "Input"),
+    "agents.agent": ("Agent",),
+    "agents.templates": ("Input",),
     "agents.registry": ("AgentRegistry",),
     "errors": ("AgentError", "ErrorKind"),
     "events.callbacks": ("Callbacks",),
     "events.hooks": ("Hook",),
     "events.hub": ("Hub",),
     "journal.journal": ("Journal",),
-    "journal.sessions": ("SessionStore",),
+    "journal.session_store": ("SessionStore",),
     "journal.window": ("MAX_SESSION_MESSAGES",),
     "messages.events": ("Event",),
     "messages.message": (
@@ -102,6 +103,7 @@ _HOME = {
     "runtime.single": ("run", "run_sync"),
     "tools.approval": ("ApprovalRequest", "Approve", "Deny"),
     "tools.function": ("FunctionTool", "tool"),
+    "tools.registry": ("ToolRegistry",),
     "tools.tool": (
         "DidNotHappen",
         "Happened",
@@ -109,7 +111,6 @@ _HOME = {
         "ToolContext",
         "ToolDeferred",
         "ToolFailed",
-        "ToolRegistry",
     ),
     "types": ("Limits", "Outcome", "Settings", "StopReason", "Usage"),
 }

@@ -20,9 +20,26 @@ Entry: `AgentError`; decide by `.kind` alone.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Never
 
 
 class ErrorKind(StrEnum):
+    """Category of an error: what failed, and whether another attempt can help.
+
+    Attributes:
+        AGENT: A bug or an unexpected state within Treadle or a plug-in.
+        TOOL: A tool failed in a way that ends the run.
+        TIMEOUT: A time limit was reached.
+        RATE_LIMIT: The provider wants fewer requests.
+        NETWORK: The provider could not be reached, or it failed.
+        INVALID: An argument, a setting or a request is not acceptable as it is.
+        AUTH: The provider rejected the key, or there is none.
+        CANCELLED: The run was cancelled.
+        LIMIT: A limit of the run was reached.
+        CONTEXT_OVERFLOW: The conversation is too long for the model.
+        BUSY: The session or the run is in use. Try again when that has ended.
+    """
+
     AGENT = "agent"
     TOOL = "tool"
     TIMEOUT = "timeout"
@@ -35,16 +52,25 @@ class ErrorKind(StrEnum):
     CONTEXT_OVERFLOW = "context_overflow"
     BUSY = "busy"
 
+    @classmethod
+    def _missing_(cls, value: object) -> Never:
+        raise ValueError(f"{value!r} is not a kind of error: use one of {', '.join(cls)}")
+
 
 RETRYABLE = frozenset({ErrorKind.RATE_LIMIT, ErrorKind.NETWORK, ErrorKind.TIMEOUT})
 
 
 class AgentError(Exception):
-    """What went wrong, to what, and what to do next; never a secret in the text.
+    """An error that a person can act on. Its text never contains a secret.
 
-    `status`, `request_id` and `retry_after_s` are the provider's own words where it said them, else
-    None. `should_retry` is its word on another attempt, None where it said none. `sent` is False
-    where the provider surely never had the request, so that it costs nothing.
+    Attributes:
+        kind: Category of the error, which decides about retries and exit codes.
+        message: Description for a person: what happened, to what, and what to do next.
+        status: HTTP status of the provider's response, or None.
+        request_id: The provider's id of the request, or None.
+        retry_after_s: Seconds to wait before another attempt, as the provider asks, or None.
+        sent: False if the provider certainly never received the request, so that it costs nothing.
+        should_retry: The provider's own advice on another attempt, or None.
     """
 
     def __init__(

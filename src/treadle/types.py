@@ -1,6 +1,6 @@
-"""The plain values everything speaks in: usage, ends, settings, limits.
+"""Plain values that every package uses: usage, outcomes, settings, limits. Immutable.
 
-Immutable. Messages and their parts stand in message.py. Entry: `Value`.
+Entry points: `Value`, `Usage`, `Outcome`, `Settings`, `Limits`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, cast
 import msgspec
 
 from treadle._internal.json_text import decode_json, encode_json
+from treadle._internal.value_schema import core_schema_of, json_schema_of
 from treadle.errors import AgentError
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic_core import CoreSchema
-
 
 Time: TypeAlias = Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 """Aware, in UTC."""
@@ -58,10 +58,6 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     def __get_pydantic_core_schema__(
         cls, source: type[Any], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        import json  # noqa: PLC0415  only where pydantic asks
-
-        from pydantic_core import core_schema  # noqa: PLC0415  it is imported already when it asks
-
         def validate(value: object) -> Self:
             if isinstance(value, cls):
                 return value
@@ -72,64 +68,45 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
             except TypeError as e:  # something that JSON has no word for
                 raise ValueError(f"this is no {cls.__name__}: {e}") from e
 
-        serialize = core_schema.plain_serializer_function_ser_schema(
-            lambda v: json.loads(v.to_json())
-        )
-        return core_schema.no_info_plain_validator_function(validate, serialization=serialize)
+        return core_schema_of(validate)
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """In one piece: where pydantic puts it, names of other schemas would lead nowhere."""
-        (own,), named = msgspec.json.schema_components(
-            [cls], schema_hook=any_json, ref_template="{name}"
-        )
-        return _in_one_piece(own, named)
-
-
-def any_json(kind: type[Any]) -> dict[str, Any]:
-    """The JSON Schema of `object`."""
-    return {"description": "Any JSON value."}
-
-
-def _in_one_piece(schema: Any, named: dict[str, Any]) -> Any:
-    if isinstance(schema, list):
-        return [_in_one_piece(inner, named) for inner in cast("list[Any]", schema)]
-    if not isinstance(schema, dict):
-        return schema
-    fields = cast("dict[str, Any]", schema)
-    if "$ref" in fields:
-        return _in_one_piece(named[fields["$ref"]], named)
-    return {
-        name: _in_one_piece(inner, named)
-        for name, inner in fields.items()
-        if name != "discriminator"
-    }
+        return json_schema_of(cls)
 
 
 class Usage(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """Tokens of one response, or a sum of them."""
+    """Tokens of one response, or a sum of them.
+
+    Attributes:
+        input_tokens: Input that is neither read from nor written to the cache.
+        output_tokens: Output, reasoning included.
+        cache_read_tokens: Input read from the provider's prompt cache.
+        cache_write_tokens: Input written to the provider's prompt cache.
+        reasoning_tokens: Part of `output_tokens` that went into reasoning.
+        cache_write_1h_tokens: Part of `cache_write_tokens`: kept for an hour or longer, and not for
+            five minutes.
+        web_searches: Searches that the provider ran; each has a price.
+    """
 
     input_tokens: int = 0
-    """Uncached input only."""
     output_tokens: int = 0
-    """Reasoning included."""
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     cache_write_1h_tokens: int = 0
-    """Part of `cache_write_tokens`: kept for an hour or longer, and not for five minutes."""
     web_searches: int = 0
-    """Searches that the provider ran, and bills by the piece."""
 
     @property
     def total_input_tokens(self) -> int:
+        """All input: uncached, read from and written to the cache."""
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     @property
     def total_tokens(self) -> int:
-        """What `Limits.tokens` counts: all input plus output."""
+        """Tokens that `Limits.tokens` counts: all input plus output."""
         return (
             self.input_tokens
             + self.cache_read_tokens
@@ -149,48 +126,18 @@ class Usage(Value, frozen=True, kw_only=True, omit_defaults=False):
         )
 
 
-class Spending(Value, frozen=True, kw_only=True):
-    """What one model's responses took on one day, within one run."""
-
-    model: str
-    """As it was asked for, like "anthropic:claude-opus-5-5"."""
-    day: str
-    """In UTC, like "2026-11-20"."""
-    responses: int = 0
-    """Whole ones; those that a run's end cut are not counted, since what they took is not known."""
-    unpriced: int = 0
-    """Uses whose price was not known; `cost_usd` leaves them out."""
-    usage: Usage = Usage()
-    cost_usd: float | None = None
-    """None: no price was known."""
-
-
-class Reserved(Value, frozen=True, kw_only=True):
-    """What one attempt may take at most, kept for it on its run and on all above."""
-
-    input_tokens: int
-    """Input tokens reported by responses; the rest is estimated."""
-    output_tokens: int
-    input_usd: float | None = None
-    """None where no limit asks for money."""
-    output_usd: float | None = None
-
-    @property
-    def tokens(self) -> int:
-        return self.input_tokens + self.output_tokens
-
-
-def usd(*amounts: float | None) -> float | None:
-    """Their sum, without those that are not known; None where none is.
-
-    To a millionth of a millionth of a dollar, so that sums stay readable.
-    """
-    known = [amount for amount in amounts if amount is not None]
-    return round(sum(known), 12) if known else None
-
-
 class StopReason(StrEnum):
-    """Why one response ended; why a run ended is its `Outcome`."""
+    """Reason why one response ended. `Outcome` is the reason why a run ended.
+
+    Attributes:
+        COMPLETE: The answer is complete.
+        TOOL_USE: The model waits for results of tool calls.
+        MAX_TOKENS: The limit of output tokens was reached.
+        STOP_SEQUENCE: One of `Settings.stop` was reached.
+        REFUSAL: The provider or the model declined to continue.
+        PAUSE: The provider paused a long turn, which the next request continues.
+        CONTEXT_OVERFLOW: The conversation filled the model's context window.
+    """
 
     COMPLETE = "complete"
     TOOL_USE = "tool_use"
@@ -202,7 +149,27 @@ class StopReason(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Why a run ended."""
+    """Reason why a run ended.
+
+    Attributes:
+        COMPLETED: The model gave its final answer.
+        TURN_LIMIT: `Limits.turns` was reached.
+        CALL_LIMIT: `Limits.tool_calls` was reached, and the model did not answer without further
+            calls.
+        TOKEN_LIMIT: `Limits.tokens` does not allow another request.
+        COST_LIMIT: `Limits.cost_usd` does not allow another request.
+        TIMEOUT: `Limits.seconds` passed.
+        TRUNCATED: The model's own answer was cut by its max_tokens (`token_limit`: the run's budget
+            is spent).
+        LOOPING: The model repeated the same call without any change in between.
+        REFUSED: The provider or the model declined to answer.
+        INVALID_OUTPUT: The answer did not have the requested type, even after retries.
+        CONTEXT_OVERFLOW: The conversation is too long for the model, even after compaction.
+        APPROVAL_NEEDED: The run waits for a person, or for a deferred result. `resume` continues
+            it.
+        CANCELLED: The run was cancelled.
+        ERROR: An error ended the run; `RunResult.error` holds it.
+    """
 
     COMPLETED = "completed"
     TURN_LIMIT = "turn_limit"
@@ -211,8 +178,6 @@ class Outcome(StrEnum):
     COST_LIMIT = "cost_limit"
     TIMEOUT = "timeout"
     TRUNCATED = "truncated"
-    """The model's own answer was cut by its max_tokens (`token_limit`: the run's budget is spent).
-    """
     LOOPING = "looping"
     REFUSED = "refused"
     INVALID_OUTPUT = "invalid_output"
@@ -229,77 +194,78 @@ silently happen twice.
 
 Mode: TypeAlias = Literal["ask", "accept-edits", "plan", "full"]
 
-
 OnAsk: TypeAlias = Literal["deny", "wait"]
-"""What a call meets that needs a person where none is: a no, or the run waits."""
+"""Response to a call that needs a person when there is none: deny it, or let the run wait."""
 
 OnUnknown: TypeAlias = Literal["tell", "wait", "fail"]
 """Handling of a once-call with an unknown outcome: report it to the model, wait for a person, or
 fail the run.
 """
 
-
-# ---------------------------------------------------------------- settings and limits
-
 Effort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
+
 HostedTool: TypeAlias = Literal["web_search", "web_fetch", "code_execution"]
 """A tool that the provider runs on its own servers."""
+
 Thinking: TypeAlias = bool | int | Literal["adaptive", "between_tools"]
 """False: off; True or "adaptive": the model decides; an int: a budget in tokens; "between_tools":
 only there.
 """
+
 CacheLife: TypeAlias = Literal["5m", "1h"]
+
 ServiceTier: TypeAlias = Literal["standard", "flex", "fast"]
 """flex: slower and cheaper; fast: faster and dearer; which models have it is the provider's."""
+
 SLOTS_MAX = 10_000
 """Runs that one worker drives at once."""
+
 DEFAULT_MAX_TOKENS = 8192
-"""Of one response, for models whose limit is not known."""
+"""Output limit of one response, for models whose limit is not known."""
 
 
 class Settings(Value, frozen=True, kw_only=True):
-    """How a model is asked.
+    """Settings of a request to a model.
 
-    None means: what the next layer says (call, agent, configuration, then the default).
+    None leaves a setting to the next layer: call, agent, configuration, then the default.
+
+    Attributes:
+        max_tokens: Maximum output of one response. If unset: 32,000 if the model allows it, 8,192
+            if its limit is not known; raised once when a response is cut.
+        temperature: Sampling temperature, from 0 to 2.
+        stop: Texts at which the model stops.
+        thinking: Reasoning before the answer: off, on, or a budget in tokens.
+        effort: Effort that the model spends on the answer.
+        show_thinking: Request a readable summary of the reasoning; on if unset.
+        compact_at_tokens: Length of the conversation in tokens above which it is compacted, even if
+            the model accepts more. If unset: 200,000 for windows of at least 800,000.
+        native_compaction: Let the provider compact conversations where its API can; on if unset.
+        tool_choice: "auto", "any", "none", or the name of a tool.
+        strict_tools: Make the provider enforce the schemas of tools. If unset: only where that
+            costs nothing (OpenAI's Responses API).
+        hosted_tools: Tools that the provider may run on its own servers, without asking anyone
+            here.
+        output_schema: JSON Schema of the answer.
+        cache: Use the provider's prompt cache: "5m" if unset, "1h" for an hour, False for none.
+        service_tier: Service tier; if unset, that of the provider's account.
+        extra: Fields for the provider's request body. They replace Treadle's own.
     """
 
     max_tokens: int | None = None
-    """Of one response.
-
-    If unset: 32,000 where the model gives as many, 8,192 if its limit is not known; raised once
-    when a response is cut.
-    """
     temperature: float | None = None
-    """From 0 to 2."""
     stop: tuple[str, ...] | None = None
     thinking: Thinking | None = None
     effort: Effort | None = None
     show_thinking: bool | None = None
-    """Ask for a readable summary of the thinking. Default: on."""
     compact_at_tokens: int | None = None
-    """Tokens of the conversation above which room is made, also where the model takes more.
-
-    If unset: 200,000 in windows of 800,000 and more.
-    """
     native_compaction: bool | None = None
-    """Let the provider compact conversations where its API can; on if unset."""
     tool_choice: str | None = None
-    """"auto", "any", "none", or a tool's name."""
     strict_tools: bool | None = None
-    """Hold calls to their tools' schemas where the provider can.
-
-    None: only where that costs nothing (OpenAI's Responses API).
-    """
     hosted_tools: tuple[HostedTool, ...] | None = None
-    """Tools that the provider may run on its own servers, without asking anyone here."""
     output_schema: dict[str, object] | None = None
-    """A JSON Schema."""
     cache: bool | CacheLife | None = None
-    """Mark prompt-cache breakpoints: for five minutes if unset, "1h" for an hour."""
     service_tier: ServiceTier | None = None
-    """If unset: as the provider's account is set up."""
     extra: dict[str, object] | None = None
-    """Merged into the provider's request body, over what we would send."""
 
     def __post_init__(self) -> None:
         for name, (is_right, expected) in _SETTINGS.items():
@@ -316,31 +282,33 @@ class Settings(Value, frozen=True, kw_only=True):
 
     @property
     def given(self) -> frozenset[str]:
+        """Names of the fields that are set."""
         return frozenset(f for f in self.__struct_fields__ if getattr(self, f) is not None)
 
 
 class Limits(Value, frozen=True, kw_only=True):
-    """Where a run must stop. None is no limit. Each is a whole number of at least 1, or a positive
-    number.
+    """Limits of a run. None is no limit.
 
-    All but `seconds` and `repeats` count what the runs that it starts take too: each spends from
-    the limits of all above it.
+    Except for `seconds` and `repeats`, a limit includes the runs that the run starts: each of them
+    spends from the limits of all runs above it.
+
+    Attributes:
+        turns: Maximum number of responses. The last one is requested without tools, unless
+            `turns` is 1.
+        tool_calls: Maximum number of tool calls. Further calls get an error result.
+        seconds: Maximum duration in seconds. The run ends at once, in a tool, a stream or a wait.
+        tokens: Maximum of input, cached input included, plus output.
+        cost_usd: Maximum cost in US dollars. The price of the model must be known.
+        repeats: Number of equal calls with equal results, without a change in between, after which
+            a run ends as `looping`; 10 if unset. The model is warned at half of it.
     """
 
     turns: int | None = None
-    """At most this many model responses; the last one is asked for without tools (not where
-    turns=1).
-    """
     tool_calls: int | None = None
     seconds: float | None = None
     tokens: int | None = None
-    """Input (cache reads and writes included) plus output."""
     cost_usd: float | None = None
-    """US dollars; needs a model whose price is known."""
     repeats: int | None = None
-    """Equal calls with equal results, nothing changed between them, after which a run ends as
-    `looping`; 10 if unset. The model is warned at half.
-    """
 
     def __post_init__(self) -> None:
         for name in ("turns", "tool_calls", "tokens", "repeats"):
@@ -348,16 +316,13 @@ class Limits(Value, frozen=True, kw_only=True):
             if value is not None and not _is_count(value):
                 raise AgentError(
                     "invalid",
-                    (
-                        f"Limits({name}={value!r}): give a whole number of at least 1, or None for "
-                        "no limit"
-                    ),
+                    f"Limits({name}={value!r}): give a whole number of at least 1, or None for "
+                    "no limit",
                 )
         for name in ("seconds", "cost_usd"):
             value = getattr(self, name)
-            if value is not None and not (
-                _is_count(value) or (isinstance(value, float) and 0 < value < math.inf)
-            ):
+            is_amount = isinstance(value, float) and 0 < value < math.inf
+            if not (value is None or is_amount or _is_count(value)):
                 raise AgentError(
                     "invalid",
                     f"Limits({name}={value!r}): give a number greater than 0, or None for no limit",
@@ -373,15 +338,13 @@ def is_temperature(value: object) -> bool:
 
 
 def _is_texts(value: object) -> bool:
-    return isinstance(value, tuple) and all(
-        isinstance(text, str) for text in cast("tuple[object, ...]", value)
-    )
+    texts = cast("tuple[object, ...]", value)
+    return isinstance(value, tuple) and all(isinstance(text, str) for text in texts)
 
 
 def _are_hosted(value: object) -> bool:
-    return isinstance(value, tuple) and all(
-        name in _HOSTED for name in cast("tuple[object, ...]", value)
-    )
+    names = cast("tuple[object, ...]", value)
+    return isinstance(value, tuple) and all(name in _HOSTED for name in names)
 
 
 _EFFORTS = get_args(Effort)
@@ -422,9 +385,8 @@ _SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
     ),
 }
 """The values that each field accepts besides None, and how a message states them."""
-
 NOTHING_SET = Settings()
-"""What leaves everything open."""
+"""Settings without any value."""
 NO_LIMITS = Limits()
 
 
@@ -433,8 +395,6 @@ class SystemBlock(Value, frozen=True, kw_only=True):
     cache: bool = False
     """End a cached prefix here."""
     passing: bool = False
-    """It tells of this day and this place.
-
-    A tape does not compare it; a session keeps it as it began, and tells the model what has changed
-    since.
+    """True for facts about the current day and place. Tapes do not compare them; a session keeps
+    them as they were at its start, and informs the model of later changes.
     """

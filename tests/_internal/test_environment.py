@@ -16,7 +16,7 @@ from treadle._internal.environment import (
     for_a_shell,
     path_outside,
 )
-from treadle._internal.redaction import names_a_secret
+from treadle._internal.secret_patterns import names_a_secret
 
 KEY = "sk-ant-0123456789abcdef"
 

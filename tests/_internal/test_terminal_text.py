@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle._internal.terminal_text import columns, cut, one_line, plain, revealed, wrapped
+from treadle._internal.terminal_text import (
+    columns,
+    cut,
+    one_line,
+    plain,
+    revealed,
+    revealed_line,
+    wrapped,
+)
+
+FORMATS = ("Cc", "Cf", "Cs", "Zl", "Zp", "Zs")
 
 TEXTS = st.text(alphabet="ab 日é\u200d\U0001f469\n\t", max_size=80)
 ODD = st.text(
@@ -124,6 +134,27 @@ def test_half_of_a_surrogate_pair_can_be_written() -> None:
 )
 def test_of_what_is_asked_about_nothing_is_missing(text: str, shown: str) -> None:
     assert revealed(text) == shown
+
+
+def test_no_format_character_is_missing() -> None:
+    """Review 3: those of Egyptian hieroglyphs, and signs without a width, were not shown."""
+    signs = "\u0600\u06dd\U000110bd\U00013430\U00016fe4\U0001d159"
+    formats = [chr(n) for n in range(0x110000) if unicodedata.category(chr(n)) in FORMATS]
+    for sign in (*signs, *formats):
+        assert revealed(f"a{sign}") != f"a{sign}" or sign in " \n\t", hex(ord(sign))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("e\u0301\u0323 n\u0303", "e\u0301\u0323 n\u0303"),
+        ("e" + "\u0301" * 4, "e\u0301\u0301\\u0301\\u0301"),
+        ("r\u0338m\u20e0", "r\\u0338m\\u20e0"),
+    ],
+)
+def test_marks_that_cover_other_characters_are_shown(text: str, shown: str) -> None:
+    """Review 3: a hundred marks on one letter are drawn over the lines above and below."""
+    assert revealed(text) == revealed_line(text) == shown
 
 
 @given(ODD)

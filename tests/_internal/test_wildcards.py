@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle._internal.wildcards import wildcards
-from treadle.config.rules import Rules, parse_rule
+from treadle.config.rule import parse_rule
+from treadle.config.rules import Rules
 from treadle.policy.guarded_paths import is_secret
-from treadle.policy.policy import Permissions, decide_command
+from treadle.policy.permissions import Permissions
+from treadle.policy.policy import decide_command
 
 
 def matches(pattern: str, name: str) -> bool:

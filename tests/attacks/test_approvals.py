@@ -190,6 +190,20 @@ async def test_a_question_of_a_server_looks_like_no_approval(
 
 
 @pytest.mark.anyio
+async def test_of_a_form_with_many_fields_some_are_named(tmp_path: Path) -> None:
+    """Review 3: 60,000 names filled the scrollback."""
+    names = [f"field{n}" for n in range(60_000)]
+    schema = {"type": "object", "properties": {name: {} for name in names}, "required": names}
+    async with a_chat(tmp_path, [says("hello")]) as chatting:
+        asked = request("evil", {"message": MESSAGE, "schema": schema}, server="evil")
+        assert await Approving(chatting.chat)(asked) == Deny()
+        await chatting.stage.writes("Forms cannot be filled in here")
+        written = chatting.stage.written
+    assert "field19 and 59,980 more." in written
+    assert "field20" not in written
+
+
+@pytest.mark.anyio
 async def test_a_form_that_cannot_be_filled_in_is_declined(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     said, _ = await answer(tmp_path, {"message": MESSAGE, "schema": schema})

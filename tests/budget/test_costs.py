@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.budget.costs import By, Cost, RunCost, Tally
-from treadle.types import Spending, Usage
+from treadle.budget.spending import Spending
+from treadle.types import Usage
 
 AT = datetime(2026, 11, 20, 23, 59, tzinfo=UTC)
 

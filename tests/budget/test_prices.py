@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import values_of
+from treadle._internal.units import usd
 from treadle.budget.prices import (
     UNKNOWN,
     Dearest,
@@ -22,7 +23,7 @@ from treadle.budget.prices import (
 )
 from treadle.config import Price
 from treadle.errors import AgentError
-from treadle.types import Usage, usd
+from treadle.types import Usage
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
 STEPPED = Rates(

@@ -26,6 +26,9 @@ from tests.doubles import (
     wishes,
 )
 from tests.loop.test_costs import priced
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from treadle.config import Price
 from treadle.errors import AgentError
 from treadle.journal.entries import Entry, ModelRequested
@@ -130,6 +133,7 @@ async def test_an_attempt_that_does_not_fit_once_more_is_not_made(
     assert seen.result.text == "half"
 
 
+@pytest.mark.usefixtures("store")
 async def test_an_attempt_that_was_cut_with_its_process_counts_when_the_run_is_taken_up() -> None:
     rt = open_runtime()
     model = [asks(call("look"), usage={"input_tokens": 100, "output_tokens": 10}), says("done")]

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.budget.ledger import LEAST_SAID, BudgetSpent, Ledger, ReservedResponse
+from treadle.budget.ledger import Ledger
+from treadle.budget.limits import LEAST_SAID, BudgetSpent, ReservedResponse
 from treadle.budget.prices import Dearest, Rates, flat
-from treadle.types import Limits, Outcome, Reserved, Usage
+from treadle.budget.spending import Reserved
+from treadle.types import Limits, Outcome, Usage
 
 FLAT = Rates(
     input=flat(2_000_000),

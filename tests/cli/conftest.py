@@ -7,20 +7,18 @@ starts a real one.
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fork_server import ForkServer, fits
+from tests.fork_server import fits, fork_server
 
 KEY = "sk-ant-api03-CANARY-4471bd02c9"
 TIMEOUT_S = 50
@@ -107,17 +105,9 @@ def _started(
 def _forked(
     arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], stdin: bytes | None
 ) -> tuple[int, bytes, bytes]:
-    return _fork_server().run(
+    return fork_server().run(
         arguments, cwd=cwd, environment=environment, stdin=stdin, timeout_s=TIMEOUT_S
     )
-
-
-@cache
-def _fork_server() -> ForkServer:
-    """Of this process of pytest; it ends with it."""
-    server = ForkServer({"PATH": os.environ["PATH"], "LANG": "C.UTF-8"})
-    atexit.register(server.close)
-    return server
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def test_a_journal_is_opened_and_its_runs_are_counted(cli: Cli):
     [
         ("memory:", "note", "in memory"),
         ("postgresql://ada@db/runs", "bad", "PostgreSQL"),
-        ("sqlite:///text.db", "bad", "is no journal"),
+        ("sqlite:///text.db", "bad", "is neither a journal"),
         ("sqlite:///newer.db", "bad", "newer"),
         ("sqlite:///text.db/journal.db", "bad", "cannot be created"),
     ],
@@ -77,6 +77,7 @@ def servers(cli: Cli, *options: str) -> list[tuple[str, str]]:
     return [(finding["state"], finding["text"]) for finding in findings if finding["what"] == "mcp"]
 
 
+@pytest.mark.process  # --full also tries every known escape from the sandbox
 def test_configured_mcp_servers_are_asked_only_with_full(cli: Cli):
     assert servers(cli, "--offline") == []
     own(

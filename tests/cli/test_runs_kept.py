@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,8 @@ from hypothesis import strategies as st
 from tests.cli.conftest import Cli
 from tests.cli.test_runs import CHARGE, crashed, rows
 from tests.cli.test_runs_driven import waiting
+from tests.journal.runs import asks, finished, started
+from treadle import Runtime
 from treadle.cli.exits import CommandFailed
 from treadle.cli.runs.lines import export_lines, read_lines
 from treadle.journal.entries import InputAdded, RunStarted
@@ -82,7 +85,7 @@ def test_importing_twice_says_so(cli: Cli) -> None:
     assert cli("run", "x", "--model", cli.script({"text": "ok"})).code == 0
     answer = cli("runs", "import", str(exported(cli)))
     assert answer.code == 2
-    assert "is here already" in answer.err
+    assert "is already in this journal" in answer.err
     assert len(rows(cli)) == 1
 
 
@@ -258,3 +261,23 @@ def test_a_run_that_waits_is_not_pruned(cli: Cli) -> None:
     waiting(cli)
     assert cli("runs", "prune", "--older-than", "0h", "--yes").code == 0
     assert [row["status"] for row in rows(cli)] == ["waiting"]
+
+
+async def _family(url: str) -> None:
+    """A finished run, and a part of it that nobody drives."""
+    async with Runtime.open(url) as rt:
+        parent = await rt.journal.begin(started("over"))
+        part = await rt.journal.begin(started("part_over", parent="over"))
+        await part.append(asks(1, "c1"))
+        await part.release()
+        await parent.append([finished()])
+
+
+def test_parts_that_ended_runs_have_left_are_ended_and_deleted_with_them(cli: Cli) -> None:
+    anyio.run(_family, other(cli)[1])
+    assert {row["status"] for row in rows(cli, *other(cli))} == {"finished", "stopped"}
+    prune = ("runs", "prune", "--older-than", "0h", "--yes", *other(cli))
+    assert cli(*prune).code == 0
+    assert {row["status"] for row in rows(cli, *other(cli))} == {"finished"}
+    assert cli(*prune).code == 0
+    assert rows(cli, *other(cli)) == [], "they have been over for long enough now"

@@ -21,8 +21,8 @@ from treadle._internal.terminal_text import columns
 from treadle.cli.runs.top_frame import Stuck, TopFrame
 from treadle.cli.runs.top_view import lines_of
 from treadle.cli.terminal import Ink
-from treadle.journal.journal import RunInfo
 from treadle.journal.queue import Backlog, WorkerCard, WorkerInfo
+from treadle.journal.run_info import RunInfo
 from treadle.types import Usage, now
 
 

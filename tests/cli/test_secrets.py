@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import KEY, Cli
-from treadle._internal.redaction import MASK
+from treadle._internal.secret_patterns import MASK
 
 SAYS_IT = {
     "reasoning": f"Is {KEY} secret?",

@@ -28,7 +28,7 @@ from treadle.journal.entries import (
     ToolLate,
     ToolStarted,
 )
-from treadle.journal.journal import RunStatus, info_of
+from treadle.journal.run_info import RunStatus, info_of
 from treadle.messages.events import ErrorInfo
 from treadle.messages.message import Message, ReasoningPart, TextPart, ToolCall, ToolResult
 from treadle.types import Outcome, StopReason, Usage

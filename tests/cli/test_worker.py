@@ -167,7 +167,7 @@ def test_one_living_worker_has_a_name_and_doctor_sees_it(queues: Cli) -> None:
     with a_worker(queues, "--name", "ada", "--queue", "emails", "--slots", "3") as worker:
         second = queues("worker", "--name", "ada")
         assert (second.code, second.out) == (2, "")
-        assert "there is a living worker 'ada' already" in second.err
+        assert "a worker 'ada' is already running" in second.err
         assert "0 of 3 slots in use" in queues("doctor", "--offline").out
         assert worker.drained() == 0
     assert "queues emails · engine local · 3 slots" in worker.said
@@ -364,6 +364,7 @@ def test_all_of_it_works_on_postgresql(queues: Cli, postgres_url: str) -> None:
         ]
         told = queues("doctor", "--offline", **journal).out
         assert "LISTEN works" in told
+        assert "revoke connect on database NAME from public" in told
         assert "0 of 8 slots in use" in told
         assert worker.drained() == 0
 

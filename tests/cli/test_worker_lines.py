@@ -12,7 +12,7 @@ from treadle import Agent, Runtime
 from treadle._internal.redaction import Redactor
 from treadle.cli.worker_agents import Agents
 from treadle.cli.worker_lines import WorkerOutput
-from treadle.journal.journal import RunInfo
+from treadle.journal.run_info import RunInfo
 from treadle.messages.events import RunEnd
 from treadle.testing import ScriptedModel
 from treadle.types import Outcome

@@ -12,7 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.config.document import NODES_MAX, Plain, edited, parse, written
+from treadle.config.document import NODES_MAX, Plain, parse
+from treadle.config.editing import edited, written
 from treadle.config.file import Broken
 
 

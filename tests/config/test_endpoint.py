@@ -10,7 +10,7 @@ import pytest
 from treadle._internal.redaction import Secret
 from treadle.config import Config, Endpoint, load
 from treadle.config.endpoint import Provider, needs_no_key
-from treadle.config.values import Defaults, Models, Permissions, Price
+from treadle.config.sections import Defaults, Models, Permissions, Price
 from treadle.errors import AgentError
 from treadle.types import Limits
 

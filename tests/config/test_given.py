@@ -11,7 +11,7 @@ import pytest
 
 from treadle import Agent, AgentError, Runtime
 from treadle.config import Config, Models, Permissions, Price, Provider, Secret, completed, load
-from treadle.config.values import Defaults
+from treadle.config.sections import Defaults
 
 PRICES = {"script:*": Price(input=4, output=20)}
 ENV = {

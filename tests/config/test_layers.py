@@ -833,7 +833,7 @@ def device(path: Path) -> None:
 async def test_what_is_no_file_neither_blocks_nor_counts(
     place: Place, make: Callable[[Path], None]
 ) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         make(place.theirs)
         assert "it is ignored" in place.load().warnings[0]
         place.theirs.rmdir() if place.theirs.is_dir() and not place.theirs.is_symlink() else place.theirs.unlink()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from treadle.config import Config, load
-from treadle.config.readers import split_address
 from treadle.config.serving import Queue, Schedule, Workers
+from treadle.config.serving_readers import split_address
 from treadle.config.values import DEFAULT_QUEUE
 from treadle.errors import AgentError
 from treadle.journal import queue as run_queue

@@ -16,7 +16,8 @@ import pytest
 from tests.projects import ProjectPlace
 from treadle.config import Config, load
 from treadle.config.places import Project, project_of
-from treadle.config.trust import FILES_MAX, TrustState, revoke, survey, trust_of, trusted
+from treadle.config.trust import FILES_MAX, TrustState, survey, trust_of
+from treadle.config.trust_store import revoke, trusted
 from treadle.errors import AgentError
 
 BRINGS = "agents: [theirs.agents]\nmcp_servers: {x: {command: [serve]}}\n"
@@ -278,7 +279,7 @@ def test_trust_can_be_taken_back(place: Place) -> None:
 
 def test_two_processes_that_trust_at_once_lose_nothing(place: Place, tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from treadle.config.places import Project; from treadle.config.trust import trust\n"
+        "import sys; from pathlib import Path; from treadle.config.places import Project; from treadle.config.trust_store import trust\n"
         "for i in range(20): trust(Path(sys.argv[1]), Project(Path(f'/{sys.argv[2]}{i}'), Path('/')), {})"
     )
     started = [

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -27,6 +27,7 @@ from tests.crash.command_line import COMMANDS, sweep_commands
 from tests.crash.crew import chaos_of_workers, said
 from tests.crash.crew_worker import AWAKE, ENGINES, ODD, OF_FILES, Plan
 from tests.crash.faults import Locked, cuts
+from tests.crash.inside import Fault
 from tests.crash.interleavings.search import main as interleavings
 from tests.crash.nursery import Ended, Nursery
 from tests.crash.postgres import ChaosServer
@@ -58,6 +59,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--rounds", type=int, default=1, help="of `odd`; each with tools of its own"
     )
+    parser.add_argument(
+        "--inside",
+        action="append",
+        choices=get_args(Fault),
+        help="of `odd`: faults inside of the processes of every crew; repeatable",
+    )
+    parser.add_argument("--fault-s", type=float, default=0.04, help="between two of those")
     parser.add_argument("--depth", type=int, default=12, help="of `interleavings`")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args(arguments)
@@ -228,7 +236,15 @@ def _odd(folder: Path, options: argparse.Namespace) -> int:
                 "workers": options.workers,
                 "seconds": options.seconds,
             }
-            plan = msgspec.structs.replace(plan, **given, seed=options.seed + number, peace_s=900)
+            plan = msgspec.structs.replace(
+                plan,
+                **given,
+                seed=options.seed + number,
+                peace_s=900,
+                fault_s=options.fault_s,
+                sessions=plan.sessions and max(plan.sessions, options.runs // 8),
+                inside=tuple(dict.fromkeys((*plan.inside, *(options.inside or ())))),
+            )
             if plan.engine not in (options.engine or ENGINES):
                 continue
             print(f"\n### {name}, seed {plan.seed}\n", flush=True)
@@ -242,7 +258,8 @@ def _odd(folder: Path, options: argparse.Namespace) -> int:
                 {
                     "runs": v.runs,
                     "calls": v.calls,
-                    "harms": sum(outcome.harms.values()),
+                    "faults": sum(outcome.harms.values())
+                    + sum(count for count, _ in v.faults.values()),
                     "taken over": v.drivers,
                     "unknown": v.unknown,
                 }

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.crash.accounts import ACCOUNTS, Bounds
+from tests.crash.copies import judged
 from tests.crash.records import Entry, Run, Violation
 from tests.crash.witness import Witness, read_witness
 
@@ -66,6 +67,8 @@ class Verdict:
     """Answers of models that were begun, those included that nobody got."""
     drivers: int = 0
     """Times that a run was taken over."""
+    faults: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """Faults inside of processes, by kind: how many there were, and how many of them struck."""
 
     @property
     def rules(self) -> set[str]:
@@ -91,11 +94,8 @@ def check(
     and the file are not to be read.
     """
     verdict = Verdict()
-    with _opened(journal) as db:
-        verdict.violations += (
-            [] if only else [Violation("file", text) for text in (*db.broken(), *_file(db))]
-        )
-        runs = _runs(db, only)
+    broken, runs = journal_of(journal, only)
+    verdict.violations += [Violation("file", text) for text in broken]
     seen = read_witness(witness)
     for run in runs:
         for rule, judge in RULES.items():
@@ -105,8 +105,16 @@ def check(
     verdict.violations += _world(runs, seen)
     for rule, account in ACCOUNTS.items():
         verdict.violations += [Violation(rule, text) for text in account(runs, seen, bounds)]
+    copies = judged(witness.with_name("copies"), {run.id: run for run in runs})
+    verdict.violations += [Violation("copy", text) for text in copies]
     _count(verdict, runs, seen)
     return verdict
+
+
+def journal_of(journal: Path | str, only: Sequence[str] = ()) -> tuple[list[str], list[Run]]:
+    """What is wrong with the file, and its runs."""
+    with _opened(journal) as db:
+        return [] if only else [*db.broken(), *_file(db)], _runs(db, only)
 
 
 # ---------------------------------------------------------------- reading
@@ -431,6 +439,10 @@ def _count(verdict: Verdict, runs: Sequence[Run], seen: Witness) -> None:
     verdict.again = sum(len(keys) - 1 for keys in seen.did.values())
     verdict.asked = sum(seen.asked.values())
     verdict.drivers = sum(len(run.of("run.resumed")) for run in runs)
+    verdict.faults = {
+        kind: (len(hits), sum(hit > 0 for hit in hits))
+        for kind, hits in sorted(seen.faults.items())
+    }
     for run in runs:
         started = {entry.call: entry for entry in run.of("tool.started")}
         verdict.calls += len(started)

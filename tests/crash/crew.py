@@ -12,16 +12,17 @@ import logging
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVarTuple
+from typing import Any
 
 import anyio
 import msgspec
@@ -29,6 +30,7 @@ import msgspec
 from tests.crash.accounts import Bounds
 from tests.crash.checker import Verdict, check
 from tests.crash.crew_worker import (
+    LATER_S,
     ORDERLY,
     UNREACHED,
     WEIGHTS,
@@ -40,15 +42,16 @@ from tests.crash.crew_worker import (
     work,
 )
 from tests.crash.examine import examined
+from tests.crash.inside import HARMLESS
 from tests.crash.nursery import ROOT
+from tests.crash.openers import Meddling, asked, meddle
 from tests.crash.people import live
 from tests.crash.postgres import ChaosServer, unsynced
 from tests.crash.properties import described
 from tests.crash.proxy import Proxy
 from tests.crash.records import Violation
 from tests.crash.stories import World
-
-Told = TypeVarTuple("Told")
+from tests.crash.witness import BEAT_S
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +71,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
             **{
                 f"{name}s" if name != "cut" else "cuts": count for name, count in self.harms.items()
             },
+            **{
+                f"{kind} inside (struck)": f"{count:,} ({struck:,})"
+                for kind, (count, struck) in v.faults.items()
+            },
             "parked and woken": self.woken,
             "taken over": v.drivers,
             "unknown": v.unknown,
@@ -76,7 +83,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
             "seconds": round(self.seconds),
             "violations": len(v.violations),
         }
-        return f"| {' | '.join(cells)} |\n|{'---|' * len(cells)}\n| {' | '.join(f'{value:,}' for value in cells.values())} |"
+        return f"| {' | '.join(cells)} |\n|{'---|' * len(cells)}\n| {' | '.join(value if isinstance(value, str) else f'{value:,}' for value in cells.values())} |"
 
 
 def chaos_of_workers(folder: Path, plan: Plan) -> Outcome:
@@ -129,15 +136,18 @@ class Crew:
         """Of the stopped ones: when each is woken."""
         self._leaving: dict[int, float] = {}
         """Of those that were told to drain: when they were."""
-        self._submitter = self._waker = 0
+        self._others: set[int] = set()
+        """Processes that answer, read or copy."""
+        self._submitter = self._waker = self._meddled = 0
         self._woken = 0
+        self._by_itself = [-signal.SIGKILL] if "opener" in plan.inside else list[int]()
         self._harms: list[Harm] = [harm for harm in plan.harms for _ in range(WEIGHTS[harm])]
 
     def work(self) -> None:
         begun = time.monotonic()
         try:
             if not self._plan.sessions:
-                self._submitter = self._child(submit, self._share)
+                self._submitter = self._child(lambda: anyio.run(submit, self._share))
             for _ in range(self._plan.workers):
                 self._bear()
             while time.monotonic() - begun < self._plan.seconds and not self._is_over():
@@ -150,6 +160,7 @@ class Crew:
             for pid in (
                 *self._workers,
                 *self._leaving,
+                *self._others,
                 *filter(None, [self._submitter, self._waker]),
             ):
                 os.kill(pid, signal.SIGKILL)
@@ -157,7 +168,10 @@ class Crew:
         past = self.url if self._server is None else self._server.past_the_proxy(self.url)
         examined(past, self.witness)
         bounds = Bounds(
-            cut_off=not ORDERLY.issuperset(self._plan.harms), slack_s=self._plan.slack_s
+            cut_off=not ORDERLY.issuperset(self._plan.harms)
+            or not HARMLESS.issuperset(self._plan.inside),
+            slack_s=self._plan.slack_s,
+            clocks="clock" in self._plan.inside,
         )
         verdict = check(
             self._folder / "journal.db" if self._server is None else past,
@@ -189,11 +203,22 @@ class Crew:
                 self._server.restart()
             case "jump" if self._server is not None:
                 self._server.expire(self.url)
+            case "answer" if self._plan.odd:
+                for _ in range(2):
+                    self._others.add(self._child(lambda: anyio.run(wake, self._share)))
+            case "list" | "export" | "import" | "backup":
+                self._meddle(harm)
             case "cut" | "tear" | "stall" | "swallow" | "lose" if proxies := self._lines():
                 self._disturb(harm, self._chance.choice(proxies))
             case _:
                 return
         self.harms[harm] += 1
+
+    def _meddle(self, what: Meddling) -> None:
+        self._meddled += 1
+        run = f"{self._plan.names}{self._chance.randrange(self._plan.runs)}"
+        copies = self.witness.with_name("copies")
+        self._others.add(self._child(partial(meddle, what, self.url, run, copies, self._meddled)))
 
     def _lines(self) -> list[Proxy]:
         """Those that say nothing of their own are left alone."""
@@ -240,7 +265,7 @@ class Crew:
         """Wakes up, and replaces those that ended; puts back what was parked, as a person would."""
         if not self._waker and not self._plan.sessions and any(held := self._held()):
             self._woken += held[0]
-            self._waker = self._child(wake, self._share)
+            self._waker = self._child(lambda: anyio.run(wake, self._share))
         now = time.monotonic()
         for pid in [pid for pid, at in self._asleep.items() if at <= now]:
             os.kill(pid, signal.SIGCONT)
@@ -249,7 +274,12 @@ class Crew:
             proxy.spit()
             proxy.cut()  # else connections from before would stay mute
             del self._muted[proxy]
-        for pid in [*self._workers, *self._leaving, *filter(None, [self._submitter, self._waker])]:
+        for pid in [
+            *self._workers,
+            *self._leaving,
+            *self._others,
+            *filter(None, [self._submitter, self._waker]),
+        ]:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 self._went(pid, status)
@@ -261,17 +291,21 @@ class Crew:
                 one if one != pid else 0 for one in (self._submitter, self._waker)
             )
             self._note(pid, status, expected=(0,))
+        elif pid in self._others:
+            self._others.discard(pid)
+            # 1: the journal is not there; 2: the run is not there yet
+            self._note(pid, status, expected=(0, 1, 2))
         elif pid in self._leaving:
             del self._leaving[pid]
             # it may not have got as far as listening
-            self._note(pid, status, expected=(0, UNREACHED, -signal.SIGTERM))
+            self._note(pid, status, expected=(0, UNREACHED, -signal.SIGTERM, *self._by_itself))
         else:
             self._workers.discard(pid)
-            self._note(pid, status, expected=(UNREACHED,))
-            self.harms["not reached"] += 1
+            self._note(pid, status, expected=(UNREACHED, *self._by_itself))
+            self.harms["not reached"] += os.waitstatus_to_exitcode(status) == UNREACHED
             self._bear()
 
-    def _note(self, pid: int, status: int, *, expected: tuple[int, ...]) -> None:
+    def _note(self, pid: int, status: int, *, expected: Sequence[int]) -> None:
         code = os.waitstatus_to_exitcode(status)
         if code not in expected:
             self.wrong.append(Violation("end", f"process {pid} ended with {code}"))
@@ -284,9 +318,10 @@ class Crew:
                 share,
                 url=self._server.through(self.url, self._proxies[self._born % len(self._proxies)]),
             )
-        self._workers.add(self._child(live if self._plan.sessions else work, share, self._born))
+        drives = live if self._plan.sessions else work
+        self._workers.add(self._child(lambda: anyio.run(drives, share, self._born)))
 
-    def _child(self, does: Callable[[*Told], Awaitable[int]], *told: *Told) -> int:
+    def _child(self, does: Callable[[], int]) -> int:
         # it is not to do in the child what we do
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         pid = os.fork()
@@ -305,14 +340,23 @@ class Crew:
                 format="%(asctime)s %(process)d %(name)s %(message)s",
                 force=True,
             )
-            code = anyio.run(does, *told)
+            threading.Thread(target=self._beat, daemon=True).start()
+            code = does()
         except BaseException:  # the edge of a process
             traceback.print_exc()
         os._exit(code)
 
+    def _beat(self) -> None:
+        """On a busy machine a process may not run for seconds, which is no fault of its own."""
+        world = World(self.witness)
+        while True:
+            world.saw("alive", str(os.getpid()), f"{time.time():.3f}")
+            time.sleep(BEAT_S)
+
     # ---- the end
 
     def _come_to_an_end(self) -> None:
+        self._world.make_peace()
         self._asleep = dict.fromkeys(self._asleep, 0.0)
         self._muted = dict.fromkeys(self._muted, 0.0)
         deadline = time.monotonic() + self._plan.peace_s
@@ -329,7 +373,7 @@ class Crew:
             time.sleep(0.1)
         for pid in list(self._workers):
             self._drain(pid)
-        while self._leaving:
+        while self._leaving or self._others:
             self._look_after()
             if time.monotonic() > deadline + 30:
                 self.wrong.append(
@@ -341,9 +385,12 @@ class Crew:
             time.sleep(0.05)
 
     def _held(self) -> tuple[int, int]:
-        """How many are parked, and how many wait for a person."""
+        """How many are parked, and how many wait for a person, or for an hour that a clock which
+        was wrong has given them.
+        """
+        later = f"ready_at_us > {(time.time() + LATER_S) * 1e6:.0f}"
         found = self._ask(
-            "select count(parked), count(*) - count(parked) from runs where finished is null and (parked is not null or waiting = 1)"
+            f"select count(parked), count(*) - count(parked) from runs where finished is null and (parked is not null or waiting = 1 or {later})"
         )
         return (found[0][0], found[0][1] if self._plan.odd else 0) if found else (0, 0)
 
@@ -364,13 +411,7 @@ class Crew:
             with suppress(psycopg.OperationalError):  # it is just starting
                 return self._server.sql_of(self.url, statement.replace(" runs ", " treadle.runs "))
             return []
-        try:
-            with closing(
-                sqlite3.connect(f"file:{self._folder / 'journal.db'}?mode=ro", uri=True, timeout=5)
-            ) as db:
-                return db.execute(statement).fetchall()
-        except sqlite3.Error:  # nobody has made it yet, or it is busy
-            return []
+        return asked(self._folder / "journal.db", statement)
 
 
 def _main(folder: Path) -> None:

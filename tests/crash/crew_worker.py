@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -16,6 +17,8 @@ from zlib import crc32
 import anyio
 import msgspec
 
+from tests.crash.inside import FAULTS, Fault, Inside
+from tests.crash.openers import Meddling
 from tests.crash.properties import OddStory, limits_of, odd_tools
 from tests.crash.stories import Story, StoryModel, World, honest, tools_of
 from tests.crash.turns import turns_of
@@ -23,13 +26,27 @@ from tests.crash.twice import Twice
 from treadle import Agent, AgentError, Runtime
 from treadle.journal import open_journal
 from treadle.journal.engine import Engine
-from treadle.journal.journal import Journal, RunInfo
+from treadle.journal.journal import Journal
+from treadle.journal.run_info import RunInfo
 from treadle.types import Limits, OnAsk, Settings
 from treadle.workers.worker import Worker
 
-Harm: TypeAlias = Literal[
-    "kill", "stop", "drain", "restart", "cut", "tear", "stall", "jump", "swallow", "lose"
-]
+Harm: TypeAlias = (
+    Literal[
+        "kill",
+        "stop",
+        "drain",
+        "restart",
+        "cut",
+        "tear",
+        "stall",
+        "jump",
+        "swallow",
+        "lose",
+        "answer",
+    ]
+    | Meddling
+)
 OF_FILES: tuple[Harm, ...] = ("kill", "drain")
 """A stopped process keeps the lock of its file: nobody takes its runs."""
 AWAKE: tuple[Harm, ...] = ("kill", "drain", "restart", "cut", "tear", "stall")
@@ -37,7 +54,8 @@ AWAKE: tuple[Harm, ...] = ("kill", "drain", "restart", "cut", "tear", "stall")
 APART: tuple[Harm, ...] = ("kill", "drain", "cut", "tear", "stall", "swallow", "lose")
 """Every worker has a line of its own, and is cut off alone."""
 EVERYTHING: tuple[Harm, ...] = ("kill", "stop", "drain", "restart", "cut", "tear", "stall", "jump")
-ORDERLY: frozenset[Harm] = frozenset(("kill", "drain"))
+MEDDLED: tuple[Harm, ...] = ("kill", "drain", "answer", "list", "export", "import", "backup")
+ORDERLY: frozenset[Harm] = frozenset(MEDDLED)
 """They rob no living process of its journal."""
 WEIGHTS: dict[Harm, int] = {
     "kill": 8,
@@ -50,12 +68,20 @@ WEIGHTS: dict[Harm, int] = {
     "jump": 1,
     "swallow": 4,
     "lose": 4,
+    "answer": 4,
+    "list": 1,
+    "export": 2,
+    "import": 1,
+    "backup": 3,
 }
 """Of harm. jump: the clock of the database jumps ahead, so that no lease holds any more. swallow:
 nothing goes through for longer than the lease, and neither side is told; lose: the same from the
-next answer on."""
+next answer on. answer: two people answer all that waits, at once. list, export, import, backup:
+another process reads the journal, or a copy of it."""
 ENGINES = ("local", "dbos")
 SLOTS = 6
+LATER_S = 60.0
+"""No worker holds a run off for longer."""
 TOKENS = 40
 """Of a response of a model."""
 ROOM = Settings(max_tokens=500, compact_at_tokens=6_000)
@@ -92,6 +118,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float = 1.0
     apart: bool = False
     """Each worker has a proxy of its own."""
+    inside: tuple[Fault, ...] = ()
+    """Faults inside of its processes."""
+    fault_s: float = 0.04
+    """Between two of them in each process, on average."""
     sessions: int = 0
     """Runs are driven by processes that begin them themselves, in so many conversations, and not by
     workers.
@@ -119,6 +149,20 @@ ODD: dict[str, Plan] = {
     "cut off alone": _APART,
     "cut off alone, DBOS": msgspec.structs.replace(_APART, engine="dbos"),
     "conversations, cut off alone": msgspec.structs.replace(_APART, runs=8, sessions=3),
+    "starved": msgspec.structs.replace(_ODD, store="sqlite", harms=OF_FILES, inside=FAULTS),
+    "read by others": msgspec.structs.replace(_ODD, store="sqlite", harms=MEDDLED),
+    "a second opener": msgspec.structs.replace(
+        _ODD, store="sqlite", harms=OF_FILES, inside=("opener",)
+    ),
+    "no threads and wrong clocks": msgspec.structs.replace(
+        _ODD, store="sqlite", harms=OF_FILES, inside=("thread", "fork", "clock")
+    ),
+    "starved, PostgreSQL": msgspec.structs.replace(
+        _ODD, harms=OF_FILES, inside=("open", "thread", "fork", "descriptors")
+    ),
+    "starved, DBOS": msgspec.structs.replace(
+        _ODD, harms=OF_FILES, engine="dbos", inside=("thread", "fork", "clock")
+    ),
     "long calls": msgspec.structs.replace(_ODD, harms=OF_FILES, longest_s=2.0),
 }
 """Crews whose tools have random properties, as the suite has them.
@@ -134,6 +178,11 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     witness: Path
     parent: int
     plan: Plan
+
+    def inside(self, number: int) -> Inside:
+        """Before the journal is opened."""
+        plan = self.plan
+        return Inside(World(self.witness), plan.inside, f"{plan.seed}/{number}", self.url)
 
     def opened(self) -> Journal:
         return open_journal(self.url, lease_s=self.plan.lease_s)
@@ -211,21 +260,34 @@ async def wake(share: Share) -> int:
             for info in await runtime.journal.runs() if share.plan.odd else ():
                 if info.status == "waiting":
                     await _answer(share, runtime, info.run_id)
+                elif info.status in ("queued", "stopped"):
+                    await _bring_forward(runtime, info.run_id)
     except AgentError as e:
         print("waking:", e.message, flush=True)
     return 0
 
 
+async def _bring_forward(runtime: Runtime, run_id: str) -> None:
+    """What was put back by a clock that is hours ahead is not ready for hours."""
+    place = await runtime.journal.queue.place(run_id)
+    at = None if place is None else place.ready_at
+    if at is not None and at.timestamp() > time.time() + LATER_S:
+        with suppress(AgentError):  # another one drives it by now
+            await runtime.wake(run_id)
+
+
 async def _answer(share: Share, runtime: Runtime, run_id: str) -> None:
     """Another one may have answered, or it is not known yet what became of a call."""
-    answers = honest(World(share.witness), await runtime.journal.load(run_id))
-    if answers["approve"] or answers["results"]:
+    state = await runtime.journal.load(run_id)
+    answers = honest(World(share.witness), state, moody=True)
+    if any(answers.values()):
         with suppress(AgentError):
-            await runtime.wake(run_id, **answers)
+            await runtime.wake(run_id, seen=state.seq, **answers)
 
 
 async def work(share: Share, number: int) -> int:
     """Until it is told to drain; gives how the process shall end."""
+    inside = share.inside(number)
     agent, plan, ended = share.agent(), share.plan, 0
 
     async def agent_of(info: RunInfo) -> Agent[object, str]:
@@ -245,6 +307,7 @@ async def work(share: Share, number: int) -> int:
             async with worker, anyio.create_task_group() as group:
                 group.start_soon(_drained, worker)
                 group.start_soon(orphaned, share.parent)
+                group.start_soon(inside.harm, plan.fault_s)
                 await worker.work()
                 group.cancel_scope.cancel()
     except* AgentError as errors:  # nobody answered when it began

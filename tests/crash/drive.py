@@ -157,10 +157,11 @@ async def _take_away(stage: _Stage) -> None:
 async def _resume(stage: _Stage, run_id: str) -> None:
     """With the answers of an honest person, who looks at the world first."""
     state = await stage.runtime.journal.load(run_id)
-    answers: dict[str, Any] = {"approve": [], "results": {}}
+    answers: dict[str, Any] = {"approve": [], "deny": {}, "results": {}}
     for each in (state, *await open_below(stage.runtime.journal, state)):
         found = honest(stage.world, each)
         answers["approve"] += found["approve"]
+        answers["deny"] |= found["deny"]
         answers["results"] |= found["results"]
     await _watched(stage, stage.runtime.resume_stream(run_id, stage.agent, **answers))
 

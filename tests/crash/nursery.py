@@ -9,6 +9,7 @@ says how its child ended. What a child does is drive.py's business, or the comma
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -193,4 +194,6 @@ if __name__ == "__main__":
             "treadle.tools.builtin.coding",
         ]
     )
+    gc.collect()
+    gc.freeze()  # a child's collector would copy every page that it writes its marks on
     _serve()

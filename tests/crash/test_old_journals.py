@@ -6,6 +6,7 @@ How the files came to be stands in tests/fixtures/old_journals.py.
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import sqlite3
@@ -13,38 +14,71 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.crash.checker import check
 from tests.crash.nursery import Nursery
 from tests.fixtures.old_journals import LONG, agent_of, reading_of
+from tests.service.database.postgres import postgres_server, postgres_url
 from treadle import Outcome, Runtime
+from treadle.journal import open_journal
 from treadle.journal.sqlite import SqliteJournal
-from treadle.journal.sqlite.schema import VERSION
 from treadle.testing import ScriptedModel
 
+__all__ = ["postgres_server", "postgres_url"]
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-VERSIONS = sorted(
-    int(path.stem.removeprefix("journal-v")) for path in FIXTURES.glob("journal-v*.db")
+
+
+class Stored(NamedTuple):
+    store: str
+    version: int
+
+    @property
+    def file(self) -> Path:
+        return FIXTURES / (
+            f"journal-v{self.version}.db"
+            if self.store == "sqlite"
+            else f"postgres-v{self.version}.sql"
+        )
+
+
+STORED = [
+    Stored(store, int(path.stem.rpartition("-v")[2]))
+    for store, pattern in (("sqlite", "journal-v*.db"), ("postgres", "postgres-v*.sql"))
+    for path in sorted(FIXTURES.glob(pattern))
+]
+
+
+def version_of(store: str) -> int:
+    """Of the tables that this code makes."""
+    if store == "postgres":
+        pytest.importorskip("psycopg")
+    return importlib.import_module(f"treadle.journal.{store}.schema").VERSION
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_there_is_a_journal_of_each_version_before_this_one(store: str) -> None:
+    """Before a migration is added: `python -m tests.fixtures.old_journals FOLDER [postgres]`."""
+    assert {Stored(store, n) for n in range(1, version_of(store))} <= set(STORED)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(one, marks=pytest.mark.postgres if one.store == "postgres" else ())
+        for one in STORED
+    ],
+    ids=lambda one: f"{one.store}-{one.version}",
 )
-
-
-def test_there_is_a_journal_of_each_version_before_this_one() -> None:
-    """Before a migration is added: `python -m tests.fixtures.old_journals FOLDER`."""
-    assert set(range(1, VERSION)) <= set(VERSIONS)
-
-
-@pytest.fixture(params=VERSIONS)
-def version(request: pytest.FixtureRequest) -> int:
+def stored(request: pytest.FixtureRequest) -> Stored:
     return request.param
 
 
 @pytest.fixture
-def reading(version: int) -> dict[str, Any]:
+def reading(stored: Stored) -> dict[str, Any]:
     """What that version itself read in it."""
-    return json.loads((FIXTURES / f"journal-v{version}.json").read_text(encoding="utf-8"))
+    return json.loads(stored.file.with_suffix(".json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -56,14 +90,33 @@ def run_of(reading: dict[str, Any]) -> Callable[[str], str]:
 
 
 @pytest.fixture
-def journal(tmp_path: Path, version: int) -> Path:
-    return Path(shutil.copy(FIXTURES / f"journal-v{version}.db", tmp_path / "journal.db"))
+def journal(tmp_path: Path, stored: Stored, request: pytest.FixtureRequest) -> str:
+    """The URL of a copy."""
+    if stored.store == "sqlite":
+        return f"sqlite:///{shutil.copy(stored.file, tmp_path / 'journal.db')}"
+    import psycopg
+
+    url: str = request.getfixturevalue("postgres_url")
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(stored.file.read_bytes())
+    return url
 
 
 @pytest.fixture
-async def runtime(journal: Path) -> AsyncIterator[Runtime]:
-    async with Runtime(journal=SqliteJournal.open(journal)) as opened:
+async def runtime(journal: str) -> AsyncIterator[Runtime]:
+    async with Runtime(journal=open_journal(journal)) as opened:
         yield opened
+
+
+def rows(journal: str, sqlite: str, postgres: str) -> list[tuple[Any, ...]]:
+    """Read past Treadle."""
+    if journal.startswith("sqlite"):
+        with closing(sqlite3.connect(journal.removeprefix("sqlite:///"))) as db:
+            return db.execute(sqlite).fetchall()
+    import psycopg
+
+    with psycopg.connect(journal) as connection:
+        return connection.execute(postgres.encode()).fetchall()
 
 
 def _known(read: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
@@ -81,10 +134,10 @@ async def test_everything_in_it_reads_as_it_did(runtime: Runtime, reading: dict[
     assert _known(await reading_of(runtime), reading) == reading
 
 
-def test_it_holds_whatever_a_journal_can_hold(journal: Path) -> None:
-    with closing(sqlite3.connect(journal)) as db:
-        kinds = {kind for (kind,) in db.execute("select distinct type from entries")}
-        assert db.execute("select count(*) from cuts").fetchone() != (0,)
+def test_it_holds_whatever_a_journal_can_hold(journal: str) -> None:
+    types, cuts = "select distinct type from ", "select count(*) from "
+    kinds = {kind for (kind,) in rows(journal, types + "entries", types + "treadle.entries")}
+    assert rows(journal, cuts + "cuts", cuts + "treadle.cuts") != [(0,)]
     everything = {
         "run.started",
         "model.requested",
@@ -197,9 +250,9 @@ async def test_each_run_is_exported_and_taken_in_elsewhere(
 
 
 def test_the_commands_work_on_it(
-    nursery: Nursery, journal: Path, tmp_path: Path, run_of: Callable[[str], str]
+    nursery: Nursery, journal: str, tmp_path: Path, run_of: Callable[[str], str]
 ) -> None:
-    where = {"TREADLE_JOURNAL": f"sqlite:///{journal}", "TREADLE_HOME": str(tmp_path / "home")}
+    where = {"TREADLE_JOURNAL": journal, "TREADLE_HOME": str(tmp_path / "home")}
     for arguments in (
         ["runs", "list"],
         ["sessions", "list"],
@@ -207,9 +260,12 @@ def test_the_commands_work_on_it(
     ):
         ended = nursery.treadle(*arguments, cwd=tmp_path, env=where)
         assert ended.code == 0, ended.said
-    with closing(sqlite3.connect(journal)) as db:
-        assert db.execute("pragma user_version").fetchone() == (VERSION,)
+    version = version_of(journal.partition(":")[0].removesuffix("ql"))
+    assert rows(journal, "pragma user_version", "select max(version) from treadle.versions") == [
+        (version,)
+    ]
 
 
-def test_the_checker_finds_nothing_in_it(journal: Path, tmp_path: Path) -> None:
-    assert not check(journal, tmp_path / "no witness", open_runs=True).violations
+def test_the_checker_finds_nothing_in_it(journal: str, tmp_path: Path) -> None:
+    place = Path(journal.removeprefix("sqlite:///")) if journal.startswith("sqlite") else journal
+    assert not check(place, tmp_path / "no witness", open_runs=True).violations

@@ -52,6 +52,6 @@ def test_a_driver_that_wakes_up_after_its_run_moved_on_writes_nothing(
     verdict, said = zombie(nursery, tmp_path / "x", stop_at, server=chaos_server)
     assert not verdict.violations
     assert verdict.finished == verdict.runs == 1
-    assert "is not held by this driver any more" in said
+    assert "is no longer held by this driver" in said
     assert verdict.unknown == (stop_at == "effect"), "whoever took it over cannot know"
     assert verdict.had_happened == verdict.unknown, "the sleeper did it late, and once"

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.crash.accounts import Bounds
 from tests.crash.nursery import Nursery
 from tests.crash.postgres import ChaosServer
 from tests.crash.sabotage import Guard
@@ -57,7 +58,7 @@ def test_each_of_the_three_alone_is_made_up_for_by_the_others(
         nursery, tmp_path / "x", "model", without=(without,), server=chaos_server
     )
     assert not verdict.violations
-    assert "is not held by this driver any more" in said
+    assert "is no longer held by this driver" in said
 
 
 def test_where_the_fence_fails_the_index_still_refuses_a_second_result(
@@ -90,20 +91,30 @@ def test_only_the_head_tells_an_append_that_is_sent_again_from_a_new_one(
 def test_only_the_look_at_the_lease_keeps_a_probe_from_being_asked_while_the_call_is_under_way(
     nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer, without: tuple[Guard, ...]
 ) -> None:
-    """Its model thinks for longer than its lease, which nobody renews."""
-    stage = Stage(nursery, tmp_path / "x", "slow check", without, chaos_server)
-    with Nursery() as another:
-        first = threading.Thread(
-            target=another.drive,
-            args=[msgspec.structs.replace(stage.task, fault="renewals", lease_s=1.0)],
-        )
-        first.start()
-        while not _has_started(chaos_server, stage.url):
-            assert first.is_alive()
-        while first.is_alive():
-            nursery.drive(msgspec.structs.replace(stage.task, do="go on"))
-        first.join()
-    assert stage.judge_open().rules == ({"once"} if without else set())
+    """Its model thinks for longer than its lease, which nobody renews.
+
+    Without the look the effect happens twice if the other process comes in time, so it gets three
+    chances. With it, nothing is wrong: a driver without its lease may lose an answer (`cut_off`).
+    """
+    found = set[str]()
+    for attempt in range(3 if without else 1):
+        stage = Stage(nursery, tmp_path / f"x{attempt}", "slow check", without, chaos_server)
+        with Nursery() as another:
+            first = threading.Thread(
+                target=another.drive,
+                args=[msgspec.structs.replace(stage.task, fault="renewals", lease_s=1.0)],
+            )
+            first.start()
+            while not _has_started(chaos_server, stage.url):
+                assert first.is_alive()
+            while first.is_alive():
+                nursery.drive(msgspec.structs.replace(stage.task, do="go on"))
+            first.join()
+        stage.bounds = Bounds(cut_off=True)
+        found |= stage.judge_open().rules
+        if "once" in found:
+            break
+    assert found == ({"once"} if without else set())
 
 
 def _has_started(server: ChaosServer, url: str) -> bool:

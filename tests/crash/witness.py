@@ -16,6 +16,8 @@
     result {"run": …, …}                what a caller got from `run` or `resume`
     ending PID AT                       the harness is about to kill a process, or to tell it to
                                         drain
+    alive PID AT                        a thread of a process ran, every fifth of a second (`BEAT_S`)
+    fault KIND PID AT HITS              a fault inside of a process is over, and struck so often
     replay {"id": …, "run": …, …}       what `Runtime.replay` gives, once all is over
     view {"session": …, …}              what a list of sessions counts, and how many messages there
                                         are
@@ -40,6 +42,9 @@ class At(NamedTuple):
 
     pid: str
     time_s: float
+
+
+BEAT_S = 0.2
 
 
 class Seen(NamedTuple):
@@ -75,8 +80,21 @@ class Witness:
     results: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     ended: dict[str, float] = field(default_factory=dict[str, float])
     """Process id -> when the harness began to end it, by a kill or a drain."""
+    beats: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """Process id -> when the system let a thread of it run that wakes up every `BEAT_S`."""
+    faults: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Kind -> how often each of it struck."""
     replays: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     views: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def lived_on(self, at: At, until_s: float, least_s: float) -> bool:
+        """Whether the process of `at` had more than so many seconds from there until it was ended, or
+        `until_s`, and the system let it run for as many of them.
+        """
+        until_s = min(until_s, self.ended.get(at.pid, float("inf")))
+        beats = [beat_s for beat_s in self.beats.get(at.pid, ()) if at.time_s < beat_s < until_s]
+        was_let_run = at.pid not in self.beats or len(beats) * BEAT_S >= least_s
+        return at.time_s + least_s < until_s and was_let_run
 
 
 def chain(digests: Iterable[str]) -> str:
@@ -96,7 +114,18 @@ def read_witness(path: Path) -> Witness:
 
 
 _JSON = {"told", "shown", "result", "replay", "view"}
-_WORDS = {"did", "entered", "returned", "asked", "answered", "billed", "published", "ending"}
+_WORDS = {
+    "did",
+    "entered",
+    "returned",
+    "asked",
+    "answered",
+    "billed",
+    "published",
+    "ending",
+    "alive",
+    "fault",
+}
 
 
 def _read_json(
@@ -129,5 +158,9 @@ def _read_words(seen: Witness, what: str, words: list[str]) -> None:
             seen.published.append((run, int(place.partition(".")[0]), kind))
         case "ending", [pid, at]:
             seen.ended[pid] = float(at)
+        case "alive", [pid, at]:
+            seen.beats[pid].append(float(at))
+        case "fault", [kind, _, _, hits]:
+            seen.faults[kind].append(int(hits))
         case _:
             raise ValueError(f"the witness has a line that cannot be read: {what} {words}")

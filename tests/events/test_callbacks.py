@@ -136,7 +136,7 @@ async def test_the_run_does_not_wait_for_a_callback_that_takes_its_time() -> Non
         await gate.stop()
 
     model = PlayedModel([TextDelta("slowly "), *text("heard")])
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(
                 lambda: rt.run(
@@ -156,7 +156,7 @@ async def test_cancelling_the_task_that_awaits_a_callback_closes_the_run() -> No
     async def hear(words: str) -> None:
         await gate.stop()
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             model = PlayedModel([TextDelta("Once"), slow.stop])
             group.start_soon(

@@ -60,7 +60,7 @@ def turn(seq: int) -> TurnStart:
 
 async def read(stream: EventStream) -> list[Event]:
     stream.close()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         return [event async for event in stream]
 
 
@@ -78,7 +78,7 @@ async def test_a_reader_gets_each_event_as_it_comes() -> None:
         async for event in stream:
             heard.append(event)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(listen)
             for number in range(1, 4):

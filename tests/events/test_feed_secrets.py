@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle._internal.json_text import encode_json
-from treadle._internal.redaction import MASK, Redactor
+from treadle._internal.redaction import Redactor
+from treadle._internal.secret_patterns import MASK
 from treadle.events.feed import EventStream, Feed
 from treadle.events.hub import Hub
 from treadle.journal.entries import ModelRequested, ModelResponded
@@ -26,7 +27,7 @@ KEY = "sk-ant-api03-CANARY-0815-4711"
 
 async def read(stream: EventStream) -> list[Event]:
     stream.close()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         return [event async for event in stream]
 
 

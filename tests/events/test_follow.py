@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from tests.service.database.postgres import postgres_server, postgres_url
 from treadle import Agent, AgentError, Runtime, ToolContext, tool
 from treadle._internal.json_text import encode_json
-from treadle._internal.redaction import MASK, Redactor
+from treadle._internal.redaction import Redactor
+from treadle._internal.secret_patterns import MASK
 from treadle.config import load
 from treadle.events.feed import Feed
 from treadle.events.follow import Follow
@@ -545,7 +546,7 @@ class Told:
         self.relay.begin(RUN, lambda: self.place)
 
     async def all(self, most: int = 1) -> list[bytes]:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while len(self.payloads) < most:
                 await anyio.sleep(0.01)
         return self.payloads

@@ -24,14 +24,14 @@ def turn(number: int) -> TurnStart:
 
 
 async def next_of(subscription: Subscription) -> int | Missed:
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         event = await anext(subscription)
     return event if isinstance(event, Missed) else event.seq
 
 
 async def all_of(subscription: Subscription) -> list[int | Missed]:
     """What is left in a closed one."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         return [event if isinstance(event, Missed) else event.seq async for event in subscription]
 
 
@@ -62,7 +62,7 @@ async def test_a_waiting_subscriber_is_woken() -> None:
     async def listen() -> None:
         heard.extend(await all_of(subscription))
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(listen)
             for number in range(1, 4):
@@ -81,7 +81,7 @@ async def test_two_readers_of_one_subscription_share_its_events() -> None:
     async def listen() -> None:
         heard.extend(await all_of(subscription))
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(listen)
             group.start_soon(listen)
@@ -180,7 +180,7 @@ async def test_a_closed_subscription_gives_what_it_has_and_ends() -> None:
 async def test_closing_ends_a_reader_that_waits() -> None:
     broker = Broker()
     subscription = broker.subscribe()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(all_of, subscription)
             await anyio.wait_all_tasks_blocked()
@@ -293,7 +293,7 @@ async def test_who_subscribes_in_the_middle_of_a_run_hears_the_rest_in_its_numbe
 
 async def test_a_slow_subscriber_does_not_hold_a_run_up() -> None:
     async with Runtime.open() as rt:
-        with rt.hub.agents.subscribe(maxsize=1) as asleep, anyio.fail_after(5):
+        with rt.hub.agents.subscribe(maxsize=1) as asleep, anyio.fail_after(20):
             result = await rt.run(
                 Agent(name="a", model=ScriptedModel([{"text": "word " * 300}])), "go"
             )

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from treadle._internal.json_text import encode_json
+from treadle.budget.spending import Spending
 from treadle.errors import AgentError
 from treadle.journal.entries import (
     Compaction,
@@ -32,7 +33,7 @@ from treadle.journal.entries import (
 from treadle.journal.journal import Journal, RunWriter
 from treadle.journal.window import WindowReceipt
 from treadle.messages.message import Message, TextPart, ToolCall, ToolResult
-from treadle.types import Effect, Mode, Outcome, Spending, StopReason, Usage
+from treadle.types import Effect, Mode, Outcome, StopReason, Usage
 
 AT = datetime(2026, 11, 20, 10, tzinfo=UTC)
 USED = Usage(input_tokens=10, output_tokens=5)

@@ -36,6 +36,7 @@ from tests.journal.runs import (
 )
 from tests.strategies import examples_of
 from treadle._internal.json_text import encode_json
+from treadle.budget.spending import Spending
 from treadle.journal.entries import (
     ApprovalAsked,
     CancelAsked,
@@ -45,13 +46,16 @@ from treadle.journal.entries import (
     RunFinished,
     RunStarted,
     ToolFinished,
+    ToolLate,
     ToolStarted,
 )
-from treadle.journal.journal import Holder, Journal, RunWriter
+from treadle.journal.journal import Journal, RunWriter
 from treadle.journal.memory.journal import MemoryJournal
+from treadle.journal.queue import QueuePlace
+from treadle.journal.run_info import Holder
 from treadle.messages.message import decode_message
 from treadle.messages.metrics import RunTotals
-from treadle.types import Outcome, Spending, Usage
+from treadle.types import Outcome, Usage
 
 
 @cache
@@ -158,7 +162,7 @@ async def test_many_runs_are_appended_to_at_once(journal: Journal) -> None:
         await writer.release()
 
     names = [f"run_{n}" for n in range(20)]
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             for name in names:
                 group.start_soon(drive, name)
@@ -204,7 +208,7 @@ async def test_an_append_that_began_is_finished_and_then_the_cancellation_comes(
         finally:
             came.append("cancelled")
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(append)
             await anyio.lowlevel.checkpoint()  # it has begun by now
@@ -269,11 +273,11 @@ async def test_a_driver_can_verify_that_the_run_is_still_its_own(journal: Journa
     first = await journal.begin(started())
     await first.verify()
     second = await journal.take_over("run_1", force=True)
-    with refuses("busy", "run_1 is not held"):
+    with refuses("busy", "run_1 is no longer held"):
         await first.verify()
     await second.verify()
     await second.release()
-    with refuses("busy", "run_1 is not held"):
+    with refuses("busy", "run_1 is no longer held"):
         await second.verify()
     assert await entries_of(journal) == [started()]
 
@@ -436,7 +440,7 @@ async def test_who_drives_a_run_hears_that_it_shall_stop(journal: Journal) -> No
     await journal.begin(started())
     await journal.begin(started("run_2"))
     assert await journal.ask_to_stop("run_1")
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await heard.wait()
     assert told == ["run_1"]
 
@@ -452,7 +456,7 @@ async def test_who_lets_go_twice_does_not_keep_the_next_driver_from_hearing(
     await first.release()
     assert (await journal.info("run_1")).status == "running"
     assert await journal.ask_to_stop("run_1")
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await heard.wait()
 
 
@@ -483,7 +487,7 @@ async def test_who_lost_a_run_is_not_told_to_stop_it(journal: Journal) -> None:
     await again.release()
     assert await journal.ask_to_stop("run_1") is False
     assert await journal.ask_to_stop("run_2") is True
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         while not heard:
             await anyio.lowlevel.checkpoint()
     assert heard == ["run_2"]
@@ -786,7 +790,7 @@ async def test_a_run_is_taken_in_elsewhere_as_it_is(
         assert await other.read("run_1") == await journal.read("run_1")
         if kind.durable:
             assert [(one.id, one.message_count) for one in other.sessions.list()] == [("ada", 5)]
-        with refuses("invalid", "run_1 is here already"):
+        with refuses("invalid", "run_1 is already in this journal"):
             await other.add_run(data)
     finally:
         await other.aclose()
@@ -814,8 +818,8 @@ async def test_a_run_that_is_not_finished_can_be_gone_on_with_elsewhere(
             lambda data: [data[0], data[1], b'{"type":"dream","at":"2026-11-20T10:00:00Z"}'],
             "entry 3.*'dream'",
         ),
-        (lambda data: data[1:], "entry 1: a run begins"),
-        (lambda data: [data[0], data[0]], "entry 2: a run begins"),
+        (lambda data: data[1:], "entry 1: a run must begin"),
+        (lambda data: [data[0], data[0]], "entry 2: a run must begin"),
         (lambda data: [], "no entry"),
     ],
 )
@@ -846,7 +850,7 @@ async def test_a_fork_is_taken_in_after_the_run_that_it_came_from(
     (tmp_path / "other").mkdir()
     other = await kind.open(tmp_path / "other")
     try:
-        with refuses("invalid", "forked from run_1, which is not here"):
+        with refuses("invalid", "forked from run_1, which is not in this journal"):
             await other.add_run(await journal.read_bytes("run_2"))
         await other.add_run(await journal.read_bytes("run_1"))
         assert (await other.add_run(await journal.read_bytes("run_2"))).forked_from == "run_1"
@@ -1167,6 +1171,43 @@ async def test_a_run_that_is_taken_in_goes_on_under_higher_fences(
         assert (await other.take_over("run_1")).fence == 4
     finally:
         await other.aclose()
+
+
+async def test_a_run_that_is_taken_in_with_a_late_result_waits_for_nobody(
+    kind: Kind, journal: Journal, tmp_path: Path
+) -> None:
+    writer = await journal.begin(started())
+    question = ApprovalAsked(at=AT, call_id="c1", name="t", arguments_json="{}", reason="asks")
+    await writer.append([*asks(1, "c1"), question])
+    await writer.append([ToolLate(at=AT, call_id="c1", text="sent", status="ok")])
+    (tmp_path / "other").mkdir()
+    other = await kind.open(tmp_path / "other")
+    try:
+        info = await other.add_run(await journal.read_bytes("run_1"))
+        assert info.status == "stopped"
+        assert (await other.load("run_1")).asked == {}
+    finally:
+        await other.aclose()
+
+
+@pytest.mark.parametrize("queued", [True, False])
+async def test_a_late_result_that_wakes_a_run_is_all_that_it_waited_for(
+    journal: Journal, *, queued: bool
+) -> None:
+    if queued:
+        await journal.queue.add([started()], QueuePlace())
+        writer = await journal.take_over("run_1")
+    else:
+        writer = await journal.begin(started())
+    question = ApprovalAsked(at=AT, call_id="c1", name="t", arguments_json="{}", reason="asks")
+    await writer.append([*asks(1, "c1"), question])
+    await writer.release(waiting=True)
+    await writer.append([late("c2", "another")])
+    assert (await journal.info("run_1")).status == "waiting"
+    await writer.append([ToolLate(at=AT, call_id="c1", text="sent", status="ok")], wakes=True)
+    assert (await journal.info("run_1")).status == ("queued" if queued else "stopped")
+    tickets = await journal.queue.claim(["default"], engine="local", most=1)
+    assert [ticket.run_id for ticket in tickets] == (["run_1"] if queued else [])
 
 
 @pytest.mark.parametrize("asked", [True, False])

@@ -33,8 +33,9 @@ from treadle.journal.entries import (
     ToolStarted,
     read_entry,
 )
-from treadle.journal.journal import read_run, unknown_run
+from treadle.journal.journal import read_run
 from treadle.journal.projection import events_of, shown_arguments
+from treadle.journal.run_info import unknown_run
 from treadle.journal.run_messages import late_message
 from treadle.messages import events
 from treadle.messages.events import ErrorInfo
@@ -275,14 +276,14 @@ def test_a_run_is_read_from_the_bytes_of_its_entries() -> None:
     ("entries", "words"),
     [
         ([], "there is no entry"),
-        ([b"{"], "entry 1: this is no entry"),
+        ([b"{"], "entry 1: this entry cannot be read"),
         (
             [b'{"type":"cancel.asked","at":"2026-11-20T10:00:00Z","by":"u"}'],
-            "entry 1: a run begins with one run.started",
+            "entry 1: a run must begin with run.started",
         ),
         (
             [STARTED.to_json(), STARTED.to_json()],
-            "entry 2: a run begins with one run.started, and has no other",
+            "entry 2: a run must begin with run.started, and have only one",
         ),
         (
             [STARTED.to_json(), b'{"type":"tool.dreamt"}'],
@@ -329,20 +330,26 @@ def gave(call_id: str) -> ToolFinished:
     [
         (
             [STARTED, asking("a"), began("a"), gave("b")],
-            "entry 4: no call 'b' was asked for before it",
+            "entry 4: no call 'b' is requested before it",
         ),
         ([STARTED, gave("a")], "entry 2: no call 'a'"),
         ([STARTED, began("a")], "entry 2: no call 'a'"),
         (
             [STARTED, asking("a"), began("a"), gave("a"), gave("a")],
-            "entry 5: the call 'a' has its result already",
+            "entry 5: the call 'a' already has a result",
         ),
-        ([STARTED, finished(), finished()], "entry 3: after run.finished"),
-        ([STARTED, finished(), ModelRequested(at=AT, turn=1)], "entry 3: after run.finished"),
+        ([STARTED, finished(), finished()], "entry 3: only late results may follow run.finished"),
+        (
+            [STARTED, finished(), ModelRequested(at=AT, turn=1)],
+            "entry 3: only late results may follow run.finished",
+        ),
         ([STARTED, Compaction(at=AT, receipt="{")], "entry 2: "),
-        ([msgspec.structs.replace(STARTED, run_id="../../up")], "entry 1: '../../up' is no id"),
-        ([msgspec.structs.replace(STARTED, run_id="\x1b[31mred")], "entry 1: .* is no id"),
-        ([msgspec.structs.replace(STARTED, session_id="a\nb")], "entry 1: .* is no id"),
+        (
+            [msgspec.structs.replace(STARTED, run_id="../../up")],
+            "entry 1: '../../up' is not a valid id",
+        ),
+        ([msgspec.structs.replace(STARTED, run_id="\x1b[31mred")], "entry 1: .* is not a valid id"),
+        ([msgspec.structs.replace(STARTED, session_id="a\nb")], "entry 1: .* is not a valid id"),
     ],
 )
 def test_what_no_run_comes_to_is_refused_by_its_number(entries: list[Entry], words: str) -> None:

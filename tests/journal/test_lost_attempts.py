@@ -12,10 +12,11 @@ from tests.journal.runs import gives as result_of
 from treadle import Runtime
 from treadle._internal.json_text import encode_json
 from treadle.budget.ledger import Ledger
+from treadle.budget.spending import Reserved
 from treadle.journal.entries import Compaction, ModelRequested
 from treadle.journal.journal import Journal
 from treadle.journal.receipts import Cleared
-from treadle.types import Limits, Reserved
+from treadle.types import Limits
 
 LIMIT, ASKED = 12_000, Reserved(input_tokens=237, output_tokens=8_000)
 

@@ -21,7 +21,7 @@ async def test_a_result_between_a_cancellation_and_the_turn_of_its_task_is_not_l
     async def go_on() -> None:
         got.append(await outcome_of(pending))
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(go_on)
     assert got == [7]

@@ -228,7 +228,7 @@ def test_any_conversation_is_the_same_in_every_store_whatever_was_cut_in_it(
                         first = entries[0]
                         assert isinstance(first, RunStarted)
                         await (await journal.begin(first)).append(entries[1:])
-                        journal.sessions.remember("s", state.context.said)
+                        journal.sessions.remember("s", state.context.said, run_id=first.run_id)
                         assert [*journal.sessions.get_messages("s")] == state.context.history[:]
                         (info,) = journal.sessions.list()
                         assert info.message_count == len(state.context.history)
@@ -346,7 +346,7 @@ def test_the_lines_are_in_the_receipt_as_they_were_written() -> None:
 
 def test_a_receipt_of_another_kind_is_refused_in_a_sentence() -> None:
     with pytest.raises(
-        AgentError, match="kind 'pruned' is unknown here: where a newer Treadle wrote it, upgrade"
+        AgentError, match="kind 'pruned' is unknown: if a newer Treadle wrote it, upgrade"
     ):
         read_receipt('{"kind":"pruned"}')
     with pytest.raises(AgentError, match="cannot be read"):

@@ -81,7 +81,7 @@ async def ran(case: Case, rt: Runtime) -> RunResult[Any]:
         mode=case.mode,
         **({"limits": case.limits} if case.limits is not None else {}),
     )
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             steps_of(case, stream, group)
             async with stream:
@@ -300,6 +300,33 @@ def test_what_came_late_never_stands_between_a_call_and_its_result() -> None:
     assert "sent after all" in state.context.history[-2].text
     state.apply(ToolLate(at=AT, call_id="z", text="at once"))
     assert "at once" in state.context.history[-1].text
+    check_history(state.context.history)
+
+
+def test_a_late_result_with_a_status_closes_the_question_about_its_call() -> None:
+    asked = ApprovalAsked(at=AT, call_id="a", name="send", arguments_json="{}", reason="who knows")
+    state = folded([*BEGUN, asked, ToolLate(at=AT, call_id="a", text="sent", status="ok")])
+    assert (state.asked, list(state.current.late), state.unknown_calls) == ({}, ["a"], set())
+    for entry in (finished("a", "sent"), finished("b")):
+        state.apply(entry)
+    assert [message.role for message in state.context.history[:]] == ["user", "assistant", "tool"]
+    assert state.current.late == {}
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_the_model_reads_a_late_result_that_an_older_version_did_not_use(again: bool) -> None:
+    state = folded([*BEGUN, ToolLate(at=AT, call_id="a", text="sent after all", status="ok")])
+    unknown = finished("a", "unknown").result
+    begun = ToolStarted(
+        at=AT, call_id="a", name="send", arguments_json="{}", effect="once", key="k", attempt=2
+    )
+    for entry in (
+        *([begun] if again else []),
+        finished("a") if again else finished("a", status="unknown", result=unknown),
+        finished("b"),
+    ):
+        state.apply(entry)
+    assert "sent after all" in state.context.history[-1].text
     check_history(state.context.history)
 
 
@@ -759,7 +786,7 @@ async def test_a_fork_with_another_model_and_agent_keeps_what_was_said() -> None
     [
         (3, {}, "has 2 turns: fork it after one of 0 to 2, not after 3"),
         (-1, {}, "fork it after one of 0 to 2, not after -1"),
-        (2, {}, "was its answer: say in a text how it should go on"),
+        (2, {}, "was its final answer: pass a prompt to continue from it"),
         (1, {"text": ""}, "the prompt is empty"),
         (1, {"limit": 3}, "knows no option 'limit'"),
         (1, {"results": {"c9": "x"}}, "turn 1 of run .* has no call 'c9'; its calls are: c1, c2"),

@@ -11,6 +11,9 @@ import pytest
 
 from tests.doubles import Gate, PlainTool, PlayedModel, asks, call, gives, says, text
 from tests.loop.test_costs import priced, used
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from tests.tools.test_subagent import make, seen_of
 from treadle import Agent, AgentError
 from treadle.config import Config, Price
@@ -53,6 +56,7 @@ def check_nested(result: RunResult[Any]) -> None:
     ) == (4, 6, 3, 20, 20.0)
 
 
+@pytest.mark.usefixtures("store")
 async def test_the_result_its_last_event_and_the_list_have_the_total_of_the_tree_beside_the_runs_own_figures() -> (
     None
 ):

@@ -13,7 +13,7 @@ from hypothesis import given
 from tests.strategies import nasty_text, values_of
 from treadle import MAX_SESSION_MESSAGES, SessionStore
 from treadle.errors import AgentError
-from treadle.journal.sessions import JOINER, check_session_id, title_of
+from treadle.journal.session_names import JOINER, check_session_id, title_of
 from treadle.messages.message import Message, TextPart, ToolCall, decode_message
 
 
@@ -47,7 +47,7 @@ def test_a_session_may_have_a_title_and_an_id_from_the_start(store: SessionStore
 
 def test_an_id_is_taken_once(store: SessionStore) -> None:
     store.create("first", session_id="ada")
-    with pytest.raises(AgentError, match="there is a session 'ada' already") as caught:
+    with pytest.raises(AgentError, match="session 'ada' already exists") as caught:
         store.create("second", session_id="ada")
     assert caught.value.kind == "invalid"
     assert [(one.id, one.title) for one in store.list()] == [("ada", "first")]
@@ -65,10 +65,10 @@ def test_what_can_be_an_id(store: SessionStore, session_id: str) -> None:
     ["", ".", "..", "a/b", "/", "a\\b", "a\0", "a\nb", "\x1b[31m", "a\ud800", "\u202e", "x" * 129],
 )
 def test_what_cannot_be_an_id(store: SessionStore, session_id: str) -> None:
-    with pytest.raises(AgentError, match="is no session id") as caught:
+    with pytest.raises(AgentError, match="is not a session id") as caught:
         store.create(session_id=session_id)
     assert caught.value.kind == "invalid"
-    with pytest.raises(AgentError, match="is no session id"):
+    with pytest.raises(AgentError, match="is not a session id"):
         check_session_id(session_id)
     assert store.list() == []
 

@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.doubles import agent, check_history, says
+from tests.doubles import agent, call, check_history, gives, says
+from tests.doubles import asks as asked
 from tests.journal.conftest import Kind
 from tests.journal.runs import answers, asks, at, finished, late, message, refuses, started
 from tests.journal.runs import says as said
+from tests.loop.test_late_results import Slow
 from treadle import AgentError, Runtime
+from treadle.config import Config
 from treadle.journal.entries import RunStarted, ToolFinished
 from treadle.journal.journal import Journal, RunWriter
 from treadle.journal.queue import QueuePlace
@@ -43,6 +46,47 @@ async def _deletes(journal: Journal) -> None:
 
 
 CHANGES: list[Change] = [_adds_a_message, _clears, _runs, _deletes]
+
+
+async def test_a_run_that_waits_while_its_session_is_cleared_is_not_in_view_afterwards(
+    journal: Journal,
+) -> None:
+    one = agent([asked(call("pay", "c1")), says("done")], gives("pay", needs_approval=True))
+    rt = Runtime(config=Config(), journal=journal)
+    first = await rt.run(one, "go", session="s", on_ask="wait")
+    await rt.clear("s")
+    result = await rt.resume(first.run_id, one, approve="c1")
+    assert result.outcome == "completed"
+    assert (await rt.replay(first.run_id)).messages == result.messages
+    assert [*await rt.messages("s")] == []
+    assert _count(rt) == 0
+    second = await rt.run(agent([says("hello")]), "and now?", session="s")
+    assert [message.text for message in second.messages] == ["and now?", "hello"]
+    assert _count(rt) == 2
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+async def test_a_late_result_of_a_run_that_was_cleared_is_not_in_view(
+    journal: Journal, made_again: bool
+) -> None:
+    slow, rt = Slow(), Runtime(config=Config(), journal=journal)
+    one = agent([asked(call("send", "c1")), says("I could not.")], slow.tool)
+    first = await rt.run(one, "go", session="s")
+    if made_again:
+        rt.sessions.delete("s")
+        rt.sessions.create(session_id="s")
+    else:
+        await rt.clear("s")
+    await slow.finish(first.run_id)
+    second = await rt.run(agent([says("hello")]), "and now?", session="s")
+    assert [message.text for message in second.messages] == ["and now?", "hello"]
+    assert _count(rt) == 2
+
+
+def _count(rt: Runtime) -> int:
+    info = rt.sessions.get("s")
+    assert info is not None
+    return info.message_count
 
 
 @pytest.mark.parametrize("change", CHANGES)

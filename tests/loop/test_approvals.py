@@ -10,7 +10,17 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from tests.doubles import PlainTool, asks, call, check_history, gives, open_runtime, says, watch
+from tests.doubles import (
+    PlainTool,
+    asks,
+    call,
+    check_history,
+    gives,
+    open_runtime,
+    says,
+    skip,
+    watch,
+)
 from tests.stores import postgres_server, postgres_template, store  # noqa: F401  fixtures
 from treadle import AgentError, Approve, Deny, TextPart, ToolContext, tool
 from treadle.journal.entries import ApprovalAnswered, ApprovalAsked
@@ -127,7 +137,7 @@ async def test_changed_arguments_are_validated_and_the_model_is_told_whose_they_
 
 async def test_changed_arguments_are_judged_anew(tmp_path: Any) -> None:
     from treadle.config import Config
-    from treadle.config.values import Permissions
+    from treadle.config.sections import Permissions
     from treadle.tools.builtin.write import Write
 
     rt = open_runtime(config=Config(permissions=Permissions(deny=("write(secret.txt)",))))
@@ -219,7 +229,7 @@ async def test_a_run_that_is_cancelled_while_somebody_is_asked_is_closed() -> No
         return Approve()
 
     rt = open_runtime()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with rt.stream(agent_of(ONE, sent.tool), "go", on_approval=approver) as stream:
             await reached.wait()
             stream.cancel()
@@ -233,16 +243,25 @@ async def test_a_run_that_is_cancelled_while_somebody_is_asked_is_closed() -> No
 
 async def test_the_time_in_which_somebody_is_asked_is_no_time_of_the_run() -> None:
     async def slow(request: ApprovalRequest) -> Approve:
+        skip(100)
+        return Approve()
+
+    result = await open_runtime().run(
+        agent_of(ONE, Sent().tool), "go", on_approval=slow, limits=Limits(seconds=60)
+    )
+    assert result.success
+
+
+async def test_the_time_in_which_somebody_is_asked_is_not_recorded_as_time_of_the_run() -> None:
+    async def slow(request: ApprovalRequest) -> Approve:
         await anyio.sleep(0.3)
         return Approve()
 
     rt = open_runtime()
-    result = await rt.run(
-        agent_of(ONE, Sent().tool), "go", on_approval=slow, limits=Limits(seconds=0.2)
-    )
-    assert result.success
-    state = await rt.journal.load(result.run_id)
-    assert state.driven_s < 0.2
+    result = await rt.run(agent_of(ONE, Sent().tool), "go", on_approval=slow)
+    rows = await rt.journal.read(result.run_id)
+    passed_s = (rows[-1].entry.at - rows[0].entry.at).total_seconds()
+    assert (await rt.journal.load(result.run_id)).driven_s <= passed_s - 0.29
 
 
 async def test_what_somebody_changes_of_a_call_that_had_begun_is_what_is_run() -> None:
@@ -412,7 +431,7 @@ async def test_what_has_ended_is_seen_before_a_question_is_asked() -> None:
     ended = anyio.Event()
 
     async def approver(request: ApprovalRequest) -> Approve:
-        with anyio.fail_after(2):
+        with anyio.fail_after(20):
             await ended.wait()
         return Approve()
 

@@ -1,5 +1,8 @@
 """Stopping a run, at any await and in every way: the history is valid, what is known is kept, and
 nothing stays behind.
+
+Over memory, SQLite and PostgreSQL, except for the tests that stop a run at every step of the event
+loop (the threads of a database take no fixed number of steps) and those with a journal of their own.
 """
 
 from __future__ import annotations
@@ -31,6 +34,9 @@ from tests.doubles import (
     watch,
     wishes,
 )
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from treadle import ToolContext
 from treadle._internal.clock import Clock
 from treadle.errors import AgentError
@@ -122,10 +128,10 @@ async def stopped(
     model: Any, *tools: Any, at: anyio.Event, way: Way = by_stream, clock: Clock | None = None
 ) -> Driven:
     """Runs, stops it in this way once `at` is set, and checks what must hold."""
-    rt = open_runtime(clock=clock) if clock is not None else open_runtime()
+    rt = open_runtime(on_close="cancel", **({} if clock is None else {"clock": clock}))
     before = len(anyio.get_running_tasks())
     run = Driven(rt, model, tools)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(run.drive)
             await at.wait()
@@ -136,7 +142,8 @@ async def stopped(
     result = run.stream.result
     assert result.outcome == "cancelled"
     check_history(result.messages)
-    assert await rt.messages("s") == result.messages, "the session has what the run had"
+    if way is not by_closing_the_runtime:
+        assert await rt.messages("s") == result.messages, "the session has what the run had"
     assert not rt.is_busy("s")
     if way in LOUD:
         assert kind_of(run.seen[-1]) == "run_end"
@@ -158,6 +165,7 @@ def unknown(run: Driven) -> list[str]:
 # ---------------------------------------------------------------- where
 
 
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("way", WAYS)
 async def test_while_the_model_speaks_its_words_are_kept_and_its_stream_is_closed(way: Way) -> None:
     gate = Gate()
@@ -171,6 +179,7 @@ async def test_while_the_model_speaks_its_words_are_kept_and_its_stream_is_close
     assert run.stream.result.metrics.invocations == 1
 
 
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("way", WAYS)
 async def test_in_a_tool_a_call_that_may_have_happened_is_unknown(way: Way) -> None:
     gate = Gate("send")
@@ -179,6 +188,7 @@ async def test_in_a_tool_a_call_that_may_have_happened_is_unknown(way: Way) -> N
     assert "It is not known whether it took effect" in results(run)["c1"]
 
 
+@pytest.mark.usefixtures("store")
 async def test_in_a_tool_that_may_be_repeated_the_call_is_cancelled() -> None:
     effects: list[Effect] = ["pure", "idempotent"]
     for effect in effects:
@@ -188,6 +198,7 @@ async def test_in_a_tool_that_may_be_repeated_the_call_is_cancelled() -> None:
         assert "it may be repeated" in results(run)["c1"]
 
 
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("way", WAYS)
 async def test_among_parallel_calls_what_is_known_is_kept(way: Way) -> None:
     gate = Gate("send")
@@ -202,6 +213,7 @@ async def test_among_parallel_calls_what_is_known_is_kept(way: Way) -> None:
     assert (results(run)["c1"], results(run)["c3"]) == ("ok", "ok")
 
 
+@pytest.mark.usefixtures("store")
 async def test_among_sequential_calls_those_that_did_not_start_were_not_run() -> None:
     gate = Gate("send", parallel=False)
     run = await stopped(
@@ -228,6 +240,7 @@ class Waiting(Clock):
         await anyio.sleep_forever()
 
 
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("way", WAYS)
 async def test_in_a_backoff_the_words_of_the_failed_attempt_are_void(way: Way) -> None:
     clock = Waiting()
@@ -262,6 +275,7 @@ async def test_before_the_first_word_nothing_is_added() -> None:
     assert [m.role for m in run.stream.result.messages] == ["user"]
 
 
+@pytest.mark.usefixtures("store")
 async def test_before_anything_happened_the_run_begins_and_ends() -> None:
     rt = open_runtime()
     async with rt.stream(agent([says("never")]), "go") as stream:
@@ -325,6 +339,7 @@ async def test_a_result_that_a_stopped_tool_still_gives_is_kept() -> None:
     assert results(run)["c1"].startswith("xxx")
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_long_result_is_kept_though_it_is_cut_while_the_run_is_stopped() -> None:
     def stop(stream: RunStream[Any], event: Event) -> None:
         if isinstance(event, events.ToolProgress):
@@ -439,7 +454,7 @@ async def test_at_every_single_step_of_the_event_loop_a_run_can_be_stopped(way: 
                 async for event in stream:
                     seen.append(event)
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             if way == "task":
                 task = asyncio.get_running_loop().create_task(read())
                 await _steps(steps)
@@ -484,7 +499,7 @@ async def test_a_run_in_the_callers_own_task_can_be_stopped_at_every_step_too(na
         async def drive(rt: Runtime = rt, script: Any = script, tools: Any = tools) -> None:
             await rt.run(agent(script, *tools), "go", session="s")
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             if native:
                 task = asyncio.get_running_loop().create_task(drive())
                 await _steps(steps)
@@ -513,6 +528,7 @@ async def test_a_run_in_the_callers_own_task_can_be_stopped_at_every_step_too(na
     assert outcomes == {"cancelled", "completed"}
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_run_that_was_cancelled_raises_nothing_else_and_says_so_in_its_journal() -> None:
     gate, rt = Gate("send"), open_runtime()
     with anyio.CancelScope() as scope:
@@ -544,7 +560,7 @@ async def test_a_call_whose_start_is_known_and_that_never_began_was_not_run() ->
         [asks(call("send", "c1"))],
         (PlainTool(name="send", does=sends),),
     )
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await run.drive()
     assert run.stream is not None
     (told,) = [one for message in run.stream.result.messages for one in message.tool_results]
@@ -593,8 +609,14 @@ class Replaced:
     def fence(self) -> int:
         return self.writer.fence
 
-    async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
-        return await self.writer.append(entries, put_back=put_back)
+    @property
+    def failed_over(self) -> bool:
+        return self.writer.failed_over
+
+    async def append(
+        self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None, wakes: bool = False
+    ) -> int:
+        return await self.writer.append(entries, put_back=put_back, wakes=wakes)
 
     async def verify(self) -> None:
         await self.writer.verify()
@@ -619,7 +641,7 @@ async def test_who_asked_for_it_is_in_the_journal_before_what_it_closed(
 ) -> None:
     gate, journal = Gate("send"), Kept()
     run = Driven(open_runtime(journal=journal), [asks(call("send", "c1"))], (gate.tool,))
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(run.drive)
             await gate.reached.wait()

@@ -21,6 +21,9 @@ from tests.doubles import (
     open_runtime,
     says,
 )
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from treadle import Agent, AgentError, Runtime
 from treadle.journal.entries import InputAdded
 from treadle.messages import events
@@ -169,7 +172,7 @@ async def test_what_an_answer_says_so_far_can_be_asked_for_while_it_comes() -> N
     gate = Gate()
     model = PlayedModel([TextDelta('{"city": "Os'), gate.stop, TextDelta('lo", "days": 2}'), end()])
     seen: list[object] = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with open_runtime().stream(
             Agent(name="worker", model=model, output=Answer), "go"
         ) as stream:
@@ -212,6 +215,7 @@ async def test_more_calls_than_are_allowed_leave_one_for_it() -> None:
     assert result.output == "x"
 
 
+@pytest.mark.usefixtures("store")
 async def test_it_waits_for_calls_beside_it_that_need_a_person() -> None:
     rt: Runtime = open_runtime()
     waiting = await rt.run(

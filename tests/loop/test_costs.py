@@ -23,8 +23,12 @@ from tests.doubles import (
     says,
     watch,
 )
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from treadle import FallbackModel
 from treadle.budget.ledger import BYTES_PER_TOKEN
+from treadle.budget.spending import Spending
 from treadle.config import Config, Price
 from treadle.errors import AgentError
 from treadle.journal.entries import ModelRequested, ModelResponded, RunFinished
@@ -32,7 +36,7 @@ from treadle.messages import events
 from treadle.models.model import Delta, ModelRequest, TextDelta
 from treadle.runtime.runtime import Runtime
 from treadle.testing import ScriptedModel
-from treadle.types import Limits, Settings, Spending, Usage
+from treadle.types import Limits, Settings, Usage
 
 DOLLAR_A_TOKEN = Price(input=1_000_000, output=1_000_000)
 
@@ -84,6 +88,7 @@ async def test_what_has_no_price_has_no_cost_and_nobody_is_told_that_it_was_noth
     assert not seen.of(events.Warned)
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_run_of_which_something_has_no_price_says_so_once_and_tells_the_sum_of_the_rest() -> (
     None
 ):
@@ -226,6 +231,7 @@ async def test_a_request_whose_input_alone_is_too_dear_is_not_sent() -> None:
     assert (seen.outcome, model.requests, seen.result.metrics.cost_usd) == ("cost_limit", [], None)
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_run_that_goes_on_keeps_what_it_has_spent_and_its_limit() -> None:
     async with priced() as rt:
         entries = [asks(call("look"), usage=used(30, 5)), says("done", usage=used(30, 5))]
@@ -244,6 +250,7 @@ async def test_a_run_that_goes_on_keeps_what_it_has_spent_and_its_limit() -> Non
         assert (await rt.journal.load(first.run_id)).ledger.limits.cost_usd == 300
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_run_that_had_switched_and_goes_on_with_the_first_model_alone_pays_what_that_one_costs() -> (
     None
 ):

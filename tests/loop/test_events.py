@@ -137,7 +137,7 @@ async def test_nothing_is_lost_on_a_slow_reader_and_deltas_are_joined(
         [*thought, *(TextDelta(word) for word in words), *wish, end()], [TextDelta("done"), end()]
     )
     rt = open_runtime()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with rt.stream(agent(model, gives("look")), "go", session="s") as stream:
             while rt.is_busy("s"):
                 await anyio.lowlevel.checkpoint()
@@ -166,7 +166,7 @@ async def test_a_stream_of_events_ends_when_it_is_closed_and_gives_what_was_wait
         async for event in stream:
             seen.append(event)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(read)
             await anyio.wait_all_tasks_blocked()

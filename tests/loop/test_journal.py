@@ -191,7 +191,7 @@ async def test_events_come_after_the_append_and_in_the_order_of_the_entries() ->
             async for event in stream:
                 seen.append(event)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(read)
             await first.reached.wait()
@@ -214,7 +214,7 @@ async def test_an_append_that_is_under_way_ends_before_a_cancelled_run_does(
     held, rt = Held(journal, label), open_runtime(journal=journal)
     wanted = [call("look", "c1"), call("gate", "c2")]
     one = agent([asks(*wanted)], gives("look"), Gate().tool)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await _cancelled(lambda: rt.run(one, "go"), held, native=native)
     [started] = await journal.runs()
     entries = [record.entry for record in await journal.read(started.run_id)]
@@ -235,7 +235,7 @@ async def test_a_call_whose_start_is_kept_while_the_run_is_cancelled_does_not_ru
     journal = WatchedJournal()
     held, rt = Held(journal, "model.responded"), open_runtime(journal=journal)
     one = agent([asks(call("look", "c1"))], notes(journal, "look"))
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await _cancelled(lambda: rt.run(one, "go", session="s"), held, native=False)
     assert "run c1" not in journal.log
     assert [r.text for m in await rt.messages("s") for r in m.tool_results] == [
@@ -288,7 +288,7 @@ async def test_a_run_that_is_cancelled_while_it_begins_has_begun_and_is_closed(
 
     journal = Slow()
     rt = open_runtime(journal=journal)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await _cancelled(lambda: rt.run(agent([says("never")]), "go"), journal, native=native)
     [started] = await journal.runs()
     assert [label(record.entry) for record in await journal.read(started.run_id)] == [
@@ -395,7 +395,7 @@ async def test_what_a_writer_refused_once_is_offered_again_at_the_end(what: str)
 async def test_a_writer_that_refuses_the_result_of_one_call_stops_those_beside_it() -> None:
     journal, gate = WatchedJournal(at=refuses("tool.finished:a")), Gate("gate")
     rt = open_runtime(journal=journal)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         result = await rt.run(
             agent([asks(call("gate", "b"), call("look", "a"))], gives("look"), gate.tool), "go"
         )
@@ -463,7 +463,7 @@ async def test_a_journal_that_does_not_answer_holds_up_the_end_only_for_a_while(
 ) -> None:
     monkeypatch.setattr(closing, "GRACE_S", 0.01)
     rt, seen = open_runtime(journal=Stuck(what)), list[Event]()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with rt.stream(agent([says("hi")]), "go") as stream:
             async for event in stream:
                 seen.append(event)

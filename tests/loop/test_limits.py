@@ -12,7 +12,6 @@ import pytest
 
 from tests.doubles import (
     USED,
-    Gate,
     PlainTool,
     PlayedModel,
     agent,
@@ -21,12 +20,14 @@ from tests.doubles import (
     gives,
     open_runtime,
     says,
+    skip,
     text,
     watch,
 )
 from treadle import ToolContext
 from treadle._internal.clock import Clock
-from treadle.config.values import Config, Price
+from treadle.config.sections import Price
+from treadle.config.values import Config
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.entries import ToolFinished
 from treadle.messages import events
@@ -293,8 +294,13 @@ async def test_text_that_utf8_cannot_hold_can_be_counted() -> None:
 
 
 async def test_a_timeout_ends_the_run_at_once_inside_a_tool() -> None:
-    gate = Gate()
-    seen = await watch([asks(call("gate", "c1"))], gate.tool, limits=Limits(seconds=0.2))
+    async def late(ctx: ToolContext[Any], arguments: Any) -> str:
+        skip(6)
+        await anyio.sleep_forever()
+        return "never"
+
+    gate = PlainTool(name="gate", does=late)
+    seen = await watch([asks(call("gate", "c1"))], gate, limits=Limits(seconds=5))
     assert seen.outcome == "timeout"
     assert "tool.finished:c1:unknown" in seen.entries
     assert "The run timed out while this call was running" in seen.results[0]
@@ -304,19 +310,26 @@ async def test_a_timeout_ends_the_run_at_once_inside_a_tool() -> None:
 
 
 async def test_a_timeout_ends_the_run_at_once_inside_a_stream_and_keeps_its_text() -> None:
-    gate = Gate()
-    model = PlayedModel([TextDelta("Once upon"), gate.stop])
-    seen = await watch(model, limits=Limits(seconds=0.2))
+    async def late() -> None:
+        skip(6)
+        await anyio.sleep_forever()
+
+    model = PlayedModel([TextDelta("Once upon"), late])
+    seen = await watch(model, limits=Limits(seconds=5))
     assert (seen.outcome, seen.result.text) == ("timeout", "Once upon")
     assert model.open == 0
 
 
 async def test_a_timeout_ends_the_run_at_once_inside_a_backoff() -> None:
-    rt = open_runtime(clock=Clock())
+    class Waits(Clock):
+        async def sleep(self, seconds: float) -> None:
+            skip(6)
+            await anyio.sleep(seconds)
+
     seen = await watch(
         [{"error": {"kind": "rate_limit", "status": 429, "retry_after_s": 500}}],
-        runtime=rt,
-        limits=Limits(seconds=0.2),
+        runtime=open_runtime(clock=Waits()),
+        limits=Limits(seconds=5),
     )
     assert seen.outcome == "timeout"
     assert seen.kinds[-3:] == ["retry", "turn_end", "run_end"]

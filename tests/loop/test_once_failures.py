@@ -13,6 +13,9 @@ import pytest
 
 import treadle
 from tests.doubles import PlainTool, Seen, agent, asks, breaks, call, gives, says, watch
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from tests.tools.function.isolated_functions import loses_the_line, refuses_plainly
 from treadle import ToolContext, ToolFailed, tool
 from treadle.loop.calls import NOT_KNOWN
@@ -41,8 +44,10 @@ def fails_with(error: BaseException, *, effect: Effect = "once") -> PlainTool:
     return breaks("send", error, effect=effect)
 
 
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(
-    "error", [ValueError("no such place"), TimeoutError("read"), SystemExit(3)]
+    "error",
+    [ValueError("no such place"), TimeoutError("read"), SystemExit(3), MemoryError("no room")],
 )
 async def test_an_exception_of_a_once_tool_leaves_the_outcome_unknown(error: BaseException) -> None:
     seen = await one_call(fails_with(error))
@@ -57,6 +62,7 @@ async def test_an_exception_of_a_tool_that_may_be_repeated_is_an_error(effect: E
     assert (status(seen), seen.results) == ("error", ["ValueError: no such place"])
 
 
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -134,6 +140,9 @@ async def test_a_failure_of_an_isolated_once_tool_means_the_same_in_its_process(
 
 # ---------------------------------------------------------------- a process with nothing left
 
+# In memory alone where no thread can be started: a journal on disk needs threads of its own to
+# open and to read (`journal/test_threads.py` has its errors).
+
 
 @contextmanager
 def no_threads() -> Generator[None]:
@@ -187,6 +196,7 @@ async def test_a_long_result_of_a_once_call_that_finds_no_thread_is_told() -> No
     assert seen.results[0].startswith("sent, receipt 1\n")
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_command_that_finds_no_descriptor_was_not_run() -> None:
     bash = next(one for one in default_tools() if one.name == "bash")
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -36,7 +37,7 @@ from tests.doubles import (
     text,
 )
 from tests.stores import close_old_journals, new_journal, postgres_server, postgres_template, store  # noqa: F401  fixtures
-from treadle import ToolContext, ToolFailed, tool
+from treadle import ToolContext, ToolFailed, tool, types
 from treadle.agents.agent import Agent
 from treadle.config import Config
 from treadle.errors import AgentError
@@ -129,10 +130,9 @@ async def resumed(
     """Goes on with it, and checks what must hold whenever somebody does."""
     before = [record.entry for record in await rt.journal.read(run_id)]
     state, seen = await rt.journal.load(run_id), list[Event]()
-    with anyio.fail_after(5):
-        async with rt.resume_stream(run_id, one, **options) as stream:
-            async for event in stream:
-                seen.append(event)
+    async with rt.resume_stream(run_id, one, **options) as stream:
+        async for event in stream:
+            seen.append(event)
     check_events(
         seen, turns=max(state.turn - 1, 0), asked={call.id for call in state.current.calls}
     )
@@ -1058,6 +1058,34 @@ async def test_a_limit_on_seconds_counts_the_time_in_which_somebody_drove_it(
     assert result.metrics.duration_s >= 60
 
 
+@pytest.mark.parametrize("hours", [2, -2])
+async def test_a_clock_that_is_set_while_a_run_is_driven_takes_none_of_its_seconds(
+    hours: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, shift = types.now, [timedelta()]
+    for name, module in list(sys.modules.items()):
+        if name.startswith("treadle") and getattr(module, "now", None) is read:
+            monkeypatch.setattr(module, "now", lambda: read() + shift[0])
+
+    @tool(effect="pure", name="look")
+    async def look(what: str) -> str:
+        """Look at a thing while the system's clock is set."""
+        shift[0] = timedelta(hours=hours)
+        return "seen"
+
+    script = [asks(call("look", "a", what="it")), asks(call("look", "b", what="it")), says("done")]
+    original = await driven(script, look, limits=Limits(seconds=50))
+    assert original.result.outcome == "completed"
+    for count in original.appends[:-1]:
+        shift[0] = timedelta()
+        result, _ = await resumed(
+            await original.until(count), original.result.run_id, agent(script, look)
+        )
+        assert (result.outcome, result.metrics.duration_s < 50) == ("completed", True)
+        state = await (await vanished(original.entries[:count])).journal.load(result.run_id)
+        assert 0 <= state.driven_s < 50
+
+
 async def test_a_run_that_is_closed_long_after_was_not_driven_meanwhile() -> None:
     original = await driven([asks(call("look", "a")), says("done")], gives("look"))
     rt = await vanished(
@@ -1235,7 +1263,7 @@ async def test_a_driver_that_wakes_up_after_its_run_was_taken_away_writes_nothin
 
 async def test_a_run_that_is_driven_here_is_killed_through_its_driver() -> None:
     gate, rt = Gate(), open_runtime()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with rt.stream(agent([asks(call("gate", "c1"))], gate.tool), "go") as stream:
             await gate.reached.wait()
             info = await rt.kill(stream.run_id)
@@ -1318,7 +1346,7 @@ async def test_whoever_takes_a_run_up_and_is_stopped_at_any_step_has_closed_it_o
             effects.tool("look", effect="pure"),
             effects.tool("send"),
         )
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with anyio.create_task_group() as group:
                 group.start_soon(rt.resume, run_id, one)
                 for _ in range(steps):

@@ -16,6 +16,9 @@ from tests.doubles import (
     watch,
     wishes,
 )
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages import events
 from treadle.models.model import (
@@ -213,6 +216,7 @@ async def test_a_setting_that_the_provider_refuses_by_name_is_left_out_for_the_r
     assert warning.text.endswith(f"it is left out from here on ({words}; request req_7)")
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_resumed_run_does_not_repeat_a_setting_that_was_refused() -> None:
     refused = AgentError("invalid", "`temperature` is deprecated for this model.", status=400)
     model = PlayedModel([refused], wishes(("c1", "send", "{}")), text("done"))

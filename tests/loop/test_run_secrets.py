@@ -22,7 +22,7 @@ from tests.doubles import (
 )
 from treadle import ToolContext
 from treadle._internal.json_text import encode_json
-from treadle._internal.redaction import MASK
+from treadle._internal.secret_patterns import MASK
 from treadle.config import Config, load
 from treadle.errors import AgentError
 from treadle.events.callbacks import Callbacks

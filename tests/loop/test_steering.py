@@ -20,6 +20,9 @@ from tests.doubles import (
     text,
     watch,
 )
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from treadle.errors import AgentError
 from treadle.messages import events
 from treadle.messages.events import Event
@@ -93,6 +96,7 @@ async def test_steering_in_the_last_turn_does_not_make_another() -> None:
     assert warnings == ["the run ended before its model could read: in Celsius"]
 
 
+@pytest.mark.usefixtures("store")
 async def test_what_came_too_late_for_the_model_is_said_to_the_person() -> None:
     gate = Gate()
     rt = open_runtime()
@@ -131,7 +135,7 @@ async def test_a_session_is_steered_from_any_thread() -> None:
     rt = open_runtime()
     model = ScriptedModel([asks(call("gate")), says("done")])
     session = rt.session("s", agent=agent(model, gate.tool))
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(session.send, "go")
             await gate.reached.wait()

@@ -27,6 +27,9 @@ from tests.doubles import (
     says,
     watch,
 )
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from treadle import DidNotHappen, ToolContext, ToolFailed
 from treadle.config import load
 from treadle.errors import AgentError
@@ -146,6 +149,7 @@ async def test_a_clean_up_that_breaks_at_the_timeout_leaves_the_call_unknown() -
     assert status(seen) == "unknown"
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_clean_up_that_breaks_while_the_run_is_stopped_leaves_the_call_unknown() -> None:
     async def does(ctx: ToolContext[None], arguments: object) -> str:
         try:
@@ -311,6 +315,7 @@ async def test_a_call_knows_its_run(tmp_path: Path) -> None:
     assert first.seen_files is second.seen_files
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_tool_can_ask_whether_the_run_is_being_stopped() -> None:
     asked: list[bool] = []
 

@@ -331,7 +331,7 @@ async def test_a_call_that_needs_a_person_is_refused_and_the_run_ends_in_approva
     assert seen.outcome == "approval_needed"
     assert seen.result.text == "I could not send it."
     assert seen.result.output is None
-    assert "Nobody is here to approve it" in seen.results[0]
+    assert "No one can approve it" in seen.results[0]
     assert seen.result.metrics.tool_calls == 0
     assert "tool_call_start" not in seen.kinds
     begin = seen.kinds.index("tool_call")

@@ -15,7 +15,7 @@ from tests.models.providers.loopback import document, serving
 from treadle import Agent, AgentError, FallbackModel, Limits, Outcome, Runtime, tool
 from treadle.config import Config
 from treadle.config.endpoint import Provider
-from treadle.config.values import Fallback, Price
+from treadle.config.sections import Fallback, Price
 from treadle.journal.entries import ModelRequested, ModelSwitched
 from treadle.messages.events import Retry, TextDelta, Warned
 from treadle.models.model import Model

@@ -261,7 +261,7 @@ async def test_cancelling_leaves_what_there_was_of_the_attempt() -> None:
 
     asked = Asked()
     asked.model = Stuck([])
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(asked.answer)
             await anyio.wait_all_tasks_blocked()
@@ -282,7 +282,7 @@ async def test_what_breaks_while_the_run_is_being_stopped_is_not_asked_again() -
 
     asked = Asked()
     asked.model = Breaks([])
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(asked.answer)
             await anyio.wait_all_tasks_blocked()

@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 from treadle.config.rules import Rules
 from treadle.policy.decision import Verdict
-from treadle.policy.policy import Permissions, decide_command
+from treadle.policy.permissions import Permissions
+from treadle.policy.policy import decide_command
 from treadle.types import Mode
 
 DENIED = ("read(private/**)", "write(prod/**)", "rm", "git push")

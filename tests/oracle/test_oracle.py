@@ -27,7 +27,7 @@ from tests.oracle.sandboxed import Enclosure, Job
 from tests.oracle.shrink import shrunk
 from tests.oracle.trial import Trial
 from treadle.policy.decision import Verdict
-from treadle.policy.policy import Permissions
+from treadle.policy.permissions import Permissions
 from treadle.types import Mode
 
 needs_enclosure = pytest.mark.skipif(
@@ -263,6 +263,7 @@ def naive(_: Mode, line: str, __: Path, ___: Permissions) -> Verdict:
     )
 
 
+@pytest.mark.oracle
 @needs_jail
 def test_a_looser_policy_turns_the_oracle_red(base: str) -> None:
     with Trial(base, naive) as trial:

@@ -9,7 +9,8 @@ import pytest
 from treadle.config import load
 from treadle.errors import AgentError
 from treadle.policy.approvals import for_always, for_session
-from treadle.policy.policy import Permissions, decide_command, permissions_of
+from treadle.policy.permissions import Permissions, permissions_of
+from treadle.policy.policy import decide_command
 
 NEVER = [
     "python3",
@@ -62,7 +63,7 @@ def test_each_rule_of_several_is_looked_at() -> None:
         ["npm test", "python3"],
         ["npm test", "tool(*)"],
     ):
-        with pytest.raises(AgentError, match="is allowed call by call only"):
+        with pytest.raises(AgentError, match="can be approved for single calls only"):
             for_session(Permissions(), rules)
 
 

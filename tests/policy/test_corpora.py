@@ -11,9 +11,11 @@ import pytest
 
 from tests.policy.shell.corpus import cases, is_looser, needs_corpus, workspace
 from treadle.errors import AgentError
-from treadle.policy.policy import Decision, decide, permissions_of
+from treadle.policy.permissions import permissions_of
+from treadle.policy.policy import Decision, decide
 from treadle.tools.builtin.coding import default_tools
-from treadle.tools.tool import InvalidArguments, ToolRegistry
+from treadle.tools.registry import ToolRegistry
+from treadle.tools.tool import InvalidArguments
 from treadle.types import Mode
 
 pytestmark = needs_corpus

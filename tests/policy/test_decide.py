@@ -4,6 +4,8 @@ decide, and nothing else.
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
@@ -13,7 +15,8 @@ import pytest
 
 from treadle.config.rules import Rules
 from treadle.models.model import ToolDefinition
-from treadle.policy.policy import Decision, Permissions, decide, headless_denial, without_sandbox
+from treadle.policy.permissions import Permissions
+from treadle.policy.policy import Decision, decide, headless_denial, without_sandbox
 from treadle.tools.tool import Tool, Touched
 from treadle.types import Effect, Mode
 
@@ -403,6 +406,15 @@ def test_the_strictest_rule_counts(project: Path) -> None:
     )
 
 
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs a folder in memory")
+def test_a_denied_link_of_a_workspace_in_memory_is_denied_where_it_leads() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        (Path(folder) / "src").mkdir()
+        (Path(folder) / "link").symlink_to("src")
+        tool = Gated("pure", touches=reading("src/a.py"))
+        assert verdict("full", tool, Path(folder), deny=["read(link)"]) == "deny"
+
+
 def test_a_denied_path_is_denied_behind_a_link_too(project: Path) -> None:
     tool = Gated("pure", name="read", touches=reading("link-inside/a.py"))
     assert verdict("full", tool, project, deny=["read(src)"]) == "deny"
@@ -487,7 +499,7 @@ def test_a_refusal_names_the_tool_the_mode_and_the_way_on(
 def test_without_a_person_the_model_is_told_why_and_what_to_do() -> None:
     told = headless_denial(decide("ask", Gated("once"), {}, Path("/")))
     assert told == (
-        "Not run: change can change things, and needs approval in mode ask. Nobody is here to approve it: go on without this call, or say what you would need."
+        "Not run: change can change things, and needs approval in mode ask. No one can approve it: continue without this call, or say what you would need."
     )
 
 

@@ -11,16 +11,8 @@ import pytest
 from tests.policy.test_decide import Gated, reading, writing
 from treadle.config.rules import Rules
 from treadle.errors import AgentError
-from treadle.policy.policy import (
-    Decision,
-    Permissions,
-    decide,
-    decide_command,
-    headless_denial,
-    permissions_of,
-    withholds,
-    without_sandbox,
-)
+from treadle.policy.permissions import Permissions, permissions_of, withholds
+from treadle.policy.policy import Decision, decide, decide_command, headless_denial, without_sandbox
 from treadle.tools.tool import Touched
 from treadle.types import Mode
 
@@ -28,14 +20,14 @@ from treadle.types import Mode
 def test_a_text_that_is_no_rule_is_named_with_what_a_rule_is() -> None:
     with pytest.raises(
         AgentError,
-        match="permissions: 'rm; ls' is no rule; a rule is one of the words of one command, without 'rm;'",
+        match="permissions: 'rm; ls' is not a rule; a rule is one of the words of one command, without 'rm;'",
     ) as error:
         permissions_of(allow=["ls", "rm; ls"])
     assert error.value.kind == "invalid"
     for texts in (["rm; ls"], ["ls", "x(y)"]):
-        with pytest.raises(AgentError, match="is no rule"):
+        with pytest.raises(AgentError, match="is not a rule"):
             permissions_of(ask=texts)
-        with pytest.raises(AgentError, match="is no rule"):
+        with pytest.raises(AgentError, match="is not a rule"):
             permissions_of(deny=texts)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from treadle.config.rules import Rules
 from treadle.policy import paths as reaching
+from treadle.policy import secrets_below
 from treadle.policy.decision import CallFinding, FindingKind
 from treadle.policy.paths import Reach
 
@@ -85,7 +86,7 @@ def test_reading_is_judged_by_rules_then_by_place_then_by_name(root: Path) -> No
         allow=["read(/etc/hosts)", "read(.env)", "read(out)"],
     )
     answers = {
-        "a\0b": (FindingKind.READS_BEYOND, "'a\\x00b' is no path"),
+        "a\0b": (FindingKind.READS_BEYOND, "'a\\x00b' is not a valid path"),
         "no/x": (FindingKind.FORBIDDEN, "the rule 'read(no)' denies reading 'no/x'"),
         "link/a.py": (
             FindingKind.NEEDS_A_PERSON,
@@ -210,14 +211,14 @@ def test_what_git_keeps_and_what_links_lead_to_is_not_looked_at(root: Path) -> N
 
 
 def test_only_so_many_entries_are_looked_at(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reaching, "MAX_LOOKED_AT", 2)
+    monkeypatch.setattr(secrets_below, "MAX_LOOKED_AT", 2)
     assert at(root).read_below("src") == CallFinding(FindingKind.READS)
-    monkeypatch.setattr(reaching, "MAX_LOOKED_AT", 1)
+    monkeypatch.setattr(secrets_below, "MAX_LOOKED_AT", 1)
     assert told(at(root).read_below("src")) == (
         FindingKind.HELD,
         "there is more below it than can be looked at for secrets",
     )
-    monkeypatch.setattr(reaching, "MAX_LOOKED_AT", 3)
+    monkeypatch.setattr(secrets_below, "MAX_LOOKED_AT", 3)
     decision = at(root)
     assert [decision.read_below(folder).kind for folder in ("src", "./src")] == [
         FindingKind.READS,
@@ -287,9 +288,9 @@ def test_writing_is_judged_by_rules_guards_and_place(root: Path) -> None:
         ask=["write(ask)"],
         allow=["write(yes)", "write(CLAUDE.md)", "write(.git)", "write(loop)", "write(out)"],
     )
-    later = "decides what runs here later, and is not changed by an agent"
+    later = "decides what runs here later, and cannot be changed by an agent"
     answers = {
-        "a\0b": (FindingKind.UNSURE, "'a\\x00b' is no path"),
+        "a\0b": (FindingKind.UNSURE, "'a\\x00b' is not a valid path"),
         "no": (FindingKind.FORBIDDEN, "the rule 'write(no)' denies writing 'no'"),
         "own": (FindingKind.FORBIDDEN, f"'own' {later}"),
         "own/x": (FindingKind.FORBIDDEN, f"'own/x' {later}"),
@@ -301,11 +302,11 @@ def test_writing_is_judged_by_rules_guards_and_place(root: Path) -> None:
         "CLAUDE.md": (FindingKind.GRANTED, "a rule allows it"),
         "AGENTS.md": (
             FindingKind.NEEDS_A_PERSON,
-            "'AGENTS.md' instructs agents, or runs on this machine later: a person looks at each change first",
+            "'AGENTS.md' instructs agents, or runs on this machine later: a person must review each change",
         ),
         ".gitlab-ci.yml": (FindingKind.UNSURE, "'.gitlab-ci.yml' runs elsewhere later"),
         "out/x": (FindingKind.UNSURE, "'out/x' is outside the workspace"),
-        "~/x": (FindingKind.UNSURE, "'~/x' looks like a path elsewhere, and would be one here"),
+        "~/x": (FindingKind.UNSURE, "'~/x' looks like a path elsewhere, but would be one here"),
         "/dev/null": (FindingKind.UNSURE, "'/dev/null' is outside the workspace"),
         "src/new": (FindingKind.EDITS, ""),
     }
@@ -320,13 +321,13 @@ def test_a_command_writes_no_guarded_file_at_all(root: Path) -> None:
         allow=["write(yes)", "write(AGENTS.md)"],
         deny=["write(/dev/stdout)"],
     )
-    use = "decides what runs here later, and is not changed by a command; use the write or edit tool, which shows a person what it writes"
+    use = "decides what runs here later, and cannot be changed by a command; use the write or edit tool, which shows a person what it writes"
     answers = {
         "AGENTS.md": (FindingKind.FORBIDDEN, f"'AGENTS.md' {use}"),
         ".gitlab-ci.yml": (FindingKind.FORBIDDEN, f"'.gitlab-ci.yml' {use}"),
         "own/x": (
             FindingKind.FORBIDDEN,
-            "'own/x' decides what runs here later, and is not changed by an agent",
+            "'own/x' decides what runs here later, and cannot be changed by an agent",
         ),
         "yes": (FindingKind.PERMITTED, "a rule allows it"),
         "src/new": (FindingKind.SHELL_EDITS, "'src/new' is written"),

@@ -6,7 +6,8 @@ import shlex
 
 import pytest
 
-from treadle.config.rules import BadRule, Rules, parse_rule
+from treadle.config.rule import BadRule, parse_rule
+from treadle.config.rules import Rules
 
 HOME, PLACE = "/home/ada", "/shop/place"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 from tests.doubles import (
     Gate,
@@ -24,6 +25,9 @@ from tests.doubles import (
     says,
     text,
 )
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from treadle import ToolContext
 from treadle.agents.agent import Agent
 from treadle.messages import events
@@ -48,7 +52,7 @@ def asking(child: Agent[Any], *, effect: Effect = "once", **options: Any) -> Pla
 
 async def watched(rt: Runtime, one: Agent[Any], **options: Any) -> tuple[Any, list[Event]]:
     seen: list[Event] = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with rt.stream(one, "go", **options) as stream:
             async for event in stream:
                 seen.append(event)
@@ -59,6 +63,7 @@ def told(result: Any) -> list[str]:
     return [one.text for message in result.messages for one in message.tool_results]
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_child_is_a_run_of_its_own_whose_events_stand_among_those_of_its_parent() -> None:
     rt = open_runtime()
     child = child_of([asks(call("look", "k1")), says("There is a cat.")], gives("look", "a cat"))
@@ -90,6 +95,7 @@ async def test_a_child_is_a_run_of_its_own_whose_events_stand_among_those_of_its
     assert result.metrics.turns == 2, "its turns are its own"
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_child_has_the_place_the_mode_and_the_user_of_its_parent(tmp_path: Path) -> None:
     seen: list[tuple[Any, ...]] = []
 
@@ -118,6 +124,7 @@ async def test_a_child_has_the_place_the_mode_and_the_user_of_its_parent(tmp_pat
     )
 
 
+@pytest.mark.usefixtures("store")
 async def test_the_end_of_a_child_is_a_value_whatever_it_is() -> None:
     rt = open_runtime()
     looping = child_of([asks(call("look", at=i)) for i in range(5)], gives("look"))
@@ -128,6 +135,7 @@ async def test_the_end_of_a_child_is_a_value_whatever_it_is() -> None:
     assert result.success
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_child_that_cannot_begin_is_a_tool_that_failed() -> None:
     rt = open_runtime()
     child = child_of([says("never")], instructions="Ask ${who}.")
@@ -138,10 +146,11 @@ async def test_a_child_that_cannot_begin_is_a_tool_that_failed() -> None:
     assert len(await rt.journal.runs()) == 1
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_parent_that_is_stopped_stops_its_child_first() -> None:
     gate, rt, seen = Gate(), open_runtime(), list[Event]()
     child = child_of(PlayedModel([gate.stop, *text("never")]))
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with rt.stream(agent([asks(call("ask", "c1"))], asking(child)), "go") as stream:
             await gate.reached.wait()
             stream.cancel()
@@ -156,6 +165,7 @@ async def test_a_parent_that_is_stopped_stops_its_child_first() -> None:
         check_history((await rt.replay(info.run_id)).messages)
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_childs_words_are_no_part_of_the_session() -> None:
     rt = open_runtime()
     session = rt.session(

@@ -69,7 +69,7 @@ async def test_a_run_may_be_given_its_id_and_no_two_have_the_same() -> None:
     guide = agent([says("hi"), says("hi")])
     async with Runtime.open(config=Config()) as rt:
         assert (await rt.run(guide, "go", run_id="mine")).run_id == "mine"
-        with pytest.raises(AgentError, match="there is a run mine already"):
+        with pytest.raises(AgentError, match="run mine already exists"):
             await rt.run(guide, "go", run_id="mine")
         for strange in ("", "a/b", "\x1b[2J"):
             with pytest.raises(AgentError, match="no id of a run"):

@@ -10,7 +10,9 @@ from tests.stores import new_journal, postgres_server, postgres_template, store 
 from tests.workers.worker.conftest import until, working
 from treadle.config import Config
 from treadle.journal.journal import Journal
-from treadle.types import Outcome
+from treadle.journal.memory.journal import MemoryJournal
+from treadle.runtime.closing_runs import close_orphans
+from treadle.types import Outcome, now
 
 pytestmark = pytest.mark.usefixtures("store")
 
@@ -57,3 +59,26 @@ async def test_orphans_are_ended_before_old_runs_are_deleted() -> None:
         left = {info.run_id for info in await journal.runs()}
         assert not left & {"over", "part_over", "below_over"}
         assert {"part_driven", "part_open", "open"} <= left
+
+
+async def test_an_orphan_that_another_process_deletes_in_that_moment_is_passed_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Deletes(MemoryJournal):
+        """Another process ends the orphans and prunes, right after they were listed here."""
+
+        looked = False
+
+        async def orphans(self, *, limit: int) -> list[str]:
+            found = await super().orphans(limit=limit)
+            if found and not self.looked:
+                self.looked = True
+                await close_orphans(self)
+                await self.prune(now(), apply=True)
+            return found
+
+    journal = Deletes()
+    await _families(journal)
+    await close_orphans(journal)
+    assert "part_over" not in {info.run_id for info in await journal.runs()}
+    assert "could not be closed" not in caplog.text

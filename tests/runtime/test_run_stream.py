@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
 import anyio
 import pytest
 
-from tests.doubles import Gate, PlayedModel, agent, kind_of, open_runtime, says, text
+from tests.doubles import (
+    Gate,
+    PlayedModel,
+    agent,
+    asks,
+    call,
+    gives,
+    kind_of,
+    open_runtime,
+    says,
+    text,
+)
 from treadle.errors import AgentError
 from treadle.models.model import TextDelta
 from treadle.testing import ScriptedModel, collect
@@ -112,3 +127,37 @@ async def test_a_run_can_be_stopped_again_and_after_its_end() -> None:
         run.cancel()
     run.cancel()
     assert run.result.outcome == "completed"
+
+
+@pytest.mark.parametrize("kind", ["anyio", "asyncio"])
+@pytest.mark.parametrize("steps", range(1, 9))
+async def test_a_deadline_around_a_stream_that_ends_its_run_is_raised(
+    kind: str, steps: int
+) -> None:
+    """However few steps before the end it passes."""
+    loop, over, raised = asyncio.get_running_loop(), False, False
+    one = agent([asks(call("look", "c1")), says("done")], gives("look"))
+    rt = open_runtime()
+    stream = rt.stream(one, "go")
+
+    def tick(left: int, passes: Callable[[], object]) -> None:
+        if left == 1 and not over:
+            passes()
+        elif not over:
+            loop.call_soon(tick, left - 1, passes)
+
+    try:
+        async with AsyncExitStack() as stack:
+            if kind == "anyio":
+                scope = stack.enter_context(anyio.fail_after(500))
+                loop.call_soon(tick, steps, lambda: setattr(scope, "deadline", loop.time() - 1))
+            else:
+                timeout = await stack.enter_async_context(asyncio.timeout(500))
+                loop.call_soon(tick, steps, lambda: timeout.reschedule(loop.time() - 1))
+            async with stream:
+                async for _ in stream:
+                    pass
+    except TimeoutError:
+        raised = True
+    over = True
+    assert raised or stream.result.outcome == "completed"

@@ -33,9 +33,12 @@ from tests.doubles import (
     text,
     watch,
 )
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from treadle.agents.agent import Agent
 from treadle.config import Config, load
-from treadle.config.values import Permissions
+from treadle.config.sections import Permissions
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.memory.journal import MemoryJournal
 from treadle.loop.loop import Run
@@ -69,11 +72,11 @@ async def test_a_runtime_is_opened_in_memory() -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("sqlite:///", "no journal"),
-        ("sqlite:a.db", "no journal"),
-        ("postgresql:h/d", "no journal"),
-        ("mongo://h", "no journal"),
-        ("", "no journal"),
+        ("sqlite:///", "not a journal URL"),
+        ("sqlite:a.db", "not a journal URL"),
+        ("postgresql:h/d", "not a journal URL"),
+        ("mongo://h", "not a journal URL"),
+        ("", "not a journal URL"),
     ],
 )
 async def test_a_journal_that_cannot_be_opened_is_refused(url: str, words: str) -> None:
@@ -89,7 +92,7 @@ async def test_durability_is_one_of_two_words() -> None:
 
 async def test_closing_stops_what_runs_and_a_closed_runtime_runs_nothing() -> None:
     rt, gate = open_runtime(), Gate()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(rt.run, agent([asks(call("gate"))], gate.tool), "go")
             await gate.reached.wait()
@@ -100,8 +103,9 @@ async def test_closing_stops_what_runs_and_a_closed_runtime_runs_nothing() -> No
             await rt.run(agent([says("hi")]), "go", session=session)
 
 
+@pytest.mark.usefixtures("store")
 async def test_closing_stops_a_run_that_was_entered_and_did_nothing_yet() -> None:
-    rt = open_runtime()
+    rt = open_runtime(on_close="cancel")
     model = ScriptedModel([says("never")])
     async with rt.stream(agent(model), "go") as stream:
         await rt.aclose()
@@ -459,7 +463,7 @@ async def test_a_run_that_is_let_go_is_stopped_and_not_cancelled_and_goes_on_whe
 ) -> None:
     gate, url = Gate(effect="idempotent"), f"sqlite:///{tmp_path}/journal.db"
     worker = agent([asks(call("gate")), says("done")], gate.tool)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with Runtime.open(url) as rt, anyio.create_task_group() as group:
             stream = rt.stream(worker, "go")
 
@@ -479,6 +483,7 @@ async def test_a_run_that_is_let_go_is_stopped_and_not_cancelled_and_goes_on_whe
         assert (await rt.resume(stream.run_id, worker)).text == "done"
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_run_that_is_awaited_can_be_cancelled_by_its_id_and_gives_its_result() -> None:
     gate, ends = Gate(), list[str]()
 
@@ -490,7 +495,7 @@ async def test_a_run_that_is_awaited_can_be_cancelled_by_its_id_and_gives_its_re
         )
 
     async with open_runtime() as rt:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with anyio.create_task_group() as group:
                 group.start_soon(drive, rt)
                 await gate.reached.wait()
@@ -501,9 +506,10 @@ async def test_a_run_that_is_awaited_can_be_cancelled_by_its_id_and_gives_its_re
     assert ends == ["cancelled"]
 
 
+@pytest.mark.usefixtures("store")
 async def test_who_cancelled_a_run_before_it_is_let_go_gets_its_end() -> None:
     rt, gate = open_runtime(), Gate()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with rt.stream(agent([asks(call("gate"))], gate.tool), "go") as run:
             await gate.reached.wait()
             run.cancel()

@@ -26,6 +26,9 @@ from tests.doubles import (
     text,
     wishes,
 )
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from treadle import ToolContext
 from treadle.agents.agent import Agent
 from treadle.errors import AgentError, ErrorKind
@@ -196,7 +199,7 @@ async def test_a_name_that_somebody_gave_stays() -> None:
 async def test_a_second_run_is_refused_as_busy_and_disturbs_nothing() -> None:
     rt, gate = open_runtime(), Gate()
     session = rt.session("s", agent=agent([asks(call("gate")), says("done")], gate.tool))
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with session.stream("go") as stream:
             await gate.reached.wait()
             assert session.is_busy
@@ -220,6 +223,7 @@ async def test_a_second_run_is_refused_as_busy_and_disturbs_nothing() -> None:
     assert not session.is_busy
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_session_is_free_again_after_every_end_and_after_what_could_not_start() -> None:
     session = open_runtime().session(
         "s", agent=agent(ScriptedModel([fails("auth"), says("hi")]), instructions="${who}")
@@ -249,6 +253,7 @@ async def test_a_stream_that_is_never_entered_holds_nothing() -> None:
     assert [m.text for m in second.result.messages] == ["first", "one", "second", "two"]
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_run_is_cancelled_by_the_id_of_its_session() -> None:
     rt, gate = open_runtime(), Gate()
     async with rt.stream(agent([asks(call("gate"))], gate.tool), "go", session="s") as stream:
@@ -263,7 +268,7 @@ async def test_a_run_is_cancelled_by_the_id_of_its_session() -> None:
 
 async def test_sessions_run_beside_each_other() -> None:
     rt, one, other = open_runtime(), Gate(), Gate()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with (
             rt.stream(
                 agent([asks(call("gate")), says("one")], one.tool), "a", session="s1"
@@ -286,9 +291,9 @@ async def test_sessions_run_beside_each_other() -> None:
 @pytest.mark.parametrize("session_id", ["", "a/b", "..", "a\\b", "x" * 129, "a\0b", "a\nb"])
 async def test_an_id_that_could_be_a_path_is_refused(session_id: str) -> None:
     rt = open_runtime()
-    with pytest.raises(AgentError, match="is no session id"):
+    with pytest.raises(AgentError, match="is not a session id"):
         rt.session(session_id, agent=agent([]))
-    with pytest.raises(AgentError, match="is no session id"):
+    with pytest.raises(AgentError, match="is not a session id"):
         await rt.run(agent([says("hi")]), "go", session=session_id)
 
 
@@ -314,7 +319,7 @@ async def test_of_two_loops_in_two_threads_one_finds_the_session_busy() -> None:
     async def drive() -> None:
         ended.append(await anyio.to_thread.run_sync(elsewhere))
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(drive)
             await anyio.to_thread.run_sync(inside.wait, 5)
@@ -330,7 +335,7 @@ async def test_a_run_whose_loop_is_gone_can_be_cancelled_without_harm() -> None:
     rt = open_runtime()
     run = await anyio.to_thread.run_sync(anyio.run, _abandoned, rt)
     assert run.result.success
-    rt._runs._active["s"] = run.active  # pyright: ignore[reportPrivateUsage]  the moment between a loop's end and the run's
+    rt._runs.busy._claims["s"] = run.active  # pyright: ignore[reportPrivateUsage]  the moment between a loop's end and the run's
     assert rt.cancel("s")
 
 
@@ -340,7 +345,7 @@ async def _abandoned(rt: Runtime) -> Any:
         result: Any = None
 
     async def does(ctx: ToolContext[None], arguments: object) -> str:
-        Left.active = rt._runs._active["s"]  # pyright: ignore[reportPrivateUsage]  as above
+        Left.active = rt._runs.busy._claims["s"]  # pyright: ignore[reportPrivateUsage]  as above
         return "ok"
 
     Left.result = await rt.run(
@@ -391,6 +396,14 @@ async def test_files_that_were_seen_are_known_for_the_whole_session_and_no_longe
 
 
 # ---------------------------------------------------------------- prompts
+
+
+async def test_nothing_stays_of_a_session_that_has_nothing_to_keep() -> None:
+    rt = open_runtime()
+    for number in range(3):
+        await rt.run(agent([says("ok")]), "go", session=f"s{number}")
+    boxes = rt._assembly.toolboxes  # pyright: ignore[reportPrivateUsage]  memory has no public count
+    assert (boxes._shared, boxes._spills) == ({}, {})  # pyright: ignore[reportPrivateUsage]  as above
 
 
 async def test_a_prompt_may_hold_parts_but_none_that_only_a_model_or_a_tool_can_say() -> None:

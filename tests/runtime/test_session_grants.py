@@ -96,7 +96,7 @@ async def test_a_yes_for_the_session_holds_in_the_run_that_asked_and_in_the_next
 
 async def test_what_is_never_offered_cannot_be_allowed() -> None:
     async with Runtime.open() as runtime:
-        with pytest.raises(AgentError, match="call by call only"):
+        with pytest.raises(AgentError, match="single calls only"):
             runtime.allow("s", ("python *",))
 
 

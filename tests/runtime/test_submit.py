@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.doubles import agent, asks, call, label, says
+from tests.doubles import agent, asks, call, gives, label, says
 from tests.journal.runs import finished, resumed, started
 from tests.service.database.postgres import postgres_server as postgres_server
 from tests.service.database.postgres import postgres_urls as postgres_urls
@@ -61,6 +61,18 @@ async def there(url: str) -> AsyncIterator[Runtime]:
 @pytest.fixture
 async def alone() -> AsyncIterator[Runtime]:
     async with Runtime.open(config=Config(queues={"nightly": Queue()})) as runtime:
+        yield runtime
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+async def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Runtime]:
+    """Like `alone`, over each store."""
+    if request.param == "postgres":
+        urls: Callable[[object], str] = request.getfixturevalue("postgres_urls")
+        url = urls(tmp_path)
+    else:
+        url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'runs.db'}"
+    async with Runtime.open(url, config=Config(queues={"nightly": Queue()})) as runtime:
         yield runtime
 
 
@@ -157,20 +169,20 @@ async def test_a_process_without_keys_can_submit(here: Runtime) -> None:
     assert (await here.journal.info(run_id)).status == "queued"
 
 
-async def test_its_agent_is_known_where_it_was_submitted(alone: Runtime) -> None:
-    run_id = await alone.submit(
+async def test_its_agent_is_known_where_it_was_submitted(anywhere: Runtime) -> None:
+    run_id = await anywhere.submit(
         agent([says("hi")]), "hello", queue="nightly", priority=-7, tenant="t", user_id="ada"
     )
-    (ticket,) = await tickets(alone, "nightly")
+    (ticket,) = await tickets(anywhere, "nightly")
     assert (ticket.run_id, ticket.priority, ticket.tenant) == (run_id, -7, "t")
-    assert (await alone.resume(run_id)).text == "hi"
+    assert (await anywhere.resume(run_id)).text == "hi"
 
 
-async def test_it_may_wait_for_its_time(alone: Runtime) -> None:
-    run_id = await alone.submit(agent([]), "hello", at=now() + timedelta(hours=1))
-    assert await tickets(alone) == []
-    assert (await alone.wake(run_id)).status == "queued"
-    assert [ticket.run_id for ticket in await tickets(alone)] == [run_id]
+async def test_it_may_wait_for_its_time(anywhere: Runtime) -> None:
+    run_id = await anywhere.submit(agent([]), "hello", at=now() + timedelta(hours=1))
+    assert await tickets(anywhere) == []
+    assert (await anywhere.wake(run_id)).status == "queued"
+    assert [ticket.run_id for ticket in await tickets(anywhere)] == [run_id]
 
 
 # ---------------------------------------------------------------- what is refused
@@ -398,6 +410,26 @@ async def test_what_nobody_answered_goes_on_waiting(here: Runtime, there: Runtim
     assert (await there.resume(run_id, agent([ASKS, says("Done.")], asking(done)))).text == "Done."
 
 
+async def test_of_two_people_who_answer_at_once_the_second_leaves_the_run_as_it_is(
+    here: Runtime, there: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not wait any more: else nobody could answer, and no worker would take it."""
+    run_id = await waiting(here, there, done := Done())
+    take_over = here.journal.take_over
+
+    async def after_the_other(run_id: str, *, force: bool = False) -> RunWriter:
+        await there.wake(run_id, approve=["call_1", "call_2"])
+        return await take_over(run_id, force=force)
+
+    monkeypatch.setattr(here.journal, "take_over", after_the_other)
+    with refused("has moved on just now", "busy"):
+        await here.wake(run_id, deny={"call_1": "no", "call_2": "no"})
+    assert (await here.journal.info(run_id)).status == "queued"
+    assert [ticket.run_id for ticket in await tickets(there)] == [run_id]
+    result = await there.resume(run_id, agent([ASKS, says("Done.")], asking(done)))
+    assert (result.text, len(done.calls)) == ("Done.", 2)
+
+
 WAKES = """
 import sys
 from datetime import datetime
@@ -443,14 +475,14 @@ async def test_a_process_killed_right_after_it_stored_answers_has_stored_the_tim
     ],
 )
 async def test_a_wrong_answer_is_refused_and_nothing_is_kept(
-    alone: Runtime, said: dict[str, Any], match: str
+    anywhere: Runtime, said: dict[str, Any], match: str
 ) -> None:
-    run_id = await waiting(alone, alone, Done())
-    before = await labels(alone, run_id)
+    run_id = await waiting(anywhere, anywhere, Done())
+    before = await labels(anywhere, run_id)
     with refused(match):
-        await alone.wake(run_id, **said)
-    assert await labels(alone, run_id) == before
-    assert (await alone.journal.info(run_id)).status == "waiting"
+        await anywhere.wake(run_id, **said)
+    assert await labels(anywhere, run_id) == before
+    assert (await anywhere.journal.info(run_id)).status == "waiting"
 
 
 async def test_answers_reach_the_calls_of_runs_below(here: Runtime, there: Runtime) -> None:
@@ -487,21 +519,21 @@ async def test_a_run_that_was_stopped_is_given_to_workers(here: Runtime, there: 
     assert [ticket.priority for ticket in await tickets(there)] == [3]
 
 
-async def test_a_parked_run_is_woken(alone: Runtime) -> None:
-    run_id = await alone.submit(agent([]), "hello")
-    await alone.journal.queue.park(run_id, "nobody has its key")
-    assert (await alone.journal.info(run_id)).status == "stopped"
-    info = await alone.wake(run_id)
+async def test_a_parked_run_is_woken(anywhere: Runtime) -> None:
+    run_id = await anywhere.submit(agent([]), "hello")
+    await anywhere.journal.queue.park(run_id, "nobody has its key")
+    assert (await anywhere.journal.info(run_id)).status == "stopped"
+    info = await anywhere.wake(run_id)
     assert (info.status, info.parked) == ("queued", None)
 
 
-async def test_a_finished_run_is_not_woken(alone: Runtime) -> None:
-    run_id = await alone.submit(agent([says("hi")]), "hello")
-    await alone.resume(run_id)
+async def test_a_finished_run_is_not_woken(anywhere: Runtime) -> None:
+    run_id = await anywhere.submit(agent([says("hi")]), "hello")
+    await anywhere.resume(run_id)
     with refused("is finished"):
-        await alone.wake(run_id)
+        await anywhere.wake(run_id)
     with refused("no run"):
-        await alone.wake("run_unknown")
+        await anywhere.wake("run_unknown")
 
 
 # ---------------------------------------------------------------- the end of one that waits
@@ -524,9 +556,9 @@ class Away(LocalEngine):
         raise AgentError("agent", "its tables do not answer")
 
 
-async def test_a_run_that_was_killed_is_over_whatever_its_engine_says(alone: Runtime) -> None:
-    alone.engine = Away()
-    assert (await alone.kill(await alone.submit(agent([]), "hello"))).status == "finished"
+async def test_a_run_that_was_killed_is_over_whatever_its_engine_says(anywhere: Runtime) -> None:
+    anywhere.engine = Away()
+    assert (await anywhere.kill(await anywhere.submit(agent([]), "hello"))).status == "finished"
 
 
 async def test_killing_a_queued_run_ends_it_and_tells_the_engine(
@@ -560,6 +592,20 @@ async def test_killing_a_run_that_a_worker_has_just_taken_asks_that_worker() -> 
     async with Runtime(config=Config(), journal=Faster()) as runtime:
         run_id = await runtime.submit(agent([]), "hello")
         assert (await runtime.kill(run_id)).outcome == "completed"
+
+
+async def test_killing_a_run_that_ends_in_that_moment_leaves_it_as_it_is() -> None:
+    class Ends(MemoryJournal):
+        """Somebody answers the run's question right after it was found waiting."""
+
+        async def ask_to_stop(self, run_id: str) -> bool:
+            await rt.resume(run_id, one, approve="c1")
+            return await super().ask_to_stop(run_id)
+
+    one = agent([asks(call("pay", "c1")), says("done")], gives("pay", needs_approval=True))
+    async with Runtime(config=Config(), journal=Ends()) as rt:
+        run_id = (await rt.run(one, "go", on_ask="wait")).run_id
+        assert (await rt.kill(run_id)).outcome == "completed"
 
 
 async def test_with_a_run_ends_what_it_had_put_into_a_queue(here: Runtime) -> None:
@@ -597,13 +643,13 @@ async def test_an_answer_to_a_run_that_moved_on_meanwhile_is_refused() -> None:
         assert list((await journal.load(run_id)).approvals.asked) == ["call_1", "call_2"]
 
 
-async def test_a_run_that_is_let_go_waits_for_the_next_worker(alone: Runtime) -> None:
-    run_id = await alone.submit(agent([]), "hello")
-    await tickets(alone)
-    writer = await alone.journal.take_over(run_id)
+async def test_a_run_that_is_let_go_waits_for_the_next_worker(anywhere: Runtime) -> None:
+    run_id = await anywhere.submit(agent([]), "hello")
+    await tickets(anywhere)
+    writer = await anywhere.journal.take_over(run_id)
     await writer.release()
-    assert (await alone.journal.info(run_id)).status == "queued"
-    assert [ticket.run_id for ticket in await tickets(alone)] == [run_id]
+    assert (await anywhere.journal.info(run_id)).status == "queued"
+    assert [ticket.run_id for ticket in await tickets(anywhere)] == [run_id]
 
 
 async def test_a_queued_run_may_be_forked(alone: Runtime) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.doubles import asks, call, open_runtime, says
 from treadle import Agent, AgentError, Runtime
-from treadle.journal.journal import RunInfo
+from treadle.journal.run_info import RunInfo
 from treadle.journal.sqlite import SqliteJournal
 from treadle.messages import events
 from treadle.runtime.run_stream import RunStream

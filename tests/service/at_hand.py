@@ -7,21 +7,26 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import msgspec
 from fastapi import FastAPI
+from sqlmodel import update
 
 from tests.service.chatting import KEY, ObedientModel, config_of
 from treadle.apps.assistant.application import task_application
 from treadle.journal import open_journal
 from treadle.runtime.runtime import Runtime
+from treadle.service.accounts import REPEAT_S
 from treadle.service.app import create_app
 from treadle.service.application import Application
 from treadle.service.database.database import Database
+from treadle.service.database.tables import Login
 from treadle.service.state import Service
+from treadle.types import now
 
 URL = "http://localhost"
 PASSWORD = "correct horse battery"
@@ -40,6 +45,15 @@ class AtHand:
         )
         assert answer.status_code == 201, answer.text
         return bearer(answer.json()["access_token"])
+
+
+async def later(service: Service) -> None:
+    """Let refresh tokens have been exchanged longer ago than `REPEAT_S`."""
+    await service.database.run_unscoped(
+        lambda session: session.exec(
+            update(Login).values(refreshed_at=now() - timedelta(seconds=REPEAT_S))
+        )
+    )
 
 
 def bearer(token: str) -> dict[str, str]:

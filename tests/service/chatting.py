@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import ssl
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -47,6 +48,10 @@ from treadle.service.state import Service
 from treadle.types import StopReason, Usage, new_id, now
 
 KEY = b"k" * 32
+PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For clients of loopback: nothing there speaks TLS, and a client of its own accord would read all
+certificates of the system.
+"""
 
 
 class ObedientModel:
@@ -181,7 +186,7 @@ class Served:
     async def person(self, name: str = "ada") -> AsyncGenerator[Person]:
         """With a connection of their own."""
         user_id, token = await signed_in(self.service, name)
-        async with httpx2.AsyncClient(base_url=self.url, timeout=60) as http:
+        async with httpx2.AsyncClient(base_url=self.url, timeout=60, verify=PLAIN) as http:
             yield Person(http, token, user_id)
 
 

@@ -7,10 +7,11 @@ import time
 import unicodedata
 from pathlib import Path
 
+import jwt
 import pytest
 from sqlmodel import Session, select
 
-from tests.service.at_hand import PASSWORD, AtHand, bearer, opened, problem
+from tests.service.at_hand import PASSWORD, AtHand, bearer, later, opened, problem
 from treadle.service import passwords
 from treadle.service.accounts import HIDDEN, account_name
 from treadle.service.database.tables import Account
@@ -130,6 +131,31 @@ async def test_an_unknown_name_and_a_wrong_password_get_the_same_answer_after_th
         assert min(spent) > max(spent) / 5  # without a hash it would be a fiftieth
 
 
+async def test_a_refresh_whose_answer_was_lost_can_be_repeated_at_once(tmp_path: Path) -> None:
+    """C12: a page that was reloaded several times in quick succession was signed out."""
+    async with opened(tmp_path) as hand:
+
+        async def refreshed(token: str) -> str | None:
+            hand.http.cookies.clear()
+            cookie = {"Cookie": f"{COOKIE}={token}"}
+            answer = await hand.http.post("/auth/refresh", headers=cookie)
+            return hand.http.cookies[COOKIE] if answer.status_code == 200 else None
+
+        await register(hand, "ada")
+        first = hand.http.cookies[COOKIE]
+        second = await refreshed(first)
+        assert second is not None
+        assert nonce(await refreshed(first)) == nonce(second) != nonce(first)
+        third = await refreshed(second)
+        assert third is not None
+        assert await refreshed(first) is None, "two tokens later it was copied"
+        assert await refreshed(third) is None
+
+
+def nonce(token: str | None) -> str:
+    return jwt.decode(token or "", options={"verify_signature": False})["jti"]
+
+
 async def test_a_refresh_gives_another_pair_and_a_second_use_of_the_old_one_ends_the_login(
     tmp_path: Path,
 ) -> None:
@@ -143,6 +169,7 @@ async def test_a_refresh_gives_another_pair_and_a_second_use_of_the_old_one_ends
         headers = bearer(fresh.json()["access_token"])
         assert await is_signed_in(hand, headers)
         hand.http.cookies.clear()
+        await later(hand.service)
         for copied in (old, new):
             problem(
                 await hand.http.post("/auth/refresh", headers={"Cookie": f"{COOKIE}={copied}"}), 401

@@ -18,7 +18,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from tests.service.at_hand import PASSWORD
-from tests.service.chatting import Served, serving
+from tests.service.chatting import PLAIN, Served, serving
 from treadle.service import attempts, passwords
 from treadle.service.attempts import Attempts
 from treadle.service.passwords import Passwords
@@ -32,7 +32,7 @@ pytestmark = [
 
 @asynccontextmanager
 async def client(served: Served, address: str = "127.0.0.1") -> AsyncGenerator[httpx2.AsyncClient]:
-    transport = httpx2.AsyncHTTPTransport(local_address=address)
+    transport = httpx2.AsyncHTTPTransport(local_address=address, verify=PLAIN)
     async with httpx2.AsyncClient(base_url=served.url, transport=transport, timeout=60) as http:
         yield http
 

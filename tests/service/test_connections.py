@@ -77,6 +77,15 @@ def test_trailers_without_end_are_refused(port: int, host: bytes) -> None:
         assert poured(line, b"y" * 8_000, 16 << 20) < 16 << 20
 
 
+def test_a_client_that_awaits_100_continue_and_sends_no_http_is_refused_without_an_error(
+    port: int, tmp_path: Path
+) -> None:
+    head = LOGIN + b"Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+    assert said(port, head + b"no size\r\n").status == 400
+    assert ask(port, "GET", "/healthz").status == 200
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
 def test_chunk_extensions_without_end_are_refused(port: int) -> None:
     with connected(port) as line:
         line.sendall(LOGIN + b"Transfer-Encoding: chunked\r\n\r\n1;")

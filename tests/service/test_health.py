@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.types import Receive, Scope, Send
 
-from tests.service.at_hand import opened, problem
+from tests.service.at_hand import URL, opened, problem
 from treadle.errors import AgentError
+from treadle.service.health import FORWARDED
 
 
 async def test_it_lives_and_is_ready_until_it_is_about_to_end(tmp_path: Path) -> None:
@@ -62,6 +65,31 @@ async def test_what_a_field_must_be_is_said_without_the_librarys_words(tmp_path:
         said
         == "The request is not as it must be: body.due: a due date is written as YYYY-MM-DD, like 2026-12-01, and is a day that there is"
     )
+
+
+async def test_behind_a_proxy_metrics_and_document_need_a_token(tmp_path: Path) -> None:
+    """C7: nginx sends `Host: 127.0.0.1` unless it is configured otherwise."""
+
+    async def statuses(http: httpx2.AsyncClient, **headers: str) -> set[int]:
+        paths = ("/metrics", "/openapi.json")
+        return {(await http.get(path, headers=headers)).status_code for path in paths}
+
+    async with opened(tmp_path) as hand:
+        assert await statuses(hand.http) == {200}
+        for name in FORWARDED:
+            assert await statuses(hand.http, **{name: "198.51.100.7"}) == {401}, name
+
+        async def older(scope: Scope, receive: Receive, send: Send) -> None:
+            await hand.app({**scope, "http_version": "1.0"}, receive, send)
+
+        transport = httpx2.ASGITransport(app=older)
+        async with httpx2.AsyncClient(transport=transport, base_url=URL) as http:
+            assert await statuses(http) == {401}
+            assert await statuses(http, **await hand.registered()) == {200}
+    async with opened(tmp_path, proxies=["127.0.0.2"]) as hand:
+        assert await statuses(hand.http) == {401}
+    async with opened(tmp_path, open_docs=True) as hand:
+        assert await statuses(hand.http, Via="1.1 proxy") == {200}
 
 
 async def test_requests_are_counted_by_route_and_nothing_of_a_person_stands_there(

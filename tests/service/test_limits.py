@@ -14,8 +14,9 @@ from tests.service.chatting import ObedientModel, signed_in
 from treadle.agents.agent import Agent
 from treadle.service import limits, windows
 from treadle.service.database.scope import Identity, Scope
-from treadle.service.limits import RunSpending, UserLimits
+from treadle.service.limits import UserLimits
 from treadle.service.problems import HttpProblem
+from treadle.service.spending import RunSpending
 from treadle.service.windows import SlidingWindow, network_of
 from treadle.types import Limits, new_id
 

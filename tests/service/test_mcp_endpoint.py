@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.service.at_hand import AtHand, opened, problem
+from tests.service.at_hand import PASSWORD, AtHand, bearer, opened, problem
 
 VERSION = "2025-06-18"
 ACCEPT = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": VERSION}
@@ -136,6 +136,38 @@ async def test_many_people_of_one_address_cannot_take_all_sessions(
         assert "your address" in problem(refused, 429)
         assert answered(await listed(hand, there[0], first))
         assert await session_of(hand, {**people[2], "X-Forwarded-For": "2001:db8:0:1::1"})
+
+
+async def test_accounts_of_one_registration_share_their_sessions_wherever_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B8: accounts that were registered from one network, and used from many."""
+    monkeypatch.setattr("treadle.service.mcp_endpoint.SESSIONS_OF_REGISTRATION", 2)
+
+    def at(address: str) -> dict[str, str]:
+        return {"X-Forwarded-For": address}
+
+    async with opened(tmp_path, proxies=["127.0.0.1"]) as hand:
+
+        async def registered(name: str, address: str) -> dict[str, str]:
+            answer = await hand.http.post(
+                "/auth/register",
+                json={"username": name, "password": PASSWORD},
+                headers=at(address),
+            )
+            return bearer(answer.json()["access_token"])
+
+        ada, bob, cat = [
+            await registered(name, f"2001:db8:0:{n}::1")
+            for n, name in enumerate(("ada", "bob", "cat"))
+        ]
+        dan = await registered("dan", "2001:db8:1::1")
+        first = await session_of(hand, {**ada, **at("2001:db8:aaaa::1")})
+        await session_of(hand, {**bob, **at("2001:db8:bbbb::1")})
+        refused = await asked(hand, {**cat, **at("2001:db8:cccc::1")}, "initialize", HELLO)
+        assert "registered from the same network" in problem(refused, 429)
+        assert answered(await listed(hand, ada, first))
+        assert await session_of(hand, {**dan, **at("2001:db8:cccc::1")})
 
 
 async def test_where_all_sessions_are_used_the_oldest_idle_one_of_who_has_the_most_is_closed(

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import delete
 from sqlmodel import Session, col
 
-from tests.service.at_hand import PASSWORD
+from tests.service.at_hand import PASSWORD, later
 from tests.service.chatting import Served, serving
 from tests.service.test_mcp_endpoint import ACCEPT, HELLO
 from treadle.service import open_streams
@@ -140,6 +140,7 @@ async def test_whatever_ends_a_login_ends_its_streams(
             async with httpx2.AsyncClient(base_url=served.url) as thief:
                 assert (await thief.post("/auth/refresh", headers=cookie)).status_code == 200
                 thief.cookies.clear()
+                await later(served.service)
                 assert (await thief.post("/auth/refresh", headers=cookie)).status_code == 401
             with anyio.fail_after(10):
                 assert (await stream.aread()).endswith(SIGNED_OUT)

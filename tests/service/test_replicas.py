@@ -8,10 +8,14 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    closing,
+    suppress,
+)
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -22,6 +26,7 @@ import httpx2
 import pytest
 from sqlmodel import Session, select
 
+from tests.fork_server import Forked, running
 from tests.service.chatting import Event, Person, signed_in
 from tests.service.database.postgres import postgres_server, postgres_urls
 from tests.service.replica import in_folder, replica
@@ -59,18 +64,11 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
     return Places(urls("journal"), urls("database"))
 
 
-@contextmanager
 def process(
     places: Places, port: int, queue: str = "", **environment: str
-) -> Generator[subprocess.Popen[bytes]]:
-    arguments = [sys.executable, "-m", "tests.service.replica", *places, str(port), queue]
-    with subprocess.Popen(
-        arguments, env={**os.environ, **environment}, stderr=subprocess.DEVNULL
-    ) as server:
-        try:
-            yield server
-        finally:
-            server.kill()
+) -> AbstractContextManager[Forked]:
+    arguments = [*places, str(port), queue]
+    return running("tests.service.replica", arguments, {**os.environ, **environment})
 
 
 @asynccontextmanager

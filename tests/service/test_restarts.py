@@ -8,10 +8,8 @@ import os
 import signal
 import socket
 import sqlite3
-import subprocess
-import sys
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import AbstractContextManager, asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +19,13 @@ import httpx2
 import pytest
 from sqlmodel import Session
 
+from tests.fork_server import Forked, running
+from tests.journal.runs import asks, finished, started
 from tests.service.chatting import Person, service_in, serving, signed_in
 from treadle.service.answering import ask
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Identity, Scope
-from treadle.service.limits import RunSpending
+from treadle.service.spending import RunSpending
 from treadle.types import Limits, new_id
 
 pytestmark = pytest.mark.anyio
@@ -38,19 +38,10 @@ def free_port() -> int:
         return listening.getsockname()[1]
 
 
-@contextmanager
-def process(folder: Path, port: int, **environment: str) -> Generator[subprocess.Popen[bytes]]:
+def process(folder: Path, port: int, **environment: str) -> AbstractContextManager[Forked]:
     """The server in one of its own."""
-    env = {**os.environ, **environment}
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.service.chatting", str(folder), str(port)],
-        env=env,
-        stderr=subprocess.DEVNULL,
-    ) as server:
-        try:
-            yield server
-        finally:
-            server.kill()
+    arguments = [str(folder), str(port)]
+    return running("tests.service.chatting", arguments, {**os.environ, **environment})
 
 
 @asynccontextmanager
@@ -288,3 +279,17 @@ async def test_a_model_that_hangs_is_given_up_and_nothing_is_lost(tmp_path: Path
         ]
         assert kinds[-2:] == ["run_end", "reply"]
         assert "error" in kinds
+
+
+async def test_a_part_that_an_ended_run_has_left_is_ended_by_the_service(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        journal = served.service.runtime.journal
+        parent = await journal.begin(started("over"))
+        part = await journal.begin(started("part_over", parent="over"))
+        await part.append(asks(1, "c1"))
+        await part.release()
+        await parent.append([finished()])
+        with anyio.fail_after(25):
+            while (await journal.info("part_over")).status != "finished":
+                await anyio.sleep(0.05)
+        assert (await journal.info("part_over")).outcome == "cancelled"

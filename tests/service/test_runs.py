@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import anyio
 import pytest
 
 from tests.service.chatting import Event, ObedientModel, Person, serving
-from treadle.agents.agent import Agent, Input
+from treadle.agents.agent import Agent
+from treadle.agents.templates import Input
 from treadle.tools.function import tool
 
 pytestmark = pytest.mark.anyio
@@ -149,6 +151,23 @@ async def test_a_call_waits_for_a_yes_and_gets_it_once(tmp_path: Path) -> None:
             await ada.ask("POST", f"/runs/{run_id}/approvals/{call_id}", json=answer)
         ).status_code == 409
         assert DONE == ["down"]
+
+
+async def test_a_yes_to_a_call_that_has_moved_on_is_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path, agents=agents()) as served, served.person() as ada:
+        run_id = await start(ada, "rocket", "use launch")
+        call_id = await asked_for(ada, run_id)
+        decide = partial(ada.ask, "POST", f"/runs/{run_id}/approvals/{call_id}")
+        refused = await decide(json={"decision": "approve", "seen": 0})
+        assert (refused.status_code, DONE) == (409, [])
+        assert refused.json()["detail"].startswith("This call has moved on since you looked")
+        seen = (await ada.ask("GET", f"/runs/{run_id}")).json()["entries"]
+        said = await decide(json={"decision": "approve", "seen": seen})
+        assert said.status_code == 202
+        assert (await ada.all_events("GET", f"/runs/{run_id}/events"))[-1].data[
+            "outcome"
+        ] == "completed"
+        assert DONE == ["up"]
 
 
 async def test_a_no_is_told_to_the_model(tmp_path: Path) -> None:

@@ -28,11 +28,11 @@ from treadle.service import shares, totals
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Identity, Scope
 from treadle.service.database.tables import Reserved, Spent, SpentByAll
-from treadle.service.limits import RunSpending
 from treadle.service.problems import HttpProblem
 from treadle.service.queueing import account
 from treadle.service.running import decide, open_calls, start_run
 from treadle.service.shares import look
+from treadle.service.spending import RunSpending
 from treadle.service.state import Service
 from treadle.tools.approval import Approve
 from treadle.types import Limits, new_id

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from tests.fork_server import ENDS_WITHIN_S, ROOT, fork_server
 from treadle.cli import main
 from treadle.service import attempts, limits
 
-ROOT = Path(__file__).parents[2]
 LIMITS = {
     "requests_per_minute": 10_000_000,
     "runs": 200,
@@ -62,28 +61,39 @@ def unlimited(
         encoding="utf-8",
     )
     (home / "config.yaml").chmod(0o600)
-    env = {
+    environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("TREADLE_", "ANTHROPIC_"))},
         "HOME": str(folder),
         "TREADLE_HOME": str(home),
     }
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", program, *options],
-            cwd=ROOT,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
-    with process:
-        assert process.stdout is not None
-        try:
-            address = process.stdout.readline().strip()
-            assert address, (folder / "log").read_text()
-            yield address
-        finally:
-            process.kill()
+    with (folder / "log").open("wb") as log, forked(program, options, environment, log) as out:
+        address = out.readline().strip()
+        assert address, (folder / "log").read_text()
+        yield address
+
+
+@contextmanager
+def forked(
+    program: str, options: Sequence[str], environment: Mapping[str, str], errors: IO[bytes]
+) -> Generator[IO[str]]:
+    """The standard output of a process that runs the module, and is killed in the end."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    out, out_w = os.pipe()
+    process = fork_server().start(
+        options,
+        cwd=ROOT,
+        environment=environment,
+        streams=[nothing, out_w, errors.fileno()],
+        program=program,
+    )
+    os.close(nothing)
+    os.close(out_w)
+    try:
+        with open(out, encoding="utf-8") as said:
+            yield said
+    finally:
+        process.kill()
+        process.wait(ENDS_WITHIN_S)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,12 @@ from tests.doubles import (
     kind_of,
     open_runtime,
     says,
+    skip,
     text,
 )
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from treadle import Agent, AgentError, Approve, ModelRequest, ToolContext, Usage
 from treadle.config import Config
 from treadle.journal.entries import ModelRequested
@@ -235,6 +239,7 @@ async def test_agents_start_agents_only_so_deep() -> None:
     assert "deep" in told(await rt.replay(deepest.run_id))[0]
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_parent_that_is_cancelled_or_out_of_time_closes_its_children() -> None:
     for outcome in ("cancelled", "timeout"):
         gate, rt = Gate(), open_runtime()
@@ -266,6 +271,7 @@ async def test_a_parent_that_is_cancelled_or_out_of_time_closes_its_children() -
         assert kind_of(seen[-1]) == "run_end"
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_child_that_is_killed_by_itself_is_a_tool_error() -> None:
     gate, rt = Gate(), open_runtime()
     boss = make(
@@ -334,7 +340,7 @@ async def test_an_agent_may_be_started_in_every_mode() -> None:
 
 
 async def test_rules_of_the_user_hold_for_children_too(tmp_path: Path) -> None:
-    from treadle.config.values import Permissions
+    from treadle.config.sections import Permissions
     from treadle.tools.builtin.read import Read
 
     (tmp_path / "secret.txt").write_text("hush")
@@ -371,7 +377,7 @@ async def test_whoever_is_asked_about_the_parents_calls_is_asked_about_its_child
 
 async def test_while_a_child_asks_a_person_the_time_of_its_parents_stands_still() -> None:
     async def approver(request: ApprovalRequest) -> Approve:
-        await anyio.sleep(0.4)
+        skip(100)
         return Approve()
 
     helper = make(
@@ -381,7 +387,7 @@ async def test_while_a_child_asks_a_person_the_time_of_its_parents_stands_still(
         "boss",
         [asks(call("helper", prompt="x")), says("done")],
         helper,
-        limits=Limits(seconds=0.25),
+        limits=Limits(seconds=60),
     )
     assert (await open_runtime().run(boss, "go", on_approval=approver)).success
 
@@ -512,6 +518,7 @@ async def test_limits_of_its_own_bind_a_child_where_they_are_lower_and_not_where
 # ---------------------------------------------------------------- of one call, several
 
 
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("prompts", [("first", "second"), ("the same", "the same")])
 async def test_a_tool_that_starts_several_runs_of_one_agent_gets_each_of_them_back_after_a_restart(
     prompts: tuple[str, str],
@@ -539,6 +546,7 @@ async def test_a_tool_that_starts_several_runs_of_one_agent_gets_each_of_them_ba
     assert len(model.requests) == 2
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_childs_typed_answer_is_a_value_of_its_type_also_out_of_the_journal() -> None:
     @dataclass
     class Found:

@@ -38,7 +38,7 @@ class Chatting:
         self.chat.acting.send()
 
     async def until(self, what: Callable[[], object]) -> None:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while not what():
                 await anyio.sleep(0)
 

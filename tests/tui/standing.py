@@ -70,7 +70,7 @@ class Stage:
             (lambda text: what in text) if isinstance(what, str) else what
         )
         try:
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 while not there(self.text):
                     await anyio.sleep(0)
         except TimeoutError:
@@ -82,7 +82,7 @@ class Stage:
     async def writes(self, what: str) -> None:
         """Waits until that was written, above the region too; how lines were broken is the same."""
         try:
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 while " ".join(what.split()) not in self.written:
                     await anyio.sleep(0)
         except TimeoutError:
@@ -135,7 +135,7 @@ async def answered(stage: Stage, slot: Any, *keys: str) -> Any:
     async def ask() -> None:
         got.append(await stage.screen.ask(slot))
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(ask)
             while not stage.screen.is_asking:

@@ -17,6 +17,7 @@ from treadle.tui.preview import FileDifference, Patch, Preview, TextPreview, pre
 pytestmark = pytest.mark.anyio
 
 PATTERN = ("npm run *",)
+UP, DOWN = "\x1b[A", "\x1b[B"
 
 
 async def said(
@@ -58,7 +59,7 @@ async def said(
         async def ask() -> None:
             given.append(await stage.screen.ask(slot))
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with anyio.create_task_group() as group:
                 group.start_soon(ask)
                 await stage.sees("Run this command?")
@@ -81,13 +82,18 @@ async def said(
         ("s", "session"),
         ("a", "always"),
         ("n", "no"),
-        ("\r", "once"),
+        (f"{DOWN}{UP}\r", "once"),
         (ESCAPE, "no"),
         ("\x03", "no"),
     ],
 )
 async def test_each_answer_has_its_key(key: str, scope: str) -> None:
     assert (await said(DEAF_S, key))[0].scope == scope
+
+
+async def test_enter_takes_no_choice_before_the_selection_was_moved() -> None:
+    """C12: it ends what a person is typing, and the first choice is a yes."""
+    assert await said(DEAF_S, "\rn") == (ApprovalReply("no"), "")
 
 
 async def test_what_comes_before_half_a_second_has_passed_answers_nothing_and_goes_to_the_input() -> (
@@ -155,7 +161,7 @@ async def test_a_line_longer_than_any_screen_is_shown_whole() -> None:
     assert (await said(DEAF_S, "d", DEAF_S, "y", preview=stage))[0] == ApprovalReply("once")
 
 
-@pytest.mark.parametrize("key", ["y", "s", "a", "\r"])
+@pytest.mark.parametrize("key", ["y", "s", "a", f"{DOWN}{UP}\r"])
 async def test_what_is_not_all_on_the_screen_has_to_be_viewed_before_it_is_approved(
     key: str,
 ) -> None:
@@ -183,7 +189,7 @@ async def test_what_is_not_all_on_the_screen_has_to_be_viewed_before_it_is_appro
         async def ask() -> None:
             given.append(await stage.screen.ask(slot))
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with anyio.create_task_group() as group:
                 group.start_soon(ask)
                 await stage.sees("Run this command?")

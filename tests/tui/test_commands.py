@@ -14,7 +14,8 @@ import pytest
 from tests.doubles import asks, call, says
 from tests.tui.desks import FakeDesk, a_desk
 from treadle.config import Project, load
-from treadle.config.trust import survey, trust
+from treadle.config.trust import survey
+from treadle.config.trust_store import trust
 from treadle.errors import AgentError
 from treadle.messages.message import Message, decode_message
 from treadle.tui import confirm
@@ -440,7 +441,7 @@ async def test_agents_names_those_that_are_defined_and_what_is_wrong(
         "---\ndescription: Asks\ninputs: {who: {type: string}}\n---\nAsk ${who}.\n"
     )
     (agents / "broken.md").write_text("no keys")
-    async with a_desk(folder, columns=160) as desk:
+    async with a_desk(folder, columns=400) as desk:
         assert "its project is not trusted" in await desk.command("/agents")
         project = Project(folder, folder)
         trust(home, project, survey(project, home))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tui.desks import a_desk
-from treadle.config import Project, Trust, load, project_of, trust_of
+from treadle.config import Project, Trust, load, project_of, trust_of, trust_store
 from treadle.config import trust as store
 from treadle.tui.commands.own import Own, filled, own_commands
 
@@ -52,7 +52,7 @@ def names(folder: Path) -> list[str]:
 def trusted(folder: Path, home: Path) -> None:
     project = project_of(folder)
     assert project is not None
-    store.trust(home, project, store.survey(project, home))
+    trust_store.trust(home, project, store.survey(project, home))
 
 
 def test_a_command_is_named_by_its_file_and_says_what_it_is_for(folder: Path, home: Path) -> None:

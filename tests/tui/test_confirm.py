@@ -20,7 +20,7 @@ async def said(*keys: str, danger: bool = False) -> bool:
         async def ask() -> None:
             given.append(await stage.screen.ask(slot))
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with anyio.create_task_group() as group:
                 group.start_soon(ask)
                 await stage.sees("Go on?")
@@ -60,7 +60,7 @@ async def test_what_is_typed_on_when_it_appears_does_not_answer_but_escape_does(
         async def ask() -> None:
             given.append(await stage.screen.ask(slot))
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with anyio.create_task_group() as group:
                 group.start_soon(ask)
                 await stage.sees("Delete it?")

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.tui import growing
+from treadle.tui.containers import Within
 from treadle.tui.drawing import Drawing
 from treadle.tui.growing import (
     CODE_LINES,
@@ -20,7 +21,6 @@ from treadle.tui.growing import (
     TAIL_LINES,
     Growing,
     SourcePiece,
-    Within,
 )
 from treadle.tui.markdown import drawn
 from treadle.tui.theme import Theme

@@ -21,7 +21,7 @@ from prompt_toolkit.document import Document
 
 from tests.tui.standing import THEME
 from treadle.config import load
-from treadle.journal.sessions import SessionStore
+from treadle.journal.session_store import SessionStore
 from treadle.tui.file_names import FRESH_S, FileNames
 from treadle.tui.suggestions import Suggestions
 

@@ -14,7 +14,8 @@ from rich.style import Style
 
 import treadle.tui
 from treadle.tui import theme as themes
-from treadle.tui.theme import ASCII, STYLES, UNICODE, Theme, theme_of, toolkit_style
+from treadle.tui.palettes import ASCII, STYLES, UNICODE
+from treadle.tui.theme import Theme, theme_of, toolkit_style
 
 XTERM = {"TERM": "xterm-256color"}
 

@@ -62,7 +62,7 @@ async def _is_told(case: Case) -> None:
             async for event in stream:
                 seen.append(event)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(read)
             steps_of(case, stream, group)

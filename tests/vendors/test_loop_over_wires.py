@@ -136,6 +136,12 @@ def prompter(request: pytest.FixtureRequest) -> Iterator[Prompter]:
         assert not is_sample or sum(server.tests) > len(server.tests) / 3, "most go over a wire"
 
 
+@pytest.fixture
+def store() -> str:
+    """Over a wire, the tests of recovery keep their journals in memory."""
+    return "memory"
+
+
 @pytest.fixture(autouse=True)
 def _over_a_wire(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, prompter: Prompter

@@ -17,7 +17,7 @@ from tests.vendors.server import SPEECHES, Reply, Vendor, call, think, vendor
 from treadle import Agent, Limits, Outcome, Runtime, Settings, tool
 from treadle.config import Config, Price
 from treadle.config.model_profile import Abilities
-from treadle.config.values import Models
+from treadle.config.sections import Models
 from treadle.journal.entries import Compaction
 from treadle.journal.receipts import Cleared, Receipt, Summary, read_receipt
 from treadle.messages.events import Compacted, Warned

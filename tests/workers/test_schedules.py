@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from treadle.config.serving import Schedule
@@ -92,3 +94,94 @@ def test_what_is_no_schedule_is_refused_with_its_name(cron: str, timezone: str, 
         table(cron, timezone)
     assert caught.value.kind == "invalid"
     assert "'nightly'" in caught.value.message
+
+
+# ---------------------------------------------------------------- clocks that change
+
+CHANGES = [
+    ("Australia/Lord_Howe", "2026-04-05"),  # half an hour back
+    ("Australia/Lord_Howe", "2026-10-04"),  # half an hour ahead
+    ("Europe/Berlin", "2026-03-29"),
+    ("Europe/Berlin", "2026-10-25"),
+    ("America/Santiago", "2026-09-06"),  # no midnight
+    ("America/Havana", "2026-11-01"),  # two midnights
+    ("America/St_Johns", "2010-11-07"),  # back into the day before
+    ("Africa/Cairo", "2026-10-29"),
+    ("Antarctica/Troll", "2026-03-29"),  # two hours ahead
+    ("Asia/Pyongyang", "2018-05-05"),  # half an hour ahead, for good
+    ("Pacific/Apia", "2011-12-30"),  # a day that was left out
+    ("Asia/Kathmandu", "2026-04-05"),  # none
+]
+MINUTE = timedelta(minutes=1)
+
+
+@cache
+def shown(zone: str, day: datetime) -> list[tuple[datetime, datetime]]:
+    """Every minute of a week, and what the clock shows then."""
+    moments = [day + n * MINUTE for n in range(-3 * 1440, 4 * 1440)]
+    return [(at, at.astimezone(ZoneInfo(zone)).replace(tzinfo=None)) for at in moments]
+
+
+def enumerated(zone: str, day: datetime, minutes: set[int], hours: set[int]) -> list[datetime]:
+    """The ticks of three days, from the table of all minutes."""
+    begin, end = day - timedelta(days=1), day + timedelta(days=2)
+    if len(hours) == 24:
+        ticks = {at for at, wall in shown(zone, day) if wall.minute in minutes}
+    else:
+        first: dict[datetime, datetime] = {}
+        for at, wall in shown(zone, day):
+            first.setdefault(wall, at)
+        ticks, wall, earliest, coming = set[datetime](), max(first), min(first), end
+        while wall > earliest:
+            coming = first.get(wall, coming)  # of the next minute that the clock shows
+            if wall.minute in minutes and wall.hour in hours:
+                ticks.add(coming)
+            wall -= MINUTE
+    return sorted(at for at in ticks if begin <= at <= end)
+
+
+def written(values: set[int], size: int, *, star: bool) -> str:
+    """A field of an expression."""
+    step = min((n for n in range(1, size) if values == {*range(0, size, n)}), default=None)
+    if step is not None and star:
+        return "*" if step == 1 else f"*/{step}"
+    return ",".join(str(value) for value in sorted(values))
+
+
+def some(size: int) -> st.SearchStrategy[set[int]]:
+    return st.one_of(
+        st.integers(1, size - 1).map(lambda step: {*range(0, size, step)}),
+        st.sets(st.integers(0, size - 1), min_size=1, max_size=4),
+    )
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    change=st.sampled_from(CHANGES),
+    minutes=some(60),
+    hours=some(24),
+    star=st.booleans(),
+    looks=st.lists(st.integers(0, 3 * 86400), min_size=3, max_size=3),
+)
+@example(CHANGES[0], {5}, {*range(0, 24, 2)}, True, [9 * 3600, 39 * 3600, 52 * 3600])
+@example(CHANGES[1], {5}, {*range(0, 24, 2)}, True, [9 * 3600, 39 * 3600, 52 * 3600])
+@example(CHANGES[0], {45}, {*range(24)}, True, [38 * 3600, 39 * 3600 - 1, 39 * 3600])
+@example(CHANGES[2], {0, 30}, {2}, True, [24 * 3600, 25 * 3600, 26 * 3600])
+def test_each_tick_comes_once_wherever_its_clock_changes(
+    change: tuple[str, str], minutes: set[int], hours: set[int], star: bool, looks: list[int]
+) -> None:
+    zone, date = change
+    cron = f"{written(minutes, 60, star=star)} {written(hours, 24, star=star)} * * *"
+    timetable, begin = table(cron, zone), utc(date) - timedelta(days=1)
+    expected = enumerated(zone, utc(date), minutes, hours)
+    found, at = list[datetime](), begin - timedelta(seconds=1)
+    while (at := timetable.after(at)) <= begin + timedelta(days=3):
+        found.append(at)
+    assert found == expected, cron
+    for look in looks:
+        at = begin + timedelta(seconds=look)
+        coming = [tick for tick in expected if tick > at]
+        assert [timetable.after(at)] == coming[:1] or not coming, (cron, at)
+        been = [tick for tick in expected if at - MISSED_MOST < tick <= at]
+        if at - MISSED_MOST >= begin:
+            assert timetable.last(at) == max(been, default=None), (cron, at)

@@ -2,7 +2,10 @@
 API.
 
 json_text.py      lossless JSON encoding and decoding
+value_schema.py   schemas of values for pydantic
 redaction.py      removal of secrets from text, whole or in pieces
+secret_patterns.py names, URLs and keys that look like secrets
+log_masking.py    log records without secrets
 terminal_text.py  text that is safe to print on a terminal, and its width
 units.py          numbers, money, sizes and times for people
 wildcards.py      `*` and `?` patterns that match in linear time
@@ -17,4 +20,5 @@ addresses.py      public and private network addresses
 clock.py          time and randomness, replaceable in tests
 crash.py          `TREADLE_CRASH_AT`: stops the process at a chosen point
 uninterrupted.py  awaiting work that a cancellation must not abandon
+idle_threads.py   worker threads that an interrupted event loop leaves idle
 """

@@ -1,10 +1,10 @@
-"""Which addresses of the internet a tool or a confined command may connect to: those that mean the
-same everywhere, and none behind them.
+"""Internet addresses that a tool or a confined command may connect to: globally unique ones that
+lead to no private address.
 
-Ours and not `ipaddress.is_global`, since what that says changes with the version of Python, and it
-takes multicast for global. Networks are from the IANA registries of special-purpose addresses
-(2026-11), and where clouds answer for a machine. Not here: asking for the addresses of a name
-(tools/builtin/web.py, policy/sandboxes/proxy.py). Entry: `why_private`.
+Not `ipaddress.is_global`, whose result changes with the version of Python and which counts
+multicast as global. The networks are from the IANA registries of special-purpose addresses
+(2026-11), plus the metadata addresses of clouds. tools/builtin/web.py and policy/sandboxes/proxy.py
+resolve names. Entry points: `why_private`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 
 
 def why_private(address: str) -> str | None:
-    """What the address stands for, where that is no public place; None where it is one.
-
-    Of what is no address: that.
+    """Return the reason why an address is not public, or why it is not an address; None if it is
+    public.
     """
     try:
         parsed = ip_address(address)

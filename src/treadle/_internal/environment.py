@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from treadle._internal.redaction import PASSWORD_IN_URL, names_a_secret
+from treadle._internal.secret_patterns import PASSWORD_IN_URL, names_a_secret
 
 KEY_VARIABLES = frozenset(
     {

@@ -26,9 +26,8 @@ else:
     import fcntl
 
     def take(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool:
-        """Until the descriptor is closed.
-
-        False where another one has it; on Windows `shared` is ignored, and `wait` waits for 10 s.
+        """Take the lock until the descriptor is closed. Returns False if another process has it. On
+        Windows, `shared` is ignored, and `wait` waits for 10 s.
         """
         try:
             fcntl.flock(

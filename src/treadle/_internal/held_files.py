@@ -39,7 +39,7 @@ class HeldFiles:
 
 
 HELD = HeldFiles()
-"""Of this process."""
+"""Held files of this process."""
 
 
 def check(found: os.stat_result, path: str) -> None:

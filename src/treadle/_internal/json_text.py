@@ -1,7 +1,7 @@
 """Values as JSON bytes and back without loss, and JSON text that is taken apart without being
 parsed.
 
-What the values are stands in types.py, message.py and journal.py. Entry: `encode_json`,
+The values are in types.py, messages/ and journal/. Entry: `encode_json`,
 `decode_json`, `met`, `members`, `items`.
 """
 
@@ -29,16 +29,16 @@ from version to version.
 T = TypeVar("T")
 
 _decoders: dict[object, msgspec.json.Decoder[Any]] = {}
-"""By kind: to look through the many kinds of an entry takes msgspec fifty times as long as to read
-one.
+"""Decoders by type: looking through the many types of an entry takes msgspec fifty times as long as
+reading one.
 """
 _making = threading.Lock()
-"""One thread at a time looks at a kind for the first time: msgspec 0.22 shows another thread what
-it has not finished, which ends the process.
+"""Serializes the first look at a type: msgspec 0.22 shows unfinished work to other threads, which
+crashes the process.
 """
 
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
-"""What matters for the shape of a text: strings, brackets, commas."""
+"""Tokens that determine the structure of a text: strings, brackets, commas."""
 
 
 def encode_json(value: object) -> bytes:
@@ -112,7 +112,7 @@ def _parsed(text: JsonText, *, parse_float: Callable[[str], float] | None = None
 
 
 def is_deeper(text: JsonText, levels: int) -> bool:
-    """Whether its brackets go deeper than that. Stops where it knows."""
+    """Return True if the brackets are nested deeper than `levels`. Stops as soon as it is known."""
     depth = 0
     for token in _TOKEN.finditer(text):
         if token[0] in "[{":
@@ -152,7 +152,7 @@ def object_of(fields: dict[str, JsonText]) -> JsonText:
 
 
 def _pieces(text: JsonText, brackets: str) -> Iterator[JsonText]:
-    """What stands between the commas of the outermost brackets."""
+    """Yield the pieces between the commas of the outermost brackets."""
     whole = text.strip()
     if not (whole.startswith(brackets[0]) and whole.endswith(brackets[1])):
         raise ValueError(

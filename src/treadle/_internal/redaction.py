@@ -1,17 +1,14 @@
-"""One filter before every sink: known secret values, and what looks like one, become `[redacted]`.
+"""A filter before every sink: known secrets, and text that looks like one, become `[redacted]`.
 
-It does not know where secrets come from (config/ does) nor where text goes. Entry: `Redactor`;
-`Masking` for text that comes in pieces, `mask_logs` for what the library logs.
+It does not know the source of secrets (config/) or the target of text. Entry points: `Redactor`;
+`Masking` for text that comes in pieces.
 """
 
 from __future__ import annotations
 
 import binascii
 import json
-import logging
 import re
-import threading
-import weakref
 from bisect import bisect_right
 from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -19,12 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import msgspec
 from typing_extensions import override
 
+from treadle._internal.secret_patterns import MASK, PATTERNS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 T = TypeVar("T")
 
-MASK = "[redacted]"
 
 SECRET_MIN_CHARS = 8
 """Shorter values are left alone: they stand by chance in every text, and each gap would tell where.
@@ -36,8 +34,6 @@ CUT = "…"
 """Stands in titles and excerpts where something is missing."""
 
 UNUSUAL_IN_URL = re.compile(r"[^A-Za-z0-9_.~-]")
-
-STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({})))
 
 
 class Secret:
@@ -88,7 +84,7 @@ class Redactor:
         self._passes = 1
 
     def __bool__(self) -> bool:
-        """Whether it knows any value."""
+        """True if any secret is known."""
         return bool(self._forms)
 
     def exact(self, text: str) -> str:
@@ -137,7 +133,7 @@ class Redactor:
     def _longest(
         self, text: str, holds: Callable[[str, str], bool], piece: Callable[[str, int], str]
     ) -> int:
-        """How long the longest such piece of a value is; 0 where there is none of 8 characters."""
+        """Return the length of the longest such piece of a value; 0 if none has 8 characters."""
         sizes = [
             size
             for form in self._forms
@@ -221,7 +217,7 @@ class Masking:
         self._next = Masking(values, passes - 1) if passes > 1 else None
 
     def add(self, piece: str) -> str:
-        """What may leave now; it may be empty."""
+        """Return the text that can be released now, which may be empty."""
         text = self._held + piece
         if (begun := self._begins(text)) is None:
             self._held = ""
@@ -251,7 +247,7 @@ class Masking:
 
 
 class _Values(NamedTuple):
-    """What a Masking looks for."""
+    """Search terms of a Masking."""
 
     forms: list[str]
     """The longest first."""
@@ -262,8 +258,8 @@ class _Values(NamedTuple):
     """
 
     def open_at(self, text: str, at: int) -> int:
-        """Where the longest ending begins that is the beginning of a value, looked for from `at`
-        on; the end of the text where there is none.
+        """Return the start of the longest ending, from `at` on, that begins a value; the end of the
+        text if there is none.
         """
         while True:
             if len(text) - at < len(self.forms[0]):
@@ -290,7 +286,7 @@ def _beginnings(forms: list[str]) -> re.Pattern[str]:
 
 
 def _touches_mask(form: str) -> bool:
-    """Whether it can come to stand partly inside a mask."""
+    """Return True if the form can overlap part of a mask."""
     return MASK in form or any(
         form.startswith(MASK[i:]) or form.endswith(MASK[:i]) for i in range(1, len(MASK))
     )
@@ -307,91 +303,6 @@ def _spans(forms: list[str], text: str) -> list[tuple[int, int]]:
 
 
 # ---------------------------------------------------------------- logs
-
-
-class RedactingFilter(logging.Filter):
-    """Redacts the message with its arguments, the traceback and the extra fields of each record.
-
-    Belongs on handlers: a filter of a logger does not see what comes from that logger's children.
-    The logger `treadle`, which has none, gets its own from the first runtime on (`mask_logs`).
-    """
-
-    def __init__(self, redactor: Redactor | _Live) -> None:
-        super().__init__()
-        self._redactor = redactor
-
-    @override
-    def filter(self, record: logging.LogRecord) -> bool:
-        redact = self._redactor.text
-        record.msg, record.args = redact(_message(record)), None
-        if record.exc_info:
-            record.exc_text = record.exc_text or logging.Formatter().formatException(
-                record.exc_info
-            )
-            record.exc_info = None
-        for name, value in list(vars(record).items()):
-            if isinstance(value, str):
-                setattr(record, name, redact(value))
-            elif name not in STANDARD_FIELDS and (clean := redact(repr(value))) != repr(value):
-                setattr(record, name, clean)
-        return True
-
-
-class _Live:
-    """The redactors that are in use, of all runtimes of the process; each is forgotten with whoever
-    uses it.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        """Guards `_redactors` against two threads that add at once; whoever reads finds a whole
-        tuple.
-        """
-        self._redactors: tuple[weakref.ref[Redactor], ...] = ()
-
-    def add(self, redactor: Redactor) -> None:
-        with self._lock:
-            self._redactors = (
-                *(known for known in self._redactors if known() is not None),
-                weakref.ref(redactor),
-            )
-
-    def text(self, text: str) -> str:
-        for known in self._redactors:
-            if (redactor := known()) is not None:
-                text = redactor.exact(text)
-        return Redactor().text(text)
-
-
-_live = _Live()
-_library_filter = RedactingFilter(_live)
-
-
-def mask_logs(redactor: Redactor) -> Redactor:
-    """From now on, and as long as somebody holds the redactor, what the library logs is without its
-    values and what looks like one.
-
-    Gives the redactor back. Safe from many threads, and for any number of redactors.
-    """
-    _live.add(redactor)
-    logging.getLogger("treadle").addFilter(_library_filter)
-    return redactor
-
-
-def without_secrets(text: str) -> str:
-    """Without what any redactor in use knows, and what looks like a credential: for whoever follows
-    runs of any runtime from outside.
-    """
-    return _live.text(text)
-
-
-def _message(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()
-    except Exception as e:  # noqa: BLE001  formatting calls foreign code, and a log line must not stop a program
-        return (
-            f"{record.msg} ({len(record.args or ())} arguments that do not fit: {type(e).__name__})"
-        )
 
 
 def _forms(secret: str) -> Iterable[str]:
@@ -430,98 +341,3 @@ def _masked(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 # ---------------------------------------------------------------- what looks like a credential
-
-
-SECRET_NAME = re.compile(
-    r"(?:^|[-_.])(?:keys?|pat|pwd|pw|pass|psk|auth|cookies?|dsn|jwt|otp)$|(?:^|[-_.])(?:tokens?|secrets?|creds?|credentials?|webhook)(?=$|[-_.\d])"
-    r"|(?:api|access|private|secret|signing|encryption)[-_]?key|passw(?:or)?d|passphrase|passcode|authorization|auth[-_]?(?:token|config)|credential"
-    r"|connection[-_]?string|otlp_(?:\w+_)?headers$|sshpass$",
-    re.IGNORECASE,
-)
-COUNTS_TOKENS = re.compile(
-    r"(?:^|[-_.])(?:max|min|num|limit|count|budget|input|output)(?=$|[-_.])", re.IGNORECASE
-)
-"""The tokens of a model are no secret: MAX_TOKENS, TOKEN_LIMIT."""
-PASSWORD_IN_URL = re.compile(r"://[^/\s:@?#]*:([^/\s?#]+)@")
-KEY_IN_URL = re.compile(r"[?&][^=&\s]{0,40}(?:key|token|secret|sig)=([^&#\s]+)", re.IGNORECASE)
-
-
-def names_a_secret(name: str) -> bool:
-    """True if a variable or a header of this name holds a credential:
-
-    GITHUB_TOKEN, DB_PASSWORD_2, X-Api-Key, Cookie.
-    """
-    found = SECRET_NAME.search(name)
-    return found is not None and not ("token" in found[0].lower() and COUNTS_TOKENS.search(name))
-
-
-def in_url(value: str) -> list[str]:
-    """The passwords and keys in a URL, as they stand there."""
-    return [*PASSWORD_IN_URL.findall(value), *KEY_IN_URL.findall(value)] if "://" in value else []
-
-
-class Pattern(NamedTuple):
-    signs: tuple[str, ...]
-    """Lower-case texts without which the pattern is not tried."""
-    regex: str
-    """Linear in the text: anchored at its start, and each repetition ends where the next piece
-    cannot begin.
-
-    Compiled when it is first tried: most processes end without an error.
-"""
-    put: str
-
-
-def _pattern(signs: str, regex: str, put: str = MASK) -> Pattern:
-    return Pattern(tuple(signs.split()), regex, put)
-
-
-_NAMES = r"(?:x-)?(?:api|goog-api|access|secret|private)[-_]?key|(?:auth|access|refresh|id)[-_]?token|client[-_]?secret|password|passwd"  # noqa: E501
-_KEPT = r"(?!\[redacted\])"
-
-PATTERNS = (
-    _pattern(
-        "private",
-        (
-            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 "
-            r"]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)"
-        ),
-    ),
-    _pattern(
-        "authorization",
-        rf"(?i)(\bauthorization[\"']?\s{{0,4}}+[:=]\s{{0,4}}+[\"']?+){_KEPT}[^\r\n\"']+",
-        rf"\1{MASK}",
-    ),
-    _pattern("bearer", r"(?i)(\bbearer\s{1,4})[A-Za-z0-9._~+/=-]{8,}", rf"\1{MASK}"),
-    _pattern("sk-", r"(?<![A-Za-z0-9])sk-(?:ant-[A-Za-z0-9_-]{6,}|[A-Za-z0-9_-]{16,})"),
-    _pattern("aiza", r"AIza[A-Za-z0-9_-]{30,}"),
-    _pattern(
-        "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_",
-        r"(?:gh[opusr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})",
-    ),
-    _pattern("xox", r"xox[a-z]-[A-Za-z0-9-]{10,}"),
-    _pattern("akia asia", r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
-    _pattern(
-        "eyj", r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"
-    ),
-    _pattern("://", rf"(://[^/\s:@?#]*:){_KEPT}[^/\s?#\"'<>]+@", rf"\1{MASK}@"),
-    _pattern(
-        "key= token= sig=", rf"(?i)([?&](?:key|token|sig)=){_KEPT}[^\s&#\"'<>]+", rf"\1{MASK}"
-    ),
-    _pattern(
-        "key token secret passw",
-        rf"(?i)((?:{_NAMES}|(?<![A-Za-z0-9])(?:token|secret))=[\"']?+){_KEPT}[^\s&#\"',;)}}\]]+",
-        rf"\1{MASK}",
-    ),
-    _pattern(
-        "key token secret passw",
-        rf"(?i)((?:{_NAMES}|(?<![A-Za-z0-9])(?:token|secret))[\"']\s{{0,4}}+:\s{{0,4}}+[\"']){_KEPT}[^\"'\r\n]+",
-        rf"\1{MASK}",
-    ),
-    _pattern("-api-key", rf"(?i)(\bx-(?:goog-)?api-key:\s{{0,4}}+){_KEPT}[^\s\"',]+", rf"\1{MASK}"),
-    _pattern(
-        "key token secret passw",
-        rf"(?i)((?:{_NAMES}):\s{{1,4}}+){_KEPT}[^\s\"',]{{16,}}",
-        rf"\1{MASK}",
-    ),
-)

@@ -33,7 +33,7 @@ def open_in_place(path: Path, flags: int) -> int:
 
 
 def _place_of(descriptor: int) -> str | None:
-    """Where the kernel found the file; None where it does not tell."""
+    """Return the path at which the kernel found the file; None if it does not tell."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:

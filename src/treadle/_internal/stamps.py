@@ -1,5 +1,4 @@
-"""Whether a file or folder is still the same and unchanged, told without reading it. Entry:
-
+"""Stamps that show whether a file or folder is unchanged, without reading it. Entry points:
 `Stamp`, `stamp_of`.
 """
 
@@ -14,10 +13,8 @@ CLOCK_STEP_NS = 20_000_000
 
 
 class Stamp(NamedTuple):
-    """One state of a file or folder.
-
-    Two folders that are made in one step of the clock share their times, so it names the inode as
-    well.
+    """State of a file or folder. It includes the inode, because two folders made within one step of
+    the clock share their times.
     """
 
     device: int = 0

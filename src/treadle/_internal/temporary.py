@@ -43,7 +43,9 @@ class TemporaryFolder:
 
 
 def _left_behind(parent: Path) -> Iterator[Path]:
-    """Only our own: in a folder that all may write to, others may have made some with such a name."""  # noqa: E501
+    """Yield our own leftovers: in a folder that everyone may write to, others may use such names
+    too.
+    """
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             with suppress(OSError):

@@ -18,27 +18,38 @@ from functools import lru_cache
 LINE_CHARS = 120
 
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
-"""But not tabs and line ends."""
+"""Control characters, except tabs and line ends."""
 _HIDDEN = (
     "\xad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""But not joiners and the selectors of emoji, without which words of some scripts fall apart."""
+"""Invisible characters, except joiners and emoji selectors, which some scripts need."""
 _SURROGATES = "\ud800-\udfff"
 
 _UNSEEN = (
     "\xa0\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200a\u200c\u200d\u2028\u2029"
-    "\u202f\u205f\u2800\u3000\ufe00-\ufe0f"
+    "\u202f\u205f\u2800\u3000\ufe00-\ufe0f\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2"
+    "\U000110bd\U000110cd\U00016fe4\U0001d159"
 )
 """Harmless on a terminal, but a text may have them unseen: joiners, selectors, blank letters,
-spaces other than the space, and ends of lines that few programs take for such.
+spaces other than the space, ends of lines that few programs take for such, and signs without a
+width.
 """
+_MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+"""Combining marks of no script in particular. A letter takes two at most; more of them are drawn
+over the lines above and below.
+"""
+_OVERLAYS = (
+    "\u0334-\u0338\u0488\u0489\u20d2\u20d3\u20d8-\u20da\u20dd-\u20e0\u20e2-\u20e6\u20ea\u20eb"
+)
+"""Marks that strike a letter through or enclose it."""
+_COVERING = f"[{_OVERLAYS}]|(?<=[{_MARKS}]{{2}})[{_MARKS}]"
 
 _ODD = re.compile(f"[{_CONTROLS}{_HIDDEN}{_SURROGATES}]")
 _ODD_IN_JSON = re.compile(f"[{_CONTROLS}{_HIDDEN}]")
 """Tabs and ends of lines stand between its values."""
-_REVEALED = re.compile(f"[{_CONTROLS}{_HIDDEN}{_SURROGATES}{_UNSEEN}]")
-_REVEALED_IN_LINE = re.compile(f"[\t\n{_CONTROLS}{_HIDDEN}{_SURROGATES}{_UNSEEN}]")
+_REVEALED = re.compile(f"[{_CONTROLS}{_HIDDEN}{_SURROGATES}{_UNSEEN}]|{_COVERING}")
+_REVEALED_IN_LINE = re.compile(f"[\t\n{_CONTROLS}{_HIDDEN}{_SURROGATES}{_UNSEEN}]|{_COVERING}")
 _CSI = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
 _STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x00-\x08\x0a-\x1f\x7f-\x9f]*(?:\x07|\x1b\\|\x9c)"
 _ESCAPE = r"\x1b[ -/]*[0-~]"
@@ -47,7 +58,7 @@ _SPELLED = str.maketrans(
     "\u2026\u2013\u2014\u2018\u2019\u201c\u201d\u2022\u00b7\u2192\u00d7\u2500\u2502\u22ee\u00a0",
     "~--''\"\"*->x-|: ",
 )
-"""One column for one column."""
+"""Replacements of the same width."""
 _SURROGATE = re.compile(f"[{_SURROGATES}]")
 
 
@@ -59,15 +70,15 @@ def plain(text: str) -> str:
 
 
 def one_line(text: str, limit: int = LINE_CHARS) -> str:
-    """As `plain`, in so many characters at most."""
+    """Return `plain` text in at most `limit` characters."""
     line = " ".join(plain(text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def revealed(text: str) -> str:
     r"""All of a text, for a person who decides about it: control, bidirectional and zero-width
-    characters, and blanks other than the space, stand there as `\x1b` or `\u202e`. Lines and tabs
-    stay.
+    characters, blanks other than the space, and marks that cover other characters, stand there as
+    `\x1b` or `\u202e`. Lines and tabs stay.
     """
     return _REVEALED.sub(_named, text)
 
@@ -101,9 +112,7 @@ def _named(odd: re.Match[str]) -> str:
 
 
 def encodable(text: str, encoding: str) -> str:
-    """What a terminal of that encoding cannot show is spelled in ASCII, or becomes `?`, as wide as
-    it was.
-    """
+    """Replace characters that the encoding lacks with ASCII of the same width, or `?`."""
     if text.isascii():
         return text
     return "".join(
@@ -122,7 +131,7 @@ def _can(character: str, encoding: str) -> bool:
 
 
 def columns(text: str) -> int:
-    """How many columns of a terminal it takes."""
+    """Return the width of the text in terminal columns."""
     return len(text) if text.isascii() else sum(map(_columns_of, text))
 
 
@@ -155,7 +164,9 @@ def wrapped(text: str, most: int) -> list[str]:
 
 
 def _broken(line: str, most: int) -> list[str]:
-    """By columns: not every character is one wide, and not every script has spaces."""
+    """Break a line by columns: not every character is one column wide, and not every script has
+    spaces.
+    """
     if columns(line) <= most:
         return [line]
     lines, used = [""], 0

@@ -1,11 +1,11 @@
-"""Await a future whose work must not be abandoned when its task is cancelled. Entry:
-
-`uninterrupted`.
+"""Work that is completed although its task is cancelled. Entry points: `uninterrupted`,
+`cancel_again`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TypeVar
 
 import anyio
@@ -30,3 +30,13 @@ async def uninterrupted(future: asyncio.Future[T]) -> T:
         task.uncancel()
         task.cancel()
     return future.result()
+
+
+def cancel_again() -> None:
+    """Defer a cancellation that the caller has caught to its task's next await."""
+    task = asyncio.current_task()
+    assert task is not None, "there is a task that was cancelled"
+    # a cancelled scope goes on cancelling by itself
+    if anyio.current_effective_deadline() != -math.inf:
+        task.uncancel()
+        task.cancel()

@@ -1,6 +1,6 @@
 """Numbers, money, sizes and times as a person reads them. Entry:
 
-`count`, `tokens`, `money`, `size`, `lasting`, `ago`, `local`.
+`count`, `tokens`, `usd`, `money`, `size`, `lasting`, `ago`, `local`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ def count(number: int, noun: str) -> str:
 
 
 def tokens(number: int) -> str:
-    """In at most five characters."""
+    """Format a number of tokens in at most five characters."""
     if number < 1000:
         return str(number)
     if number < 999_950:
@@ -65,7 +65,7 @@ def lasting(seconds: float) -> str:
 
 
 def ago(at: datetime, now: datetime) -> str:
-    """How long ago, in one number."""
+    """Format an age as one number."""
     seconds = max((now - at).total_seconds(), 0)
     for most, unit, seconds_each in ((60, "s", 1), (3600, "min", 60), (86_400, "h", 3600)):
         if seconds < most:
@@ -76,3 +76,12 @@ def ago(at: datetime, now: datetime) -> str:
 def local(at: datetime) -> str:
     """Date and time as the clock on the wall has them."""
     return f"{at.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def usd(*amounts: float | None) -> float | None:
+    """Their sum, without those that are not known; None where none is.
+
+    To a millionth of a millionth of a dollar, so that sums stay readable.
+    """
+    known = [amount for amount in amounts if amount is not None]
+    return round(sum(known), 12) if known else None

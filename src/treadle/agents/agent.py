@@ -8,24 +8,26 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Literal, Required, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, Required, Self, cast, overload
 from weakref import WeakKeyDictionary
 
 import msgspec
 from typing_extensions import TypedDict, TypeForm, TypeVar, Unpack, get_protocol_members
 
-from treadle._internal.json_text import encode_json
+from treadle.agents.arguments import check_arguments, missing
+from treadle.agents.templates import VARIABLE, Input, check_inputs, expand, values_of
 from treadle.errors import AgentError
 from treadle.events.hooks import Hook, checked_hooks
-from treadle.messages.message import Message, TextPart
+from treadle.messages.message import Message
 from treadle.messages.result import Out
 from treadle.models.model import Model
+from treadle.tools.registry import ToolRegistry
 from treadle.tools.structured_output.contract import AnswerType
 from treadle.tools.subagent import Subagent
-from treadle.tools.tool import Tool, ToolProvider, ToolRegistry
+from treadle.tools.tool import Tool, ToolProvider
 from treadle.types import Limits, Settings, SystemBlock
 
 Deps = TypeVar("Deps", contravariant=True, default=object)
@@ -36,26 +38,11 @@ _ANSWERS: WeakKeyDictionary[type, AnswerType[Any]] = WeakKeyDictionary()
 agent is first made.
 """
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_STRING = (
+    "give a string. For what differs between runs, write ${name} in it, declare "
+    "inputs={'name': Input()}, and pass inputs= to the run"
+)
 _TOOL_MEMBERS = get_protocol_members(Tool)
-_HOLE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list, tuple),
-    "object": (dict,),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Input:
-    """A declared input of an agent. Its value fills `${name}` in instructions and initial messages."""  # noqa: E501
-
-    type: Literal["string", "integer", "number", "boolean", "array", "object"] = "string"
-    required: bool = True
-    default: Any = None
-    description: str = ""
 
 
 class AgentFields(TypedDict, Generic[Deps], total=False):
@@ -81,45 +68,49 @@ class Agent(Generic[Deps, Out]):
     """An agent definition: instructions, model, tools and limits.
 
     Raises AgentError(invalid) if a field is invalid.
+
+    Attributes:
+        name: Name of the agent, up to 64 letters, digits, `_`, `-` and `.`; journals and tools
+            refer to it.
+        description: Purpose of the agent in a sentence, shown in lists and to models that can call
+            it as a tool.
+        instructions: System prompt. `${variable}` is replaced once with the run's input; `$$` is a
+            literal dollar.
+        context: Further blocks of the system prompt, appended to the instructions. These are
+            templates too. Put the most volatile block last, so that provider caches keep the rest.
+        model: `provider:id`, a Model object, or None for the configuration's large model.
+        tools: Tools of the agent. An `Agent` in the list becomes a tool that takes a prompt
+            (`Subagent`).
+        output: Output type of a run: a pydantic model, dataclass, TypedDict, msgspec Struct, any
+            other type that JSON can describe, or a JSON Schema. None: text.
+        completion: If true, a run completes only when the model calls the tool `complete` with its
+            output.
+        hooks: Hooks of this agent. They run after the hooks of the runtime.
+        mcp_servers: Providers of further tools for the agent's runs (`McpServer`).
+        limits: Limits of each run of this agent. Limits of the call replace them field by field.
+        settings: Model settings. Settings of the call replace them field by field.
+        messages: Messages that precede the first prompt of a conversation. Their text is a template
+            too.
+        answer: Resolved form of `output`.
+        inputs: Declared inputs. With declared inputs, an undeclared `${variable}` is rejected here.
+            Without any, a missing variable is reported when a run starts.
     """
 
     name: str
     description: str = ""
     instructions: str = ""
-    """System prompt. `${variable}` is replaced once with the run's input; `$$` is a literal dollar.
-    """
     context: Sequence[SystemBlock] = ()
-    """Further blocks of the system prompt, appended to the instructions. These are templates too.
-
-    Put the most volatile block last, so that provider caches keep the rest.
-    """
     model: str | Model | None = None
-    """`provider:id`, a Model object, or None for the configuration's large model."""
     tools: Sequence[Tool[Deps] | Agent[Any, Any]] = field(default_factory=tuple[Tool[Any], ...])
-    """Tools of the agent. An `Agent` in the list becomes a tool that takes a prompt (`Subagent`).
-    """
     output: TypeForm[Out] | Mapping[str, object] | None = None
-    """Output type of a run: a pydantic model, dataclass, TypedDict, msgspec Struct, any other type
-    that JSON can describe, or a JSON Schema. None: text.
-    """
     completion: bool = False
-    """If true, a run completes only when the model calls the tool `complete` with its output."""
     hooks: Sequence[Hook] = ()
-    """Hooks of this agent. They run after the hooks of the runtime."""
     mcp_servers: Sequence[ToolProvider] = ()
-    """Providers of further tools for the agent's runs (`McpServer`)."""
     limits: Limits | None = None
     settings: Settings = field(default_factory=Settings)
     messages: Sequence[Message] = ()
-    """Messages that precede the first prompt of a conversation. Their text is a template too."""
     answer: AnswerType[Any] | None = field(init=False, repr=False, compare=False, default=None)
-    """Resolved form of `output`."""
     inputs: Mapping[str, Input] = field(default_factory=dict[str, Input])
-    """Declared inputs.
-
-    With declared inputs, an undeclared `${variable}` is rejected here. Without any, a missing
-    variable is reported when a run starts.
-    """
 
     # a dataclass has a single signature, and a JSON Schema carries no static type for its values
     if TYPE_CHECKING:
@@ -139,15 +130,22 @@ class Agent(Generic[Deps, Out]):
         ) -> None: ...
         def __init__(self, **fields: Any) -> None: ...
 
+    else:  # a type checker would infer that agents have every attribute
+
+        def __new__(cls, *positional: object, **given: object) -> Self:
+            check_arguments(positional, given, (*AgentFields.__annotations__, "output"))
+            return super().__new__(cls)
+
+        def __getattr__(self, name: str) -> Never:
+            raise missing(name)
+
     def __post_init__(self) -> None:
         given = cast("object", self.name)
         if not isinstance(given, str) or not _NAME.fullmatch(given):
             raise AgentError(
                 "invalid",
-                (
-                    f"{given!r} is not a valid agent name: use up to 64 letters, digits, '_', '-' "
-                    "and '.'"
-                ),
+                f"{given!r} is not a valid agent name: use up to 64 letters, digits, '_', '-' "
+                "and '.'",
             )
         self._check_kinds()
         tools = tuple(self._callee(one) if isinstance(one, Agent) else one for one in self.tools)
@@ -163,45 +161,12 @@ class Agent(Generic[Deps, Out]):
         if self.completion and any(one.name == COMPLETE for one in tools):
             raise AgentError(
                 "invalid",
-                (
-                    f"agent {self.name!r}: completion=True adds a tool named {COMPLETE!r}, and "
-                    "it has one already: rename it"
-                ),
+                f"agent {self.name!r}: completion=True adds a tool named {COMPLETE!r}, and "
+                "it has one already: rename it",
             )
         ToolRegistry(tools)
         self._keep(answer=self._answer())
-        for name, declared in self.inputs.items():
-            if declared.type not in _TYPES:
-                raise AgentError(
-                    "invalid",
-                    (
-                        f"agent {self.name!r}: the input {name!r} has the type {declared.type!r}; "
-                        f"use one of: {', '.join(_TYPES)}"
-                    ),
-                )
-            if declared.default is not None:
-                self._check(name, declared, declared.default)
-        if self.inputs and (unknown := sorted(self._holes - set(self.inputs))):
-            declared = ", ".join(self.inputs)
-            raise AgentError(
-                "invalid",
-                (
-                    f"agent {self.name!r} uses ${{{unknown[0]}}}, which is not among its declared "
-                    f"inputs ({declared})"
-                ),
-            )
-        if unused := sorted(set(self.inputs) - self._holes):
-            raise self._unused(unused[0])
-
-    def _unused(self, name: str) -> AgentError:
-        why = f"its instructions, context and messages do not contain ${{{name}}}"
-        return AgentError(
-            "invalid",
-            (
-                f"agent {self.name!r} does not use the input {name!r}: {why}. Write it there, or "
-                "leave the input out"
-            ),
-        )
+        check_inputs(self.name, self.inputs, self._variables)
 
     def _callee(self, one: Agent[Any, Any]) -> Subagent:
         if needed := one.needs:
@@ -222,7 +187,7 @@ class Agent(Generic[Deps, Out]):
             for name, declared in self.inputs.items()
             if not declared.required or declared.default is not None
         }
-        return sorted((self._holes | set(self.inputs)) - given)
+        return sorted((self._variables | set(self.inputs)) - given)
 
     def _check_kinds(self) -> None:
         """Reject common mix-ups in code that no type checker has seen.
@@ -231,7 +196,7 @@ class Agent(Generic[Deps, Out]):
         """
         fields: Mapping[str, object] = self.__dict__
         if not isinstance(fields["instructions"], str):
-            raise self._mixed_up("instructions", "give a string")
+            raise self._mixed_up("instructions", _STRING)
         if not isinstance(fields["tools"], Iterable):
             raise self._mixed_up("tools", "give a list of tools, like tools=[weather]")
         if isinstance(model := fields["model"], type) or not (
@@ -249,10 +214,8 @@ class Agent(Generic[Deps, Out]):
         ):
             raise AgentError(
                 "invalid",
-                (
-                    f"agent {self.name!r}: mcp_servers= takes a list of McpServer objects, like "
-                    "[McpServer(name=…, command=[…])]"
-                ),
+                f"agent {self.name!r}: mcp_servers= takes a list of McpServer objects, like "
+                "[McpServer(name=…, command=[…])]",
             )
         try:
             checked_hooks(fields["hooks"])
@@ -291,10 +254,8 @@ class Agent(Generic[Deps, Out]):
         if hasattr(one, "secrets") and not hasattr(one, "execute"):
             raise AgentError(
                 "invalid",
-                (
-                    f"agent {self.name!r}: {_shown(one)} among its tools is an MCP server: "
-                    "pass it as mcp_servers=[…]"
-                ),
+                f"agent {self.name!r}: {_shown(one)} among its tools is an MCP server: "
+                "pass it as mcp_servers=[…]",
             )
         # reading its definition would build the schema, which imports pydantic
         has = dir(one)
@@ -302,72 +263,33 @@ class Agent(Generic[Deps, Out]):
             name = getattr(one, "__name__", None) or repr(one)
             raise AgentError(
                 "invalid",
-                (
-                    f"agent {self.name!r}: {name} is not a tool: put @tool above the function, or "
-                    "make a FunctionTool"
-                ),
+                f"agent {self.name!r}: {name} is not a tool: put @tool above the function, or "
+                "make a FunctionTool",
             )
         if missing := sorted(
             name for name in _TOOL_MEMBERS.difference(has) if not hasattr(one, name)
         ):
             raise AgentError(
                 "invalid",
-                (
-                    f"agent {self.name!r}: {one!r} is not a complete tool: it lacks "
-                    f"{', '.join(missing)} (the protocol treadle.Tool)"
-                ),
+                f"agent {self.name!r}: {one!r} is not a complete tool: it lacks "
+                f"{', '.join(missing)} (the protocol treadle.Tool)",
             )
 
     @cached_property
-    def _holes(self) -> frozenset[str]:
+    def _variables(self) -> frozenset[str]:
         texts = [
             self.instructions,
             *(block.text for block in self.context),
             *(m.text for m in self.messages),
         ]
-        return frozenset(name for text in texts for name in _HOLE.findall(text) if name)
+        return frozenset(name for text in texts for name in VARIABLE.findall(text) if name)
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inputs of a run with defaults filled in.
 
         Raises AgentError(invalid) if an input is missing, unknown or of the wrong type.
         """
-        if not isinstance(cast("object", given), Mapping):
-            raise AgentError(
-                "invalid",
-                (
-                    f"agent {self.name!r}: inputs= is a {type(given).__name__}: give values by "
-                    "name, like inputs={'who': 'Ada'}"
-                ),
-            )
-        values = {**given}
-        for name, declared in self.inputs.items():
-            if name in values:
-                self._check(name, declared, values[name])
-            elif not declared.required or declared.default is not None:
-                values[name] = "" if declared.default is None else declared.default
-        if self.inputs and (unknown := sorted(set(given) - set(self.inputs))):
-            raise AgentError(
-                "invalid",
-                (
-                    f"agent {self.name!r} has no input {unknown[0]!r}; it has: "
-                    f"{', '.join(self.inputs)}"
-                ),
-            )
-        if unused := sorted(set(given) - self._holes - set(self.inputs)):
-            raise self._unused(unused[0])
-        wanted = self._holes | {name for name, declared in self.inputs.items() if declared.required}
-        if missing := sorted(wanted - set(values)):
-            raise AgentError(
-                "invalid",
-                (
-                    f"agent {self.name!r} needs the input(s) {', '.join(missing)}: pass "
-                    f"inputs={{{missing[0]!r}: ...}}"
-                ),
-            )
-        for name, value in values.items():
-            _must_be_json(self.name, name, value)
-        return values
+        return values_of(self.name, self.inputs, self._variables, given)
 
     def values_again(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inputs of a resumed run: the stored values, plus defaults of inputs added
@@ -382,7 +304,7 @@ class Agent(Generic[Deps, Out]):
         return {
             name: value
             for name, value in stored.items()
-            if name in self._holes or name in self.inputs
+            if name in self._variables or name in self.inputs
         }
 
     def system(self, values: Mapping[str, Any]) -> tuple[SystemBlock, ...]:
@@ -393,17 +315,15 @@ class Agent(Generic[Deps, Out]):
         ]
         return tuple(block for block in filled if block.text)
 
-    def _check(self, name: str, declared: Input, value: object) -> None:
-        wrong_bool = isinstance(value, bool) and declared.type in ("integer", "number")
-        if not isinstance(value, _TYPES[declared.type]) or wrong_bool:
-            article = "an" if declared.type[0] in "aio" else "a"
-            raise AgentError(
-                "invalid",
-                (
-                    f"agent {self.name!r}: the input {name!r} must be {article} {declared.type}, "
-                    f"not {value!r}"
-                ),
-            )
+    def model_names(self) -> Iterator[tuple[str, str]]:
+        """Yield the models given by name, of this agent and of agents among its tools, as pairs of
+        agent and model.
+        """
+        if isinstance(self.model, str):
+            yield self.name, self.model
+        for one in self.own_tools:
+            if isinstance(one, Subagent) and isinstance(one.agent, Agent):
+                yield from one.agent.model_names()
 
     @property
     def own_tools(self) -> tuple[Tool[Deps], ...]:
@@ -435,29 +355,3 @@ def _shown(value: object) -> str:
     if value is None:
         return "None"
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
-
-
-def _must_be_json(agent: str, name: str, value: object) -> None:
-    try:
-        encode_json(value)
-    except (TypeError, ValueError, RecursionError) as e:
-        raise AgentError(
-            "invalid",
-            f"agent {agent!r}: the input {name!r} cannot be encoded as JSON: {e}",
-        ) from e
-
-
-def expand(template: str, values: Mapping[str, Any]) -> str:
-    """Replace `${name}` with its value and `$$` with `$`. Values are not expanded in turn."""
-    return _HOLE.sub(lambda hole: "$" if hole[1] is None else str(values[hole[1]]), template)
-
-
-def expand_message(message: Message, values: Mapping[str, Any]) -> Message:
-    return message.with_parts(
-        [
-            msgspec.structs.replace(p, text=expand(p.text, values))
-            if isinstance(p, TextPart)
-            else p
-            for p in message.parts
-        ]
-    )

@@ -1,4 +1,4 @@
-"""Registry of agents by name. Entry points: `AgentRegistry`."""
+"""Agents by name. Entry points: `AgentRegistry`, `KnownAgents`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from treadle.agents.agent import Agent
+from treadle.agents.agent import Agent, Deps
 from treadle.errors import AgentError
+from treadle.messages.result import Out
 
 
 class AgentRegistry:
@@ -48,6 +49,7 @@ class AgentRegistry:
             self._agents[agent.name] = agent
 
     def get(self, name: str) -> Agent[Any, Any] | None:
+        """Return the agent of this name, or None."""
         return self._agents.get(name)
 
     def get_all(self) -> list[Agent[Any, Any]]:
@@ -68,3 +70,29 @@ class AgentRegistry:
 
     def __contains__(self, name: object) -> bool:
         return name in self._agents
+
+
+class KnownAgents:
+    """Agents by name: those that have run, then those of the registry."""
+
+    def __init__(self, registry: AgentRegistry) -> None:
+        self._registry = registry
+        self._ran: dict[str, Agent[Any, Any]] = {}
+        """Last agent of each name that has run."""
+
+    def remember(self, agent: Agent[Any, Any]) -> None:
+        self._ran[agent.name] = agent
+
+    def get(self, name: str) -> Agent[Any, Any] | None:
+        return self._ran.get(name) or self._registry.get(name)
+
+    def known(self, agent: Agent[Deps, Out] | None, name: str, run_id: str) -> Agent[Deps, Out]:
+        """Return `agent`, or the one of that name. Raises AgentError(invalid) if there is none."""
+        found = agent or self.get(name)
+        if found is None:
+            raise AgentError(
+                "invalid",
+                f"the agent {name!r} of run {run_id} is not known here: pass agent=, or register "
+                "it with Runtime.agents",
+            )
+        return found

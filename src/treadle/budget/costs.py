@@ -10,8 +10,10 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
+from treadle._internal.units import usd
+from treadle.budget.spending import Spending
 from treadle.errors import AgentError
-from treadle.types import Spending, Time, Usage, Value, usd
+from treadle.types import Time, Usage, Value
 
 By: TypeAlias = Literal["day", "model", "session", "user", "agent"]
 

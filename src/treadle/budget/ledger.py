@@ -1,8 +1,7 @@
 """Spending and reservations of a run and its children, and what the limits that apply leave.
 
 A request is reserved on the run and on every run above it before it is sent, and settled from its
-usage, so that no limit can be exceeded between check and spending. prices.py computes what tokens
-cost. Entry points: `Ledger`.
+usage, so that no limit can be exceeded between check and spending. Entry points: `Ledger`.
 """
 
 from __future__ import annotations
@@ -10,45 +9,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import Decimal
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from treadle._internal.units import usd
+from treadle.budget.limits import (
+    LEAST_SAID,
+    LIMIT_NAMES,
+    BudgetSpent,
+    ReservedResponse,
+    affordable,
+    units_of,
+)
 from treadle.budget.prices import Dearest
+from treadle.budget.spending import Reserved
 from treadle.budget.tree import CALLS, KINDS, PER_DOLLAR, TOKENS, TURNS, USD, BudgetNode, units
 from treadle.messages.metrics import RunTotals
 from treadle.messages.size import BYTES_PER_TOKEN
-from treadle.types import Limits, Outcome, Reserved, Usage, usd
-
-LEAST_SAID = 256
-"""Minimum number of output tokens expected from a turn when looking ahead."""
-
-LIMIT_NAMES = {
-    Outcome.TURN_LIMIT: "turns",
-    Outcome.CALL_LIMIT: "tool_calls",
-    Outcome.TOKEN_LIMIT: "tokens",
-    Outcome.COST_LIMIT: "cost_usd",
-}
-"""Fields of `Limits` by the outcome that they cause."""
+from treadle.types import Limits, Outcome, Usage
 
 _DearestOf: TypeAlias = Callable[[int], Dearest]
-
-
-class ReservedResponse(NamedTuple):
-    """Output allowance of the next response."""
-
-    tokens: int
-    """Output tokens available; 0 or less if not even the request fits."""
-    limit: Outcome | None
-    """The limit that reduces the allowance; None if the wanted amount is available."""
-    reserved: Reserved | None = None
-    """Maximum cost of the request; None if no limit needs it."""
-
-
-class BudgetSpent(Exception):
-    """Raised when a limit does not allow the run to continue. The loop ends with `outcome`."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.value)
-        self.outcome = outcome
 
 
 class Ledger:
@@ -241,20 +220,17 @@ class Ledger:
         if dearest is not None and (units := self._account.free(USD)) != math.inf:
             # an upper bound: a price step that can be reached is assumed to be reached
             price = dearest(self.context_tokens + self.fixed_bytes + new_bytes)
-            if (tokens := _affordable(int(units), asked, wanted, price)) < left.tokens:
+            if (tokens := affordable(int(units), asked, wanted, price)) < left.tokens:
                 left = ReservedResponse(tokens, Outcome.COST_LIMIT)
         self._price = price
-        reserved = Reserved(input_tokens=asked, output_tokens=max(left.tokens, 0))
+        output = max(left.tokens, 0)
+        reserved = Reserved(input_tokens=asked, output_tokens=output)
         if price is not None:
-            money = (
-                float(price.request + price.token_in * asked),
-                float(price.token_out * reserved.output_tokens),
-            )
             reserved = Reserved(
                 input_tokens=asked,
-                output_tokens=reserved.output_tokens,
-                input_usd=money[0],
-                output_usd=money[1],
+                output_tokens=output,
+                input_usd=float(price.request + price.token_in * asked),
+                output_usd=float(price.token_out * output),
             )
         return left._replace(reserved=reserved)
 
@@ -270,7 +246,7 @@ class Ledger:
             self._on_last = True
         if left.reserved is not None:
             self._account.hold(TOKENS, left.reserved.tokens)
-            self._account.hold(USD, _units_of(left.reserved))
+            self._account.hold(USD, units_of(left.reserved))
 
     def check_again(self, reserved: Reserved | None) -> None:
         """Check that an attempt whose reservation may be fully spent can be retried.
@@ -279,23 +255,23 @@ class Ledger:
         """
         if reserved is not None and self._account.free(TOKENS) < reserved.tokens:
             raise BudgetSpent(Outcome.TOKEN_LIMIT)
-        if reserved is not None and self._account.free(USD) < _units_of(reserved):
+        if reserved is not None and self._account.free(USD) < units_of(reserved):
             raise BudgetSpent(Outcome.COST_LIMIT)
 
     def set_aside(self, reserved: Reserved) -> bool:
         """Reserve a request outside the turns, until `give_back`; False if it does not fit."""
-        if self._account.free(TOKENS) < reserved.tokens or self._account.free(USD) < _units_of(
+        if self._account.free(TOKENS) < reserved.tokens or self._account.free(USD) < units_of(
             reserved
         ):
             return False
         self._account.hold(TOKENS, reserved.tokens)
-        self._account.hold(USD, _units_of(reserved))
+        self._account.hold(USD, units_of(reserved))
         return True
 
     def give_back(self, reserved: Reserved) -> None:
         """Release a reservation of `set_aside`. Its actual spending was already recorded."""
         self._account.hold(TOKENS, -reserved.tokens)
-        self._account.hold(USD, -_units_of(reserved))
+        self._account.hold(USD, -units_of(reserved))
 
     @property
     def counts_money(self) -> bool:
@@ -324,14 +300,14 @@ class Ledger:
         """
         if reserved is not None:
             self._account.spend(TOKENS, reserved.tokens)
-            self._account.spend(USD, _units_of(reserved))
+            self._account.spend(USD, units_of(reserved))
             self._estimate(reserved, reserved.input_tokens, -(-said_bytes // BYTES_PER_TOKEN))
 
     def take_back(self, reserved: Reserved | None) -> None:
         """Undo the lost attempt of a child run that resumed and now counts it itself."""
         if reserved is not None:
             self._account.spend(TOKENS, -reserved.tokens)
-            self._account.spend(USD, -_units_of(reserved))
+            self._account.spend(USD, -units_of(reserved))
 
     def _estimate(self, reserved: Reserved | None, asked: int, said: int) -> None:
         self.unreported_tokens += asked + said
@@ -352,7 +328,7 @@ class Ledger:
             usage.total_tokens if context_tokens is None else context_tokens or self.context_tokens
         )
         self._said_tokens, self._turn_usd = usage.output_tokens, units(cost_usd) if cost_usd else 0
-        self._turn_is_over()
+        self.pass_turn()
 
     def settle_untold(self, new_bytes: int, said_bytes: int, reserved: Reserved | None) -> None:
         """Record a response without reported usage, by the expected input and its text's size."""
@@ -364,17 +340,13 @@ class Ledger:
         self._estimate(reserved, asked, said)
         if reserved is not None and reserved.input_usd is not None:
             of_output = said / reserved.output_tokens if reserved.output_tokens else 0
-            self._account.spend(
-                USD, units(reserved.input_usd + (reserved.output_usd or 0) * of_output)
-            )
+            usd_said = (reserved.output_usd or 0) * of_output
+            self._account.spend(USD, units(reserved.input_usd + usd_said))
         self.context_tokens, self._said_tokens = asked + said, said
-        self._turn_is_over()
+        self.pass_turn()
 
     def pass_turn(self) -> None:
-        """Count a turn without a model request."""
-        self._turn_is_over()
-
-    def _turn_is_over(self) -> None:
+        """Count a turn, with or without a model request."""
         self.turns += 1
         self.fixed_bytes = 0
         if self._account.own[TOKENS] or self._account.own[USD]:
@@ -393,10 +365,8 @@ class Ledger:
             return ()
         times = "once" if self.unpriced == 1 else f"{self.unpriced} times"
         return (
-            (
-                f"the cost of this run is incomplete: {times} a model was used whose price is not "
-                "known; add it under prices in the configuration"
-            ),
+            f"the cost of this run is incomplete: {times} a model was used whose price is not "
+            "known; add it under prices in the configuration",
         )
 
     def left(self, limit: Outcome) -> float:
@@ -430,17 +400,3 @@ class Ledger:
         """Release the calls that were admitted and never started."""
         if (admitted := self._account.own[CALLS] - self._keeps_call) > 0:
             self._account.hold(CALLS, -admitted)
-
-
-def _affordable(left: int, asked: int, wanted: int, price: Dearest) -> int:
-    """Return the affordable output tokens at the highest price of every input token: a cache may
-    have expired entirely.
-    """
-    left_usd = Decimal(left) / PER_DOLLAR - price.request - price.token_in * asked
-    if left <= 0 or left_usd < 0:
-        return 0
-    return int(left_usd / price.token_out) if price.token_out else wanted
-
-
-def _units_of(reserved: Reserved) -> int:
-    return units(reserved.input_usd or 0) + units(reserved.output_usd or 0)

@@ -240,6 +240,7 @@ def needed(pricing: Pricing, model: str) -> Tariff:
             f"the run has a cost limit (cost_usd), but the price of {model!r} is not known: "
             "add it to your configuration, "
             f'prices: {{"{model}": {{input: 0.5, output: 1.5}}}} (USD per million tokens; 0 '
-            "if it is free), or limit tokens instead",
+            "if it is free), or in a program "
+            f'Config(prices={{"{model}": Price(input=0.5, output=1.5)}}), or limit tokens instead',
         )
     return tariff

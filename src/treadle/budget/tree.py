@@ -76,8 +76,9 @@ class BudgetNode:
 
     def leave(self) -> None:
         """Release reservations and detach from the parent, which keeps the spending. Idempotent."""
-        for kind in KINDS:
-            self.hold(kind, -self.own[kind])
+        for kind, amount in enumerate(self.own):
+            if amount:
+                self.hold(kind, -amount)
         if self._above is not None:
             self._above._below.remove(self)
             self._above = None

@@ -40,6 +40,7 @@ Each command lives in its own module, which is imported when the command is call
     run_request.py      values of one `treadle run` and the session that it continues
     serve.py            `treadle serve`
     sessions.py         `treadle sessions …`
+    session_view.py     a conversation as text
     session_lookup.py   selects a session by id, prefix or `last`
     story.py            a run's entries in reading order
     task_model.py       model of the task assistant
@@ -56,7 +57,8 @@ Each command lives in its own module, which is imported when the command is call
     trust_contents.py   descriptions of agents, skills and commands in `treadle trust`
     work.py             `treadle work`
     work_batch.py       starts or continues a batch, follows it and reports
-    work_table.py       live table and report of a batch
+    work_report.py      report of a batch as text
+    work_table.py       live table of a batch
     worker.py           `treadle worker`
     worker_agents.py    agents and directories that a worker may drive runs in
     worker_lines.py     log lines and counters of `treadle worker`
@@ -68,6 +70,11 @@ from __future__ import annotations
 
 import os
 import sys
+
+_EXTRA = frozenset(
+    {"click", "markdown_it", "pathspec", "prompt_toolkit", "pygments", "rich", "tree_sitter"}
+)
+"""Packages of the extra `cli` that commands import."""
 
 
 def main() -> None:
@@ -89,6 +96,14 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except ModuleNotFoundError as e:
+        if (e.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        sys.stderr.write(
+            f"treadle: the command line needs {e.name}, which is not installed: pip install "
+            "'treadle[cli]'\n"
+        )
         sys.exit(1)
     except Exception as e:  # noqa: BLE001  the edge of the program: one sentence for users, a traceback on request
         sys.exit(_told(e))

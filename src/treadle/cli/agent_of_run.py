@@ -18,7 +18,8 @@ from treadle.config import Config
 
 if TYPE_CHECKING:
     from treadle.journal.entries import RunStarted
-    from treadle.journal.journal import Journal, RunInfo
+    from treadle.journal.journal import Journal
+    from treadle.journal.run_info import RunInfo
 
 ELSEWHERE = "resume or fork it in its own program, with Runtime.resume or Runtime.fork"
 

@@ -1,7 +1,8 @@
 """Options that select an agent: `--agent`, its inputs and its output schema.
 
 Definitions are parsed in treadle.agents.definitions; the coding assistant is built in
-treadle.agents.coding. Entry points: `agent_options`, `chosen_agent`, `defined_agent`.
+treadle.agents.coding. Entry points: `agent_options`, `chosen_agent`,
+`defined_agent`, `typed_inputs`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import click
 import msgspec
 
 from treadle.agents.agent import Agent
+from treadle.agents.templates import Input
 from treadle.cli.exits import CommandFailed
 from treadle.config import Config
 from treadle.errors import AgentError
@@ -173,9 +175,12 @@ def _limits(config: Config, agent: Agent[Any, Any]) -> Limits:
     return msgspec.structs.replace(config.limits, **own)
 
 
-def _inputs(agent: Agent[Any, Any], given: Sequence[str]) -> dict[str, Any]:
-    from treadle.agents.definitions import missing, typed  # noqa: PLC0415  brings the library for YAML
-    from treadle.config.readers import nearest  # noqa: PLC0415  as in chosen_agent
+def typed_inputs(declared: Mapping[str, Input], given: Sequence[str]) -> dict[str, Any]:
+    """Parse `K=V` texts with the types that an agent declares; an undeclared input stays text.
+
+    Raises CommandFailed, and AgentError(invalid) for a value of another type.
+    """
+    from treadle.agents.definitions import typed  # noqa: PLC0415  brings the library for YAML
 
     values: dict[str, Any] = {}
     for each in given:
@@ -186,11 +191,20 @@ def _inputs(agent: Agent[Any, Any], given: Sequence[str]) -> dict[str, Any]:
             )
         if name in values:
             raise CommandFailed(f"--input gives {name!r} twice")
-        if agent.inputs and name not in agent.inputs:
+        values[name] = typed(name, text, declared.get(name))
+    return values
+
+
+def _inputs(agent: Agent[Any, Any], given: Sequence[str]) -> dict[str, Any]:
+    from treadle.agents.definitions import missing  # noqa: PLC0415  brings the library for YAML
+    from treadle.config.readers import nearest  # noqa: PLC0415  as in chosen_agent
+
+    values = typed_inputs(agent.inputs, given)
+    for name in values if agent.inputs else ():
+        if name not in agent.inputs:
             near = nearest(name, agent.inputs)
             hint = f"did you mean {near!r}?" if near else f"it has {', '.join(agent.inputs)}"
             raise CommandFailed(f"agent {agent.name!r} has no input {name!r}: {hint}")
-        values[name] = typed(name, text, agent.inputs.get(name))
     if needed := missing(agent.inputs, agent.instructions, values):
         raise CommandFailed(
             f"agent {agent.name!r} needs the input {needed[0]!r}: give it with --input "

@@ -15,8 +15,9 @@ from treadle._internal.units import ago, count, size
 from treadle.cli.journal_option import journal_file, journal_url, opened_journal
 from treadle.config import Config
 from treadle.errors import AgentError
-from treadle.journal.journal import Journal, RunInfo
+from treadle.journal.journal import Journal
 from treadle.journal.queue import WorkerInfo
+from treadle.journal.run_info import RunInfo
 from treadle.types import now
 
 if TYPE_CHECKING:
@@ -126,8 +127,26 @@ def _connection(found: Checkup) -> Iterator[tuple[str, State, str]]:
                 "server's own address for immediate notifications"
             ),
         )
+    elif not found.may_notify:
+        yield (
+            "listening",
+            "note",
+            (
+                "this user cannot read the key of notifications, so processes poll: `grant select "
+                "on treadle.notify_key` to it"
+            ),
+        )
     else:
         yield "listening", "ok", "LISTEN works: processes are notified of runs immediately"
+    if found.all_connect:
+        yield (
+            "roles",
+            "note",
+            (
+                "every role of the server may connect to this database: `revoke connect on "
+                "database NAME from public`, unless they are all yours"
+            ),
+        )
     if abs(found.clock_s) > CLOCK_S:
         yield (
             "clock",

@@ -14,7 +14,8 @@ from treadle.messages.attachments import attachment as attached_file
 from treadle.messages.message import Part, TextPart
 from treadle.policy.decision import FindingKind
 from treadle.policy.paths import Reach
-from treadle.policy.policy import permissions_of, reach_of
+from treadle.policy.permissions import permissions_of
+from treadle.policy.policy import reach_of
 
 STDIN_BYTES_MAX = 10 * 1024 * 1024
 

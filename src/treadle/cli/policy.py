@@ -27,7 +27,8 @@ from treadle.cli.run_options import check_directory
 from treadle.cli.terminal import Ink, Style, put, table
 from treadle.config import load
 from treadle.policy.decision import Verdict
-from treadle.policy.policy import Decision, Permissions, decide_command, permissions_of
+from treadle.policy.permissions import Permissions, permissions_of
+from treadle.policy.policy import Decision, decide_command
 from treadle.types import Mode
 
 MAX_LINE_BYTES = 1024 * 1024

@@ -18,7 +18,7 @@ from treadle.messages.events import Event
 from treadle.messages.message import encode_json
 from treadle.messages.metrics import totalled
 from treadle.messages.todos import TOOL, progress, written
-from treadle.tools.builtin.patches import PATCH, named_paths
+from treadle.tools.builtin.patch_format import PATCH, named_paths
 from treadle.types import Outcome
 
 NAME_CHARS = 64

@@ -5,37 +5,28 @@ Entry points: `sessions`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import click
 
 from treadle._internal.json_text import parse_json
 from treadle._internal.redaction import Redactor
-from treadle._internal.terminal_text import cut, one_line, plain, wrapped
-from treadle._internal.units import ago, count, local
+from treadle._internal.terminal_text import cut, one_line, plain
+from treadle._internal.units import ago, count
 from treadle.cli.exits import CommandFailed
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.output_file import write_out
 from treadle.cli.session_lookup import find_session, no_sessions
-from treadle.cli.terminal import Ink, Style, confirm, put, put_json, table, width
+from treadle.cli.session_view import as_row, cells, heading, said, shown_title, style
+from treadle.cli.terminal import Ink, confirm, put, put_json, table, width
 from treadle.journal.sessions import SearchHit, SessionInfo
 from treadle.messages.message import (
-    MediaPart,
-    Message,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCall,
-    ToolResult,
     encode_message,
 )
 
-RESULT_LINES = 4
 NUMBERS = frozenset({"age", "messages"})
 
 session_argument = click.argument("session", metavar="ID")
@@ -71,14 +62,14 @@ def list_(as_json: bool, limit: int, everything: bool, journal: str | None) -> N
 
     def show(found: list[SessionInfo], secrets: Redactor) -> None:
         if as_json:
-            put_json([_row(info, secrets) for info in found], secrets)
+            put_json([as_row(info, secrets) for info in found], secrets)
         elif found:
             for line in table(
                 ["session", "age", "messages", "title"],
-                [_cells(info, secrets) for info in found],
+                [cells(info, secrets) for info in found],
                 right=NUMBERS,
                 ink=Ink(),
-                style=_style,
+                style=style,
             ):
                 put(line)
         else:
@@ -89,31 +80,6 @@ def list_(as_json: bool, limit: int, everything: bool, journal: str | None) -> N
         show(found if everything else found[:limit], place.secrets)
 
     on_journal(journal, work, absent=lambda secrets: show([], secrets))
-
-
-def _row(info: SessionInfo, secrets: Redactor) -> dict[str, Any]:
-    return {
-        "session_id": info.id,
-        **{name: value for name, value in asdict(info).items() if name != "id"},
-        "title": secrets.shortened(info.title),
-    }
-
-
-def _title(title: str, secrets: Redactor) -> str:
-    return one_line(secrets.text(secrets.shortened(title)))
-
-
-def _cells(info: SessionInfo, secrets: Redactor) -> list[str]:
-    return [
-        one_line(info.id),
-        ago(info.updated_at, datetime.now(UTC)),
-        str(info.message_count),
-        _title(info.title, secrets),
-    ]
-
-
-def _style(column: int, _: str) -> Style:
-    return ("cyan", "dim", "", "")[column]
 
 
 # ---------------------------------------------------------------- show
@@ -143,7 +109,7 @@ def show(session: str, as_json: bool, verbose: bool, journal: str | None) -> Non
         if as_json:
             put_json(
                 {
-                    **_row(info, place.secrets),
+                    **as_row(info, place.secrets),
                     "left_view": left,
                     "messages": [
                         parse_json(encode_message(message).decode()) for message in messages
@@ -157,7 +123,7 @@ def show(session: str, as_json: bool, verbose: bool, journal: str | None) -> Non
         def clean(text: str) -> str:
             return plain(place.secrets.text(text))
 
-        for line in _head(
+        for line in heading(
             replace(info, title=place.secrets.shortened(info.title)),
             len(messages),
             left,
@@ -166,75 +132,10 @@ def show(session: str, as_json: bool, verbose: bool, journal: str | None) -> Non
         ):
             put(line)
         for message in messages:
-            for line in _said(message, clean, ink, verbose=verbose):
+            for line in said(message, clean, ink, verbose=verbose):
                 put(line)
 
     on_journal(journal, work, absent=lambda _: no_sessions(session))
-
-
-def _head(
-    info: SessionInfo, messages: int, left: int, clean: Callable[[str], str], ink: Ink
-) -> Iterator[str]:
-    yield f"{ink(one_line(clean(info.title)), 'bold')}  {ink(one_line(info.id), 'cyan')}"
-    yield ink(
-        (
-            f"{count(messages, 'message')}, began {local(info.created_at)}, changed "
-            f"{local(info.updated_at)}"
-        ),
-        "dim",
-    )
-    if left:
-        yield ink(
-            (
-                f"{count(left, 'older message')} left the view: treadle sessions export "
-                f"{one_line(info.id)}"
-            ),
-            "dim",
-        )
-
-
-def _said(
-    message: Message, clean: Callable[[str], str], ink: Ink, *, verbose: bool
-) -> Iterator[str]:
-    yield ""
-    for part in message.parts:
-        for first, further, text, style in _shown(part, message.role, clean, verbose=verbose):
-            for n, line in enumerate(wrapped(text, width() - len(first))):
-                yield (further if n else first) + ink(line, style)
-
-
-def _shown(
-    part: Part, role: str, clean: Callable[[str], str], *, verbose: bool
-) -> Iterator[tuple[str, str, str, Style]]:
-    """Yield the indent of the first line, the indent of further lines, the text and its style."""
-    match part:
-        case TextPart():
-            mark = "> " if role == "user" else "  "
-            yield mark, mark, clean(part.text).strip("\n"), "bold" if role == "user" else ""
-        case ReasoningPart():
-            if verbose:
-                yield "  ", "  ", clean(part.text).strip(), "dim"
-        case ToolCall():
-            yield "  ", "    ", one_line(clean(f"• {part.name} {part.arguments_json}"), 400), "cyan"
-        case ToolResult():
-            lines = clean(part.text).strip().splitlines()
-            kept = lines if verbose else lines[:RESULT_LINES]
-            more = (
-                [f"… {count(len(lines) - len(kept), 'more line')}"]
-                if len(lines) > len(kept)
-                else []
-            )
-            mark = "?" if part.unknown else "✗" if part.failed else "✓"
-            exited = (
-                [f"{mark} exit {part.exit_code}", *kept]
-                if part.exit_code
-                else [f"{mark} {kept[0] if kept else ''}", *kept[1:]]
-            )
-            yield "  ", "    ", "\n".join([*exited, *more]), "red" if part.failed else "dim"
-        case MediaPart():
-            yield "  ", "  ", one_line(clean(f"[{part.name or part.media_type}]")), "dim"
-        case _:
-            return
 
 
 # ---------------------------------------------------------------- change
@@ -253,7 +154,7 @@ def rename(session: str, title: str, journal: str | None) -> None:
         info = find_session(place.journal.sessions, session)
         place.journal.sessions.update_title(info.id, title)
         renamed = place.journal.sessions.get(info.id) or info
-        put(f"{one_line(info.id)}: {_title(renamed.title, place.secrets)}")
+        put(f"{one_line(info.id)}: {shown_title(renamed.title, place.secrets)}")
 
     on_journal(journal, work, absent=lambda _: no_sessions(session))
 
@@ -269,7 +170,7 @@ def delete(session: str, yes: bool, journal: str | None) -> None:
         store = place.journal.sessions
         info = find_session(store, session)
         put(
-            f"{one_line(info.id)}: {_title(info.title, place.secrets)}, "
+            f"{one_line(info.id)}: {shown_title(info.title, place.secrets)}, "
             f"{count(info.message_count, 'message')}"
         )
         going = await place.journal.runs(session_id=info.id)
@@ -325,10 +226,8 @@ def search(words: tuple[str, ...], as_json: bool, limit: int, journal: str | Non
             put("No messages found.")
         ink = Ink()
         for hit in () if as_json else found:
-            put(
-                f"{ink(one_line(hit.session_id), 'cyan')}  "
-                f"{ink(cut(_title(hit.title, secrets), width() - len(hit.session_id) - 2), 'bold')}"
-            )
+            title = cut(shown_title(hit.title, secrets), width() - len(hit.session_id) - 2)
+            put(f"{ink(one_line(hit.session_id), 'cyan')}  {ink(title, 'bold')}")
             who = f"  {ago(hit.at, datetime.now(UTC)):>6}  {hit.role:<9}  "
             put(
                 ink(who, "dim")

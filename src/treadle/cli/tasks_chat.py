@@ -19,8 +19,8 @@ from typing import Final
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from treadle._internal.terminal_text import encodable, plain, wrapped
-from treadle.apps.assistant.context import AgentContext, MessageHistory
-from treadle.apps.assistant.runner import HISTORY_MOST, AgentRunner, ReplyStream, TimedOut
+from treadle.apps.assistant.context import HISTORY_MOST, AgentContext, MessageHistory
+from treadle.apps.assistant.runner import AgentRunner, ReplyStream, TimedOut
 from treadle.apps.assistant.server import MCPToolServer
 from treadle.apps.assistant.terminal_user import LOCAL
 from treadle.cli.database_option import database_url

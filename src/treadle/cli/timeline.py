@@ -14,7 +14,7 @@ from treadle.cli.terminal import Ink, Style
 from treadle.cli.timeline_calls import TimelineCalls
 from treadle.cli.timeline_layout import CLOCK, MARGIN, VERBOSE_LINES, TimelineLayout
 from treadle.journal.entries import ModelRequested, ModelResponded, RunFinished
-from treadle.journal.journal import RunInfo
+from treadle.journal.run_info import RunInfo
 from treadle.messages.metrics import totalled
 from treadle.types import Time, Usage
 

@@ -13,8 +13,8 @@ from treadle.cli.story import Story, StoryCall, Turn
 from treadle.cli.terminal import Style
 from treadle.cli.timeline_layout import MARGIN, VERBOSE_LINES, TimelineLayout
 from treadle.journal.entries import ToolFinished
-from treadle.journal.journal import RunInfo
 from treadle.journal.projection import shown_arguments
+from treadle.journal.run_info import RunInfo
 
 NOBODY = "nobody"
 """Author of the automatic answer in unattended runs."""

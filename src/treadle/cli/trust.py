@@ -22,7 +22,7 @@ from treadle.cli.exits import CommandFailed, clean, failing
 from treadle.cli.help import HELP
 from treadle.cli.terminal import confirm, put
 from treadle.cli.trust_contents import described
-from treadle.config import home
+from treadle.config import home, trust_store
 from treadle.config import trust as store
 from treadle.config.file import Broken
 from treadle.config.places import Project, project_of
@@ -97,7 +97,7 @@ def _trust(own: Path, project: Project, *, show: bool, ask: bool) -> None:
         return
     if ask:
         confirm("Trust this project?", undone="nothing was trusted")
-    store.trust(own, project, files)
+    trust_store.trust(own, project, files)
     _say(f"trusted, as it is now: {project.root}")
     if not ask:
         _say_files(files)
@@ -159,7 +159,8 @@ def _revoke(own: Path, folder: Path) -> None:
     root = Path(os.path.realpath(folder))
     project = project_of(folder)
     if not any(
-        store.revoke(own, each) for each in dict.fromkeys((root, project.root if project else root))
+        trust_store.revoke(own, each)
+        for each in dict.fromkeys((root, project.root if project else root))
     ):
         raise CommandFailed(
             f"{root} was not trusted: `treadle trust --list` lists trusted projects"
@@ -169,9 +170,9 @@ def _revoke(own: Path, folder: Path) -> None:
 
 def _list(own: Path) -> None:
     try:
-        folders = store.trusted(own)
+        folders = trust_store.trusted(own)
     except Broken as e:
-        raise AgentError("invalid", f"{own / store.STORE_NAME}: {e.text}") from e
+        raise AgentError("invalid", f"{own / trust_store.STORE_NAME}: {e.text}") from e
     if not folders:
         echo("no project is trusted", err=True)
     for root, files in sorted(folders.items()):

@@ -34,7 +34,8 @@ from treadle.cli.journal_option import journal_file, journal_url, open_runtime, 
 from treadle.cli.next_steps import next_steps
 from treadle.cli.run_options import configured, settings_of
 from treadle.cli.terminal import put_bytes
-from treadle.cli.work_table import as_text, display
+from treadle.cli.work_report import as_text
+from treadle.cli.work_table import display
 from treadle.config import Config
 from treadle.errors import AgentError
 from treadle.journal.queue import DEFAULT_QUEUE

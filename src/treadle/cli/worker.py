@@ -24,7 +24,7 @@ from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_option
 from treadle.cli.run_options import permission_options
 from treadle.cli.worker_lines import WorkerOutput
-from treadle.config.readers import split_address
+from treadle.config.serving_readers import split_address
 from treadle.errors import AgentError, ErrorKind
 from treadle.types import SLOTS_MAX
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from treadle.agents.agent import Agent
     from treadle.agents.definitions import Catalog
     from treadle.config.serving import Schedule
-    from treadle.journal.journal import RunInfo
+    from treadle.journal.run_info import RunInfo
     from treadle.runtime.runtime import Runtime
 
 

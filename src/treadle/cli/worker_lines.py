@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from treadle.agents.agent import Agent
     from treadle.cli.worker_agents import Agents
     from treadle.events.telemetry.workers import WorkerMetrics
-    from treadle.journal.journal import RunInfo
+    from treadle.journal.run_info import RunInfo
     from treadle.messages.events import Event
     from treadle.runtime.runtime import Runtime
 

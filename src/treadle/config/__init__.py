@@ -6,6 +6,13 @@ layers.py merges the sources, endpoint.py resolves how to reach a provider, and 
 program's own configuration. Entry points: `load`.
 
     checks.py         checks of the settings as a whole
+    environment.py    settings and secrets of the environment, and of options
+    sections.py       sections of the configuration as typed values
+    editing.py        edits of YAML text that leave the rest unchanged
+    serving_readers.py  values of the service, workers and schedules
+    trust_store.py    the store of trusted projects
+    rule.py           one permission rule as text
+    command_matching.py  commands that a rule matches
     file_settings.py  settings of one file, each with its line
 
     changing.py   changing the user's own file
@@ -21,8 +28,8 @@ from __future__ import annotations
 
 from treadle._internal.redaction import Secret as Secret
 from treadle.config.endpoint import Endpoint as Endpoint
+from treadle.config.environment import FLAGS as FLAGS
 from treadle.config.given import completed as completed
-from treadle.config.layers import FLAGS as FLAGS
 from treadle.config.layers import PROBLEMS_MAX as PROBLEMS_MAX
 from treadle.config.layers import Layers as Layers
 from treadle.config.layers import load as load
@@ -32,11 +39,11 @@ from treadle.config.places import Project as Project
 from treadle.config.places import config_files as config_files
 from treadle.config.places import home as home
 from treadle.config.places import project_of as project_of
+from treadle.config.sections import Models as Models
+from treadle.config.sections import Permissions as Permissions
+from treadle.config.sections import Price as Price
 from treadle.config.trust import Trust as Trust
 from treadle.config.trust import trust_of as trust_of
 from treadle.config.values import Config as Config
-from treadle.config.values import Models as Models
 from treadle.config.values import Origin as Origin
-from treadle.config.values import Permissions as Permissions
-from treadle.config.values import Price as Price
 from treadle.config.values import Provider as Provider

@@ -27,7 +27,7 @@ def change(file: Path, values: Sequence[tuple[KeyPath, Plain]]) -> None:
     AgentError(invalid) if the file cannot be read, edited safely or written, or if the result would
     be invalid.
     """
-    from treadle.config.document import edited  # noqa: PLC0415  only who changes a file needs the library
+    from treadle.config.editing import edited  # noqa: PLC0415  only who changes a file needs the library
 
     try:
         opened = read_text(Path(os.path.realpath(file)), own=True)

@@ -42,31 +42,35 @@ class Guarded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Provider(Guarded, frozen=True, kw_only=True):
-    """Settings of one provider, from the configuration and the environment."""
+    """Settings of one provider, from the configuration and the environment.
+
+    Attributes:
+        type: Wire protocol: one of VENDORS.
+        api_key: Key for the provider's API.
+        auth_token: Token in place of a key, sent as `Authorization: Bearer`.
+        base_url: Address of the API; None for the vendor's own.
+        server: Server software at the address, if it cannot be detected: a row name in
+            openai_chat/servers.py.
+        preamble: First system block, sent on its own if `auth_token` is used.
+        timeout_s: Maximum seconds without an event other than a ping.
+        total_timeout_s: Maximum seconds for one response, from the request to its last byte; each
+            retry starts again. None: no limit.
+        model: Model selected by `provider: NAME` alone.
+        headers: Additional headers, sent to that address only.
+        abilities: Overrides of known abilities, by model id or by an id prefix with `*`.
+    """
 
     type: str = ""
-    """Wire protocol: one of VENDORS."""
     api_key: Secret | None = None
     auth_token: Secret | None = None
     base_url: str | None = None
     server: str = ""
-    """Server software at the address, if it cannot be detected: a row name in
-    openai_chat/servers.py.
-    """
     preamble: str = ""
-    """First system block, sent on its own if `auth_token` is used."""
     timeout_s: float = 600
-    """Maximum seconds without an event other than a ping."""
     total_timeout_s: float | None = None
-    """Maximum seconds for one response, from the request to its last byte; each retry starts again.
-
-    None: no limit.
-    """
     model: str | None = None
-    """Model selected by `provider: NAME` alone."""
     headers: dict[str, Secret] = msgspec.field(default_factory=dict[str, Secret])
     abilities: dict[str, Abilities] = msgspec.field(default_factory=dict[str, Abilities])
-    """Overrides of known abilities, by model id or by an id prefix with `*`."""
 
     def __post_init__(self) -> None:
         """Raises AgentError(invalid) for a secret given as a str: its repr would show it."""
@@ -124,13 +128,12 @@ def reach(
     provider: Provider,
     origin: Callable[[str], str],
     *,
-    api_key: str | None = None,
-    auth_token: str | None = None,
+    argument: tuple[CredentialField, str] | None = None,
     to_ask: bool = True,
     files: bool = True,
 ) -> Endpoint:
-    """Resolve an endpoint from the arguments or else from `provider`, whose key takes precedence
-    over its token.
+    """Resolve an endpoint from a key given as an argument, or else from `provider`, whose key takes
+    precedence over its token.
 
     `origin` returns the source of a provider's field. `to_ask`: False if no request will be sent,
     so that no key is needed; local servers need none either. `files`: True if configuration files
@@ -138,10 +141,9 @@ def reach(
     cannot be sent, auth if the key is missing.
     """
     field: CredentialField = (
-        "api_key" if api_key or (provider.api_key and not auth_token) else "auth_token"
+        argument[0] if argument else "api_key" if provider.api_key else "auth_token"
     )
-    argument = api_key or auth_token
-    key = Secret(argument) if argument else provider.api_key or provider.auth_token
+    key = Secret(argument[1]) if argument else provider.api_key or provider.auth_token
     source = f"{field}=" if argument else origin(field)
     if key:
         key = Secret(_usable(credential, key.reveal(), f"{source}: the key of {name!r}"))

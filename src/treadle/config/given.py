@@ -10,10 +10,11 @@ import msgspec
 
 from treadle.config.endpoint import Provider
 from treadle.config.keys import KeyPath
-from treadle.config.layers import Layers, flat
+from treadle.config.layers import Layers
 from treadle.config.readers import ALIASES
+from treadle.config.sections import McpServer, Price
 from treadle.config.serving import Queue, Schedule
-from treadle.config.values import Config, McpServer, Origin, Price, Setting
+from treadle.config.values import Config, Origin, Setting, flat
 from treadle.errors import AgentError
 
 _NAMED: Final[Mapping[str, type[msgspec.Struct]]] = {

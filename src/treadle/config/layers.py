@@ -15,20 +15,13 @@ from typing import cast
 
 import msgspec
 
-from treadle._internal.redaction import Redactor, Secret, in_url, names_a_secret
+from treadle._internal.redaction import Redactor, Secret
 from treadle.config.checks import field_of, problems_in, providers_in, wire_of
-from treadle.config.endpoint import AGENT_KEY, VENDOR_KEYS, key_variables
+from treadle.config.endpoint import AGENT_KEY, key_variables
+from treadle.config.environment import ADDRESSES, FLAGS, VARIABLES, secrets_in
 from treadle.config.file import Broken, Unreadable, owned_alone, read_text
 from treadle.config.file_settings import FoundValue, read_settings
-from treadle.config.keys import (
-    VENDORS,
-    KeyPath,
-    dotted,
-    find_key,
-    read_value,
-    refusal,
-    shown,
-)
+from treadle.config.keys import VENDORS, KeyPath, dotted, find_key, read_value, refusal, shown
 from treadle.config.places import CONFIG_NAME, ConfigFile, config_files, home, project_of
 from treadle.config.readers import ALIASES, Wrong
 from treadle.config.trust import Trust, trust_of
@@ -38,37 +31,12 @@ from treadle.config.values import (
     Origin,
     Setting,
     built,
+    flat,
 )
 from treadle.errors import AgentError
 
 PROBLEMS_MAX = 20
 """Maximum number of problems in one message. The rest are counted."""
-
-VARIABLES: Mapping[str, KeyPath] = {
-    "TREADLE_MODEL": ("models", "large"),
-    "TREADLE_JOURNAL": ("journal",),
-}
-ADDRESSES: Mapping[str, tuple[str, ...]] = {
-    "ANTHROPIC_BASE_URL": ("anthropic",),
-    "OPENAI_BASE_URL": ("openai", "openai-chat"),
-    "GEMINI_BASE_URL": ("gemini",),
-}
-FLAGS: Mapping[str, KeyPath] = {
-    "--model": ("models", "large"),
-    "--max-turns": ("limits", "turns"),
-    "--max-tool-calls": ("limits", "tool_calls"),
-    "--max-tokens": ("limits", "tokens"),
-    "--max-cost": ("limits", "cost_usd"),
-    "--timeout": ("limits", "seconds"),
-    "--max-output-tokens": ("defaults", "max_tokens"),
-    "--effort": ("defaults", "effort"),
-    "--mode": ("defaults", "mode"),
-    "--no-sandbox": ("defaults", "sandbox"),
-    "--journal": ("journal",),
-    "--allow": ("permissions", "allow"),
-    "--deny": ("permissions", "deny"),
-    "--network": ("permissions", "network"),
-}
 
 
 # ---------------------------------------------------------------- the order
@@ -154,7 +122,7 @@ class Layers:
             self._own_model = str(model.value)
         self._add_keys()
         self._check()
-        secrets = _secrets(self._env, self._settings)
+        secrets = secrets_in(self._env, self._settings)
         if self.problems:
             raise AgentError("invalid", Redactor(secrets).text("\n".join(_bounded(self.problems))))
         return built(
@@ -171,7 +139,7 @@ class Layers:
         """
         with suppress(AgentError):
             self.add_file(ConfigFile(home(self._env) / CONFIG_NAME))
-        return _secrets(self._env, self._settings)
+        return secrets_in(self._env, self._settings)
 
     # ---- files
 
@@ -348,22 +316,6 @@ class Layers:
             self._settings.setdefault(("providers", name, "type"), Setting(name, DEFAULT))
 
 
-def flat(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, object]]:
-    """Yield every key with its value, except those under names chosen by the user."""
-    if isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            if path or name not in (
-                "home",
-                "settings",
-                "warnings",
-                "known_secrets",
-                "withheld_rules",
-            ):
-                yield from flat(getattr(value, name), (*path, name))
-    elif not isinstance(value, dict):
-        yield path, value
-
-
 def _texts(value: object) -> tuple[str, ...]:
     return (
         tuple(str(item) for item in cast("tuple[object, ...]", value))
@@ -375,35 +327,3 @@ def _texts(value: object) -> tuple[str, ...]:
 def _bounded(lines: list[str]) -> list[str]:
     more = len(lines) - PROBLEMS_MAX
     return lines if more <= 0 else [*lines[:PROBLEMS_MAX], f"and {more} more"]
-
-
-# ---------------------------------------------------------------- secrets
-
-
-KEYS_OF_THE_ENVIRONMENT = frozenset(
-    {AGENT_KEY, *(variable for offered in VENDOR_KEYS.values() for variable, _ in offered)}
-)
-
-
-def _secrets(env: Mapping[str, str], settings: Mapping[KeyPath, Setting]) -> frozenset[str]:
-    values: set[str] = set()
-    for path, setting in settings.items():
-        if isinstance(setting.value, Secret):
-            value = setting.value.reveal()
-            sure = path[-1] in ("api_key", "auth_token") or names_a_secret(path[-1])
-            values.update((value, value.rpartition(" ")[2]) if sure else in_url(value))
-        elif isinstance(setting.value, str):
-            values.update(in_url(setting.value))
-    for name, value in env.items():
-        value = value.strip()
-        if name in KEYS_OF_THE_ENVIRONMENT or (names_a_secret(name) and _no_word_or_path(value)):
-            values.add(value)
-        values.update(in_url(value))
-    return frozenset(values - {""})
-
-
-def _no_word_or_path(value: str) -> bool:
-    """Return False for values like `SOME_KEY=disabled` or `SOME_CREDENTIALS=/home/me/file`, whose
-    redaction would damage every text.
-    """
-    return not value.isalpha() and not os.path.lexists(os.path.expanduser(value))

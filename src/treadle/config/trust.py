@@ -9,24 +9,18 @@ agents, tui/commands/own.py for commands. Nothing here prompts. Entry points: `t
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import os
 import stat
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from pathlib import Path, PurePosixPath
-from typing import cast
 
-from treadle._internal.file_lock import take
-from treadle.config.file import Broken, read_text, write_text
+from treadle.config.file import Broken
 from treadle.config.places import CONFIG_NAME, FOLDER, Project
+from treadle.config.trust_store import STORE_NAME, content_hash, trusted
 from treadle.errors import AgentError
 
-STORE_NAME = "trust.json"
-VERSION = 1
 GUIDANCE_NAME = "AGENTS.md"
 SKILLS_NAME = "skills"
 SKILL_NAME = "SKILL.md"
@@ -72,7 +66,7 @@ class Trust:
         return (
             self.standing is TrustState.HOLDS
             and path.is_relative_to(self.root)
-            and self.files.get(_below(path, self.root)) == _hash(data)
+            and self.files.get(_below(path, self.root)) == content_hash(data)
         )
 
     def at(self, root: Path) -> Trust:
@@ -133,7 +127,7 @@ def _changes(record: Mapping[str, str], project: Project, own: Path) -> Iterator
         data = _content(project.root / name, project.root)
         if data is None:
             yield f"{name!r} is gone"
-        elif _hash(data) != digest:
+        elif content_hash(data) != digest:
             yield f"{name!r} has changed"
     for folder in project.folders():
         for path in _control_files(folder, own):
@@ -314,75 +308,4 @@ def _below(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
 # ---------------------------------------------------------------- the store
-
-
-def trusted(own: Path) -> dict[str, dict[str, str]]:
-    """Return every trusted project by its root, with the SHA-256 of each path below it. Raises
-    Broken.
-    """
-    opened = read_text(own / STORE_NAME, own=True)
-    if opened is None:
-        return {}
-    try:
-        store: object = json.loads(opened.text)
-    except (ValueError, RecursionError) as e:
-        raise Broken(1, "is not valid JSON") from e
-    found = cast("dict[str, object]", store) if isinstance(store, dict) else {}
-    folders = found.get("folders")
-    if found.get("version") != VERSION or not isinstance(folders, dict):
-        raise Broken(1, f"is not what this version of Treadle writes (version {VERSION})")
-    return {
-        root: cast("dict[str, str]", files)
-        for root, files in cast("dict[str, object]", folders).items()
-        if isinstance(files, dict)
-    }
-
-
-def trust(own: Path, project: Project, files: Mapping[str, bytes]) -> None:
-    """Trust a project with `files`, as returned by `survey`. Raises AgentError(invalid)."""
-    with _changing(own) as folders:
-        folders[str(project.root)] = {name: _hash(data) for name, data in files.items()}
-
-
-def revoke(own: Path, root: Path) -> bool:
-    """Revoke the trust in a project. Returns True if it was trusted. Raises AgentError(invalid)."""
-    with _changing(own) as folders:
-        return folders.pop(str(root), None) is not None
-
-
-@contextlib.contextmanager
-def _changing(own: Path) -> Generator[dict[str, dict[str, str]]]:
-    """Open the store for changes, which are written atomically and serialized by a lock."""
-    try:
-        own.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(own):
-            folders = trusted(own)
-            yield folders
-            write_text(
-                own / STORE_NAME,
-                json.dumps({"version": VERSION, "folders": folders}, indent=1, sort_keys=True)
-                + "\n",
-            )
-    except Broken as e:
-        raise AgentError("invalid", f"{own / STORE_NAME}: {e.text}") from e
-    except OSError as e:
-        raise AgentError("invalid", f"{own}: cannot be written: {e.strerror or e}") from e
-
-
-@contextlib.contextmanager
-def _locked(own: Path) -> Generator[None]:
-    descriptor = os.open(
-        own / f"{STORE_NAME}.lock",
-        os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0),
-        0o600,
-    )
-    try:
-        take(descriptor, wait=True)
-        yield
-    finally:
-        os.close(descriptor)

@@ -5,7 +5,7 @@ layers.py decides which layer wins. Entry points: `Config`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, cast
 
 import msgspec
@@ -13,20 +13,28 @@ from typing_extensions import override
 
 from treadle._internal.json_text import met
 from treadle._internal.redaction import Redactor, Secret
-from treadle.config.endpoint import Endpoint, Guarded, Provider, reach
-from treadle.config.keys import STAND_INS, VENDORS, KeyPath, dotted
+from treadle.config.endpoint import CredentialField, Endpoint, Guarded, Provider, reach
+from treadle.config.keys import (
+    STAND_INS,
+    VENDORS,
+    KeyPath,
+    dotted,
+)
 from treadle.config.readers import ALIASES, likely_name, nearest
+from treadle.config.sections import (
+    Defaults,
+    Fallback,
+    McpServer,
+    Models,
+    Permissions,
+    Price,
+    Telemetry,
+    Ui,
+)
 from treadle.config.serving import Queue, Schedule, Service, Workers
 from treadle.errors import AgentError
 from treadle.types import (
-    CacheLife,
-    Effort,
-    HostedTool,
     Limits,
-    Mode,
-    ServiceTier,
-    Settings,
-    Thinking,
 )
 
 
@@ -56,112 +64,6 @@ class Setting(NamedTuple):
     origin: Origin
 
 
-class Models(msgspec.Struct, frozen=True, kw_only=True):
-    large: str = "anthropic:claude-opus-5-5"
-    small: str = "anthropic:claude-haiku-5-5"
-
-
-class Fallback(msgspec.Struct, frozen=True, kw_only=True):
-    """Fallback models for a run whose model fails."""
-
-    models: tuple[str, ...] = ()
-    """Models in the order of use."""
-    on: tuple[str, ...] = ("rate_limit", "network", "timeout", "refusal")
-    """Error kinds that trigger a fallback, or `refusal`."""
-
-
-class Defaults(msgspec.Struct, frozen=True, kw_only=True):
-    max_tokens: int | None = None
-    """Maximum output tokens of one response; None: depends on the model."""
-    temperature: float | None = None
-    thinking: Thinking | None = None
-    effort: Effort | None = None
-    show_thinking: bool | None = None
-    strict_tools: bool | None = None
-    hosted_tools: tuple[HostedTool, ...] | None = None
-    compact_at_tokens: int | None = None
-    native_compaction: bool | None = None
-    cache: bool | CacheLife | None = None
-    service_tier: ServiceTier | None = None
-    mode: Mode = "ask"
-    sandbox: Literal["auto", "on", "off"] = "auto"
-
-    @property
-    def settings(self) -> Settings:
-        return Settings(
-            **{
-                name: getattr(self, name)
-                for name in Settings.__struct_fields__
-                if name in self.__struct_fields__
-            }
-        )
-
-
-class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """Prices of a model, in USD per million tokens."""
-
-    input: float
-    output: float
-    cache_read: float | None = None
-    """Cache reads; None: same as `input`."""
-    cache_write: float | None = None
-    """Cache writes kept for five minutes; None: same as `input`."""
-    cache_write_1h: float | None = None
-    """Cache writes kept for an hour; None: same as `cache_write`."""
-    web_searches: float = 0
-    file_searches: float = 0
-    """Prices of a thousand searches that the provider runs: of the web, of its file stores."""
-    containers: float = 0
-    """Price of one container that the provider starts."""
-
-
-class Permissions(msgspec.Struct, frozen=True, kw_only=True):
-    allow: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    network: Literal["none", "open"] | tuple[str, ...] = ("default",)
-    """Hosts that commands in mode full reach without approval, in the syntax of config/hosts.py."""
-
-
-class McpServer(Guarded, frozen=True, kw_only=True):
-    """An MCP server. Either `command` or `url` is set."""
-
-    command: tuple[str, ...] = ()
-    env: dict[str, Secret] = msgspec.field(default_factory=dict[str, Secret])
-    url: str | None = None
-    headers: dict[str, Secret] = msgspec.field(default_factory=dict[str, Secret])
-    tools: tuple[str, ...] | None = None
-    """Names of the exposed tools; None for all."""
-    timeout_s: float = 60
-    """Timeout of one call."""
-    wait_s: float = 10
-    """Maximum time that a run waits for the server's tools before the first request."""
-    trust_hints: bool = False
-    """True if the server's tool annotations count, so that tools marked read-only run without
-    approval.
-
-    No workspace may set it.
-    """
-
-
-class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
-    """Telemetry of runs; disabled by default."""
-
-    otel: bool = False
-    content: bool = False
-    """True if spans and logs include the content of messages and tool calls."""
-    logs: Literal["off", "text", "json"] = "off"
-    log_file: str | None = None
-    """Log file; None for standard error."""
-
-
-class Ui(msgspec.Struct, frozen=True, kw_only=True):
-    """Appearance of the terminal UI."""
-
-    theme: Literal["auto", "dark", "light", "none"] = "auto"
-    """Color theme. auto: follows the terminal's background; none: no colors."""
-
-
 class Row(NamedTuple):
     key: str
     value: object
@@ -170,46 +72,60 @@ class Row(NamedTuple):
 
 
 class Config(Guarded, frozen=True, kw_only=True):
-    """Every setting with its origin. Immutable; its repr contains no secret."""
+    """Every setting with its origin. Immutable; its repr contains no secret.
+
+    Attributes:
+        models: Names of the large and the small model.
+        fallback: Models that take over if one fails.
+        providers: Explicitly configured providers. Use `endpoint` to resolve any provider.
+        prices: Prices by model, like "local:any-model", or for all other models of a provider:
+            "local:*". They take precedence over the price list.
+        defaults: Model settings for all agents.
+        limits: Limits of runs started from the command line.
+        permissions: Rules for calls: allow, ask, deny.
+        mcp_servers: MCP servers by name.
+        service: Settings of `treadle serve`.
+        queues: Queues in addition to `default`, which always exists. Use `queue_names` for all.
+        workers: Settings of workers.
+        schedules: Scheduled runs by name.
+        agents: Modules that define agents.
+        journal: URL of the journal.
+        keep_runs: Age, like 90d, after which finished runs are pruned when a runtime that ran
+            something closes. None: kept forever.
+        ui: Settings of the terminal UI.
+        telemetry: Settings of logs and traces.
+        home: Treadle's own folder, which also caches model data reported by providers; None: no
+            files are read.
+        settings: Settings by path. Use `origin` to query one.
+        warnings: Warnings to show once, such as ignored workspace settings or a key that others can
+            read.
+        known_secrets: Secret values, which are removed from everything that is stored or shown.
+        withheld_rules: Rules of an untrusted project. They are enforced, but their text is never
+            sent to a model.
+    """
 
     models: Models = Models()
     fallback: Fallback = Fallback()
     providers: dict[str, Provider] = msgspec.field(default_factory=dict[str, Provider])
-    """Explicitly configured providers. Use `endpoint` to resolve any provider."""
     prices: dict[str, Price] = msgspec.field(default_factory=dict[str, Price])
-    """Prices by model, like "local:any-model", or for all other models of a provider: "local:*".
-
-    They take precedence over the price list.
-    """
     defaults: Defaults = Defaults()
     limits: Limits = Limits(turns=50, seconds=600)
-    """Limits of runs started from the command line."""
     permissions: Permissions = Permissions()
     mcp_servers: dict[str, McpServer] = msgspec.field(default_factory=dict[str, McpServer])
     service: Service = Service()
     queues: dict[str, Queue] = msgspec.field(default_factory=dict[str, Queue])
-    """Queues in addition to `default`, which always exists. Use `queue_names` for all."""
     workers: Workers = Workers()
     schedules: dict[str, Schedule] = msgspec.field(default_factory=dict[str, Schedule])
     agents: tuple[str, ...] = ()
     journal: str | None = None
     keep_runs: str | None = None
-    """Age, like 90d, after which finished runs are pruned when a runtime that ran something closes.
-    None: kept forever.
-    """
     ui: Ui = Ui()
     telemetry: Telemetry = Telemetry()
     home: str | None = None
-    """Treadle's own folder, which also caches model data reported by providers; None: no files are
-    read.
-    """
     settings: dict[KeyPath, Setting] = msgspec.field(default_factory=dict[KeyPath, Setting])
-    """Settings by path. Use `origin` to query one."""
     warnings: tuple[str, ...] = ()
-    """Warnings to show once, such as ignored workspace settings or a key that others can read."""
     known_secrets: frozenset[Secret] = frozenset()
     withheld_rules: frozenset[str] = frozenset()
-    """Rules of an untrusted project. They are enforced, but their text is never sent to a model."""
 
     def origin(self, *path: str) -> Origin:
         """Return the origin of a key, like `origin("limits", "turns")`; the default origin if it is
@@ -276,12 +192,15 @@ class Config(Guarded, frozen=True, kw_only=True):
                 or f"{name!r} is the name of a file, not of a provider",
             )
         provider = self.providers.get(name) or Provider(type=name)
-        credentials = {"api_key": api_key, "auth_token": auth_token}
+        given: list[tuple[CredentialField, str | None]] = [
+            ("api_key", api_key),
+            ("auth_token", auth_token),
+        ]
         return reach(
             name,
             provider,
             lambda field: str(self.origin("providers", name, field)),
-            **credentials,
+            argument=next(((field, key) for field, key in given if key), None),
             to_ask=to_ask,
             files=self.home is not None,
         )
@@ -361,3 +280,19 @@ def built(settings: dict[KeyPath, Setting], **given: object) -> Config:
             inner = cast("dict[str, object]", inner.setdefault(name, {}))
         inner[path[-1]] = setting.value
     return msgspec.convert(tree, met(Config))
+
+
+def flat(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, object]]:
+    """Yield every key with its value, except those under names chosen by the user."""
+    if isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            if path or name not in (
+                "home",
+                "settings",
+                "warnings",
+                "known_secrets",
+                "withheld_rules",
+            ):
+                yield from flat(getattr(value, name), (*path, name))
+    elif not isinstance(value, dict):
+        yield path, value

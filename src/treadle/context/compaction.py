@@ -155,14 +155,13 @@ class Compactor:
         seen, tokens = self._state.context.measured
         if not seen or 2 * tokens > limit:
             return False
-        new = self._state.context.history[seen:]
-        texts = [
-            part.content for message in new for part in message.parts if type(part) is ToolResult
-        ]
-        if len(texts) != sum(len(message.parts) for message in new):
-            return False
-        # a character is at most two tokens
-        return 4 * sum(len(text) if type(text) is str else limit for text in texts) < limit
+        chars = 0
+        for message in self._state.context.history[seen:]:
+            for part in message.parts:
+                if type(part) is not ToolResult or type(part.content) is not str:
+                    return False
+                chars += len(part.content)
+        return 4 * chars < limit  # a character is at most two tokens
 
     def give_back(self) -> None:
         """Release the reservation of a summary. Its actual cost is in the state by now."""

@@ -12,8 +12,9 @@ from typing import Literal
 import msgspec
 
 from treadle._internal.json_text import encode_json
-from treadle.budget.ledger import BudgetSpent
+from treadle.budget.limits import BudgetSpent
 from treadle.budget.prices import Pricing, needed
+from treadle.budget.spending import Reserved
 from treadle.errors import AgentError
 from treadle.journal.entries import Compaction
 from treadle.journal.journal import Append
@@ -21,7 +22,7 @@ from treadle.journal.receipts import Cleared, SummaryCost
 from treadle.journal.run_state import RunState
 from treadle.models.model import Switch
 from treadle.models.retry import ModelAttempt
-from treadle.types import Reserved, now
+from treadle.types import now
 
 
 class SummaryBudget:

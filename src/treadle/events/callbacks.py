@@ -1,4 +1,4 @@
-"""Callbacks for a run's events as they are read; the run itself never waits for them.
+"""Callbacks for a run's events, called as the events are read. The run never waits for them.
 
 Entry point: `Callbacks`.
 """
@@ -21,25 +21,28 @@ logger = logging.getLogger("treadle")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks:
-    """Called in the order of the events, and awaited if async. One that raises is logged, and the
-    run continues.
+    """Functions called in the order of the events, and awaited if async. If one raises, the error
+    is logged and the run continues.
 
-    They receive events of the run itself; child runs need `on_event`.
+    They receive events of the run itself; for child runs, use `on_event`.
+
+    Attributes:
+        on_text_delta: Called with each piece of the answer's text.
+        on_tool_call: Called with each call that the model requests.
+        on_tool_result: Called for calls that ran. A call that was refused before is a `warning`
+            with its `call_id`, which `on_event` receives.
+        on_complete: After every run, whatever its outcome.
+        on_error: Called with the error of a run that ended in one.
     """
 
     on_text_delta: Callable[[str], object] | None = None
     on_tool_call: Callable[[ToolCallAsked], object] | None = None
     on_tool_result: Callable[[ToolCallEnd], object] | None = None
-    """Called for calls that ran.
-
-    A call that was refused before is a `warning` with its `call_id`, which `on_event` receives.
-    """
     on_complete: Callable[[RunResult[Any]], object] | None = None
-    """After every run, whatever its outcome."""
     on_error: Callable[[AgentError], object] | None = None
 
     def __post_init__(self) -> None:
-        """Raises AgentError(invalid) for what cannot be called."""
+        """Raise AgentError(invalid) if a value is not callable."""
         for one in fields(self):
             if (given := getattr(self, one.name)) is not None and not callable(given):
                 raise AgentError(
@@ -51,6 +54,7 @@ class Callbacks:
                 )
 
     async def hear(self, event: Event) -> None:
+        """Call the callback of this event, if there is one."""
         if event.parent_run_id is not msgspec.UNSET:
             return
         match event:
@@ -64,6 +68,7 @@ class Callbacks:
                 return
 
     async def end(self, result: RunResult[Any]) -> None:
+        """Call the callbacks for the end of a run."""
         if result.error is not None and self.on_error:
             await call(self.on_error, result.error)
         if self.on_complete:
@@ -72,7 +77,7 @@ class Callbacks:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """All that is called while the events of one run are read; false where nothing is."""
+    """Callbacks and `on_event` of one run; false if neither is set."""
 
     callbacks: Callbacks | None = None
     on_event: Callable[[Event], object] | None = None

@@ -1,5 +1,5 @@
-"""Outgoing events of one run: made only for subscribers, numbered, without known secrets, and
-passed to the run's stream and the hub.
+"""Outgoing events of one run: created only for subscribers, numbered, with known secrets masked,
+and passed to the run's stream and the hub.
 
 projection.py defines the events of an entry. Entry points: `Feed`, `EventStream`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -27,16 +27,16 @@ from treadle.models.retry import ModelAttempt
 from treadle.types import now
 
 STREAM_BUFFER = 1024
-"""Events that may wait for a slow reader before neighbouring deltas are joined."""
+"""Events that may queue for a slow reader before adjacent deltas are joined."""
 JOINED_CHARS = 16_384
-"""A joined delta grows no longer than this: joining stays linear however slow the reader is."""
+"""Maximum length of a joined delta: joining stays linear however slow the reader is."""
 _BEGINNINGS = (model.TextStart, model.ReasoningStart, model.ToolCallStart)
 _NO_ATTEMPT = ModelAttempt(frozenset())
 
 
 class EventStream:
-    """The run's events, in order. While the reader is slow, a delta is joined to the one before it,
-    and a call's progress stands for what it had said just before; nothing else is dropped.
+    """A run's events, in order. For a slow reader, adjacent deltas are joined and a call's newer
+    progress replaces its older progress; nothing else is dropped.
     """
 
     def __init__(self) -> None:
@@ -79,8 +79,8 @@ class EventStream:
 
 
 def _drop_older(waiting: deque[Event], new: events.ToolProgress) -> None:
-    """Looks no further back than the last event that is no progress: what several calls say at once
-    stays bounded by their number.
+    """Drop the call's queued progress. The search stops at the last event that is not progress, so
+    queued progress stays bounded by the number of calls.
     """
     for i in range(len(waiting) - 1, -1, -1):
         older = waiting[i]
@@ -92,8 +92,8 @@ def _drop_older(waiting: deque[Event], new: events.ToolProgress) -> None:
 
 
 def joined(last: Event, new: Event) -> Event | None:
-    """A delta with what goes on from it right behind; None where that is something else, or it is
-    long enough.
+    """Return both deltas as one; None if `new` does not continue `last` or `last` is already long
+    enough.
     """
     match last, new:
         case (events.TextDelta(), events.TextDelta()) | (
@@ -121,8 +121,8 @@ def joined(last: Event, new: Event) -> Event | None:
 class Feed:
     """Publishes a run's events. Costs next to nothing without subscribers.
 
-    Known secrets are masked in events, in a part's deltas taken together, and in both in the same
-    way, so that a message's deltas still make its text. History and journal stay unchanged.
+    Known secrets are masked in events and in a part's deltas as a whole, in the same way, so that a
+    message's deltas still add up to its text. History and journal stay unchanged.
     """
 
     def __init__(
@@ -136,14 +136,14 @@ class Feed:
         parent: Feed | None = None,
         hooks: Hooks = NO_HOOKS,
     ) -> None:
-        """`redactor` is asked again for each message: credentials may be replaced while the run
-        goes on.
+        """`redactor` is called for each message, because credentials may be replaced during the
+        run.
         """
-        self._hook = hooks.on_event if hooks.has("on_event") else None
+        self._hook = hooks.on_event if "on_event" in hooks.points else None
         self._run_id = run_id
         self._session_id = session_id
         self._parent_run_id = parent._run_id if parent is not None else None
-        self._hub = hub
+        self._hub, self._agents, self._tools = hub, hub.agents, hub.tools
         self._stream = parent._stream if parent is not None else stream
         self._numbers = parent._numbers if parent is not None else itertools.count(1)
         self._attempt = _NO_ATTEMPT
@@ -164,8 +164,13 @@ class Feed:
 
     @property
     def _heard(self) -> bool:
-        """True if events are made at all."""
-        return self._stream is not None or self._hook is not None or self._hub.heard
+        """True if anything receives the events."""
+        return (
+            self._stream is not None
+            or self._agents.heard
+            or self._tools.heard
+            or self._hook is not None
+        )
 
     def say(
         self, kind: type[Event], fields: Mapping[str, Any], *, entry_id: str | None = None
@@ -181,10 +186,9 @@ class Feed:
         self.say(events.Warned, {"text": text})
 
     def appended(self, entries: Sequence[Entry], first: int | None) -> None:
-        """The durable events of entries that are in the journal, the first of them at sequence
-        `first`.
+        """Publish the durable events of journaled entries, the first at sequence `first`.
 
-        None: the journal would not take them; the same events, but not durable.
+        If `first` is None, the journal rejected the entries and the events are not durable.
         """
         if self._heard or self._hub.awaited:
             self._note_calls(entries)
@@ -198,20 +202,37 @@ class Feed:
     def _note_calls(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             if isinstance(entry, ToolStarted):
+                if entry.call_id in self._running_calls:
+                    self._start_again(entry)
                 self._running_calls.add(entry.call_id)
             elif isinstance(entry, ToolFinished):
                 self._running_calls.discard(entry.result.call_id)
 
-    def go_on(self, state: RunState, anew: Collection[str]) -> None:
-        """Continue a run whose driver died: its open starts are published again, so that
-        subscribers see a start for every end.
+    def _start_again(self, entry: ToolStarted) -> None:
+        """Publish the end of a call that a person has allowed to run again, so that subscribers see
+        an end for every start.
+        """
+        self.cut()
+        self.say(
+            events.ToolCallEnd,
+            {
+                "call_id": entry.call_id,
+                "name": entry.name,
+                "result": "It was cut, and a person lets it run again.",
+                "is_error": True,
+                "unknown": entry.effect == "once",
+                "duration_ms": 0.0,
+            },
+        )
 
-        `anew`: calls that a person lets run, which publish their own start.
+    def go_on(self, state: RunState) -> None:
+        """Continue a run whose driver died. Publishes its open starts again, so that subscribers
+        see a start for every end.
         """
         if state.turn:
             self.say(events.TurnStart, {"turn": state.turn})
         for call in state.current.open_calls:
-            if (started := state.current.starts.get(call.id)) is not None and call.id not in anew:
+            if (started := state.current.starts.get(call.id)) is not None:
                 self._running_calls.add(call.id)
                 self.say(
                     events.ToolCallStart,
@@ -219,8 +240,8 @@ class Feed:
                 )
 
     def progress(self, call_id: str, text: str, done: float | None, total: float | None) -> None:
-        """Publish progress of a running call; reports of an abandoned thread after its call's end
-        are dropped.
+        """Publish progress of a running call. Drops reports that an abandoned thread sends after
+        its call has ended.
         """
         if call_id in self._running_calls:
             numbers = {
@@ -243,16 +264,16 @@ class Feed:
 
     @property
     def listener(self) -> Callable[[model.Delta], None] | None:
-        """Return the receiver of a response's deltas; None if there are no subscribers when it
-        begins, and none may come later.
+        """Receiver of a response's deltas; None if there are no subscribers when it begins and none
+        may arrive later.
         """
         if self._heard:
             return self.hear
         return self._hear_late if self._hub.awaited else None
 
     def _hear_late(self, delta: model.Delta) -> None:
-        """Publish deltas of a response that began without subscribers: if secrets are known, from
-        the beginning of a part on, so that none appears by half.
+        """Publish deltas of a response that began without subscribers. If secrets are known, starts
+        at the next part, so that no secret appears in part.
         """
         if not self._heard:
             if not self._is_behind:
@@ -263,7 +284,7 @@ class Feed:
             self.hear(delta)
 
     def hear(self, delta: model.Delta) -> None:
-        """A delta of the open attempt, right after it was folded."""
+        """Publish a delta of the open attempt, right after it was folded."""
         if isinstance(delta, model.TextDelta):
             if self._open is not events.TextDelta:
                 self._begin(events.TextDelta)
@@ -312,8 +333,8 @@ class Feed:
                 self.cut()
 
     def cut(self) -> None:
-        """The open part's end, also where the attempt was cut: what was held back leaves, and every
-        reasoning_start has its end.
+        """End the open part, even if the attempt was cut off: publishes text held back for masking,
+        and a reasoning_end for every reasoning_start.
         """
         if self._open is None:
             return

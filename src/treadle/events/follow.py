@@ -1,9 +1,9 @@
 """A run's events for a follower in any process: from the journal up to now, then as entries arrive,
 without gaps or duplicates.
 
-It subscribes, then reads the journal, then waits: the next look finds entries in between.
+It subscribes before it reads the journal, so each later read finds the entries in between.
 live_deltas.py transmits deltas, which are not in the journal. Entry points: `Follow`; `Projection`,
-records as events.
+which turns records into events.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class Position(NamedTuple):
     """Position of a durable event."""
 
     entry: int
-    """The journal's sequence."""
+    """Sequence number of the entry in the journal."""
     place: int
-    """Among that entry's events."""
+    """Index among that entry's events."""
 
 
 BEGINNING: Final = Position(0, _ALL)
 
 
 def position_of(event_id: str) -> Position:
-    """`ENTRY.K`; `ENTRY` stands for all of that entry's events.
+    """Parse `ENTRY.K`, or `ENTRY` for all of that entry's events.
 
-    Raises AgentError(invalid) for what is neither.
+    Raises AgentError(invalid) for any other text.
     """
     if (found := _ID.fullmatch(event_id)) is None:
         raise AgentError(
@@ -54,20 +54,20 @@ def position_of(event_id: str) -> Position:
 
 
 class Projection:
-    """Durable events of one run, numbered from 1, without known secrets.
+    """Durable events of one run, numbered from 1, with known secrets masked.
 
-    Give it the records in order.
+    Pass the records in order.
     """
 
     def __init__(
         self, run_id: str, session_id: str | None, redactor: Callable[[], Redactor]
     ) -> None:
-        """`redactor` is called for each record: credentials may have been replaced."""
+        """`redactor` is called for each record, because credentials may have been replaced."""
         self._run_id, self._session_id, self._redactor = run_id, session_id, redactor
         self._numbers = itertools.count(1)
 
     def of(self, record: Record, *, after: Position = BEGINNING) -> list[Event]:
-        """Return the events of this record behind `after`."""
+        """Return this record's events after position `after`."""
         redactor, said = self._redactor(), list[Event]()
         for place, (kind, fields) in enumerate(events_of(record.entry)):
             if (record.seq, place) <= after:
@@ -79,17 +79,17 @@ class Projection:
         return said
 
     def numbered(self, event: Event) -> Event:
-        """Number an event that is not durable, among the others."""
+        """Number an event that is not durable in the same sequence."""
         return msgspec.structs.replace(event, seq=next(self._numbers))
 
 
 class Follow:
     """`async with runtime.follow(run_id) as events: async for event in events: …`. For one reader;
-    it ends after run_end.
+    ends after run_end.
 
-    Nothing waits for a reader that is slow, and nothing piles up for it: entries are read when it
-    has taken those before them, and of what is not durable the oldest is lost. An error of the
-    journal ends it; follow again after the last `id`.
+    A slow reader delays no run and fills no queue: entries are read when it has taken those before
+    them, and the oldest events that are not durable are dropped. A journal error ends it; follow
+    again after the last `id`.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Follow:
         return self
 
     async def __anext__(self) -> Event:
-        """Raises AgentError(invalid) for an unknown run, and for a position beyond its end."""
+        """Raises AgentError(invalid) for an unknown run or a position beyond its end."""
         return await anext(self._events)
 
     async def __aenter__(self) -> Self:
@@ -125,7 +125,7 @@ class Follow:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Idempotent."""
+        """Stop following. Idempotent."""
         await self._events.aclose()
 
     async def _followed(self) -> AsyncGenerator[Event]:
@@ -152,9 +152,10 @@ class Follow:
                         yield event
                     if isinstance(record.entry, RunFinished):
                         return
-                if info.status == "finished":  # and its end is not after `after`
+                if info.status == "finished":  # and run_end is not after `after`
                     return
                 for payload in payloads:
                     for event in heard.take(payload):
-                        yield projection.numbered(event)
+                        if event.run_id == run_id:  # the payload is untrusted
+                            yield projection.numbered(event)
                 payloads = await news.wait()

@@ -1,4 +1,4 @@
-"""Publish and subscribe: every run's events for subscribers, without ever making a run wait.
+"""Publish and subscribe: every run's events for subscribers. A run never waits for them.
 
 The run's own stream (feed.py) has all its events in order and loses none. Entry point: `Hub`.
 """
@@ -17,20 +17,18 @@ from treadle.messages.events import TOOL_EVENTS, Event
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """Stands in a slow subscriber's queue where events had to be dropped."""
+    """Replaces dropped events in a slow subscriber's queue."""
 
     count: int
 
 
 class Listener(Protocol):
-    """Receives every event while it is published, in the publishing task: it must be quick and must
-    not raise.
-    """
+    """Receives each event in the publishing task, so it must be quick and must not raise."""
 
     def put(self, event: Event) -> None: ...
 
     def close(self) -> None:
-        """The broker is closed: nothing more comes."""
+        """Called when the broker closes; no events follow."""
         ...
 
 
@@ -59,7 +57,7 @@ class Subscription:
         self._news.set()
 
     def close(self) -> None:
-        """No more events; what is queued can still be read. Idempotent."""
+        """End the subscription; queued events can still be read. Idempotent."""
         self._closed = True
         self._news.set()
         self._broker.remove(self)
@@ -80,7 +78,7 @@ class Subscription:
                 return Missed(count)
             if self._closed:
                 raise StopAsyncIteration
-            if self._news.is_set():  # another reader may wait for it already
+            if self._news.is_set():  # another reader may already be waiting for it
                 self._news = anyio.Event()
             await self._news.wait()
         return self._queue.popleft()
@@ -89,8 +87,7 @@ class Subscription:
 class Broker:
     """Topic of the hub.
 
-    Publishing never waits: a subscriber whose queue is full misses events and receives their
-    number.
+    Publishing never waits: a subscriber whose queue is full misses events and receives their count.
     """
 
     def __init__(self) -> None:
@@ -100,7 +97,7 @@ class Broker:
         self._closed = False
 
     def subscribe(self, maxsize: int = 1000) -> Subscription:
-        """Subscribe from now on; at most `maxsize` events wait in the queue.
+        """Subscribe from now on. The queue holds at most `maxsize` events.
 
         A subscription to a closed broker ends at once.
         """
@@ -125,23 +122,29 @@ class Broker:
             subscription.put(event)
 
     def close(self) -> None:
-        """Ends every subscription. Idempotent."""
+        """End every subscription. Idempotent."""
         self._closed = True
         for subscription in self._subscriptions:
             subscription.close()
 
 
 class Hub:
-    """`agents`: run, turn, delta, message and error events. `tools`: the events of tool calls."""
+    """Publishes every run's events under two topics.
+
+    Attributes:
+        agents: Topic of run, turn, message, text and error events.
+        tools: Topic of the events of tool calls.
+        awaited: True if a subscriber may arrive during a response and then receives the rest of it.
+    """
 
     def __init__(self) -> None:
         self.agents = Broker()
         self.tools = Broker()
         self.awaited = False
-        """True if a subscriber may arrive during a response and then receives the rest of it."""
 
     @property
     def heard(self) -> bool:
+        """True if either topic has a subscriber or a listener."""
         return self.agents.heard or self.tools.heard
 
     def add(self, listener: Listener) -> None:
@@ -150,12 +153,15 @@ class Hub:
         self.tools.add(listener)
 
     def remove(self, listener: Listener) -> None:
+        """Remove a listener from both topics."""
         self.agents.remove(listener)
         self.tools.remove(listener)
 
     def publish(self, event: Event) -> None:
+        """Deliver an event to its topic. Never waits."""
         (self.tools if isinstance(event, TOOL_EVENTS) else self.agents).publish(event)
 
     def close(self) -> None:
+        """End all subscriptions. Their iterators stop after the events they hold."""
         self.agents.close()
         self.tools.close()

@@ -1,7 +1,7 @@
-"""Deltas and progress for followers in other processes: not in the journal, sent as notifications.
+"""Deltas and progress for followers in other processes: sent as notifications, not journaled.
 
 This file has both ends. Deltas may be lost; they never arrive after the entry that they belong to,
-and never from a driver or an attempt that is over. follow.py follows a run. Entry points: `Relay`,
+and never from a finished driver or attempt. follow.py follows a run. Entry points: `Relay`,
 `Heard`.
 """
 
@@ -32,12 +32,12 @@ from treadle.messages.events import Event
 from treadle.types import Value
 
 LOOK_S: Final = 0.1
-"""Interval at which it checks for followers of the runs in progress."""
+"""Interval of the check for followers of the runs in progress."""
 GATHER_S: Final = 0.05
 GATHER_CHARS: Final = 4000
 """Bounds on the time and characters gathered before a notification."""
 PAYLOAD_MOST: Final = 7500
-"""Bytes: PostgreSQL takes 8,000."""
+"""Maximum bytes; PostgreSQL accepts 8,000."""
 
 Unkept: TypeAlias = (
     events.TextDelta
@@ -52,7 +52,7 @@ Unkept: TypeAlias = (
     | events.ChildStart
     | events.ChildEnd
 )
-"""Events that may be in no journal."""
+"""Events that the journal need not contain."""
 _ENDS_WHAT_WAS_SAID: Final = (
     RunStarted,
     RunResumed,
@@ -73,14 +73,14 @@ class DeltaPlace(NamedTuple):
 
 
 class DeltaPayload(Value, frozen=True, kw_only=True):
-    """A payload."""
+    """Deltas in one notification."""
 
     fence: int
     seq: int
     events: tuple[Unkept, ...]
 
 
-# ---------------------------------------------------------------- where a run is driven
+# ---------------------------------------------------------------- sender
 
 
 class _Gathered:
@@ -93,8 +93,8 @@ class _Gathered:
 
 
 class Relay:
-    """Sends deltas and progress of a runtime's runs if they have followers. Without any it receives
-    nothing, and events need not be made.
+    """Sends deltas and progress of a runtime's runs if they have followers. Without followers it
+    receives no events, so none need to be created.
     """
 
     def __init__(self, hub: Hub, notifier: Notifier) -> None:
@@ -104,25 +104,28 @@ class Relay:
         """Place of the latest entry of each run in progress."""
         self._wanted: frozenset[str] = frozenset()
         self._gathered: dict[str, _Gathered] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Event loop of `_looking`, the timer that looks for followers."""
         self._looking: asyncio.TimerHandle | None = None
         self._telling: asyncio.TimerHandle | None = None
 
     def begin(self, run_id: str, place: Callable[[], DeltaPlace]) -> None:
-        """Start sending for a run that is driven here. `place` is called with each delta."""
+        """Start sending for a run driven in this process. `place` is called with each delta."""
         self._runs[run_id] = place
-        if self._looking is not None:
-            self._looking.cancel()
-        self._look()
+        if self._notifier.wanted(delta_topic(run_id)):
+            self._listen(self._wanted | {run_id})
+        if self._looking is None or self._loop is not asyncio.get_running_loop():
+            self._look_later()
 
     def end(self, run_id: str) -> None:
-        """Idempotent."""
+        """Stop sending for a run. Idempotent."""
         self._runs.pop(run_id, None)
         self._gathered.pop(run_id, None)
-        if not self._runs:
-            self.close()
+        if self._wanted and not self._runs:
+            self._listen(frozenset())
 
     def close(self) -> None:
-        """Stop receiving, until a run begins."""
+        """Stop receiving until another run begins."""
         for timer in (self._looking, self._telling):
             if timer is not None:
                 timer.cancel()
@@ -135,13 +138,18 @@ class Relay:
             return
         if isinstance(event.id, str):
             if isinstance(event, events.MessageAdded):
-                self._gathered.pop(event.run_id, None)  # all of that stands in the message
+                self._gathered.pop(event.run_id, None)  # the message contains all of that
         elif isinstance(event, Unkept):
             self._gather(event)
 
-    def _look(self) -> None:
-        loop = asyncio.get_running_loop()
+    def _look_later(self) -> None:
+        self._loop = loop = asyncio.get_running_loop()
         self._looking = loop.call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        if self._runs:
+            self._look_later()
         self._listen(
             frozenset(run_id for run_id in self._runs if self._notifier.wanted(delta_topic(run_id)))
         )
@@ -182,7 +190,7 @@ class Relay:
 
 
 def _add(gathered: list[Event], event: Event) -> None:
-    """To what it goes on with; a call's progress stands for what it had said just before."""
+    """Append an event, joining adjacent deltas and replacing the call's previous progress."""
     last = gathered[-1] if gathered else None
     if last is not None and (whole := joined(last, event)) is not None:
         gathered[-1] = whole
@@ -197,7 +205,7 @@ def _add(gathered: list[Event], event: Event) -> None:
 
 
 def _size(event: Unkept) -> int:
-    """About so many characters."""
+    """Approximate size in characters."""
     match event:
         case events.TextDelta() | events.ReasoningDelta() | events.ToolProgress() | events.Warned():
             return len(event.text) + 1
@@ -208,7 +216,7 @@ def _size(event: Unkept) -> int:
 
 
 def _payloads(place: DeltaPlace, said: Sequence[Event]) -> Iterator[bytes]:
-    """None is too long; what cannot be made short enough is left out."""
+    """Yield payloads within the size limit, omitting any event that cannot be split."""
     data = encode_json({"fence": place.fence, "seq": place.seq, "events": said})
     if len(data) <= PAYLOAD_MOST:
         yield data
@@ -222,9 +230,7 @@ def _payloads(place: DeltaPlace, said: Sequence[Event]) -> Iterator[bytes]:
 
 
 def _pieces(event: Event) -> Iterator[Event]:
-    """Smaller ones: together they say the same, but of a call's progress and of a warning only how
-    it begins.
-    """
+    """Split an event in two. Of progress and warnings, only the beginning is kept."""
     match event:
         case events.TextDelta(text=text) | events.ReasoningDelta(text=text) if len(text) > 1:
             for half in (text[: len(text) // 2], text[len(text) // 2 :]):
@@ -238,13 +244,13 @@ def _pieces(event: Event) -> Iterator[Event]:
             return
 
 
-# ---------------------------------------------------------------- where a run is followed
+# ---------------------------------------------------------------- follower
 
 
 class Heard:
-    """Filter of payloads: drops those that are out of date.
+    """Filter that drops outdated payloads.
 
-    Give it every record in order with `seen`, and payloads with `take`.
+    Pass every record in order to `seen`, and payloads to `take`.
     """
 
     def __init__(self) -> None:
@@ -270,9 +276,9 @@ class Heard:
         return self._cut()
 
     def take(self, payload: bytes) -> list[Event]:
-        """After the journal was read, which had everything before it.
+        """Return a payload's events. Call it after reading the journal up to the payload.
 
-        Nothing for a payload of a newer version.
+        Returns nothing for a payload of a newer version.
         """
         try:
             told = decode_json(payload, DeltaPayload)
@@ -312,7 +318,7 @@ class Heard:
                 return [event]
 
     def _cut(self) -> list[Event]:
-        """Every start has its end."""
+        """End the open reasoning, so that every start has an end."""
         start, self._reasoning = self._reasoning, None
         if start is None:
             return []

@@ -1,5 +1,5 @@
-"""Contract of the tracer that follows a run while it is in progress: three spans, and a tracer that
-does nothing.
+"""Contract of the tracer that follows a run in progress: three spans, and a tracer that does
+nothing.
 
 telemetry/ exports spans; the loop and the toolbox begin and end them. Entry points: `Tracer`,
 `NO_TRACER`.
@@ -27,7 +27,7 @@ class TracedRun:
     parent_run_id: str | None
     agent: str
     agent_hash: str
-    """Hash of its agent's definition."""
+    """Hash of the agent's definition."""
     description: str
     model: str
     """Model as requested, like "anthropic:claude-opus-5-5"."""
@@ -35,33 +35,33 @@ class TracedRun:
 
 class RunSpan(Protocol):
     def ended(self, outcome: Outcome, metrics: RunMetrics, error: Exception | None) -> None:
-        """Once, before the span ends."""
+        """Called once, before the span ends."""
         ...
 
 
 class ModelSpan(Protocol):
     def first_delta(self) -> None:
-        """At the first delta of each attempt."""
+        """Called at the first delta of each attempt."""
         ...
 
     def retried(self, kind: str, wait_s: float) -> None: ...
 
     def responded(self, response: ModelResponse, cost_usd: float | None) -> None:
-        """Once, where a whole response came."""
+        """Called once a complete response has arrived."""
         ...
 
 
 class ToolSpan(Protocol):
     def finished(self, result: ToolResult) -> None:
-        """Once, where there is a result."""
+        """Called once, if there is a result."""
         ...
 
 
 class Tracer(Protocol):
-    """Opens spans around what a run does, in the task that does it, so that what happens inside can
-    find its parent.
+    """Opens spans around a run's work, in the task that does it, so that spans opened inside find
+    their parent.
 
-    What is raised inside a span goes through it. A tracer raises nothing itself and never blocks.
+    An exception inside a span propagates. A tracer never raises or blocks.
     """
 
     def run(self, run: TracedRun) -> AbstractContextManager[RunSpan]: ...
@@ -71,12 +71,12 @@ class Tracer(Protocol):
     def tool(
         self, run: TracedRun, call: ToolCall, kind: Mapping[str, str]
     ) -> AbstractContextManager[ToolSpan]:
-        """`kind`: what the tool says of itself for a trace, like the MCP server that it belongs to."""  # noqa: E501
+        """`kind`: the tool's own trace attributes, such as the MCP server that it belongs to."""
         ...
 
 
 class _Nothing:
-    """A span that goes nowhere."""
+    """A span that records nothing."""
 
     def ended(self, outcome: Outcome, metrics: RunMetrics, error: Exception | None) -> None: ...
 

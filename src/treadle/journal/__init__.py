@@ -2,13 +2,16 @@
 in memory/, sqlite/ and postgres/; tables/ holds what the two databases share.
 
     journal.py     `Journal`, `RunWriter`: the contract
+    run_info.py    `RunInfo`: a run in lists
     entries.py     the entries of a run, and their bytes
     run_state.py   `RunState`: the fold of a run's entries
     run_values.py  values that make up a `RunState`: turn, approvals, spending, context
     projection.py  `events_of`: the events of an entry
     receipts.py    compaction receipts, and the history after them
     window.py      which messages of a session its next run sees
-    sessions.py    `SessionStore`: conversations
+    sessions.py    `Sessions`: the contract of conversations
+    session_store.py  `SessionStore`: conversations in memory
+    session_names.py  ids and titles of sessions
     repetition.py  detecting a run that repeats itself
     run_messages.py  messages that a run derives from its entries
     load.py        a run's state from its entries
@@ -18,6 +21,7 @@ in memory/, sqlite/ and postgres/; tables/ holds what the two databases share.
     queue.py       runs that wait for a worker
     engine.py      `Engine`: the contract of a delivery engine
     notifier.py    hints between processes that something changed
+    threads.py     starting threads, and what an exhausted system answers
     pending.py     results that a thread owes to coroutines
     forks.py       connections that a forked process must not touch
     removable.py   checking whether runs may be removed
@@ -41,22 +45,19 @@ INSTALL: Final = "pip install 'treadle[postgres]'"
 def open_journal(
     url: str, *, durability: Durability = "process", lease_s: float = LEASE_S
 ) -> Journal:
-    """`memory:`, `sqlite:///FILE` (relative; `sqlite:////FILE` from the root), or
-    `postgresql://USER:PASSWORD@HOST/DATABASE`.
+    """Open the journal at a URL: `memory:`, `sqlite:///FILE` (relative; `sqlite:////FILE` from the
+    root), or `postgresql://USER:PASSWORD@HOST/DATABASE`.
 
-    `lease_s`: with PostgreSQL, how long after its last sign of life a process still has its runs;
-    another one takes them over afterwards. Raises AgentError(invalid) for one that cannot be
-    opened; blocks while a server is asked.
+    `lease_s`: with PostgreSQL, seconds after its last sign of life for which a process keeps its
+    runs; afterwards another can take them over. Raises AgentError(invalid) if the journal cannot be
+    opened; blocks while a server is queried.
     """
     if durability not in get_args(Durability):
         raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
     if not isinstance(cast("object", url), str):
         raise AgentError(
             "invalid",
-            (
-                f"a journal is named by a URL, not by a {type(url).__name__}: give "
-                "f'sqlite:///{path}'"
-            ),
+            (f"a journal needs a URL, not a {type(url).__name__}: pass f'sqlite:///{{path}}'"),
         )
     scheme, colon, rest = url.partition(":")
     if scheme == "memory" and colon and not rest:
@@ -74,7 +75,7 @@ def open_journal(
         if not colon and rest == "" and url
         else "'memory:', 'sqlite:///FILE' or 'postgresql://USER@HOST/DATABASE'"
     )
-    raise AgentError("invalid", f"{_without_password(url)!r} is no journal: use {instead}")
+    raise AgentError("invalid", f"{_without_password(url)!r} is not a journal URL: use {instead}")
 
 
 def _postgres(url: str, durability: Durability, lease_s: float) -> Journal:
@@ -86,5 +87,5 @@ def _postgres(url: str, durability: Durability, lease_s: float) -> Journal:
 
 
 def _without_password(url: str) -> str:
-    """Return the URL as an error may show it."""
+    """Mask the password in a URL, for error messages."""
     return re.sub(r"(?i)(password=)[^&]*", r"\1***", re.sub(r":.*@", r":***@", url))

@@ -12,21 +12,19 @@ from treadle.types import Outcome, Usage, Value
 
 
 class Side(Value, frozen=True, kw_only=True):
-    """Side of the comparison: one run."""
+    """One of the two compared runs."""
 
     run_id: str
     agent: str
     model: str
     outcome: Outcome | None
-    """None where it is not finished."""
+    """None if it is not finished."""
     turns: int
     tool_calls: int
     usage: Usage
     cost_usd: float | None = None
     total: RunTotals
-    """Sums over the run and every run that it started; of a run that is not finished, its own
-    figures.
-    """
+    """Totals of the run and its children; for an unfinished run, its own figures only."""
     duration_s: float
     text: str
     messages: tuple[Message, ...]
@@ -41,12 +39,14 @@ class RunDiff(Value, frozen=True, kw_only=True):
 
     @property
     def is_same(self) -> bool:
-        """True if the runs are equal to their end, and ended alike."""
+        """True if the runs are equal to their end and have the same outcome."""
         return not self.a.messages and not self.b.messages and self.a.outcome == self.b.outcome
 
 
 def compare(a: RunState, b: RunState) -> RunDiff:
-    """Compare by the content of messages: ids, times and opaque data of providers may differ."""
+    """Compare two runs by the content of their messages, ignoring ids, times and opaque provider
+    data.
+    """
     ours, theirs = list(a.context.history), list(b.context.history)
     pairs = zip(ours, theirs, strict=False)
     same = next(

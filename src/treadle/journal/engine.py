@@ -1,7 +1,8 @@
-"""Contract of an engine, which delivers queued runs to workers, and again when a worker dies.
+"""Contract of an engine, which delivers queued runs to workers, and redelivers them when a worker
+dies.
 
-The journal decides who drives: an engine's errors cost time, never an effect. Implementations are
-in workers/engines/. Entry points: `Engine`, `QueueLimits`, `Deliver`.
+The journal decides who drives: an engine's errors cost time, but never repeat an effect.
+Implementations are in workers/engines/. Entry points: `Engine`, `QueueLimits`, `Deliver`.
 """
 
 from __future__ import annotations
@@ -15,27 +16,27 @@ from treadle.types import Time, Value
 
 
 class QueueLimits(Value, frozen=True, kw_only=True):
-    """Limits of a queue; None: no limit."""
+    """Limits of a queue; None means no limit."""
 
     concurrency: int | None = None
-    """Runs at once, over all workers where the engine can count them (`Engine.counts_globally`),
+    """Concurrent runs, over all workers if the engine can count them (`Engine.counts_globally`),
     else per worker.
     """
     per_tenant: int | None = None
-    """Runs at once for one tenant; None: no limit. Runs without a tenant are counted together."""
+    """Concurrent runs of one tenant; None: no limit. Runs without a tenant are counted together."""
     rate: int | None = None
-    """Deliveries in `period_s` seconds; None: no limit."""
+    """Deliveries per `period_s` seconds; None: no limit."""
     period_s: float = 60.0
 
 
 Deliver: TypeAlias = Callable[[Ticket], Awaitable[None]]
-"""Drives the run until it is finished, waits, or was let go; raises nothing but what cancels the
-task.
+"""Drives the run until it is finished, waits, or is released; raises only the task's
+cancellation.
 """
 
 
 class Engine(Protocol):
-    """Usable inside `async with`. It belongs to one event loop, whatever threads it has."""
+    """Engine, used inside `async with`. It belongs to one event loop, whatever threads it has."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -46,7 +47,7 @@ class Engine(Protocol):
 
     @property
     def keeps(self) -> bool:
-        """True if submitted runs are kept when this process dies: the queue marks them `sent`."""
+        """True if submitted runs survive the death of this process: the queue marks them `sent`."""
         ...
 
     @property
@@ -55,44 +56,48 @@ class Engine(Protocol):
     def delivering(
         self, worker: str, lanes: Mapping[str, QueueLimits], deliver: Deliver, *, slots: int
     ) -> AbstractAsyncContextManager[None]:
-        """Context in which runs of the queues in `lanes` are delivered here, at most `slots` at
-        once. `worker`: id of this worker.
+        """Context in which runs of the queues in `lanes` are delivered to this worker, at most
+        `slots` at once. `worker`: its id.
 
-        Leaving it starts no more deliveries and waits for those in progress: the caller makes sure
+        Leaving it starts no more deliveries and waits for those in progress; the caller makes sure
         that they end.
         """
         ...
 
     def free(self) -> int:
-        """Maximum number of runs that it accepts now: unbounded for an engine that keeps them; else
-        free slots and a few more.
+        """Maximum number of runs that it accepts now: unbounded if the engine is persistent, else
+        its free slots and a few more.
         """
         ...
 
     def takes(self, queue: str) -> bool:
-        """Return True if it accepts more runs of this queue, which must not block those of others."""
+        """Return True if it accepts more runs of this queue, which must not block other queues."""
         ...
 
     async def submit(self, tickets: Sequence[Ticket]) -> None:
-        """Each is to be delivered to some worker of its queue. Idempotent by run and delivery.
+        """Submit runs for delivery, each to a worker of its queue. Idempotent by run and delivery.
 
-        All or nothing is known where it raises AgentError.
+        AgentError means that none was submitted.
         """
         ...
 
     async def wake(self, ticket: Ticket, at: Time) -> None:
-        """The same, not before that time: of a run that could not be driven where it was delivered."""
+        """Submit a run that could not be driven where it was delivered, for delivery at `at` or
+        later.
+        """
         ...
 
     async def cancel(self, run_id: str) -> None:
-        """Drops what was not delivered of it.
+        """Drop undelivered tickets of a run.
 
-        Best effort: the delivery of a run that is over does nothing.
+        Best effort: delivering a finished run has no effect.
         """
         ...
 
     async def rescue(self, living: Collection[str]) -> None:
-        """Delivers again what workers other than these had under way: they are dead. Idempotent."""
+        """Redeliver the runs in progress at workers other than `living`, which are dead.
+        Idempotent.
+        """
         ...
 
     async def forgotten(self, tickets: Sequence[Ticket]) -> list[Ticket]:

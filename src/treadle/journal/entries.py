@@ -1,8 +1,7 @@
-"""The facts of a run: what an append-only, gap-free list of them holds, and how each becomes bytes
-and back.
+"""Entries of a run, an append-only list without gaps, and their encoding.
 
-Where they are kept is journal.py's and journals/; when they are appended is the loop's business.
-Entry: `Entry`, `read_entry`.
+journal.py defines where they are stored; the loop decides when they are appended. Entry points:
+`Entry`, `read_entry`.
 
 Order of a run: run.started, then for each turn model.requested (one more for each failed attempt),
 model.responded with the starts of the calls that start now, tool.finished for each, and in the end
@@ -24,6 +23,7 @@ from treadle._internal.json_text import (
     members,
     object_of,
 )
+from treadle.budget.spending import Reserved, Spending
 from treadle.errors import AgentError
 from treadle.messages.events import ErrorInfo
 from treadle.messages.message import Message, ToolResult, decode_message, decode_part
@@ -37,9 +37,7 @@ from treadle.types import (
     OnAsk,
     OnUnknown,
     Outcome,
-    Reserved,
     Settings,
-    Spending,
     StopReason,
     Time,
     Usage,
@@ -49,27 +47,27 @@ from treadle.types import (
 )
 
 SCHEMA = 1
-"""Major version of the entries; it stands in run.started, and a reader refuses a higher one."""
+"""Major version of the entries, stored in run.started. Readers refuse a higher one."""
 
 
 class _Entry(Value, frozen=True, kw_only=True, tag_field="type"):
     at: Time
     idle_s: float = 0.0
-    """Seconds before it in which the run's time stood still, because people were asked."""
+    """Seconds before it that do not count: a person was asked, or the clock was set."""
 
 
 class Fork(Value, frozen=True, kw_only=True):
-    """A run that goes on from inside another one, whose entries it reads and never copies."""
+    """Origin of a run that continues another run, whose entries it reads and never copies."""
 
     run_id: str
     turn: int
-    """Closed turns of the other run that are kept; 0: only what came before its prompt."""
+    """Number of the other run's closed turns that are kept; 0: only what precedes its prompt."""
     seq: int
-    """The other run's entries up to this one."""
+    """Sequence number of the last entry of the other run that is read."""
     asks: bool = True
-    """The run's own prompt follows; False: it goes on where the other stood."""
+    """True if the run's own prompt follows; False if it continues where the other run stopped."""
     results: dict[str, str] = msgspec.field(default_factory=dict[str, str])
-    """Call id -> what stands in place of that call's result."""
+    """Call id -> result that replaces that call's result."""
 
 
 class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
@@ -80,24 +78,24 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     mode: Mode
     cwd: str
     input: Message
-    """The prompt, as the model will see it."""
+    """Prompt as the model sees it."""
     messages: tuple[Message, ...] = ()
     """The agent's own first messages, before the prompt."""
     settings: Settings = Settings()
     limits: Limits = Limits()
     inputs: JsonText = "{}"
     output: JsonText | None = None
-    """The schema of its answer as it was given, where that is not what `settings` ask of the model:
-    of what is no object, and of what a tool takes.
+    """Output schema as given, if it differs from the one in `settings`: for types that are not
+    objects, and for output passed to a tool.
     """
     session_id: str | None = None
     parent_run_id: str | None = None
     parent_call_id: str | None = None
     user_id: str | None = None
     past: int | None = None
-    """Written by older versions: how many of the session's messages it found.
+    """Written by older versions: number of the session's messages that it found.
 
-    None: all that were in view at its place in the session.
+    None: all that were in view at its position in the session.
     """
     late: dict[str, int] | None = None
     """Late results known when the run began, as `SessionView.late`; None if an older version wrote
@@ -108,19 +106,18 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     fork: Fork | None = None
     """Origin of a forked run."""
     imported: Time | None = None
-    """When it was imported from a file without a valid signature (importing.py); None for a run of
-    this installation.
-    """
+    """Time of its import from a file without a valid signature; None for a run of this journal."""
     passing: tuple[str, ...] = ()
-    """Passing blocks of its system prompt, in a session: the session's next runs send the same."""
+    """Temporary blocks of its system prompt, which the next runs of its session send too."""
     schema: int = msgspec.field(default_factory=lambda: SCHEMA)
-    """Always written: a default that is left out would mean the reader's own number."""
+    """Always written: omitting the default would mean the reader's own version."""
 
 
 class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
-    """An attempt begins.
+    """Start of an attempt.
 
-    The second and later ones are appended before their wait, and void what came of the one before.
+    Attempts after the first are appended before their wait, and void the output of the previous
+    one.
     """
 
     turn: int
@@ -128,26 +125,22 @@ class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
     reserved: Reserved | None = None
     """Maximum cost of the attempt; None without a limit."""
     last: Outcome | None = None
-    """The limit that makes this turn the last one."""
+    """Limit that makes this turn the last one."""
     failed: ErrorInfo | None = None
-    """How; None where the attempt before was lost with its process."""
+    """Error of the previous attempt; None if it was lost with its process."""
     wait_s: float = 0.0
     max_tokens: int | None = None
     """Bound on the response, if the run's budget leaves less than its settings ask for."""
     clamped_by: Outcome | None = None
-    """The limit that leaves less; where `max_tokens` is set without it, that of tokens."""
+    """Limit that leaves less; if `max_tokens` is set without it, the token limit."""
     spent: Usage | None = None
     """Known usage of the failed attempt before this one, by the model asked then."""
     spent_usd: float | None = None
     """Cost of that usage; None if its price was unknown."""
     free: bool = False
-    """The failed attempt before this one surely cost nothing: the provider refused it, or never had
-    it.
-    """
+    """True if the provider refused or never received the failed attempt, so it cost nothing."""
     without: str | None = None
-    """Setting that the provider refused by name in the failed attempt before this one; the run goes
-    on without it.
-    """
+    """Setting that the provider refused by name; the run continues without it."""
 
 
 class ModelResponded(_Entry, frozen=True, kw_only=True, tag="model.responded"):
@@ -158,27 +151,25 @@ class ModelResponded(_Entry, frozen=True, kw_only=True, tag="model.responded"):
     cost_usd: float | None = None
     """Cost by the price of that day; None if no price was known."""
     stop_reason: StopReason | None
-    """Stop reason, or None if the end of the run cut the response, and the message holds its
-    beginning.
-    """
+    """Stop reason; None if the end of the run cut the response short."""
     raw_stop_reason: str = ""
     response_id: str = ""
     model: str = ""
     provider_data: JsonText | None = None
     context_tokens: int | None = None
-    """Tokens of the conversation after it, where `usage` sums several passes of a server's own
-    tools; None: as `usage` says; 0: not known.
+    """Tokens of the conversation after it, if `usage` sums several passes of a server's own tools;
+    None: as in `usage`; 0: unknown.
     """
     results_only: bool = False
-    """True if nothing but the results of its calls may follow: a program that the provider runs
-    waits for them.
+    """True if only the results of its calls may follow, because a program at the provider waits for
+    them.
     """
     withdraws: bool = False
-    """True for a refusal after which the provider refuses all that follows: the exchange has to
-    leave the conversation.
+    """True for a refusal after which the provider refuses all that follows, so that the exchange
+    must be withdrawn.
     """
     hook: str | None = None
-    """The one that answered in the model's place; no model was asked."""
+    """Name of the hook that answered in the model's place; no request was sent."""
     details: ResponseDetails | None = None
 
 
@@ -188,36 +179,37 @@ class ToolStarted(_Entry, frozen=True, kw_only=True, tag="tool.started"):
     arguments_json: JsonText
     effect: Effect
     key: str
-    """The idempotency key: the same for every attempt of this call."""
+    """Idempotency key: the same for every attempt of this call."""
     attempt: int = 1
     polls: bool = False
-    """The tool only looks at something that goes on, so equal calls with equal results are no loop.
-    """
+    """True if the tool only polls something in progress, so that equal results are no loop."""
 
 
 class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):
-    """The one result of a call; also of a call that was refused and never started."""
+    """The one result of a call, including calls that were refused and never started."""
 
     status: Literal["ok", "error", "denied", "cancelled", "unknown"]
     result: ToolResult
     duration_ms: float = 0.0
     started: bool = True
-    """False: the call was refused before it could start, and has no tool.started."""
+    """False if the call was refused before its start, so that it has no tool.started."""
     ends_run: bool = False
-    """The tool said that the run must end here."""
+    """True if the tool ended the run."""
     cut_by: Outcome | None = None
-    """The limit that refused the call."""
+    """Limit that refused the call."""
     completes: bool = False
-    """The run is done, and its output is what the call was given."""
+    """True if the call completes the run with its arguments as the output."""
 
 
 class ToolLate(_Entry, frozen=True, kw_only=True, tag="tool.late"):
-    """A fact that arrived after `unknown`: it becomes a message to the model and never replaces the
-    result.
+    """A result that arrived after `unknown`: a message to the model that never replaces a result.
+    With a status, it becomes the result of a call that is still open.
     """
 
     call_id: str
     text: str
+    status: Literal["ok", "error"] | None = None
+    """Status of a timely result; None: unknown, or written by an older version."""
 
 
 class ApprovalAsked(_Entry, frozen=True, kw_only=True, tag="approval.asked"):
@@ -235,18 +227,18 @@ class ApprovalAnswered(_Entry, frozen=True, kw_only=True, tag="approval.answered
     by: str
     reason: str = ""
     arguments_json: JsonText | None = None
-    """Arguments that a person put in place of the model's."""
+    """Arguments with which a person replaced the model's."""
 
 
 class InputAdded(_Entry, frozen=True, kw_only=True, tag="input.added"):
     message: Message
     by: Literal["user", "runtime", "hook"]
     mends: bool = False
-    """True if the message lists errors of the answer before it, which has to be given again."""
+    """True if the message lists errors of the previous answer, which the model must give again."""
 
 
 class ModelSwitched(_Entry, frozen=True, kw_only=True, tag="model.switched"):
-    """Another model is asked from here on; it comes right before the attempt that asks it."""
+    """Switch to another model; precedes that model's first attempt."""
 
     model: str
     before: str = ""
@@ -262,18 +254,22 @@ class CancelAsked(_Entry, frozen=True, kw_only=True, tag="cancel.asked"):
 
 
 class RunResumed(_Entry, frozen=True, kw_only=True, tag="run.resumed"):
-    """A new driver took the run over: appends of the one before are refused from here on."""
+    """Takeover by a new driver; later appends of the previous one are refused."""
 
     fence: int
     agent: str
     agent_hash: str
     model: str
     asked: str | None = None
-    """The model asked from here on, if this driver cannot ask the one that answered last."""
+    """Model to use from here on, if this driver cannot use the one that answered last."""
     mode: Mode
     cwd: str
     limits: Limits | None = None
-    """These hold from here on, as in run.started; None: the limits stay."""
+    """Limits from here on, as in run.started; None: unchanged."""
+    failed_over: bool = False
+    """True if the database has failed over since the previous driver, whose newest entries may be
+    missing.
+    """
 
 
 class RunFinished(_Entry, frozen=True, kw_only=True, tag="run.finished"):
@@ -285,16 +281,16 @@ class RunFinished(_Entry, frozen=True, kw_only=True, tag="run.finished"):
     spending: tuple[Spending, ...] = ()
     """Breakdown of `usage` and `cost_usd`."""
     total: RunTotals | None = None
-    """Totals of the run and every run below it.
+    """Totals of the run and its children.
 
-    None: it started none, or an older version wrote this.
+    None: it has none, or an older version wrote this.
     """
     duration_s: float
     text: str = ""
     output: JsonText = "null"
     validated: bool = False
     open_turn: int | None = None
-    """The turn that the end cut or closed."""
+    """Turn that the end cut or closed."""
     error: ErrorInfo | None = None
 
 
@@ -317,7 +313,7 @@ Entry: TypeAlias = (
 
 
 class Record(Value, frozen=True, kw_only=True):
-    """An entry and its place."""
+    """An entry and its position."""
 
     seq: int
     """Sequence number from 1, without gaps."""
@@ -329,10 +325,11 @@ _MESSAGES = ("input", "message")
 
 
 def read_entry(data: bytes) -> Entry:
-    """The inverse of `to_json`; what a newer version wrote into a message is kept with it.
+    """Decode an entry, the inverse of `to_json`; unknown content of a newer version inside a
+    message is kept.
 
-    Raises AgentError(invalid) where the bytes are no entry, one of an unknown type, or one of a
-    higher major schema.
+    Raises AgentError(invalid) if the bytes are not an entry, or its type is unknown or its major
+    schema higher.
     """
     try:
         entry = decode_json(data, cast("type[Entry]", Entry))
@@ -344,8 +341,8 @@ def read_entry(data: bytes) -> Entry:
 
 
 def _read_strange(data: bytes) -> Entry:
-    """Words of a newer version inside: the messages are read by their own rules, and the rest by
-    this version's.
+    """Decode an entry that contains values of a newer version: messages by their own rules,
+    everything else by this version's.
     """
     try:
         fields = members(data.decode())
@@ -354,10 +351,7 @@ def _read_strange(data: bytes) -> Entry:
         if (kind := _TYPES.get(tag)) is None:
             raise AgentError(
                 "invalid",
-                (
-                    f"an entry of type {tag!r} is unknown here: where a newer Treadle wrote it, "
-                    "upgrade to read it"
-                ),
+                f"an entry of type {tag!r} is unknown: if a newer Treadle wrote it, upgrade",
             )
         for name in fields.keys() & _MESSAGES:
             fields[name] = _readable(fields[name])
@@ -373,11 +367,11 @@ def _read_strange(data: bytes) -> Entry:
             kind,
         )
     except ValueError as e:
-        raise AgentError("invalid", f"this is no entry that can be read: {e}") from e
+        raise AgentError("invalid", f"this entry cannot be read: {e}") from e
 
 
 def _settings(stored: JsonText) -> JsonText:
-    """Without a temperature that no provider takes: older versions accepted any number."""
+    """Remove a temperature that no provider accepts: older versions accepted any number."""
     fields = members(stored)
     if not is_temperature(decode_json(fields.get("temperature", "0").encode(), object)):
         del fields["temperature"]
@@ -408,7 +402,9 @@ def responded(
     cost_usd: float | None = None,
     hook: str | None = None,
 ) -> ModelResponded:
-    """`response`: None where it was cut by the end of the run, and `message` holds what there was."""
+    """Return the entry of a response. `response`: None if the end of the run cut it, with `message`
+    as its beginning.
+    """
     if response is None:
         return ModelResponded(
             at=message.created_at,
@@ -447,7 +443,7 @@ def switched(
     spent_usd: float | None,
     free: bool,
 ) -> tuple[ModelSwitched, ModelRequested]:
-    """`asked` failed, and another model is asked in its place."""
+    """Return the entries that replace `asked`, which failed, with a request to another model."""
     at, failed = now(), msgspec.structs.replace(failed, kind=switch.kind)
     again = msgspec.structs.replace(
         asked,

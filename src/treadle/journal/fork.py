@@ -16,7 +16,9 @@ from treadle.tools.approval import check_texts
 def fork_of(
     run_id: str, state: RunState, turn: int, results: Mapping[str, str], *, asks: bool
 ) -> Fork:
-    """Raises AgentError(invalid) where there is no such turn, or nothing to go on with."""
+    """Return the fork of a run after a turn. Raises AgentError(invalid) if there is no such turn or
+    nothing to continue from.
+    """
     check_texts("results", results)
     turns = state.ledger.turns
     if not 0 <= turn <= turns:
@@ -36,7 +38,7 @@ def fork_of(
         raise AgentError(
             "invalid",
             (
-                f"turn {turn} of run {run_id} was its answer: say in a text how it should go on, "
+                f"turn {turn} of run {run_id} was its final answer: pass a prompt to continue from it, "
                 "or fork it after an earlier turn"
             ),
         )
@@ -51,7 +53,7 @@ def fork_of(
 
 
 def check_results(fork: Fork, records: Sequence[Record]) -> None:
-    """Raises AgentError(invalid) where a result is given for what is no call of the turn."""
+    """Raise AgentError(invalid) if a result is given for a call that the turn does not have."""
     whole = [
         e.message
         for e in (record.entry for record in records)

@@ -1,7 +1,7 @@
-"""Connections that a forked child must not touch: its parent's, whose threads do not exist there
-and whose locks are the parent's.
+"""Protection of the parent's connections in a forked child, where its threads do not exist and its
+locks stay locked.
 
-Each object abandons its own. Entry point: `abandon_in_children`.
+Each object abandons its own connections. Entry point: `abandon_in_children`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Protocol
 
 
 class Abandonable(Protocol):
-    """Something of which a forked child has a copy."""
+    """An object that a forked child has a copy of."""
 
     def abandon(self) -> None:
-        """Close this object in the child, before anything else runs there; the parent's stays as it
-        is.
+        """Detach this object in the child, before anything else runs there; the parent's object is
+        unchanged.
         """
         ...
 

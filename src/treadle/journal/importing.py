@@ -1,9 +1,9 @@
-"""Runs from a file as data: entries without the authority that they claim. Entry:
-`as_data`, `standing_of`.
+"""Runs from a file as data: entries without the authority that they claim. Entry points: `as_data`,
+`standing_of`.
 
-An export is written by someone else. Its words, results and figures are kept; everything that would
-act here is replaced by what holds for the importer, and every call without a result becomes a
-question for a person.
+An export is untrusted. Its text, results and figures are kept; everything that would take effect
+here is replaced by the importer's values, and every call without a result becomes a question for a
+person.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from treadle.journal.entries import (
     ToolStarted,
 )
 from treadle.journal.run_state import RunState
-from treadle.messages.message import ToolCall
+from treadle.messages.message import JsonText, ToolCall
 from treadle.types import Mode, Settings, Time, now
 
 BEGUN: Final = "imported: it had begun elsewhere and may have taken effect"
@@ -38,11 +38,13 @@ class Importer:
     mode: Mode
     cwd: str
     model: str
-    """Model that replaces one that is a file."""
+    """Model that replaces models that are files."""
     file_models: Collection[str]
-    """Providers whose models are files, like `script`."""
+    """Providers whose models are files, such as `script`."""
     session_id: str
     """Id of the new session."""
+    inputs: JsonText = "{}"
+    """Inputs that replace the file's, which would reach the system prompt."""
     keeps_parent: bool = False
     """True if the parent run was imported into the same journal."""
 
@@ -51,19 +53,23 @@ class Importer:
 
 
 def as_data(entries: Sequence[Entry], importer: Importer) -> list[Entry]:
-    """The entries of a whole run (`journal.read_run`) with the importer's authority, marked as
-    imported.
+    """Return the entries of a whole run (`journal.read_run`) with the importer's authority, marked
+    as imported.
 
-    Approvals, edited arguments, modes, directories, file models, users, sessions, hosted tools,
-    additions to requests and parts of system prompts go. A call without a result loses its start
-    and gets an `approval.asked` with the arguments that the model gave, so that the run waits for a
+    Removes approvals, edited arguments, modes, directories, file models, users, sessions, hosted
+    tools, additions to requests, inputs and parts of system prompts. A call without a result loses
+    its start and gets an `approval.asked` with the model's arguments, so that the run waits for a
     person.
     """
     state = RunState()
     for entry in entries:
         state.apply(entry)
     still_open = (
-        {} if state.finished is not None else {call.id: call for call in state.current.open_calls}
+        {}
+        if state.finished is not None
+        else {
+            call.id: call for call in state.current.open_calls if call.id not in state.current.late
+        }
     )
     kept = [
         changed
@@ -86,7 +92,7 @@ def as_data(entries: Sequence[Entry], importer: Importer) -> list[Entry]:
 
 
 def _changed(entry: Entry, importer: Importer, still_open: dict[str, ToolCall]) -> Entry | None:
-    """None for an entry that does not stay."""
+    """Return the entry for the importer; None to drop it."""
     match entry:
         case RunStarted():
             return _started(entry, importer)
@@ -120,6 +126,7 @@ def _started(entry: RunStarted, importer: Importer) -> RunStarted:
         cwd=importer.cwd,
         model=importer.name(entry.model),
         settings=_settings(entry.settings),
+        inputs=importer.inputs,
         session_id=None if entry.session_id is None or stays else importer.session_id,
         past=None,
         parent_run_id=entry.parent_run_id if stays else None,
@@ -132,11 +139,11 @@ def _started(entry: RunStarted, importer: Importer) -> RunStarted:
 
 
 def _settings(settings: Settings) -> Settings:
-    """Without what a provider would run or be sent beyond the conversation."""
+    """Remove settings with which a provider would run or receive more than the conversation."""
     return structs.replace(settings, hosted_tools=None, extra=None, service_tier=None)
 
 
-# ---------------------------------------------------------------- where it goes on
+# ---------------------------------------------------------------- entering a journal
 
 
 FENCE_MOST: Final = 1_000_000_000
@@ -144,21 +151,21 @@ FENCE_MOST: Final = 1_000_000_000
 
 
 class Standing(NamedTuple):
-    """The state in which a run from elsewhere enters a journal."""
+    """State in which an imported run enters a journal."""
 
     fence: int
-    """The highest one in its entries, so that those of its next drivers are higher."""
+    """Highest fence in its entries; its next drivers get higher ones."""
     waiting: bool
     """True if a question to a person is open."""
     updated_at: Time | None = None
-    """The time of its last entry."""
+    """Time of its last entry."""
 
 
 NEW: Final = Standing(fence=1, waiting=False)
 
 
 def standing_of(entries: Sequence[Entry]) -> Standing:
-    """Fold the entries of a whole run (`read_run`)."""
+    """Return the standing of a whole run (`read_run`)."""
     state, fence = RunState(), 1
     for entry in entries:
         state.apply(entry)

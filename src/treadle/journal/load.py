@@ -1,7 +1,7 @@
-"""A run out of its journal, over what came before it: its session's messages, or the run that it
-was forked from. Entry: `load`, `forked`.
+"""Load a run from its journal on top of its past: its session's messages, or the run that it was
+forked from.
 
-What its entries come to is run_state.py's, where they are kept journals/.
+run_state.py folds the entries; journals store them. Entry points: `load`, `forked`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ NO_RESULT = (
 
 
 def load(run_id: str, read: Callable[[str], Sequence[Record]], sessions: Sessions) -> RunState:
-    """Everything that its journal says of a run, over what came before it.
+    """Return the state of a run, on top of its past.
 
-    Raises what `read` raises.
+    Raises the errors of `read`.
     """
     return _fold(read(run_id), read, sessions)
 
@@ -48,7 +48,9 @@ def _fold(
 
 
 def forked(fork: Fork, read: Callable[[str], Sequence[Record]], sessions: Sessions) -> RunState:
-    """A fresh state that goes on from inside another run, whose calls all have a result by then."""
+    """Return a fresh state that continues from inside another run. Every call of that run has a
+    result there.
+    """
     parent = _fold(_changed(read(fork.run_id)[: fork.seq], fork.results), read, sessions)
     messages = (
         parent.context.history[: parent.context.prompt_at]
@@ -60,7 +62,7 @@ def forked(fork: Fork, read: Callable[[str], Sequence[Record]], sessions: Sessio
             result.call_id: result
             for result in (
                 *parent.current.ordered_results(),
-                *(_instead(call, fork.results) for call in parent.current.open_calls),
+                *(_instead(call, fork.results, parent) for call in parent.current.open_calls),
             )
         }
         messages.append(
@@ -73,10 +75,14 @@ def forked(fork: Fork, read: Callable[[str], Sequence[Record]], sessions: Sessio
     return RunState(messages, settled=min(parent.context.history.settled, len(messages)))
 
 
-def _instead(call: ToolCall, results: Mapping[str, str]) -> ToolResult:
-    """Return the result for a call without one."""
+def _instead(call: ToolCall, results: Mapping[str, str], parent: RunState) -> ToolResult:
+    """Return a result for a call that has none."""
     if (text := results.get(call.id)) is not None:
         return ToolResult(call_id=call.id, name=call.name, content=text)
+    if (late := parent.current.late.get(call.id)) is not None:
+        return ToolResult(
+            call_id=call.id, name=call.name, content=late.text, is_error=late.status == "error"
+        )
     return ToolResult(
         call_id=call.id, name=call.name, content=NO_RESULT, is_error=True, unknown=True
     )

@@ -1,7 +1,7 @@
-"""Notifications between processes over one journal: that something changed, and deltas of a model.
+"""Notifications between processes over one journal: hints about changes, and a model's deltas.
 
-They are hints: they may be lost, late or duplicated, so waiters also poll the journal. Entry
-points: `Notifier`, `Listening`.
+They may be lost, late or duplicated, so waiters also poll the journal. Entry points: `Notifier`,
+`Listening`.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 QUEUE = "queue"
-"""The topic of runs that became ready."""
+"""Topic of runs that have become ready."""
 
 
 def run_topic(run_id: str) -> str:
-    """A run has more entries."""
+    """Return the topic of a run's new entries."""
     return f"run:{run_id}"
 
 
 def delta_topic(run_id: str) -> str:
-    """Return the topic of a run's events that are in no journal; each payload is JSON."""
+    """Return the topic of a run's events that are not journaled; each payload is JSON."""
     return f"delta:{run_id}"
 
 
 class Listening(Protocol):
     async def wait(self) -> list[bytes]:
-        """Return the payloads since the last call, those of one topic in order, without the oldest
-        if there are too many; empty after the notifier's poll time.
+        """Return the payloads since the last call, in order within a topic, without the oldest if
+        there are too many; empty after the poll interval.
 
         Returns at once if something has arrived: subscribe, then read the journal, then wait.
         Cancellation loses nothing: the next call returns it.
@@ -41,21 +41,21 @@ class Notifier(Protocol):
     """
 
     def listen(self, *topics: str) -> AbstractAsyncContextManager[Listening]:
-        """To all of them, from when the block has begun.
+        """Subscribe to all topics from the start of the block.
 
         An asynchronous generator may enter and leave it: no cancel scope or task group stays open.
         """
         ...
 
     def tell(self, topic: str, payload: bytes = b"") -> None:
-        """To every process over the journal, this one too.
+        """Notify every process over the journal, including this one.
 
-        Never waits and raises nothing; many at once are sent together.
+        Never waits or raises; a burst is sent together.
         """
         ...
 
     def wanted(self, topic: str) -> bool:
-        """Return True if the topic has a subscriber in any process, as far as is known, so that
-        costly payloads can be skipped.
+        """Return True if the topic has a known subscriber in any process, so that costly payloads
+        can be skipped.
         """
         ...

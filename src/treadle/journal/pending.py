@@ -1,5 +1,4 @@
-"""Work that a thread does for waiting coroutines or threads, completed even while they are being
-cancelled.
+"""Work that a thread does for waiting coroutines or threads, completed even if they are cancelled.
 
 Each journal defines its own work and threads. Entry points: `Pending`, `outcome_of`, `settle_all`.
 """
@@ -9,13 +8,10 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
-import anyio
-
-from treadle._internal.uninterrupted import uninterrupted
+from treadle._internal.uninterrupted import cancel_again, uninterrupted
 
 T = TypeVar("T")
 
@@ -65,28 +61,23 @@ async def outcome_of(pending: Pending[T]) -> T:
 
 
 async def _although_cancelled(pending: Pending[T]) -> T:
-    """Do what `uninterrupted` does after a real cancellation: nearly every write is spared its
-    price.
+    """Wait again after a real cancellation, as `uninterrupted` does; other writes avoid its
+    cost.
     """
-    task = asyncio.current_task()
-    assert task is not None, "there is a task that awaits"
     assert pending.loop is not None, "it awaits in the loop of its work"
     assert pending.future is not None, "and has its future from there"
     if pending.future.cancelled():
         pending.future = pending.loop.create_future()
-        if pending.settled:  # the result came between the cancellation and this task's turn
+        if pending.settled:  # the result arrived between the cancellation and this task's turn
             pending.settle()
     try:
         return await uninterrupted(cast("asyncio.Future[T]", pending.future))
     finally:
-        # a cancelled scope goes on cancelling by itself
-        if anyio.current_effective_deadline() != -math.inf:
-            task.uncancel()
-            task.cancel()
+        cancel_again()
 
 
 def settle_all(batch: Iterable[Pending[Any]]) -> None:
-    """Each event loop is woken once."""
+    """Settle a batch, waking each event loop once."""
     waiting: dict[asyncio.AbstractEventLoop, list[Pending[Any]]] = {}
     for pending in batch:
         if pending.loop is None:
@@ -94,7 +85,7 @@ def settle_all(batch: Iterable[Pending[Any]]) -> None:
         else:
             waiting.setdefault(pending.loop, []).append(pending)
     for loop, some in waiting.items():
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and has no waiters
+        with contextlib.suppress(RuntimeError):  # the loop is closed and has no waiters
             loop.call_soon_threadsafe(_settle, some)
 
 

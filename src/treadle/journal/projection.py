@@ -1,5 +1,6 @@
-"""Events of entries: a pure function, the same on every host and at any time. Entry point:
-`events_of`.
+"""Events of entries: a pure function, the same on every host and at any time.
+
+Entry point: `events_of`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from treadle.journal.entries import (
     ToolLate,
     ToolStarted,
 )
-from treadle.journal.run_messages import late_message
+from treadle.journal.run_messages import FAILOVER, late_message
 from treadle.messages import events
 from treadle.messages.events import Event
 from treadle.messages.message import ToolCall
@@ -34,7 +35,7 @@ from treadle.messages.metrics import RunTotals
 
 
 def shown_arguments(arguments_json: JsonText) -> dict[str, object] | str:
-    """An object where the text is one, else the text."""
+    """Return the arguments as an object, or as text if they are not one."""
     try:
         return ToolCall(id="", name="", arguments_json=arguments_json).arguments
     except ValueError:
@@ -42,7 +43,7 @@ def shown_arguments(arguments_json: JsonText) -> dict[str, object] | str:
 
 
 def total_of(entry: RunFinished) -> RunTotals:
-    """Figures of the run's tree; of a run that started no other, its own."""
+    """Return the totals of the run's tree."""
     unpriced = sum(part.unpriced for part in entry.spending)
     own = RunTotals(
         turns=entry.turns,
@@ -55,17 +56,17 @@ def total_of(entry: RunFinished) -> RunTotals:
 
 
 LOST = "lost"
-"""The kind of an attempt that ended with its process."""
+"""Error kind of an attempt that ended with its process."""
 
 
 def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
-    """The durable events of an entry, in order: their types and own fields.
+    """Yield the durable events of an entry, in order, as types and own fields.
 
-    The same on every host, whenever it is asked.
+    The same on every host and at any time.
     """
     match entry:
         case RunStarted() | RunResumed():
-            yield events.RunStart, {"agent": entry.agent, "model": entry.model}
+            yield from _events_of_driver(entry)
         case ModelRequested():
             yield from _events_of_request(entry)
         case ModelSwitched():
@@ -85,27 +86,8 @@ def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
                 events.ToolCallStart,
                 {"call_id": entry.call_id, "name": entry.name, "effect": entry.effect},
             )
-        case ToolFinished(started=False, result=result):
-            why = ", and has a result that was given" if entry.status == "ok" else ""
-            yield (
-                events.Warned,
-                {
-                    "text": f"{result.name} was not run{why}: {result.text}",
-                    "call_id": result.call_id,
-                },
-            )
-        case ToolFinished(result=result):
-            fields = {
-                "result": result.text,
-                "is_error": result.is_error,
-                "unknown": result.unknown,
-                "duration_ms": entry.duration_ms,
-            }
-            exited = {} if result.exit_code is None else {"exit_code": result.exit_code}
-            yield (
-                events.ToolCallEnd,
-                {"call_id": result.call_id, "name": result.name, **fields, **exited},
-            )
+        case ToolFinished():
+            yield _event_of_result(entry)
         case InputAdded():
             yield events.InputAdded, {"text": entry.message.text}
         case ApprovalAsked() | ApprovalAnswered():
@@ -114,13 +96,40 @@ def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
             yield events.InputAdded, {"text": late_message(entry).text}
         case Compaction():
             receipt = decode_json(entry.receipt.encode(), object)
-            # those are of attempts at a summary, and change nothing
+            # Receipts of attempts at a summary change nothing.
             if not (isinstance(receipt, dict) and ("reserved" in receipt or "ended" in receipt)):
                 yield events.Compacted, {"receipt": receipt}
         case RunFinished():
             yield from _events_of_end(entry)
         case _:
             return
+
+
+def _event_of_result(entry: ToolFinished) -> tuple[type[Event], Mapping[str, Any]]:
+    result = entry.result
+    if not entry.started:
+        more = {"ok": ", and has a result that was given", "unknown": " again"}
+        text = f"{result.name} was not run{more.get(entry.status, '')}: {result.text}"
+        return events.Warned, {"text": text, "call_id": result.call_id}
+    fields = {
+        "result": result.text,
+        "is_error": result.is_error,
+        "unknown": result.unknown,
+        "duration_ms": entry.duration_ms,
+    }
+    exited = {} if result.exit_code is None else {"exit_code": result.exit_code}
+    return (
+        events.ToolCallEnd,
+        {"call_id": result.call_id, "name": result.name, **fields, **exited},
+    )
+
+
+def _events_of_driver(
+    entry: RunStarted | RunResumed,
+) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
+    yield events.RunStart, {"agent": entry.agent, "model": entry.model}
+    if isinstance(entry, RunResumed) and entry.failed_over:
+        yield events.InputAdded, {"text": FAILOVER}
 
 
 def _events_of_request(entry: ModelRequested) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:

@@ -1,6 +1,6 @@
 """Runs that wait for a worker: the run's own row is the outbox from which an engine is fed.
 
-engine.py delivers them, workers drive them. Entry points: `RunQueue`, `QueuePlace`, `Ticket`.
+engine.py delivers them; workers drive them. Entry points: `RunQueue`, `QueuePlace`, `Ticket`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ from treadle.journal.sessions import ViewMark
 from treadle.types import Time, Value
 
 DEFAULT_QUEUE: Final = "default"
-"""There always is one of this name."""
+"""Queue that always exists."""
 FRUITLESS_MOST: Final = 10
-"""A run that was delivered so often in a row without getting any further is parked: it takes its
-workers down, or none can drive it.
+"""Consecutive deliveries without progress after which a run is parked: it crashes its workers, or
+none can drive it.
 """
 BEGINNINGS: Final = frozenset(
     {"run.resumed", "model.requested", "model.switched", "tool.started", "cancel.asked"}
 )
-"""Types of entries that say only that something begins: with these alone a run has not got any
-further.
-"""
+"""Types of entries that only record a beginning, which is not progress."""
 
 
 class QueuePlace(Value, frozen=True, kw_only=True):
@@ -32,15 +30,15 @@ class QueuePlace(Value, frozen=True, kw_only=True):
 
     queue: str = DEFAULT_QUEUE
     priority: int = 0
-    """-1000 to 1000; the higher goes first, of equals the older."""
+    """-1000 to 1000. Higher goes first; among equals, the older run."""
     tenant: str | None = None
-    """Tenant by which queues limit runs."""
+    """Tenant to which queue limits apply."""
     ready_at: Time | None = None
     """Earliest start; None: at once."""
 
 
 class Ticket(Value, frozen=True, kw_only=True):
-    """A run to be delivered.
+    """A run to deliver.
 
     Run and delivery together identify it: a duplicate is delivered once, or harmlessly twice.
     """
@@ -50,11 +48,11 @@ class Ticket(Value, frozen=True, kw_only=True):
     priority: int
     tenant: str | None
     delivery: int
-    """1 for the first."""
+    """Delivery number; 1 for the first."""
     queued_at: Time
     fruitless: int = 1
-    """Deliveries in a row, this one included, that found the run without an entry more: 1 where the
-    one before moved it, or there was none.
+    """Consecutive deliveries without a new entry, including this one: 1 if the previous one made
+    progress or there was none.
     """
 
 
@@ -63,21 +61,21 @@ class Backlog(Value, frozen=True, kw_only=True):
 
     queue: str
     ready: int
-    """Could be delivered now."""
+    """Runs that can be delivered now."""
     later: int
-    """Runs whose time has not come."""
+    """Runs that are not due yet."""
     sent: int
-    """Runs that an engine has and no process drives yet."""
+    """Runs that an engine has accepted and no process drives yet."""
     running: int
     waiting: int
     """Runs that wait for a person."""
     parked: int
-    """Given up: see `Parked`."""
+    """Runs that are no longer delivered: see `Parked`."""
     oldest_ready_at: Time | None
 
 
 class Parked(Value, frozen=True, kw_only=True):
-    """A run that is not delivered any more until it is woken."""
+    """A run that is not delivered until it is woken."""
 
     run_id: str
     queue: str
@@ -97,14 +95,16 @@ class WorkerCard(Value, frozen=True, kw_only=True):
     engine: str
     queues: tuple[str, ...]
     slots: int
-    """Runs that it drives at once, at most."""
+    """Maximum number of concurrent runs."""
 
 
 class WorkerInfo(Value, frozen=True, kw_only=True):
-    """A worker as a list shows it; living ones, and those that died within the last day."""
+    """A worker as a list shows it: living, or dead for less than a day."""
 
     worker: str
-    """Its id: what owns runs in the journal. A name that comes back has another one."""
+    """Id that owns runs in the journal. A worker that restarts under the same name gets a new
+    one.
+    """
     card: WorkerCard
     since: Time
     seen_at: Time
@@ -116,41 +116,39 @@ class WorkerInfo(Value, frozen=True, kw_only=True):
 
 
 class RunQueue(Protocol):
-    """Part of a journal. Safe from many tasks; raises AgentError as the journal does.
+    """Queue of a journal. Safe from many tasks; raises AgentError as the journal does.
 
-    A run is ready that is in a queue, not finished, not waiting for a person, not parked, whose
-    time has come, that no living process owns, and that is with no living worker and with no
-    engine.
+    A run is ready if it is in a queue, due, not finished, not waiting for a person and not parked,
+    and if no living process owns it and no living worker and no engine has it.
     """
 
     async def add(
         self, entries: Sequence[Entry], place: QueuePlace, *, found: ViewMark | None = None
     ) -> None:
         """Create a run without a driver: run.started and its other first entries, in one
-        transaction. `found`, and errors: as `Journal.begin`.
+        transaction. `found` and errors as in `Journal.begin`.
         """
         ...
 
     async def claim(self, queues: Collection[str], *, engine: str, most: int) -> list[Ticket]:
-        """Claim ready runs for this process, the first in order first, each for one claimant alone:
-        while this process lives no other gets them.
+        """Claim ready runs for this process, in order. Each run is claimed exclusively while this
+        process lives.
 
-        Runs that a newer version wrote, and those that `engine` has (`sent`), are left out; those
-        of another engine are ready. Each claim counts as a delivery; a run without progress
-        (`BEGINNINGS`) in the last FRUITLESS_MOST is parked instead. An orderly release does not
-        count.
+        Skips runs written by a newer version and those that `engine` has (`sent`); those of another
+        engine are ready. Each claim counts as a delivery; a run without progress (`BEGINNINGS`) in
+        the last FRUITLESS_MOST is parked instead. An orderly release does not count.
         """
         ...
 
     async def sent(self, run_ids: Collection[str], *, engine: str) -> None:
         """Record that an engine has the runs and delivers them, even if this process dies: they
-        cannot be claimed until `put_back`, or the end of a driver.
+        cannot be claimed until `put_back` or the end of a driver.
         """
         ...
 
     async def with_engine(self, *, engine: str, most: int, after: str = "") -> list[Ticket]:
-        """Return runs that the engine has and no process drives, by run id, above `after`: the
-        engine is asked whether it has lost some.
+        """Return runs that the engine has and no process drives, by run id, above `after`, to ask
+        the engine whether it has lost any.
         """
         ...
 
@@ -160,13 +158,13 @@ class RunQueue(Protocol):
         """Make a run ready again, now or at a time; also one that waited, is parked (its count
         restarts), or was in no queue (`place`).
 
-        False if it is finished, or a living process drives it. Raises AgentError(invalid) for an
-        unknown run, and one without a place.
+        False if it is finished or has a living driver. Raises AgentError(invalid) for an unknown
+        run or one without a place.
         """
         ...
 
     async def park(self, run_id: str, why: str) -> None:
-        """Park a run until `put_back`, unless it is finished, or in no queue.
+        """Park a run until `put_back`, unless it is finished or in no queue.
 
         Raises AgentError(invalid) for an unknown run.
         """
@@ -184,31 +182,30 @@ class RunQueue(Protocol):
         ...
 
     async def parked(self, *, limit: int = 100) -> list[Parked]:
-        """Newest first."""
+        """Return parked runs, newest first."""
         ...
 
     async def register(self, card: WorkerCard) -> str:
-        """Makes this process a worker of that name; gives its id. The same process again: it has
-        another card from then on.
+        """Register this process as a worker and return its id. Registering again replaces its card.
 
-        Raises AgentError(busy) where a living one has the name, with its host and process id.
+        Raises AgentError(busy), with host and process id, if a living worker has the name.
         """
         ...
 
     async def drain(self) -> None:
-        """This worker claims no more; others see it."""
+        """Stop claiming for this worker, visibly to others."""
         ...
 
     async def workers(self) -> list[WorkerInfo]:
-        """Living ones first, by name.
+        """Return the workers, living ones first, by name.
 
-        Processes that drive runs and are no workers are not among them.
+        Omits processes that drive runs without being workers.
         """
         ...
 
 
 def engine_mark(name: str) -> str:
-    """Stands in place of a worker's id for runs that an engine has."""
+    """Return the mark that replaces a worker's id for runs that an engine has."""
     return f"engine:{name}"
 
 
@@ -226,4 +223,6 @@ def got_further(kinds: Iterable[str]) -> bool:
 
 
 def no_place(run_id: str) -> AgentError:
-    return AgentError("invalid", f"run {run_id} is in no queue: say in which one it is to wait")
+    return AgentError(
+        "invalid", f"run {run_id} is in no queue: name the queue that it should wait in"
+    )

@@ -1,5 +1,5 @@
-"""Compaction receipts: the parts of a conversation that go, the parts that stay, and how to compute
-the shortened conversation again.
+"""Compaction receipts: the removed and remaining parts of a conversation, from which the shortened
+conversation can be computed again.
 
 Pure functions. compaction.py requests summaries, summary.py has their prompts, window.py is the
 view of a session between its runs. Entry points: `newest`, `old_results`, `Cleared`, `Summary`,
@@ -14,11 +14,12 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from treadle._internal.json_text import JsonText, decode_json
+from treadle.budget.spending import Reserved
 from treadle.errors import AgentError
 from treadle.journal.window import KeptMessages, WindowReceipt, kept_of
 from treadle.messages.message import PDF, MediaPart, Message, Part, TextPart, ToolResult
 from treadle.messages.size import BYTES_PER_TOKEN, result_size, size_of
-from treadle.types import Reserved, Usage, Value, new_id, now
+from treadle.types import Usage, Value, new_id, now
 
 IMAGE = "image/"
 HEAD_CHARS = 300
@@ -40,7 +41,7 @@ LINES = (
 )
 UNSEEN = "[{name} ({kind}) is not shown: the provider refused it, or one that came with it.]"
 WITHDRAWN = "refused"
-"""Begins the id of a message that stands for an exchange which the provider refused."""
+"""Prefix of the id of a message that replaces an exchange which the provider refused."""
 REFUSED = (
     "[The provider refused to go on with a request here. The request, and what led to the "
     "refusal, left the conversation.]"
@@ -88,44 +89,46 @@ def _shown_size(result: ToolResult) -> str:
 
 
 class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared"):
-    """The receipt of results whose place a line took.
+    """Receipt of results that were each replaced by a line.
 
-    Their calls and they themselves stay, and so does the number of messages.
+    Their calls, the result messages and the number of messages stay.
     """
 
     cuts: tuple[Cut, ...] = ()
     lines: tuple[str, ...] = msgspec.field(default_factory=lambda: LINES)
-    """Always as they were: what `cuts` point to.
+    """Lines that `cuts` refer to, stored as written.
 
-    `{name}` is the tool's, `{size}` what the result was.
+    `{name}` is the tool's name, `{size}` the size of the result.
     """
     tokens_before: int = 0
     tokens_after: int = 0
-    """Tokens of the next request, as an estimate."""
+    """Estimated tokens of the next request."""
     failed: str = ""
-    """Why there is no summary, where one was tried."""
+    """Reason why an attempt at a summary gave none."""
     spent: SummaryCost | None = None
     """Cost of the attempts."""
     unseen: tuple[str, ...] = ()
     """Ids of messages whose images a line replaces, because the provider refused one of them. In
-    messages without images it replaces PDF documents.
+    messages without images, the line replaces PDF documents.
     """
     unseen_line: str = msgspec.field(default_factory=lambda: UNSEEN)
-    """Always as it was. `{name}` is the image's, `{kind}` its media type."""
+    """Line for removed images, stored as written. `{name}` is the image's name, `{kind}` its media
+    type.
+    """
     reserved: Reserved | None = None
-    """Reservation of an attempt at a summary, which begins here."""
+    """Reservation of an attempt at a summary that begins here."""
     ended: Literal["", "lost", "free"] = ""
-    """End of the attempt at a summary in progress: it may have cost all of its reservation
-    ("lost"), or surely only `spent` ("free").
+    """End of the attempt at a summary in progress: it may have cost its whole reservation ("lost"),
+    or certainly only `spent` ("free").
     """
 
     @property
     def is_note(self) -> bool:
-        """True if it is of an attempt at a summary only: the conversation stays as it is."""
+        """True if it only records an attempt at a summary, and the conversation is unchanged."""
         return self.reserved is not None or self.ended != ""
 
     def kept(self, messages: Sequence[Message]) -> KeptMessages | None:
-        """All of them."""
+        """None: all messages stay."""
         return None
 
     def of(self, messages: Sequence[Message]) -> list[Message]:
@@ -176,20 +179,18 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
 
 
 class Summary(Value, frozen=True, kw_only=True, tag_field="kind", tag="summary"):
-    """The receipt of messages whose place one took that sums them up."""
+    """Receipt of messages that were replaced by a summary."""
 
     pinned: tuple[str, ...]
-    """Ids of those that stay before it: the first words of the conversation, and the prompt of the
-    run.
-    """
+    """Ids of the messages that stay before it: the first words and the run's prompt."""
     kept_from: str
-    """The id of the oldest of the newest, which stay after it."""
+    """Id of the oldest message that stays after it."""
     dropped: int
     """Number of removed messages."""
     message: Message
     spent: SummaryCost
     native: bool = False
-    """The provider of the run's model made it, and reads it in a form of its own."""
+    """True if the provider of the run's model wrote it, in its own format."""
     tokens_before: int = 0
     tokens_after: int = 0
 
@@ -202,15 +203,15 @@ class Summary(Value, frozen=True, kw_only=True, tag_field="kind", tag="summary")
 
 
 class Withdrawn(Value, frozen=True, kw_only=True, tag_field="kind", tag="withdrawn"):
-    """The receipt of the end of a conversation that left it, because the provider refused to go on
-    and would refuse all that follows.
+    """Receipt of the end of a conversation, withdrawn because the provider refused to continue and
+    would refuse all that follows.
     """
 
     since: str
-    """The id of the first message that left."""
+    """Id of the first withdrawn message."""
     dropped: int
     message: Message
-    """Stands in place of those that left."""
+    """Message that replaces the withdrawn ones."""
 
     def kept(self, messages: Sequence[Message]) -> KeptMessages | None:
         """Return the messages that stay, or None if the receipt was made for other messages."""
@@ -237,8 +238,8 @@ _KINDS: Mapping[str, type[Receipt]] = {
 
 
 def read_receipt(text: JsonText) -> Receipt:
-    """Raises AgentError(invalid) for one that is none, or of a kind that this version does not
-    know.
+    """Decode a receipt. Raises AgentError(invalid) if it is invalid or of a kind unknown to this
+    version.
     """
     try:
         kind = decode_json(text.encode(), _Kind).kind
@@ -249,7 +250,7 @@ def read_receipt(text: JsonText) -> Receipt:
     raise AgentError(
         "invalid",
         (
-            f"a compaction of the kind {kind!r} is unknown here: where a newer Treadle wrote it, "
+            f"a compaction of the kind {kind!r} is unknown: if a newer Treadle wrote it, "
             "upgrade to read it"
         ),
     )
@@ -276,8 +277,8 @@ def folded(messages: Sequence[Message], said: Iterable[Said]) -> list[Message]:
 
 
 def with_images(messages: Sequence[Message]) -> tuple[str, ...]:
-    """Ids of the messages with images or PDF documents that the model has not answered yet; of all
-    that have some, where there are none.
+    """Ids of the messages with images or PDF documents that the model has not answered yet, or else
+    of all messages with any.
     """
     start = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "assistant"), 0)
     return _with_images(messages[start:]) or _with_images(messages)
@@ -298,11 +299,11 @@ def _has(part: Part, kind: str) -> bool:
 
 
 def withdrawn(messages: Sequence[Message], refused_id: str) -> Withdrawn | None:
-    """The end of a conversation that a refusal stopped: the refused response, what the model had
-    not answered before it, and the calls that led to that.
+    """Return the receipt for a refused response: the response, the unanswered messages before it,
+    and the calls that led to them.
 
-    Where an earlier refusal is all that lies before it, one exchange more, since what the provider
-    refuses may be there. None for an empty conversation.
+    If only an earlier refusal precedes them, one exchange more, which may contain what the provider
+    refuses. None for an empty conversation.
     """
     at = next((i for i, message in enumerate(messages) if message.id == refused_id), len(messages))
     start = _unanswered(messages, at)
@@ -317,7 +318,9 @@ def withdrawn(messages: Sequence[Message], refused_id: str) -> Withdrawn | None:
 
 
 def _unanswered(messages: Sequence[Message], end: int) -> int:
-    """Return the start of the unanswered part before `end`, including calls of its results."""
+    """Return the start of the unanswered part before `end`, including the calls that its results
+    answer.
+    """
     start = end
     while start and messages[start - 1].role != "assistant":
         start -= 1
@@ -325,8 +328,8 @@ def _unanswered(messages: Sequence[Message], end: int) -> int:
 
 
 def last_turn(messages: Sequence[Message]) -> int:
-    """Return the start of the part that the model has not answered yet: its own calls, if it has
-    not read their results.
+    """Return the start of the part that the model has not answered, including its calls whose
+    results it has not read.
     """
     for i in range(len(messages) - 1, -1, -1):
         if messages[i].role == "assistant":
@@ -335,16 +338,14 @@ def last_turn(messages: Sequence[Message]) -> int:
 
 
 def newest(messages: Sequence[Message], tokens_max: int) -> int:
-    """The index from which on are the newest whole turns that fit; the last one is among them
-    whatever its size.
-    """
+    """Return the index of the newest whole turns that fit. The last turn is always included."""
     start = last_turn(messages)
     tokens = size_of(messages[start:]).tokens
     for i in range(start - 1, -1, -1):
         tokens += size_of(messages[i : i + 1]).tokens
         if tokens > tokens_max:
             break
-        if messages[i].role != "tool":  # nothing comes between a call and its result
+        if messages[i].role != "tool":  # nothing separates a call from its result
             start = i
     return start
 
@@ -353,9 +354,9 @@ def old_results(
     messages: Sequence[Message], is_repeatable: Callable[[str], bool]
 ) -> tuple[Cut, ...]:
     """Return results that can be shortened. `is_repeatable`: by call id, whether the call can
-    simply be made again.
+    simply be repeated.
 
-    The beginning of the others stays: it may be the only trace of what happened. A result with an
+    The beginning of the others stays: it may be the only trace of their effects. A result with an
     unknown outcome stays whole.
     """
     return _worth(
@@ -372,8 +373,8 @@ def old_results(
 
 
 def long_results(messages: Sequence[Message], tokens_max: int) -> tuple[Cut, ...]:
-    """The beginning of each stays, so that together they have about so many tokens: of the last
-    turn, which the model has not read yet.
+    """Return cuts that shorten the results of the last turn, which the model has not read yet, to
+    about `tokens_max` tokens in total. Their beginnings stay.
     """
     results = [
         result for message in messages for result in message.tool_results if not result.unknown
@@ -387,7 +388,7 @@ def long_results(messages: Sequence[Message], tokens_max: int) -> tuple[Cut, ...
 
 
 def _worth(cuts: Iterable[tuple[Cut, ToolResult]]) -> tuple[Cut, ...]:
-    """Return the cuts that gain something."""
+    """Return the cuts that save space."""
     return tuple(
         cut
         for cut, result in cuts

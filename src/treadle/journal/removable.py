@@ -10,11 +10,11 @@ from treadle.errors import AgentError
 def removable(
     trees: Mapping[str, Collection[str]], forks_of: Callable[[str], Collection[str]]
 ) -> set[str]:
-    """Ids of all runs of the trees that no run which stays was forked from. A tree goes as a whole,
-    or stays as a whole.
+    """Return the ids of all runs in trees that no remaining run was forked from. A tree goes or
+    stays as a whole.
 
-    `trees`: by the root's id, the ids of the root and of all runs below it. `forks_of`: the ids of
-    the runs forked from one.
+    `trees`: root id -> ids of the root and all runs below it. `forks_of`: returns the ids of a
+    run's forks.
     """
     going = dict(trees)
     while True:

@@ -1,5 +1,6 @@
-"""Detect runs that go in circles: the same call with the same result again and again, while nothing
-changes. Entry: `Repetition`.
+"""Detection of runs that loop: the same call with the same result, repeated without any change.
+
+Entry point: `Repetition`.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ _ERROR_WEIGHT = 2
 
 
 class FinishedCall(NamedTuple):
-    """A call that has its result."""
+    """A call with its result."""
 
     call: ToolCall
     result: ToolResult
     changed: bool
     """True if the call may have changed something."""
     waited: bool
-    """True if the call polls something in progress, or took its time."""
+    """True if the call polls something in progress or took a long time."""
 
 
 class Repeated(NamedTuple):
-    """A call that gave the same result so many `times`.
+    """A call that returned the same result `times` times.
 
-    `ends`: the model was warned before, and went on.
+    `ends`: the model was warned before and continued.
     """
 
     name: str
@@ -50,11 +51,11 @@ class Repetition:
         self._warned.clear()
 
     def found(self, calls: Iterable[FinishedCall], limit: int) -> Repeated | None:
-        """Record the calls of a response. Return the one of which the model should be warned, at
-        half of `limit`, or with which the run should end.
+        """Record the calls of a response. Return a call to warn the model about, at half of
+        `limit`, or to end the run.
 
-        Looks at the last 2 * `limit` calls. Equal calls of one response count once, and calls that
-        wait not at all. Errors weigh double. A call that may have changed something clears the
+        Considers the last 2 * `limit` calls. Equal calls of one response count once, and calls that
+        wait not at all. Errors count double. A call that may have changed something clears the
         record of all others.
         """
         found, here = None, set[int]()

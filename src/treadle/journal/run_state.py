@@ -1,4 +1,4 @@
-"""Fold of a run's entries into its state, used while the run is driven and whenever it is read.
+"""Fold of a run's entries into its state, for driving the run and for reading it.
 
 Resume, replay, fork and the view of a session use this fold. It makes no decisions and does no I/O;
 load.py supplies the entries. Entry point: `RunState.apply`.
@@ -13,6 +13,7 @@ import msgspec
 
 from treadle._internal.json_text import encode_json
 from treadle.budget.ledger import Ledger
+from treadle.budget.spending import Reserved
 from treadle.journal.entries import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -31,7 +32,7 @@ from treadle.journal.entries import (
 )
 from treadle.journal.receipts import Cleared, Summary, SummaryCost, Withdrawn, read_receipt
 from treadle.journal.repetition import DEFAULT_REPEATS, Repetition
-from treadle.journal.run_messages import late_message, tool_message
+from treadle.journal.run_messages import failover_message, late_message, tool_message
 from treadle.journal.run_values import (
     ApprovalState,
     ContextState,
@@ -41,8 +42,8 @@ from treadle.journal.run_values import (
     TurnState,
 )
 from treadle.messages.history import History
-from treadle.messages.message import Message, TextPart, ToolCall
-from treadle.types import NO_LIMITS, Mode, Outcome, Reserved, StopReason, Time
+from treadle.messages.message import Message, ToolCall
+from treadle.types import NO_LIMITS, Mode, Outcome, Time
 
 
 class RunState:
@@ -197,12 +198,14 @@ class RunState:
             self._charge(entry, new_bytes if untold else None)
         if entry.provider_data is not None:
             self.models.carried |= msgspec.json.decode(entry.provider_data, type=dict[str, object])
-        self._judge(entry)
+        current.judge(entry, self.models)
         if not current.calls:
             self._close_turn()
 
     def _charge(self, entry: ModelResponded, untold_bytes: int | None) -> None:
-        """`untold_bytes`: size of the messages that the response counts, if it reports no usage."""
+        """Charge a response. `untold_bytes`: size of the messages that it counts, if it reports no
+        usage.
+        """
         spending, model = self.spending, self.models.answering
         if untold_bytes is None:
             self.ledger.settle(entry.usage, entry.cost_usd, entry.context_tokens)
@@ -214,25 +217,6 @@ class RunState:
         spending.spend(entry.at, entry.usage, entry.cost_usd, model, responses=1)
         spending.invocations += 1
         spending.use_up(model)
-
-    def _judge(self, entry: ModelResponded) -> None:
-        """Note whether the response is cut or empty, and what may follow it."""
-        current, models, reason = self.current, self.models, entry.stop_reason
-        current.results_only = (
-            entry.results_only and bool(current.calls)
-        ) or reason is StopReason.PAUSE
-        text = any(isinstance(part, TextPart) and part.text.strip() for part in entry.message.parts)
-        current.cut_short = (
-            reason is StopReason.MAX_TOKENS
-            and current.clamped is None
-            and (bool(current.calls) or not text)
-        )
-        models.cuts += current.cut_short
-        empty = (
-            not current.calls and not text and reason in (StopReason.COMPLETE, StopReason.TOOL_USE)
-        )
-        models.empty_responses = models.empty_responses + 1 if empty else 0
-        current.repeated = None
 
     def _close_turn(self) -> None:
         self.closed.append(self.seq)
@@ -246,6 +230,8 @@ class RunState:
     def _tool_started(self, entry: ToolStarted) -> None:
         if entry.call_id not in self.current.starts:
             self.ledger.start_call()
+        if self.current.late:
+            self._pass_over(entry.call_id)
         self.current.starts[entry.call_id] = entry
         if entry.effect != "once":
             self.repeatable.add(entry.call_id)
@@ -256,6 +242,8 @@ class RunState:
         current, call_id = self.current, entry.result.call_id
         current.results[call_id] = entry
         self.approvals.asked.pop(call_id, None)
+        if current.late:
+            self._pass_over(call_id, unless=entry.status != "unknown")
         if entry.completes and not current.completing:
             current.completing = call_id
         self.cut_by = entry.cut_by or self.cut_by
@@ -273,8 +261,8 @@ class RunState:
             self._close_turn()
 
     def _tell_later(self) -> None:
-        """Add delayed messages, unless they would stand between a call and its result, or before a
-        program at the provider has continued.
+        """Add delayed messages, unless they would separate a call from its result, or precede the
+        continuation of a program at the provider.
         """
         if not self.current.open_calls and not self.current.results_only:
             later, self.context.later = self.context.later, ()
@@ -283,26 +271,35 @@ class RunState:
             self.current.unread |= bool(later)
 
     def _tool_late(self, entry: ToolLate) -> None:
-        self._delay(late_message(entry))
+        if not self.current.is_closed_by(entry):
+            self._delay(late_message(entry))
+            return
+        self.current.late[entry.call_id] = entry
+        self.approvals.asked.pop(entry.call_id, None)
+        self.unknown_calls.discard(entry.call_id)
+
+    def _pass_over(self, call_id: str, *, unless: bool = False) -> None:
+        """Deliver a late result as a message, because a driver of an older version continued
+        without it; `unless` the call's result is known.
+        """
+        late = self.current.late.pop(call_id, None)
+        if late is not None and not unless:
+            self._delay(late_message(late))
 
     def _delay(self, message: Message) -> None:
         self.context.later = (*self.context.later, message)
         self._tell_later()
 
     def _approval_asked(self, entry: ApprovalAsked) -> None:
-        self.approvals.asked[entry.call_id] = entry
-        self.approvals.shown[entry.call_id] = entry.arguments_json
+        self.approvals.ask(entry)
+        self.current.doubt_was_told(entry.call_id)
         if entry.call_id in self.current.starts:
             self.unknown_calls.add(entry.call_id)
 
     def _approval_answered(self, entry: ApprovalAnswered) -> None:
-        approvals = self.approvals
-        approvals.asked.pop(entry.call_id, None)
+        self.approvals.answer(entry)
         if entry.decision == "allow":
-            approvals.allowed |= {entry.call_id}
-        if entry.arguments_json is not None:
-            approvals.edited[entry.call_id] = entry.arguments_json
-        approvals.unapproved |= entry.by == "nobody"
+            self.current.trust(entry.call_id)
 
     def _input_added(self, entry: InputAdded) -> None:
         self.models.mended += entry.mends
@@ -340,13 +337,13 @@ class RunState:
                 self._summed_up(entry.at, receipt.spent)
 
     def _end_summary(self, *, lost: bool) -> None:
-        """`lost`: the attempt may have cost all of its reservation."""
+        """End the attempt at a summary. `lost`: it may have cost its whole reservation."""
         if lost:
             self.ledger.lose(self.spending.summary)
         self.spending.summary = None
 
     def _summed_up(self, at: Time, spent: SummaryCost) -> None:
-        """Count a summary. It may come from another model than the run's own."""
+        """Charge a summary, which may come from another model than the run's own."""
         model = spent.model or self.models.answering
         self.ledger.spend(spent.usage, spent.cost_usd)
         self.spending.spend(at, spent.usage, spent.cost_usd, model, responses=1)
@@ -366,6 +363,9 @@ class RunState:
             self.ledger.lose(self.spending.reserved, current.cut_bytes)
             self.spending.reserved = None
         self._end_summary(lost=True)
+        if entry.failed_over:
+            current.doubt()
+            self._delay(failover_message(entry))
 
     def _finished(self, entry: RunFinished) -> None:
         current = self.current

@@ -1,8 +1,7 @@
 """Values that make up a `RunState`, one for each concern: the current turn, approvals, spending,
 context, the model in use and time.
 
-They hold what the fold of run_state.py puts into them, and answer questions about it. Only the fold
-changes them.
+The fold in run_state.py fills them, and only it changes them; they answer questions about it.
 """
 
 from __future__ import annotations
@@ -12,12 +11,21 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle._internal.json_text import JsonText, encode_json
-from treadle.journal.entries import ApprovalAsked, ModelResponded, ToolFinished, ToolStarted
+from treadle._internal.units import usd
+from treadle.budget.spending import Reserved, Spending
+from treadle.journal.entries import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    ModelResponded,
+    ToolFinished,
+    ToolLate,
+    ToolStarted,
+)
 from treadle.journal.receipts import Said
 from treadle.journal.repetition import PACED_MS, FinishedCall, Repeated
 from treadle.messages.history import History
-from treadle.messages.message import Message, ToolCall, ToolResult
-from treadle.types import Outcome, Reserved, Spending, Time, Usage, usd
+from treadle.messages.message import Message, TextPart, ToolCall, ToolResult
+from treadle.types import Outcome, StopReason, Time, Usage
 
 
 class TurnState(msgspec.Struct):
@@ -35,6 +43,13 @@ class TurnState(msgspec.Struct):
     """Tool calls of that response."""
     results: dict[str, ToolFinished] = {}
     starts: dict[str, ToolStarted] = {}
+    late: dict[str, ToolLate] = {}
+    """Late results that end open calls, by call id; the next driver closes the calls with them."""
+    doubtful: dict[str, bool] = {}
+    """Calls without a start that may have taken effect, because the database has failed over since
+    they were requested. By id; the value is True if a person was asked since, whose approval
+    removes the doubt.
+    """
     results_only: bool = False
     """True if only results may follow the response, because a program at the provider waits for
     them or the provider has paused.
@@ -53,8 +68,47 @@ class TurnState(msgspec.Struct):
     def begin(self, last: Outcome | None) -> None:
         """Start the next turn, without a response."""
         self.last, self.response, self.calls = last, None, ()
-        self.results, self.starts = {}, {}
+        self.results, self.starts, self.doubtful, self.late = {}, {}, {}, {}
         self.completing, self.repeated, self.unread = "", None, False
+
+    def judge(self, entry: ModelResponded, models: ModelState) -> None:
+        """Note whether the response is cut or empty, and what may follow it."""
+        reason = entry.stop_reason
+        self.results_only = (entry.results_only and bool(self.calls)) or reason is StopReason.PAUSE
+        text = any(isinstance(part, TextPart) and part.text.strip() for part in entry.message.parts)
+        self.cut_short = (
+            reason is StopReason.MAX_TOKENS
+            and self.clamped is None
+            and (bool(self.calls) or not text)
+        )
+        models.cuts += self.cut_short
+        empty = not self.calls and not text and reason in (StopReason.COMPLETE, StopReason.TOOL_USE)
+        models.empty_responses = models.empty_responses + 1 if empty else 0
+        self.repeated = None
+
+    def is_closed_by(self, late: ToolLate) -> bool:
+        """Return True if the late result ends an open call."""
+        return late.status is not None and any(call.id == late.call_id for call in self.open_calls)
+
+    def doubt(self) -> None:
+        """Mark every call without a start as doubtful: its start may be lost."""
+        self.doubtful = {call.id: False for call in self.open_calls if call.id not in self.starts}
+
+    def doubt_was_told(self, call_id: str) -> None:
+        """Record that a person is asked about the call."""
+        if call_id in self.doubtful:
+            self.doubtful[call_id] = True
+
+    def trust(self, call_id: str) -> None:
+        """Record a person's approval of the call. It counts if the question was newer than the
+        doubt.
+        """
+        if self.doubtful.get(call_id):
+            del self.doubtful[call_id]
+
+    def may_have_happened(self, call_id: str) -> bool:
+        """Return True for a call without a start that is in doubt."""
+        return call_id in self.doubtful and call_id not in self.starts
 
     @property
     def open_calls(self) -> list[ToolCall]:
@@ -111,11 +165,23 @@ class ApprovalState(msgspec.Struct):
     allowed: frozenset[str] = frozenset()
     """Calls that a person approved and that have not started since."""
     edited: dict[str, JsonText] = {}
-    """Arguments that a person put in place of the model's."""
+    """Arguments with which a person replaced the model's."""
     shown: dict[str, JsonText] = {}
     """Arguments that the question showed."""
     unapproved: bool = False
     """True if a question was answered without a person."""
+
+    def ask(self, entry: ApprovalAsked) -> None:
+        self.asked[entry.call_id] = entry
+        self.shown[entry.call_id] = entry.arguments_json
+
+    def answer(self, entry: ApprovalAnswered) -> None:
+        self.asked.pop(entry.call_id, None)
+        if entry.decision == "allow":
+            self.allowed |= {entry.call_id}
+        if entry.arguments_json is not None:
+            self.edited[entry.call_id] = entry.arguments_json
+        self.unapproved |= entry.by == "nobody"
 
 
 class SpendingState(msgspec.Struct):
@@ -172,7 +238,7 @@ class ContextState(msgspec.Struct):
     made_room: bool = False
     """True if a compaction has removed something since the last response."""
     later: tuple[Message, ...] = ()
-    """Messages that may not follow the last response, or its results, yet."""
+    """Messages that may not yet follow the last response or its results."""
 
     @classmethod
     def after(cls, past: Sequence[Message], *, settled: int | None = None) -> ContextState:
@@ -196,7 +262,7 @@ class ContextState(msgspec.Struct):
 
 
 class ModelState(msgspec.Struct):
-    """The model that the run asks, and what is known of it."""
+    """The model that the run uses, and what is known of it."""
 
     asked: str = ""
     """Model of the next request: the run's own, or the one it has switched to."""
@@ -230,11 +296,10 @@ class RunClock(msgspec.Struct):
 
     @property
     def driven_s(self) -> float:
-        """Seconds up to the last entry, without idle time. Never negative, even if the system's
-        clock was set back.
+        """Seconds up to the last entry, without idle time. Never less than before the last resume,
+        even if an older version wrote entries while the system clock was set back.
         """
         if self.segment_at is None or self.at is None:
-            segment = 0.0
-        else:
-            segment = max((self.at - self.segment_at).total_seconds(), 0.0)
-        return max(self.driven_before_s + segment - self.idle_s, 0.0)
+            return self.driven_before_s
+        segment_s = (self.at - self.segment_at).total_seconds() - self.idle_s
+        return self.driven_before_s + max(segment_s, 0.0)

@@ -1,4 +1,4 @@
-"""Totals of the trees of runs that a list shows. Entry: `with_totals`."""
+"""Totals of the trees of runs that a list shows. Entry point: `with_totals`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from msgspec import structs
 
-from treadle.journal.journal import RunInfo
+from treadle.journal.run_info import RunInfo
 from treadle.messages.metrics import RunTotals
 
 
 def own_total(info: RunInfo) -> RunTotals:
-    """Figures of one run alone."""
+    """Return the figures of one run alone."""
     unpriced = sum(part.unpriced for part in info.spending)
     return RunTotals(
         turns=info.turns,
@@ -25,11 +25,11 @@ def own_total(info: RunInfo) -> RunTotals:
 def with_totals(
     infos: Sequence[RunInfo], children_of: Callable[[Collection[str]], Iterable[RunInfo]]
 ) -> list[RunInfo]:
-    """Fill `total` of each, in the same order. `children_of`: the runs that any of these runs
+    """Fill `total` of each run, in the same order. `children_of`: the runs that any of these runs
     started directly.
 
-    Only runs whose end does not state a total are looked up, level by level. Imported runs may name
-    each other as parents: each counts once.
+    Only runs whose end has no total are looked up, level by level. Imported runs may name each
+    other as parents; each counts once.
     """
     found = {info.run_id: info for info in infos}
     asked = [info.run_id for info in infos if not info.total.runs]

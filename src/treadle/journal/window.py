@@ -1,4 +1,4 @@
-"""The part of a long conversation that its next run sees: decided between runs only, at a closed
+"""The part of a long conversation that its next run sees. Chosen only between runs, at a closed
 turn, and recorded.
 
 receipts.py compacts inside a run. Entry points: `window`, `WindowReceipt`.
@@ -16,18 +16,18 @@ from treadle.messages.message import Message
 from treadle.types import Value
 
 MAX_SESSION_MESSAGES = 100
-"""Messages that a session keeps in view; above it, the view shrinks to half, so that it stays the
-same for many runs.
+"""Maximum number of messages in view of a session; above it, the view shrinks to half, so that it
+stays stable for many runs.
 """
 
 
 class KeptMessages(NamedTuple):
-    """The part of a list of messages that stays: some at its front, one more in place of those that
-    leave, and its end.
+    """The part of a list of messages that stays: some at its front, one that replaces the removed
+    ones, and its end.
     """
 
     front: Sequence[int]
-    """Rising, and all below `start`."""
+    """Ascending indices, all below `start`."""
     start: int
     added: Message | None = None
 
@@ -46,18 +46,18 @@ class KeptMessages(NamedTuple):
 
 
 class WindowReceipt(Value, frozen=True, kw_only=True):
-    """The receipt: which messages stayed in view. What left it is stored all the same."""
+    """Receipt of the messages that stayed in view. The others remain stored."""
 
     pinned: str
-    """The id of the first message that makes sense by itself, which stays."""
+    """Id of the first self-contained message, which stays."""
     also: tuple[str, ...] = ()
-    """Ids of others that stay: the summary of what had left before."""
+    """Ids of others that stay: the summary of what was removed before."""
     kept_from: str
-    """The id of the oldest other message that stayed."""
+    """Id of the oldest other message that stayed."""
     dropped: int
     """Number of removed messages."""
     kind: Literal["window"] = msgspec.field(default_factory=lambda: "window")
-    """Always written; where it is missing, it is this."""
+    """Always written; if missing, this value applies."""
 
     def kept(self, messages: Sequence[Message]) -> KeptMessages | None:
         """Return the messages that stay. None: the receipt was made for other messages, and all
@@ -73,7 +73,9 @@ class WindowReceipt(Value, frozen=True, kw_only=True):
 def kept_of(
     messages: Sequence[Message], pinned: Sequence[str], kept_from: str, added: Message | None = None
 ) -> KeptMessages | None:
-    """`pinned`: ids, of which the first must be there. None: these are other messages."""
+    """Return the messages that stay. `pinned`: ids, of which the first must be present. None if
+    these are other messages.
+    """
     start = next((i for i, message in enumerate(messages) if message.id == kept_from), None)
     wanted = {*pinned}
     front: list[int] = []
@@ -96,7 +98,7 @@ def window(messages: Sequence[Message], most: int = MAX_SESSION_MESSAGES) -> Win
         return None
     oldest = len(messages) - most // 2 + 1
     start = next((i for i in range(oldest, len(messages)) if _is_asking(messages[i])), None)
-    if start is None:  # one long exchange at the end: it stays whole
+    if start is None:  # one long exchange at the end stays whole
         start = next((i for i in range(oldest - 1, 1, -1) if _is_asking(messages[i])), None)
     pinned = first_words(messages[:start])
     if start is None or pinned is None:
@@ -116,7 +118,7 @@ def _is_asking(message: Message) -> bool:
 
 
 def first_words(messages: Sequence[Message]) -> Message | None:
-    """The first message that makes sense by itself."""
+    """Return the first self-contained message."""
     return next(
         (message for message in messages if message.role != "tool" and not message.tool_calls), None
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle.loop.calls import HeldCall, Ready, RefusedCall, refused
+from treadle.loop.call_values import Prepared, RefusedCall, refused
 from treadle.loop.plan import Plan
 from treadle.loop.toolbox import Toolbox
 from treadle.messages.message import ToolCall
@@ -19,7 +19,9 @@ LONGER = "The limit is higher now: make it again."
 
 
 class Admission:
-    """Decides for one run, by the end of the response and the limits that are left."""
+    """Decides for one run which calls may run, by the response's stop reason and the remaining
+    limits.
+    """
 
     def __init__(self, plan: Plan, toolbox: Toolbox) -> None:
         self._plan, self._toolbox = plan, toolbox
@@ -27,8 +29,8 @@ class Admission:
 
     def admit(
         self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None
-    ) -> Sequence[Ready | RefusedCall | HeldCall]:
-        """Each call is ready, held, or has the result that says why it is not run."""
+    ) -> Sequence[Prepared]:
+        """Return each call as ready, held, or refused with a result that gives the reason."""
         if stop in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW):
             return [
                 refused(call, f"Not run: the response ended with {stop.value}.") for call in calls
@@ -49,11 +51,9 @@ class Admission:
             prepared[-1] = refused(calls[-1], f"{CUT_CALL} {LONGER if more else SHORTER}")
         return self.within_limits(prepared)
 
-    def within_limits(
-        self, prepared: Sequence[Ready | RefusedCall | HeldCall]
-    ) -> Sequence[Ready | RefusedCall | HeldCall]:
-        """Each that may start has its place among the calls that the limits allow; what is beyond
-        them is refused, in the order of the calls.
+    def within_limits(self, prepared: Sequence[Prepared]) -> Sequence[Prepared]:
+        """Reserve a place for each call that may start, and refuse the calls beyond the limits, in
+        order.
         """
         if not self._ledger.counts_calls:
             return prepared
@@ -68,7 +68,7 @@ class Admission:
             for p in prepared
         ]
 
-    def _may_start(self, p: Ready | RefusedCall | HeldCall) -> bool:
+    def _may_start(self, p: Prepared) -> bool:
         """Reserve a place for the call, unless it is refused or has started before."""
         return (
             isinstance(p, RefusedCall)
@@ -80,11 +80,11 @@ class Admission:
         self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None
     ) -> bool:
         """Return True if the response is appended before its calls are judged: hooks may be slow,
-        and a response that is not in the journal is paid for twice.
+        and a response lost before it is journaled is paid for twice.
 
-        Only if the calls mean the same to a process that resumes the run from there.
+        Only if a process that resumes the run from there would treat the calls alike.
         """
-        asks = bool(calls) and self._plan.hooks.has("before_tool")
+        asks = bool(calls) and "before_tool" in self._plan.hooks.points
         return (
             asks and stop is StopReason.TOOL_USE and last is None and not self._ledger.is_last_turn
         )

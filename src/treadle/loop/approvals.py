@@ -1,6 +1,6 @@
 """Ask an approver about the held calls of a run. Entry point: `ask_people`.
 
-The policy decides which calls need approval; recovery.py applies an answer like one that comes
+The policy decides which calls need approval; recovery.py applies an answer like one that arrives
 after a restart.
 """
 
@@ -15,8 +15,8 @@ from treadle.events.feed import Feed
 from treadle.journal.entries import ApprovalAsked
 from treadle.journal.projection import shown_arguments
 from treadle.journal.run_state import RunState
+from treadle.loop.answers import Answers
 from treadle.loop.plan import Plan
-from treadle.loop.recovery import Answers
 from treadle.messages.events import Warned
 from treadle.tools.approval import ApprovalRequest, Approve, Approver, Deny, Offer, Unanswered
 
@@ -27,9 +27,9 @@ Offers: TypeAlias = Callable[[str, JsonText], Offer]
 
 
 async def ask_people(plan: Plan, state: RunState, feed: Feed, offers: Offers) -> Answers | None:
-    """Ask about each held call in order. None if there is no approver, or it has not answered.
+    """Ask about each held call in order. Returns None if there is no approver or no answer.
 
-    Calls whose result comes from outside are not asked about.
+    Skips calls whose result comes from outside.
     """
     if plan.approver is None:
         return None
@@ -82,7 +82,7 @@ def _request(
 async def _answer(
     approver: Approver, request: ApprovalRequest, feed: Feed
 ) -> Approve | Deny | None:
-    """None where there was none that counts."""
+    """Return the approver's answer; None if there is no valid one."""
     try:
         answer = cast("object", await approver(request))
         if not isinstance(answer, Approve | Deny):
@@ -94,7 +94,7 @@ async def _answer(
         return answer
     except Unanswered:
         return None
-    except Exception as e:  # anybody's code: the call stays open, and nothing is lost
+    except Exception as e:  # user code: the call stays open, and nothing is lost
         logger.exception("nobody could be asked about %s (call %s)", request.name, request.call_id)
         feed.say(
             Warned,

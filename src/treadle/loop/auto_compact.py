@@ -1,7 +1,6 @@
-"""Keeps room for the next request of one run: asked before each turn, and where a provider says
-that there is none.
+"""Compaction for one run: before each turn, and when a provider reports a context overflow.
 
-What is done for it is compaction.py's. Entry: `RunRoom`.
+compaction/ shortens the messages. Entry point: `RunRoom`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class RunRoom:
     ) -> None:
         self._plan, self._state, self._append = plan, plan.state, append
         self.tools = tools
-        """Offered with the next request."""
+        """Tools of the next request."""
         at = plan.settings.compact_at_tokens
         self._compactor = Compactor(
             plan.state,
@@ -54,28 +53,28 @@ class RunRoom:
         )
         self._warned = False
         self.warn: Callable[[str], None]
-        """Tells people."""
+        """Reports a warning to subscribers."""
         self.wanted = False
         """True if a compaction was requested and no request has been sent since."""
         self.was_short = False
-        """Room was made because the last response said that there was none."""
+        """True if the context was compacted because the last response overflowed it."""
 
     async def make(self, *, forced: bool = False, hold: bool = False) -> bool:
-        """True where there is more of it now. `forced`: also where there seems to be some. `hold`:
-        the entries ride with the next append.
+        """Compact if needed, and return True if the context is now shorter. `forced`: even if there
+        seems to be space. `hold`: leave the entries to the next append.
 
-        False while a program at the provider waits for results: the messages that it began in must
-        stay. Only where every call has its result. Raises AgentError(context_overflow) where there
-        is known to be none.
+        Call it only when every call has its result. Returns False while a program at the provider
+        waits for results, because the messages in which it began must stay. Raises
+        AgentError(context_overflow) if the request cannot fit.
         """
         if self._state.current.results_only:
             return False
         plan, forced, self.wanted = self._plan, forced or self.wanted, False
         if not self._compactor.is_needed(plan.max_tokens, forced=forced):
             return False
-        # hooks and summaries may take their time, and pending entries must not be lost in that time
+        # Hooks and summaries may be slow, so pending entries are stored first.
         await self._append()
-        if plan.hooks.has("before_compaction") and not await plan.hooks.before_compaction(
+        if "before_compaction" in plan.hooks.points and not await plan.hooks.before_compaction(
             plan.hooked
         ):
             return False
@@ -89,7 +88,7 @@ class RunRoom:
                 await self._append(*made.entries, hold=hold)
         finally:
             self._compactor.give_back()
-        for entry in made.entries if plan.hooks.has("after_compaction") else ():
+        for entry in made.entries if "after_compaction" in plan.hooks.points else ():
             await plan.hooks.after_compaction(
                 plan.hooked, decode_json(entry.receipt.encode(), dict[str, object])
             )
@@ -98,8 +97,8 @@ class RunRoom:
         return made.less
 
     async def overcome(self) -> bool:
-        """Return True if a run whose last response hit the context limit continues, once, with less
-        history.
+        """Compact after a response that overflowed the context. Returns True if the run continues;
+        at most once in a row.
         """
         state = self._state
         if self.was_short or state.current.last is not None or state.ledger.turns_spent:
@@ -108,8 +107,8 @@ class RunRoom:
         return self.was_short
 
     def withdraw(self) -> list[Compaction]:
-        """Take the newest exchange out of the session's view, where the provider refuses all that
-        follows it.
+        """Withdraw the newest exchange from the session's view if the provider would refuse all
+        that follows it.
         """
         state = self._state
         if (
@@ -127,12 +126,12 @@ class RunRoom:
         return [Compaction(at=now(), receipt=encode_json(receipt).decode())]
 
     def answered(self, stop: StopReason) -> None:
-        """A response came."""
+        """Record the stop reason of a response."""
         self.was_short &= stop is StopReason.CONTEXT_OVERFLOW
 
     def _native(self) -> NativeCompaction | None:
-        """Return the compaction of the current model's provider; None if there is none, or it is
-        switched off.
+        """Return the native compaction of the current model's provider; None if there is none or it
+        is disabled.
         """
         plan, state = self._plan, self._state
         model = plan.compacting(state.models.asked)
@@ -153,7 +152,7 @@ class RunRoom:
         return NativeCompaction(model, state.models.asked, plan.prices, request)
 
     def _fixed(self) -> int:
-        """Tokens of every request besides the history."""
+        """Tokens of every request in addition to the history."""
         system = sum(text_bytes(block.text) for block in self._plan.system)
         return tokens_in(system + sum(len(encode_json(tool)) for tool in self.tools))
 

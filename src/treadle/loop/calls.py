@@ -1,18 +1,17 @@
-"""The calls of one response, from the model's wishes to one result each, whatever happens in
-between.
+"""The calls of one response, from the model's request to exactly one result each.
 
-How a single call is run is toolbox.py's; what the results mean for the run is the loop's. Entry:
+toolbox.py runs a single call; the loop decides what the results mean for the run. Entry point:
 `OpenCalls`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
-from msgspec import Struct, structs
+from msgspec import structs
 
 from treadle.journal.entries import (
     ApprovalAnswered,
@@ -23,84 +22,31 @@ from treadle.journal.entries import (
 )
 from treadle.journal.journal import Append
 from treadle.journal.run_state import RunState
-from treadle.messages.message import JsonText, ToolCall, ToolResult
-from treadle.tools.tool import Tool, failure
-from treadle.types import OnUnknown, Outcome, now
+from treadle.loop.call_values import (
+    HOOK,
+    PERSON,
+    Deferred,
+    HeldCall,
+    Prepared,
+    Ready,
+    RefusedCall,
+    Verify,
+    changed_by,
+)
+from treadle.messages.message import ToolCall, ToolResult
+from treadle.tools.tool import failure
+from treadle.types import OnUnknown, now
 
 MAX_PARALLEL = 64
-"""Calls of one turn that run at once; the others start as these end."""
-PERSON, HOOK = "a person", "a hook"
+"""Maximum number of calls of one turn that run at once; the others queue."""
 NOT_KNOWN = "It is not known whether it took effect: check before you do it again."
 STOPPED = f"The process stopped while this call was running. {NOT_KNOWN}"
 ASK = "the process stopped while this call was running, and it is not known whether it took effect"
 
-
-class Ready(Struct, frozen=True, kw_only=True):
-    """A call that may start, its arguments validated."""
-
-    call: ToolCall
-    tool: Tool[Any]
-    arguments: Any
-    attempt: int = 1
-    started: bool = False
-    """Its start is in the journal, by a driver that died: that entry stands for this attempt too.
-    """
-    approved: bool = False
-    """A person said yes to this very call."""
-    changed: str = ""
-    """Author of changed arguments, for the note to the model."""
-    places: Mapping[str, str] = {}
-    """Real locations of the call's paths at the time of the decision."""
-    looks_only: bool = False
-    """`Decision.looks_only`: it needs no write access and no network."""
-    stays_confined: bool = False
-    """A rule is about some of what it reads, and only the sandbox can hide that: a person's
-    approval does not take it outside.
-    """
-
-
-class RefusedCall(Struct, frozen=True, kw_only=True):
-    """A call that never starts, and the result that says why."""
-
-    call: ToolCall
-    finished: ToolFinished
-    unapproved: bool = False
-    """True if the call was refused for lack of an approver."""
-
-
-class HeldCall(Struct, frozen=True, kw_only=True):
-    """A call that waits for a person, and the run with it."""
-
-    call: ToolCall
-    reason: str
-    parallel: bool = True
-    asked: bool = False
-    """The question is in the journal."""
-
-
-class Deferred(Struct, frozen=True):
-    """A call that has started and has no result yet: it comes from outside, and the run waits for
-    it.
-    """
-
-    reason: str
-
-
-def refused(
-    call: ToolCall,
-    text: str,
-    *,
-    status: Literal["ok", "error", "denied"] = "error",
-    unapproved: bool = False,
-    cut_by: Outcome | None = None,
-) -> RefusedCall:
-    result = (
-        ToolResult(call_id=call.id, name=call.name, content=text)
-        if status == "ok"
-        else failure(call.id, call.name, text)
-    )
-    finished = ToolFinished(at=now(), status=status, result=result, started=False, cut_by=cut_by)
-    return RefusedCall(call=call, finished=finished, unapproved=unapproved)
+FAILED_OVER = (
+    "the journal's database failed over to another server since this call was requested, and it is "
+    "not known whether it took effect before"
+)
 
 
 class CallRunner(Protocol):
@@ -109,37 +55,35 @@ class CallRunner(Protocol):
     async def execute(self, ready: Ready) -> ToolFinished | Deferred: ...
 
 
-Verify: TypeAlias = Callable[[], Awaitable[None]]
-"""Raise AgentError(busy) unless the run is still this driver's."""
-
-
 class OpenCalls:
     """The open calls of one response.
 
-    Each but the held ones has its result once `execute` has returned, all once `cut` has.
+    All but the held ones have a result once `execute` has returned, and all once `cut` has.
     """
 
     def __init__(
         self,
         state: RunState,
-        prepared: Sequence[Ready | RefusedCall | HeldCall] = (),
+        prepared: Sequence[Prepared] = (),
         *,
         on_unknown: OnUnknown = "tell",
     ) -> None:
-        """`on_unknown`: what becomes of a call whose own timeout leaves its outcome unknown."""
+        """`on_unknown`: handling of a call whose own timeout leaves its outcome unknown."""
         self._state = state
         self._on_unknown = on_unknown
         self._prepared = list(prepared)
         self._open = {p.call.id for p in prepared if isinstance(p, Ready) and p.started}
-        """Started in the journal, and without a result."""
+        """Ids of calls that have started in the journal and have no result."""
         self._here: dict[str, bool] = {}
-        """Started by this driver -> whether the tool has been called, and so may have happened."""
+        """Calls started by this driver -> True if the tool was called, so that it may have taken
+        effect.
+        """
         self._in_order: anyio.Lock | None = None
-        """Calls that run together append one after the other, so that their events leave in the
-        order of the entries.
+        """Serialises appends of parallel calls, so that events are published in the order of the
+        entries.
         """
         self._came_to_wait = False
-        """A person is asked what became of a call that had started."""
+        """True if a person is asked about the outcome of a call that had started."""
         self._failed: Exception | None = None
 
     def opening(self) -> list[Entry]:
@@ -156,10 +100,9 @@ class OpenCalls:
         return entries + [self._start(ready) for ready in first[:MAX_PARALLEL] if not ready.started]
 
     def _stages(self) -> Iterator[list[Ready]]:
-        """Yield groups of calls in order: neighbouring parallel calls together, a sequential one
-        alone.
+        """Yield groups of calls in order: adjacent parallel calls together, a sequential one alone.
 
-        Calls behind a held call that may not run in parallel with it wait too.
+        Calls after a held call also wait if they may not run in parallel with it.
         """
         stage: list[Ready] = []
         held: HeldCall | None = None
@@ -199,12 +142,13 @@ class OpenCalls:
         )
 
     async def execute(self, runner: CallRunner, append: Append, verify: Verify) -> None:
-        """Runs what is ready. Each result is appended as it comes; the last of each stage rides
-        with what follows.
+        """Run the ready calls. Each result is appended when it is known; the last of each stage is
+        written with the next append.
 
-        `verify` is awaited before a `once` call runs again under a start that it already has.
+        `verify` is awaited before a `once` call runs again under its earlier start, or after it had
+        to wait for a thread.
 
-        Cancellation: stops the calls; `cut` then closes those that have no result.
+        Cancellation: stops the calls; `cut` then closes those without a result.
         """
         for stage in self._stages():
             if len(stage) == 1:
@@ -237,7 +181,7 @@ class OpenCalls:
         async with limiter:
             try:
                 await self._run(ready, runner, append, verify)
-            except Exception as e:  # noqa: BLE001  the journal refused: told to the loop as it is, not wrapped into a group
+            except Exception as e:  # noqa: BLE001  the journal failed: raised to the loop unwrapped, not in a group
                 self._failed = e
                 scope.cancel()
 
@@ -246,10 +190,15 @@ class OpenCalls:
         if call_id not in self._open:
             await append(self._start(ready), hold=True)
             await self._flush(append)
-        elif ready.started and ready.tool.effect == "once":
+        elif ready.started and "once" in (
+            ready.tool.effect,
+            self._state.current.starts[call_id].effect,
+        ):
             await verify()  # its probe may have taken longer than a lease
-        await checkpoint_if_cancelled()  # from here on it may have happened
+        await checkpoint_if_cancelled()  # from here on it may have taken effect
         self._here[call_id] = True
+        if ready.tool.effect == "once":
+            ready = structs.replace(ready, verify=verify)
         finished = await runner.execute(ready)
         self._open.remove(call_id)
         known: Entry
@@ -259,7 +208,7 @@ class OpenCalls:
             known, self._came_to_wait = _question(ready.call, finished.result.text), True
         else:
             known = finished
-        await append(known, hold=True)  # known from here on: whatever comes, the end appends it
+        await append(known, hold=True)  # known from here on: the end appends it in any case
         if self._open:
             await self._flush(append)
 
@@ -269,10 +218,12 @@ class OpenCalls:
             await append()
 
     def cut(self, why: str) -> list[ToolFinished]:
-        """Closes every call that has no result yet: `unknown` where it may have happened."""
+        """Close every call without a result: as `unknown` if it may have taken effect."""
         return [self._stopped(call, why) for call in self._state.current.open_calls]
 
     def _stopped(self, call: ToolCall, why: str) -> ToolFinished:
+        if (late := late_result(call, self._state)) is not None:
+            return late
         started = self._state.current.starts.get(call.id)
         text, unknown = f"Not run: {why}.", False
         if started is not None and self._here.get(call.id, True):
@@ -284,6 +235,8 @@ class OpenCalls:
             )
             if call.id in self._state.approvals.asked:
                 text = why_unknown(call, self._state)
+        if self._state.current.may_have_happened(call.id):
+            text, unknown = why_unknown(call, self._state), True
         result = failure(call.id, call.name, text, unknown=unknown)
         return ToolFinished(
             at=now(),
@@ -293,12 +246,26 @@ class OpenCalls:
         )
 
 
+def late_result(call: ToolCall, state: RunState) -> ToolFinished | None:
+    """Return the late result of an open call; None if there is none."""
+    if (late := state.current.late.get(call.id)) is None or late.status is None:
+        return None
+    text, started = late.text, state.current.starts.get(call.id)
+    if started is not None and started.arguments_json != call.arguments_json:
+        is_edited = state.approvals.edited.get(call.id) == started.arguments_json
+        text = changed_by(PERSON if is_edited else HOOK, started.arguments_json, text)
+    result = ToolResult(
+        call_id=call.id, name=call.name, content=text, is_error=late.status == "error"
+    )
+    return ToolFinished(at=now(), status=late.status, result=result)
+
+
 def why_unknown(call: ToolCall, state: RunState) -> str:
-    """Explain the unknown outcome to the model. A person's question has the reason, if there was
-    one.
-    """
+    """Explain the unknown outcome to the model, with the reason from a person's question if any."""
     asked = state.approvals.asked.get(call.id)
-    if asked is not None and asked.deferred:
+    if state.current.may_have_happened(call.id):
+        why = f"{FAILED_OVER[0].upper()}{FAILED_OVER[1:]}: check before you do it again."
+    elif asked is not None and asked.deferred:
         why = (
             f"Its result was to come later ({asked.reason}), and is not waited for any more. "
             f"{NOT_KNOWN}"
@@ -309,36 +276,6 @@ def why_unknown(call: ToolCall, state: RunState) -> str:
         changed_by(PERSON, state.approvals.edited[call.id], why)
         if call.id in state.approvals.edited
         else why
-    )
-
-
-def changed(prepared: Ready | RefusedCall | HeldCall, whom: str) -> Ready | RefusedCall | HeldCall:
-    """Mark a call with changed arguments, so that the model sees the change with its result."""
-    match prepared:
-        case Ready():
-            return structs.replace(prepared, changed=whom)
-        case RefusedCall(call=call, finished=finished):
-            result = structs.replace(
-                finished.result, content=changed_by(whom, call.arguments_json, finished.result.text)
-            )
-            return structs.replace(prepared, finished=structs.replace(finished, result=result))
-        case HeldCall():
-            return prepared
-
-
-def changed_by(whom: str, arguments_json: JsonText, text: str) -> str:
-    """A result's text, for a model that asked for something else."""
-    return f"[{whom} changed the arguments to {arguments_json}]\n{text}"
-
-
-def _question(call: ToolCall, reason: str, *, deferred: bool = False) -> ApprovalAsked:
-    return ApprovalAsked(
-        at=now(),
-        call_id=call.id,
-        name=call.name,
-        arguments_json=call.arguments_json,
-        reason=reason,
-        deferred=deferred,
     )
 
 
@@ -354,6 +291,17 @@ def _refusal(refusal: RefusedCall) -> list[Entry]:
     ]
 
 
+def _question(call: ToolCall, reason: str, *, deferred: bool = False) -> ApprovalAsked:
+    return ApprovalAsked(
+        at=now(),
+        call_id=call.id,
+        name=call.name,
+        arguments_json=call.arguments_json,
+        reason=reason,
+        deferred=deferred,
+    )
+
+
 def idempotency_key(run_id: str, call_id: str) -> str:
-    """The same for every attempt of a call, different for every other call."""
+    """Return a key that is the same for every attempt of a call and unique to the call."""
     return f"{run_id}:{call_id}"

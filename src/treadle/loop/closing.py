@@ -13,10 +13,11 @@ from treadle.errors import AgentError
 from treadle.events.feed import Feed
 from treadle.journal.entries import CancelAsked, Entry, RunFinished, ToolStarted
 from treadle.loop.calls import OpenCalls
+from treadle.loop.ending import Ending, as_error, metrics_of
 from treadle.loop.inbox import NO_ANSWER, Inbox
 from treadle.loop.model_turn import ModelTurn
 from treadle.loop.outcome import Verdict
-from treadle.loop.plan import Ending, Plan, as_error, metrics_of
+from treadle.loop.plan import Plan
 from treadle.loop.recorder import Pen
 from treadle.types import Outcome, now
 
@@ -24,7 +25,7 @@ logger = logging.getLogger("treadle")
 logger.addHandler(logging.NullHandler())
 
 GRACE_S = 20.0
-"""Time that an ending run waits for its journal: longer than a journal waits for a store that
+"""Seconds that an ending run waits for its journal: longer than a journal waits for a store that
 another process has locked.
 """
 
@@ -42,7 +43,11 @@ class Closing:
         inbox: Inbox,
     ) -> None:
         self.ending: Ending | None = None
-        """Set once the run is over or waits, also if its task was cancelled."""
+        """Set once the run is over or waits, even if its task was cancelled."""
+        self.is_unstored = False
+        """True if the journal lacks the end: the run can be resumed elsewhere, so its writer must
+        still be released once its calls have ended.
+        """
         self._plan, self._state, self._ledger = plan, plan.state, plan.state.ledger
         self._pen, self._feed = pen, feed
         self._model, self._verdict, self._inbox = model, verdict, inbox
@@ -56,15 +61,17 @@ class Closing:
         duration_s: float,
         cancelled_by: str | None,
     ) -> None:
-        """Store the end and release the run; `ending` is set then. `calls` are the open calls.
+        """Store the end, set `ending`, and release the run. `calls` are the open calls.
 
-        If the journal fails, the outcome is an error. Raises what a failing release raises.
+        If the journal fails, the outcome is an error, and the run is not released (`is_unstored`).
+        Raises the error of a failed release.
         """
         state, open_turn = self._state, self._state.turn or None
         waiting = outcome is Outcome.APPROVAL_NEEDED and bool(state.current.open_calls)
         why = "The run timed out" if outcome is Outcome.TIMEOUT else "The run was stopped"
-        last = [] if waiting else self._close(why, calls, cancelled_by)
-        self._warn(outcome)
+        self._warn(outcome, waiting=waiting)
+        said = self._inbox.close()
+        last = said if waiting else self._close(why, calls, cancelled_by)
         lost, stored = None, False
         with anyio.move_on_after(GRACE_S, shield=True) as grace:
             try:
@@ -73,12 +80,16 @@ class Closing:
                 finished = ending.finished(open_turn)
                 await self._pen.append(*([] if waiting else [finished]))
                 stored = True
-                if waiting:  # it ends here for subscribers, and continues in the journal
+                if waiting:  # for subscribers it ends here; in the journal it continues
                     cut = calls.cut("The run came to wait for a person")
                     self._feed.appended([*(one for one in cut if one.started), finished], None)
-            except Exception as e:  # noqa: BLE001  the journal is gone: subscribers still receive the end
+            except Exception as e:  # noqa: BLE001  the journal failed: subscribers still receive the end
                 lost = e
-            await self._pen.writer.release(waiting=waiting)
+            # Without its question in the journal, the run would wait for an answer that cannot
+            # arrive.
+            if stored:
+                await self._pen.writer.release(waiting=waiting)
+        self.is_unstored = not stored
         if grace.cancelled_caught and not stored:
             text = f"the journal did not answer for {GRACE_S:.0f} s"
             lost = AgentError("agent", f"{text}: how this run ended is not stored")
@@ -89,9 +100,9 @@ class Closing:
             held = (entry for entry in self._pen.held if not isinstance(entry, RunFinished))
             self._feed.appended([*held, ending.finished(open_turn)], None)
 
-    def _warn(self, outcome: Outcome) -> None:
-        """Report messages that the model could not read, and figures that are incomplete."""
-        for text in self._inbox.waiting:
+    def _warn(self, outcome: Outcome, *, waiting: bool) -> None:
+        """Report messages that the model will not read, and incomplete figures."""
+        for text in () if waiting else self._inbox.waiting:
             self._feed.warn(f"the run ended before its model could read: {text}")
         for text in self._ledger.left_out:
             self._feed.warn(text)
@@ -99,15 +110,15 @@ class Closing:
             self._feed.warn(NO_ANSWER)
 
     async def keep_known(self) -> None:
-        """Append what has happened and is not stored yet, such as results.
+        """Append results and messages from people that are known and not stored yet.
 
-        A start whose call never began is left out.
+        Omits a start whose call never began.
         """
         self._pen.held = [entry for entry in self._pen.held if not isinstance(entry, ToolStarted)]
         with anyio.move_on_after(GRACE_S, shield=True):
             try:
-                await self._pen.append()
-            except Exception as e:  # noqa: BLE001  the journal is gone: the run is resumed without it
+                await self._pen.append(*self._inbox.close())
+            except Exception as e:  # noqa: BLE001  the journal failed: the run is resumed without them
                 logger.warning(
                     "run %s was left, and its last results could not be stored: %s",
                     self._plan.run_id,
@@ -115,13 +126,15 @@ class Closing:
                 )
 
     def _close(self, why: str, calls: OpenCalls, cancelled_by: str | None) -> list[Entry]:
-        """Leaves a valid history: the text of a response that was cut is kept, and each open call
-        gets its result.
+        """Return entries that leave a valid history: keep the text of a cut response, and give each
+        open call a result.
         """
         entries: list[Entry] = [CancelAsked(at=now(), by=cancelled_by)] if cancelled_by else []
         if self._model.is_open:
             partial = self._model.partial()
             return entries if partial is None else [*entries, partial]
+        if self._inbox.late.entries:
+            self._pen.keep(*self._inbox.late.take_results())
         return [*entries, *calls.cut(why)]
 
     def _ending(

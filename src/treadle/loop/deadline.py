@@ -1,5 +1,4 @@
-"""Remaining time of a run. The clock stops while the run, or one that it started, waits for
-approval.
+"""Remaining time of a run. The clock stops while the run or one of its children waits for approval.
 
 Entry point: `RunTime`.
 """
@@ -7,29 +6,44 @@ Entry point: `RunTime`.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import anyio
+
+from treadle.types import Time
+
+CHANGED_S = 1.0
+"""Drift in seconds between the system clock and the monotonic clock that counts as a clock
+change.
+"""
 
 
 class RunTime:
     """Clock of a run in progress."""
 
     def __init__(self, scope: anyio.CancelScope) -> None:
-        """`scope`: the run's, whose deadline ends it."""
+        """`scope`: the run's cancel scope, whose deadline ends it."""
         self._scope = scope
         self.above: RunTime | None = None
         """Clock of the parent run."""
         self._waits = 0
-        """Number of approvals being waited for, in this run and its children."""
+        """Number of pending approvals in this run and its children."""
         self._deadline = self._since = 0.0
-        self.stood_s = 0.0
-        """Seconds that the clock has been stopped and that no caller has collected yet."""
+        self._stood_s = 0.0
+        """Seconds for which the clock has been stopped and which no entry records yet."""
+        self._begun: tuple[Time, float] | None = None
+        """The same moment on the system clock and on the monotonic clock."""
+
+    def counts_from(self, at: Time) -> None:
+        """Compare the times of later entries with this entry's, which was written just now."""
+        self._begun = at, time.monotonic()
 
     @contextmanager
     def standing_still(self) -> Generator[None]:
-        """Stop the clock of this run and of its parents."""
+        """Pause the clocks of this run and its parents."""
         chain = [*self._chain()]
         for one in chain:
             one._stop()
@@ -39,9 +53,18 @@ class RunTime:
             for one in chain:
                 one._go_on()
 
-    def take_stood_s(self) -> float:
-        stood_s, self.stood_s = self.stood_s, 0.0
-        return stood_s
+    def take_idle_s(self, at: Time) -> float:
+        """Return the seconds before a new entry that do not count, by the system clock, because the
+        run was paused or that clock was changed.
+        """
+        idle_s, self._stood_s = self._stood_s, 0.0
+        if self._begun is not None:
+            begun, monotonic_s = self._begun
+            changed_s = (at - begun).total_seconds() - (time.monotonic() - monotonic_s)
+            if abs(changed_s) > CHANGED_S:
+                self._begun = begun + timedelta(seconds=changed_s), monotonic_s
+                idle_s += changed_s
+        return idle_s
 
     def _chain(self) -> Iterator[RunTime]:
         one: RunTime | None = self
@@ -63,4 +86,4 @@ class RunTime:
         if not self._waits:
             stood_s = anyio.current_time() - self._since
             self._scope.deadline = self._deadline + stood_s
-            self.stood_s += stood_s
+            self._stood_s += stood_s

@@ -1,5 +1,5 @@
-"""Messages for the model between two turns, besides results: from people, late results, and our
-own.
+"""Messages for the model between turns, in addition to results: from people, from late results, and
+from the runtime.
 
 Entry point: `Inbox`.
 """
@@ -12,67 +12,89 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from treadle._internal.redaction import Redactor
-from treadle.budget.ledger import LIMIT_NAMES
+from treadle.budget.limits import LIMIT_NAMES
+from treadle.errors import AgentError
 from treadle.journal.entries import Entry, InputAdded, ToolLate
 from treadle.journal.journal import RunWriter
 from treadle.journal.run_messages import late_message
 from treadle.journal.run_state import RunState
 from treadle.loop.plan import Plan
 from treadle.messages.message import Message
+from treadle.tools.failures import LateStatus
 from treadle.types import Outcome, now
 
 logger = logging.getLogger("treadle")
 
 
 class LateResults:
-    """Late results of one run. Used from its event loop; false while there are none."""
+    """Late results of one run. Use it in the run's event loop; false if empty."""
 
-    __slots__ = ("_entries", "_next", "_state")
+    __slots__ = ("_next", "_state", "entries")
 
     def __init__(self, state: RunState) -> None:
         self._state = state
-        self._entries: tuple[ToolLate, ...] = ()
+        self.entries: tuple[ToolLate, ...] = ()
+        """Late results that have not been taken yet, in the order of arrival."""
         self._next: LateResults | None = None
 
     def __bool__(self) -> bool:
-        return bool(self._entries)
+        return bool(self.entries)
 
-    def hear(self, call_id: str, text: str) -> None:
-        """Add a late result, unless the call's result is known otherwise."""
-        state = self._state
+    def hear(self, call_id: str, attempt: int, text: str, status: LateStatus) -> None:
+        """Add a late result, unless the call already has a result."""
+        state, current = self._state, self._state.current
         if self._next is not None:
-            self._next.hear(call_id, text)
+            self._next.hear(call_id, attempt, text, status)
         elif call_id in state.unknown_calls or (
-            call_id in state.current.starts and call_id not in state.current.results
+            call_id in current.starts
+            and call_id not in current.results
+            and call_id not in current.late
         ):
-            self._entries = (*self._entries, ToolLate(at=now(), call_id=call_id, text=text))
+            if (started := current.starts.get(call_id)) is not None and attempt < started.attempt:
+                status = None  # it is not about the attempt that has started since
+            late = ToolLate(at=now(), call_id=call_id, text=text, status=status)
+            self.entries = (*self.entries, late)
 
     def go_on_in(self, run: LateResults) -> None:
-        """The run was taken up again here: threads of its driver before tell it from now on."""
+        """Forward late results to `run`, which has resumed this run in this process."""
         self._next = run
 
     def take(self) -> tuple[ToolLate, ...]:
         """Return the late results not taken yet, in the order of arrival."""
-        taken, self._entries = self._entries, ()
+        taken, self.entries = self.entries, ()
         return taken
 
-    async def store(self, writer: RunWriter, redactor: Redactor) -> list[Message]:
-        """After the run's end: for the next one of its session.
+    def take_results(self) -> tuple[ToolLate, ...]:
+        """Take the late results that close open calls; the others stay."""
+        if not self.entries:
+            return ()
+        closing = self._state.current.is_closed_by
+        taken = tuple(filter(closing, self.entries))
+        self.entries = tuple(entry for entry in self.entries if not closing(entry))
+        return taken
 
-        Nothing where the journal would not take it.
+    async def store(
+        self, writer: RunWriter, redactor: Redactor, *, wakes: bool = False
+    ) -> list[Message]:
+        """Store late results after the run's end, for the next run of its session. `wakes`: the run
+        waited for nothing else.
+
+        Returns no messages if the journal fails.
         """
         at = now()
-        # no run that began before has seen it
+        # No run that began earlier has seen them.
         late = [msgspec.structs.replace(entry, at=at) for entry in self.take()]
         try:
-            await writer.append(late)
-        except Exception as e:  # noqa: BLE001  it must not keep another run from beginning
+            await writer.append(late, wakes=wakes)
+        except Exception as e:  # noqa: BLE001  a failure must not keep another run from beginning
             logger.warning(
                 "what calls of run %s gave after its end is not stored: %s",
                 writer.run_id,
                 redactor.text(str(e)),
             )
             return []
+        for entry in late:
+            self._state.apply(entry)
         return [late_message(entry) for entry in late]
 
 
@@ -99,9 +121,9 @@ EMPTY_RESPONSE = "Your last response was empty. Go on, or give your final answer
 
 
 class Inbox:
-    """Inbox of one run; true while a person's message waits in it."""
+    """Inbox of one run; true if it holds a person's message or a late result."""
 
-    __slots__ = ("_plan", "_state", "late", "news", "waiting")
+    __slots__ = ("_plan", "_state", "is_closed", "late", "news", "waiting")
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._state = plan, plan.state
@@ -109,20 +131,24 @@ class Inbox:
         self.news: Callable[[], Sequence[str]] = tuple
         """Returns notes of tools for the model's next request."""
         self.waiting: tuple[str, ...] = ()
-        """Messages of people, in their order."""
+        """Messages from people, in order."""
+        self.is_closed = False
+        """True once the run is being closed and accepts no more messages from people."""
 
     def __bool__(self) -> bool:
         return bool(self.waiting or self.late)
 
     def add(self, text: str) -> None:
+        """Add a person's message. Raises AgentError(invalid) once the inbox is closed."""
+        if self.is_closed:
+            raise AgentError("invalid", "this run is over: nobody would read the text")
         self.waiting = (*self.waiting, text)
 
     def take(self) -> list[Entry]:
-        """All that waits; in the history from here on."""
+        """Take all messages as entries; from here on they are part of the history."""
         news = self.news()
-        if not self and not news:
+        if not (news or self.waiting or self.late.entries):
             return []
-        said, self.waiting = self.waiting, ()
         told = (
             [InputAdded(at=now(), message=Message.user("\n".join(news)), by="runtime")]
             if news
@@ -131,18 +157,27 @@ class Inbox:
         return [
             *self.late.take(),
             *told,
-            *(InputAdded(at=now(), message=Message.user(text), by="user") for text in said),
+            *self._words(),
         ]
+
+    def close(self) -> list[Entry]:
+        """Accept no more messages from people. Returns the entries of the pending ones."""
+        self.is_closed = True
+        return self._words()
+
+    def _words(self) -> list[Entry]:
+        said, self.waiting = self.waiting, ()
+        return [InputAdded(at=now(), message=Message.user(text), by="user") for text in said]
 
     def ours(
         self, last: Outcome | None, *, mend: str, was_short: bool, after_words: bool
     ) -> list[Entry]:
-        """Return our own message to the model, if any. `mend`: errors of its answer; `was_short`:
-        its response was cut for lack of space; `after_words`: another message has been added
-        already.
+        """Return the runtime's own message to the model, if any. `mend`: errors of its answer;
+        `was_short`: its response overflowed the context; `after_words`: another message has already
+        been added.
         """
         state, ours = self._state, ""
-        # the driver before had said it; or nothing may be said
+        # The previous driver sent it, or only results may follow.
         if state.current.attempt or state.current.results_only:
             return []
         if last is not None:

@@ -1,9 +1,6 @@
-"""THE HEART: one run, from its prompt to its outcome. Streamed, collected, headless and subagent
-runs all go through here.
+"""The core loop: one run from its prompt to its outcome. All kinds of runs go through here.
 
-It does no I/O of its own: model, tools, journal and feed are handed to it. Retries are retry.py's,
-the calls of a turn calls.py's, their admission admission.py's, limits ledger.py's, the end
-closing.py's. Entry: `Run.drive`.
+It does no I/O itself: model, tools, journal and feed are passed to it. Entry point: `Run.drive`.
 
     turn:  request -> deltas -> message -> decide -> append(response, starts) -> execute ->
            append(results) -> next turn, or the end
@@ -17,24 +14,25 @@ import anyio
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from treadle._internal.clock import Clock
-from treadle.budget.ledger import BudgetSpent
+from treadle.budget.limits import BudgetSpent
 from treadle.errors import AgentError, ErrorKind
 from treadle.events.feed import Feed
-from treadle.journal.entries import Entry, RunStarted
-from treadle.journal.journal import Journal, RunWriter
-from treadle.journal.sessions import ViewMark
+from treadle.journal.entries import Entry
+from treadle.journal.journal import Journal
 from treadle.loop.admission import Admission
+from treadle.loop.answers import Answers
 from treadle.loop.approvals import ask_people
-from treadle.loop.calls import HeldCall, OpenCalls, Ready, RefusedCall
+from treadle.loop.call_values import Prepared
+from treadle.loop.calls import OpenCalls
 from treadle.loop.closing import Closing
 from treadle.loop.deadline import RunTime
+from treadle.loop.ending import Ending, as_error
 from treadle.loop.inbox import Inbox
 from treadle.loop.model_turn import ModelTurn
 from treadle.loop.outcome import Verdict
-from treadle.loop.plan import Ending, Plan, as_error
+from treadle.loop.plan import Plan
 from treadle.loop.recorder import Pen
-from treadle.loop.recovery import Answers, as_run, recover, settled
-from treadle.loop.session_past import begun
+from treadle.loop.recovery import as_run, recover, settled
 from treadle.loop.toolbox import Toolbox
 from treadle.messages.message import encode_json
 from treadle.models.retry import RetryPolicy
@@ -57,9 +55,11 @@ class Run:
     ) -> None:
         self.plan = plan
         self.state = plan.state
-        """State of the run: every entry is applied to it before it is appended."""
+        """State of the run. Every entry is applied to it before it is appended."""
         self.is_left = False
-        """True once `let_go` has stopped it before its end: its writer is still to be released."""
+        """True once the run has stopped without an end in the journal: its writer must still be
+        released once its calls have ended.
+        """
         self.inbox = Inbox(plan)
         self._toolbox, self._journal, self._feed, self._clock = toolbox, journal, feed, clock
         self._ledger = self.state.ledger
@@ -71,15 +71,7 @@ class Run:
         self._cancelled_by: str | None = None
         self._let_go = False
         self._verdict = Verdict(plan)
-        self._model = ModelTurn(
-            plan,
-            toolbox.definitions,
-            feed,
-            self.pen.append,
-            toolbox.traced,
-            clock=clock,
-            retries=retries,
-        )
+        self._model = ModelTurn(plan, toolbox, feed, self.pen.append, clock, retries)
         self.room = self._model.room
         self.room.warn = feed.warn
         self._calls = OpenCalls(self.state)
@@ -90,7 +82,9 @@ class Run:
 
     @property
     def ending(self) -> Ending | None:
-        """Set once the run is over or waits, also if its task was cancelled; not after `let_go`."""
+        """Ending, set once the run is over or waits, even if its task was cancelled; not after
+        `let_go`.
+        """
         return self._closing.ending
 
     @property
@@ -99,11 +93,14 @@ class Run:
         return self._model.text or self.state.text
 
     def steer(self, text: str) -> None:
-        """Text that the model reads at its next turn."""
+        """Add text that the model reads at its next turn.
+
+        Raises AgentError(invalid) once the run is being closed.
+        """
         self.inbox.add(text)
 
     def compact(self) -> None:
-        """Makes room in the conversation before the next request, also where there is some."""
+        """Compact the conversation before the next request, even if there is space."""
         self.room.wanted = True
 
     def cancel(self, by: str = "caller") -> None:
@@ -113,14 +110,12 @@ class Run:
 
     def let_go(self) -> None:
         """Stop at the next await as if the process had died; its driver releases it. Idempotent."""
-        self._let_go = self._let_go or self._cancelled_by is None  # who asked for its end gets it
+        self._let_go = self._let_go or self._cancelled_by is None  # a cancellation goes first
         self.cancel("close")
 
     async def drive(self) -> None:
-        """Runs to its `ending`.
-
-        Raises what journal.begin raises, and what cancels the awaiting task, after the run was
-        closed.
+        """Run to the `ending`. Raises the errors of journal.begin and, once the run is closed, the
+        cancellation of the awaiting task.
         """
         self.reserve()
         try:
@@ -129,12 +124,11 @@ class Run:
             self._ledger.end()
 
     def reserve(self) -> None:
-        """Its share of what is left above it is kept for it, until it has been driven.
-
-        Raises BudgetSpent where there is none. Idempotent.
+        """Reserve its share of the parents' budgets until it ends. Idempotent. Raises
+        BudgetSpent.
         """
         if not self._reserved:
-            self._ledger.limits = self.plan.limits  # as its next entry says
+            self._ledger.limits = self.plan.limits  # as in its next entry
             self._ledger.begin(
                 self.plan.above, run_id=self.plan.run_id, completes=self.plan.completion
             )
@@ -143,9 +137,11 @@ class Run:
     async def _drive(self) -> None:
         seconds, begun = self.plan.limits.seconds, self._clock.monotonic()
         with self._toolbox.traced.run() as span:
-            # it has begun both in the journal and here, or nowhere
+            # The run begins both in the journal and here, or in neither.
             with anyio.CancelScope(shield=True):
-                await self._begin()
+                await self.pen.begin(self.plan, self._journal)
+            for text in self.plan.warnings:
+                self._feed.warn(text)
             outcome, error = Outcome.CANCELLED, None
             if seconds is not None:
                 self._scope.deadline = anyio.current_time() + max(seconds - self._driven_s, 0)
@@ -161,43 +157,17 @@ class Run:
                 if (ending := self.ending) is not None:
                     span.ended(ending.outcome, ending.metrics, ending.error)
 
-    async def _begin(self) -> None:
-        plan = self.plan
-        if plan.resumption is None:
-            entry, self.pen.writer = await begun(plan.past, self._begun)
-            self.state.apply(entry)
-            self._feed.appended([entry], 1)
-            self.pen.keep(*plan.compacted())
-        else:
-            self.pen.writer = plan.resumption.writer
-            try:
-                await self.pen.append(plan.resumed(self.pen.writer.fence))
-            except BaseException:
-                await self.pen.writer.release()
-                raise
-            approved = plan.resumption.answers.approve | self.state.approvals.allowed
-            self._feed.go_on(self.state, approved)
-        for text in plan.warnings:
-            self._feed.warn(text)
-
-    async def _begun(self, found: ViewMark | None) -> tuple[RunStarted, RunWriter]:
-        entry = self.plan.started()
-        return entry, await self._journal.begin(entry, found=found)
-
     async def _outcome(self) -> tuple[Outcome, AgentError | None]:
         try:
             return await self._turns(), None
         except BudgetSpent as e:
             return e.outcome, None
-        except Exception as e:  # noqa: BLE001  the edge of the run: a bug in a tool or hook must not take the caller down
-            # what breaks while the run is being stopped is not why it ends
+        except Exception as e:  # noqa: BLE001  the edge of the run: a bug in a tool or hook must not crash the caller
+            # An error while the run is being stopped is not why it ends.
             await checkpoint_if_cancelled()
             error = as_error(e, self.plan)
-            return (
-                Outcome.CONTEXT_OVERFLOW
-                if error.kind is ErrorKind.CONTEXT_OVERFLOW
-                else Outcome.ERROR
-            ), error
+            too_long = error.kind is ErrorKind.CONTEXT_OVERFLOW
+            return Outcome.CONTEXT_OVERFLOW if too_long else Outcome.ERROR, error
 
     # ------------------------------------------------------------ a turn
 
@@ -207,7 +177,7 @@ class Run:
         if self.plan.hooks:
             await self.plan.hooks.before_run(self.plan.hooked)
         outcome = None
-        if self.plan.resumption is not None:  # what the driver before left open is closed first
+        if self.plan.resumption is not None:  # close the previous driver's open calls first
             outcome = await self._closed(self.plan.resumption.answers)
         while True:
             while (
@@ -221,36 +191,42 @@ class Run:
                 outcome is Outcome.CONTEXT_OVERFLOW and await self.room.overcome()
             ):
                 return outcome
-            # also a model and tools that never wait can be stopped, and let others run
+            # Subscribers receive the turn, and may steer, before the next request.
             await checkpoint()
             outcome = await self._turn() or self._verdict.after(self.inbox)
 
     async def _answers(self) -> Answers | None:
         """Return the answers to held calls. The run's clock stops while it waits."""
+        if late := self.inbox.late.take_results():
+            self.pen.keep(*late)
+            return Answers()
         if self.plan.approver is None:
             return None
-        await self.pen.append()  # results that are there already are seen before the question
+        await self.pen.append()  # subscribers see known results before the question
         with self.time.standing_still():
-            return await ask_people(self.plan, self.state, self._feed, self._toolbox.offers)
+            answers = await ask_people(self.plan, self.state, self._feed, self._toolbox.offers)
+        late = self.inbox.late.take_results()
+        self.pen.keep(*late)
+        return Answers() if answers is None and late else answers
 
     async def _closed(self, answers: Answers, *, driven: bool = False) -> Outcome | None:
-        """Continue with the open calls of the last response, as `answers` decide."""
+        """Continue with the open calls of the last response according to `answers`."""
+        self.pen.keep(*self.inbox.late.take_results())
         state = self.state
-        current = state.current
+        current, answers = state.current, answers.to_open(state)
         if calls := current.open_calls:
-            ready = [as_run(call, state, answers) for call in calls]
+            late = current.late
+            ready = [as_run(call, state, answers) for call in calls if call.id not in late]
             await self._toolbox.get_ready(ready, settled=settled(state, answers))
-            if driven:  # subscribers first see the end of a call that starts again
-                begun = [
-                    one
-                    for one in self._calls.cut("")
-                    if one.started and one.result.call_id in answers.approve
-                ]
-                self._feed.appended(begun, None)
-            entries, prepared = await recover(
-                state, self._toolbox, answers, self.plan.on_unknown, driven=driven
+            prepared = await recover(
+                state,
+                self._toolbox,
+                answers,
+                self.plan.on_unknown,
+                keep=self.pen.keep,
+                driven=driven,
             )
-            await self._execute(self._admission.within_limits(prepared), *entries)
+            await self._execute(self._admission.within_limits(prepared))
         ended = current.response is not None and not current.attempt
         return self._verdict.after(self.inbox) if ended else None
 
@@ -296,12 +272,8 @@ class Run:
         await self._execute(self._admission.admit(calls, stop, last), *(() if kept else (entry,)))
         return None
 
-    async def _execute(
-        self, prepared: Sequence[Ready | RefusedCall | HeldCall], *before: Entry
-    ) -> None:
-        """`before`, the refusals and the starts of the calls that start now are one append; then
-        the calls run.
-        """
+    async def _execute(self, prepared: Sequence[Prepared], *before: Entry) -> None:
+        """Append `before`, the refusals and the starts at once, then run the calls."""
         self._calls = OpenCalls(self.state, prepared, on_unknown=self.plan.on_unknown)
         self.pen.keep(*before)
         await self.pen.append(*self._calls.opening())
@@ -322,3 +294,4 @@ class Run:
         await self._closing.finish(
             outcome, error, self._calls, duration_s=duration_s, cancelled_by=self._cancelled_by
         )
+        self.is_left = self._closing.is_unstored

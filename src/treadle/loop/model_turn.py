@@ -1,7 +1,7 @@
-"""The model's half of a turn: what it may cost is kept for it, it is asked until it answers whole,
-and what it said becomes an entry.
+"""The model's half of a turn: reserve its possible cost, request a complete response, and make it
+an entry.
 
-What comes before and after is the loop's, each single attempt retry.py's. Entry: `ModelTurn`.
+The loop does the rest of the turn, retry.py each single attempt. Entry point: `ModelTurn`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import msgspec
 
 from treadle._internal.clock import Clock
 from treadle._internal.json_text import encode_json
-from treadle.budget.ledger import LIMIT_NAMES, ReservedResponse
+from treadle.budget.limits import LIMIT_NAMES, ReservedResponse
 from treadle.budget.prices import Listen, Pricing
 from treadle.errors import AgentError, ErrorKind
 from treadle.events.feed import Feed
 from treadle.events.hooks.chain import BeforeModelSaid
-from treadle.events.tracing import NO_SPAN, Traced
+from treadle.events.tracing import NO_SPAN
 from treadle.journal.entries import (
     Compaction,
     InputAdded,
@@ -29,26 +29,13 @@ from treadle.journal.entries import (
 from treadle.journal.journal import Append
 from treadle.journal.receipts import Cleared, with_images
 from treadle.loop.auto_compact import RunRoom
-from treadle.loop.plan import Plan, as_error, error_info
-from treadle.messages.events import LimitWarning, Retry
-from treadle.messages.message import Message, Part, ProviderPart, ReasoningPart, TextPart, ToolCall
-from treadle.models.model import (
-    ArgumentsDelta,
-    Delta,
-    Fold,
-    ModelRequest,
-    ModelResponse,
-    PartEnd,
-    ReasoningDelta,
-    ReasoningStart,
-    ResponseEnd,
-    Switch,
-    TextDelta,
-    TextStart,
-    ToolCallStart,
-    ToolDefinition,
-    WholePart,
-)
+from treadle.loop.ending import as_error, error_info
+from treadle.loop.hook_responses import given, replacing
+from treadle.loop.plan import Plan
+from treadle.loop.toolbox import Toolbox
+from treadle.messages.events import LimitWarning
+from treadle.messages.message import Message, Part
+from treadle.models.model import Fold, ModelRequest, ModelResponse, Switch, ToolDefinition
 from treadle.models.retry import (
     ModelAttempt,
     RetryPolicy,
@@ -58,57 +45,47 @@ from treadle.models.retry import (
     offending,
     without,
 )
-from treadle.types import Outcome, Usage, new_id, now
+from treadle.types import Outcome, new_id, now
 
 
 class ModelTurn:
-    """Requests of one run, one after the other."""
+    """The requests of one run, in sequence."""
 
     def __init__(
         self,
         plan: Plan,
-        tools: tuple[ToolDefinition, ...],
+        toolbox: Toolbox,
         feed: Feed,
         append: Append,
-        traced: Traced,
-        *,
         clock: Clock,
         retries: RetryPolicy,
     ) -> None:
-        self._plan, self._state, self._ledger, self._hooks = (
-            plan,
-            plan.state,
-            plan.state.ledger,
-            plan.hooks,
-        )
-        self._tools, self._feed, self._append, self._clock, self._retries = (
-            tools,
-            feed,
-            append,
-            clock,
-            retries,
-        )
+        self._plan, self._hooks = plan, plan.hooks
+        self._state, self._ledger = plan.state, plan.state.ledger
+        self._tools, self._feed, self._append = toolbox.definitions, feed, append
+        self._clock, self._retries = clock, retries
         self.reached = self._state.spending.invocations
-        """Attempts of the run that reached the provider."""
+        """Number of the run's attempts that reached the provider."""
         self._message_id = ""
         self._asked: ModelRequested
         self._attempt: ModelAttempt | None = None
-        """Set while a response is being asked for, and until it is an entry."""
-        self.room = RunRoom(plan, tools, append, clock=clock, retries=retries, traced=traced)
-        self._traced, self._span = traced, NO_SPAN
+        """Set from the first attempt until the response is an entry."""
+        self._traced, self._span = toolbox.traced, NO_SPAN
+        self.room = RunRoom(
+            plan, self._tools, append, clock=clock, retries=retries, traced=self._traced
+        )
 
     async def respond(self, last: Outcome | None) -> tuple[ModelResponse, ModelResponded] | Outcome:
-        """Return a complete response after any number of attempts, and its entry, which the caller
+        """Return a complete response, after any number of attempts, and its entry, which the caller
         appends; or the limit that forbids a request.
         """
         if (
-            self._hooks.has("before_model")
+            "before_model" in self._hooks.points
             and (said := await self._hooked(last)).answered is not None
         ):
-            response = self._given(
-                said.answered,
-                await self._begin(ReservedResponse(self._plan.output_tokens, None), last),
-            )
+            attempt = await self._begin(ReservedResponse(self._plan.output_tokens, None), last)
+            self._feed.begin_message(self._message_id, attempt)
+            response = given(said.answered, attempt, self._feed)
             return response, self._entry(response.parts, response, hook=said.hook)
         left = ReservedResponse(self._plan.output_tokens, None)
         if self._ledger.estimates:
@@ -130,7 +107,7 @@ class ModelTurn:
         self._tools = self.room.tools = tools
 
     def done(self) -> None:
-        """The response's entry is about to be appended."""
+        """Close the attempt; the response's entry is about to be appended."""
         self._attempt = None
 
     @property
@@ -143,7 +120,7 @@ class ModelTurn:
         return "" if self._attempt is None else self._attempt.fold.text
 
     def partial(self) -> ModelResponded | None:
-        """Return the entry of a cut response, or None if it has nothing worth keeping."""
+        """Return the entry of a cut response; None if it has nothing worth keeping."""
         parts = self._attempt.partial() if self._attempt is not None else ()
         return self._entry(parts) if parts else None
 
@@ -164,43 +141,22 @@ class ModelTurn:
         )
 
     async def _hooked(self, last: Outcome | None) -> BeforeModelSaid:
-        """Run the hooks before the request. Their additions are in the history afterwards."""
+        """Run the hooks before the request. Their additions are then in the history."""
         state = self._state
-        # a hook may be slow, and pending entries must not be lost in that time
+        # A hook may be slow, so pending entries are stored first.
         await self._append()
         said = await self._hooks.before_model(
             self._plan.hooked, self._request(self._plan.output_tokens, last)
         )
-        # the driver before had added it
+        # unless the previous driver added it
         if said.add and not (state.current.attempt and state.context.history[-1].text == said.add):
             await self._append(
                 InputAdded(at=now(), message=Message.user(said.add), by="hook"), hold=True
             )
         return said
 
-    def _given(self, response: ModelResponse, attempt: ModelAttempt) -> ModelResponse:
-        """Use a hook's response in place of the model's. It has no usage."""
-        self._feed.begin_message(self._message_id, attempt)
-        return self._heard(msgspec.structs.replace(response, usage=Usage()), attempt)
-
-    def _replaced(self, response: ModelResponse, attempt: ModelAttempt) -> ModelResponse:
-        """Replace the model's response with a hook's. Subscribers see it from its beginning."""
-        self._feed.cut()
-        self._feed.say(Retry, {"attempt": attempt.number, "wait_s": 0.0, "kind": "hook"})
-        attempt.number += 1
-        attempt.fold = Fold(self._state.context.call_ids)
-        return self._heard(response, attempt)
-
-    def _heard(self, response: ModelResponse, attempt: ModelAttempt) -> ModelResponse:
-        listener = self._feed.listener
-        for delta in _deltas(response):
-            attempt.fold.add(delta)
-            if listener is not None:
-                listener(delta)
-        return attempt.fold.response()
-
     async def _begin(self, left: ReservedResponse, last: Outcome | None) -> ModelAttempt:
-        # what this turn may take is among it
+        # Read before this turn's reservation is taken from it.
         told = 0.0 if last is None else self._ledger.left(last)
         self._ledger.ask(left)
         self._message_id = new_id("msg")
@@ -243,13 +199,17 @@ class ModelTurn:
                     )
         finally:
             self.reached += attempt.reached
-        if self._hooks.has("after_model"):
+        if "after_model" in self._hooks.points:
             replaced = await self._hooks.after_model(self._plan.hooked, request, response)
-            response = response if replaced is response else self._replaced(replaced, attempt)
+            if replaced is not response:
+                attempt.fold = Fold(self._state.context.call_ids)
+                response = replacing(replaced, attempt, self._feed)
         return response
 
     async def _mended(self, error: AgentError, request: ModelRequest) -> ModelRequest | None:
-        """Return the request without what the provider refused by name, or None."""
+        """Return the request without the part that the provider refused by name; None if there is
+        none.
+        """
         if name := offending(error, request.settings):
             return await self._without(name, error, request)
         unseen = with_images(self._state.context.history) if names_image(error) else ()
@@ -268,8 +228,8 @@ class ModelTurn:
         )
 
     async def _without(self, name: str, error: AgentError, request: ModelRequest) -> ModelRequest:
-        """The request without a setting that the provider named as it refused; the run does without
-        it from here on, also after a resume.
+        """Remove a setting that the provider refused by name from the request and from the run's
+        later requests, also after a resume.
         """
         asked = request.model or self._plan.model_name
         self._feed.warn(
@@ -286,7 +246,9 @@ class ModelTurn:
     async def _whole(
         self, request: ModelRequest, attempt: ModelAttempt, listen: Listen | None
     ) -> ModelResponse:
-        """Ask once more, after compaction, if the request is too long for the provider."""
+        """Request a response; if the request is too long for the provider, compact and retry
+        once.
+        """
         shortened = False
         while True:
             try:
@@ -323,9 +285,9 @@ class ModelTurn:
             )
 
     async def _failed(self, error: AgentError, wait_s: float, switch: Switch | None) -> None:
-        """An attempt did. `switch`: another model is asked instead of the same one once more.
+        """Record a failed attempt. `switch`: the next attempt uses another model.
 
-        Raises BudgetSpent where there is nothing left for that.
+        Raises BudgetSpent if the budget allows no further attempt.
         """
         assert self._attempt is not None, "only an attempt can fail"
         self._span.retried(error.kind.value if switch is None else switch.kind, wait_s)
@@ -383,45 +345,3 @@ class ModelTurn:
 
 def _named(error: AgentError) -> str:
     return f"; request {error.request_id}" if error.request_id else ""
-
-
-def _deltas(response: ModelResponse) -> list[Delta]:
-    """Return deltas that fold to the response."""
-    deltas: list[Delta] = []
-    for part in response.parts:
-        match part:
-            case TextPart():
-                deltas += [
-                    TextStart(),
-                    TextDelta(part.text),
-                    PartEnd(part.provider, part.provider_data),
-                ]
-            case ReasoningPart():
-                deltas += [
-                    ReasoningStart(),
-                    ReasoningDelta(part.text),
-                    PartEnd(part.provider, part.provider_data),
-                ]
-            case ToolCall():
-                deltas += [
-                    ToolCallStart(part.id, part.name),
-                    ArgumentsDelta(part.arguments_json),
-                    PartEnd(part.provider, part.provider_data),
-                ]
-            case ProviderPart():
-                deltas.append(WholePart(part))
-            case _:
-                pass
-    told = {
-        name: getattr(response, name)
-        for name in (
-            "usage",
-            "stop_reason",
-            "raw_stop_reason",
-            "id",
-            "model",
-            "provider_data",
-            "details",
-        )
-    }
-    return [*deltas, ResponseEnd(**told)]

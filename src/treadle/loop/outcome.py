@@ -1,7 +1,7 @@
-"""Why a run ends, or waits, after a turn: the one place that decides an outcome, but for what stops
-a run from outside.
+"""Why a run ends or waits after a turn. Every outcome is decided here, except when a run is stopped
+from outside.
 
-What it looks at is the run's state; that a limit leaves nothing is the ledger's. Entry: `Verdict`.
+It reads only the run's state; the ledger decides when a limit is spent. Entry point: `Verdict`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOT_COMPLETE = (
 
 
 class Verdict:
-    """Verdict on one run, turn after turn."""
+    """Outcome of one run, decided after each turn."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._state = plan, plan.state
@@ -27,8 +27,8 @@ class Verdict:
         self._output: object = None
 
     def take_mend(self) -> str:
-        """Return the errors of the last answer, for the model; once, and not while only results may
-        follow.
+        """Return the errors of the last answer, for the model. Returns them once, and not while
+        only results may follow.
         """
         if self._state.current.results_only:
             return ""
@@ -36,8 +36,8 @@ class Verdict:
         return mend
 
     def output_of(self, outcome: Outcome) -> tuple[object, JsonText]:
-        """The answer as a value and as JSON, where the run came to one; the raw text where it is
-        none of those that were asked for.
+        """Return the answer as a value and as JSON if the run completed, or the raw text if it does
+        not fit the requested type.
         """
         if outcome is Outcome.COMPLETED and self._plan.answer is not None:
             return self._output, self._plan.answer.encoded(self._output)
@@ -66,9 +66,9 @@ class Verdict:
         if response.stop_reason is StopReason.MAX_TOKENS:
             return state.current.clamped or Outcome.TRUNCATED
         if response.stop_reason is StopReason.PAUSE or state.models.empty_responses == 1:
-            return spent  # a pause is sent back as it is, an empty response is asked for once more
+            return spent  # a pause is sent back unchanged; an empty response gets one more request
         if (words or state.current.unread) and spent is None:
-            return None  # a person's words still reach the model
+            return None  # the model still receives a person's message
         return state.cut_by or (
             Outcome.APPROVAL_NEEDED
             if state.approvals.unapproved
@@ -89,7 +89,7 @@ class Verdict:
             raise AgentError("tool", f"{last_word.name} ended the run: {last_word.text}")
         if (done := state.current.completion) is not None:
             return self._answered(self._completed_with(done), spent)
-        # a repeated call that was refused for lack of an approver needs an approval, not a limit
+        # A repeated call refused for lack of an approver needs approval, not a limit.
         if state.current.repeated is not None and state.current.repeated.ends:
             return spent or (
                 Outcome.APPROVAL_NEEDED if state.approvals.unapproved else Outcome.LOOPING
@@ -106,8 +106,8 @@ class Verdict:
         )
 
     def _answered(self, text: str, spent: Outcome | None, *, said: bool = False) -> Outcome | None:
-        """Judge the answer as the requested output. If it does not fit, its errors go to the model,
-        as often as the plan allows. `said`: the answer is text, not a call.
+        """Validate the answer as the requested output. If it does not fit, its errors go to the
+        model, as often as the plan allows. `said`: the answer is text, not a call.
         """
         plan, again = self._plan, spent is None and self._state.models.mended < self._plan.mends
         try:

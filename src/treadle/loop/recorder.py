@@ -1,4 +1,4 @@
-"""Recording of a run: each entry goes into its state, then into its journal, then to subscribers.
+"""Recording of a run: each entry is applied to its state, journaled, then published.
 
 The callers decide which entries there are. Entry point: `Pen`.
 """
@@ -8,10 +8,13 @@ from __future__ import annotations
 from msgspec import structs
 
 from treadle.events.feed import Feed
-from treadle.journal.entries import Entry
-from treadle.journal.journal import RunWriter
+from treadle.journal.entries import Entry, RunResumed, RunStarted
+from treadle.journal.journal import Journal, RunWriter
 from treadle.journal.run_state import RunState
+from treadle.journal.sessions import ViewMark
 from treadle.loop.deadline import RunTime
+from treadle.loop.plan import Plan, Resumption
+from treadle.loop.session_past import begun
 
 
 class Pen:
@@ -27,12 +30,42 @@ class Pen:
         self.writer: RunWriter
         """Set once the run has begun."""
         self.held: list[Entry] = []
-        """Entries that ride with the next append."""
+        """Entries to write with the next append."""
+
+    async def begin(self, plan: Plan, journal: Journal) -> None:
+        """Record the first entry of the run or of its next driver.
+
+        Raises the errors of `Journal.begin`.
+        """
+        if plan.resumption is not None:
+            entry = await self._go_on(plan, plan.resumption)
+        else:
+
+            async def start(found: ViewMark | None) -> tuple[RunStarted, RunWriter]:
+                started = plan.started()
+                return started, await journal.begin(started, found=found)
+
+            entry, self.writer = await begun(plan.past, start)
+            self._state.apply(entry)
+            self._feed.appended([entry], 1)
+            self.keep(*plan.compacted())
+        self._time.counts_from(entry.at)
+
+    async def _go_on(self, plan: Plan, resumption: Resumption) -> RunResumed:
+        self.writer = writer = resumption.writer
+        entry = plan.resumed(writer.fence, failed_over=writer.failed_over)
+        try:
+            await self.append(entry)
+        except BaseException:
+            await writer.release()
+            raise
+        self._feed.go_on(self._state)
+        return entry
 
     async def append(self, *entries: Entry, hold: bool = False) -> None:
-        """Durable first, then seen; `hold` leaves the entries to the next append.
+        """Journal the entries, then publish them; `hold` leaves them to the next append.
 
-        What the journal refuses is held for the end.
+        If the journal fails, they are held for the end.
         """
         self.keep(*entries)
         if hold or not self.held:
@@ -46,9 +79,9 @@ class Pen:
         self._feed.appended(batch, first)
 
     def keep(self, *entries: Entry) -> None:
-        """Apply entries that are true from here on and that the next append writes."""
-        if entries and self._time.stood_s:
-            entries = (structs.replace(entries[0], idle_s=self._time.take_stood_s()), *entries[1:])
+        """Apply entries that hold from now on; the next append writes them."""
+        if entries and (idle_s := self._time.take_idle_s(entries[-1].at)):
+            entries = (structs.replace(entries[0], idle_s=idle_s), *entries[1:])
         for entry in entries:
             self._state.apply(entry)
         self.held.extend(entries)

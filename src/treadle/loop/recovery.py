@@ -6,84 +6,49 @@ The loop decides how the run continues. Entry point: `recover`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import structs
 
 from treadle.errors import AgentError
 from treadle.journal.entries import ApprovalAnswered, Entry, ToolFinished, ToolStarted
 from treadle.journal.run_state import RunState
-from treadle.loop.calls import ASK, HOOK, PERSON, HeldCall, Ready, RefusedCall, changed, why_unknown
-from treadle.messages.message import JsonText, ToolCall, ToolResult
+from treadle.loop.answers import Answers, replace_arguments
+from treadle.loop.call_values import HOOK, PERSON, HeldCall, Prepared, Ready, changed
+from treadle.loop.calls import ASK, FAILED_OVER, late_result, why_unknown
+from treadle.messages.message import ToolCall, ToolResult
 from treadle.tools.tool import DidNotHappen, Happened, failure
 from treadle.types import OnUnknown, now
 
 logger = logging.getLogger("treadle")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
-    """Answers of a person to open calls, by call id, given with a resume."""
+class _Given(NamedTuple):
+    """A person's answers, and the default without one."""
 
-    on_unknown: OnUnknown | None = None
-    """Replaces the run's own setting; None keeps it, and open questions stay open."""
-    approve: frozenset[str] = frozenset()
-    """Run it (again: the person knows that it did not happen)."""
-    deny: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Reasons for refusals, for the model. A refused call that had started gets an unknown outcome.
-    """
-    results: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Results that a person found out."""
-    arguments: Mapping[str, JsonText] = field(default_factory=dict[str, JsonText])
-    """Arguments that replace those of an approved call."""
-
-    def __bool__(self) -> bool:
-        return bool(self.calls)
-
-    @property
-    def calls(self) -> set[str]:
-        """Ids of the calls that have an answer."""
-        return {*self.approve, *self.deny, *self.results}
-
-    def only(self, calls: Collection[str]) -> Answers:
-        """Return the answers to these calls."""
-        deny, results = (
-            {call_id: text for call_id, text in said.items() if call_id in calls}
-            for said in (self.deny, self.results)
-        )
-        return replace(self, approve=self.approve.intersection(calls), deny=deny, results=results)
-
-    def check(self, state: RunState, *, below: Sequence[str] = ()) -> None:
-        """Raises AgentError(invalid) for an answer to a call that is not open.
-
-        `below`: calls that are, in runs that this one started.
-        """
-        still_open = [*(call.id for call in state.current.open_calls), *below]
-        if strange := [
-            call_id
-            for call_id in (*self.approve, *self.deny, *self.results)
-            if call_id not in still_open
-        ]:
-            there_are = f"open are: {', '.join(still_open)}" if still_open else "none is open"
-            raise AgentError(
-                "invalid", f"no call {strange[0]!r} of this run waits for an answer; {there_are}"
-            )
+    allowed: bool
+    """True if a person has allowed this call."""
+    answers: Answers
+    default: OnUnknown
 
 
 class Preparer(Protocol):
     """Looks up, validates and decides a call (toolbox.py)."""
 
-    def prepare(
-        self, call: ToolCall, *, allowed: bool = False
-    ) -> Ready | RefusedCall | HeldCall: ...
+    def prepare(self, call: ToolCall, *, allowed: bool = False) -> Prepared: ...
 
     def repeat(self, call: ToolCall, attempt: int) -> Ready:
-        """A call that had started, for its probe; `prepare` decides whether it may run again."""
+        """Return a call that had started, for its probe; `prepare` decides whether it may run
+        again.
+        """
         ...
 
     async def probe(self, ready: Ready) -> Happened | DidNotHappen | None: ...
+
+    async def arrived(self, call: ToolCall, late: ToolFinished) -> ToolFinished:
+        """Return a late result as the model sees it."""
+        ...
 
 
 async def recover(
@@ -92,38 +57,41 @@ async def recover(
     answers: Answers,
     default: OnUnknown,
     *,
+    keep: Callable[..., None],
     driven: bool = False,
-) -> tuple[list[Entry], list[Ready | RefusedCall | HeldCall]]:
-    """Return entries to append first, and the calls that are still open then, in their order.
-    Raises AgentError(tool) if the run must fail.
+) -> list[Prepared]:
+    """Return the calls that stay open, in order. Raises AgentError(tool) if the run must fail.
 
-    `driven`: the driver is alive and has received answers; calls without one keep waiting.
+    `keep`: applies an entry as soon as it is known and leaves it to the next append, because the
+    next call's probe may be slow. `driven`: the driver is alive and has received answers; calls
+    without one keep waiting.
     """
-    entries: list[Entry] = []
-    still_open: list[Ready | RefusedCall | HeldCall] = []
+    still_open: list[Prepared] = []
     for call in state.current.open_calls:
+        if (late := late_result(call, state)) is not None:
+            keep(await toolbox.arrived(call, late))
+            continue
         started = state.current.starts.get(call.id)
-        said = _answer(call, started, answers, _why(call, state, answers))
-        entries.extend(said)
+        said = _answer(call, state, answers)
+        keep(*said)
         if any(isinstance(entry, ToolFinished) for entry in said):
             continue
         allowed = bool(said) or call.id in state.approvals.allowed
-        if driven and not allowed and started is not None:
-            still_open.append(
-                HeldCall(
-                    call=call, reason="", parallel=toolbox.repeat(call, 1).tool.parallel, asked=True
-                )
-            )
+        doubtful = state.current.may_have_happened(call.id)
+        if driven and not said and (doubtful if started is None else not allowed):
+            parallel = toolbox.repeat(call, 1).tool.parallel
+            still_open.append(HeldCall(call=call, reason="", parallel=parallel, asked=True))
             continue
         said_by_model, call = call.arguments_json, as_run(call, state, answers)
-        if started is None:
+        given = _Given(allowed, answers, default)
+        if doubtful:
+            found = await _after_failover(call, state, toolbox, given)
+        elif started is None:
             found = _held_still(toolbox.prepare(call, allowed=allowed), state)
         else:
-            found = await _go_on(
-                call, started, state, toolbox, allowed=allowed, answers=answers, default=default
-            )
+            found = await _go_on(call, started, state, toolbox, given)
         if isinstance(found, ToolFinished):
-            entries.append(found)
+            keep(found)
         else:
             edited = call.id in answers.arguments or call.id in state.approvals.edited
             still_open.append(
@@ -131,41 +99,35 @@ async def recover(
                 if edited or call.arguments_json != said_by_model
                 else found
             )
-    return entries, still_open
+    return still_open
 
 
 def answered(state: RunState, answers: Answers) -> list[Entry]:
-    """Return entries for the answers to open calls, for the next driver: `recover` then reads the
+    """Return entries for the answers to open calls. The next driver's `recover` reads them from the
     journal.
     """
-    return [
-        entry
-        for call in state.current.open_calls
-        for entry in _answer(
-            call, state.current.starts.get(call.id), answers, _why(call, state, answers)
-        )
-    ]
+    return [entry for call in state.current.open_calls for entry in _answer(call, state, answers)]
 
 
 def as_run(call: ToolCall, state: RunState, answers: Answers) -> ToolCall:
-    """Return the call with the arguments that it has started with, or that a person gave it or was
-    shown; the message that asked for it stays unchanged.
+    """Return the call with the arguments that it started with, or that a person gave or was shown.
+    The message that requested it is unchanged.
     """
-    if (
-        call.id not in answers.arguments
-        and (started := state.current.starts.get(call.id)) is not None
-    ):
-        return replace_arguments(call, started.arguments_json)
+    approvals, started = state.approvals, state.current.starts.get(call.id)
+    if started is not None and call.id not in answers.arguments:
+        # An approval without a following start is newer than the start.
+        newer = approvals.edited.get(call.id) if call.id in approvals.allowed else None
+        return replace_arguments(call, newer or started.arguments_json)
     given = (
         answers.arguments.get(call.id)
-        or state.approvals.edited.get(call.id)
-        or state.approvals.shown.get(call.id)
+        or approvals.edited.get(call.id)
+        or approvals.shown.get(call.id)
     )
     return replace_arguments(call, given or call.arguments_json)
 
 
 def settled(state: RunState, answers: Answers) -> set[str]:
-    """Ids of calls whose arguments stand: no hook changes them any more."""
+    """Ids of calls whose arguments hooks may no longer change."""
     return {
         *answers.arguments,
         *state.current.starts,
@@ -174,10 +136,8 @@ def settled(state: RunState, answers: Answers) -> set[str]:
     }
 
 
-def _answer(
-    call: ToolCall, started: ToolStarted | None, answers: Answers, why: str
-) -> Sequence[Entry]:
-    at = now()
+def _answer(call: ToolCall, state: RunState, answers: Answers) -> Sequence[Entry]:
+    at, started = now(), state.current.starts.get(call.id)
     if call.id in answers.approve:
         return [
             ApprovalAnswered(
@@ -195,8 +155,8 @@ def _answer(
     if (reason := answers.deny.get(call.id)) is None:
         return []
     denied = ApprovalAnswered(at=at, call_id=call.id, decision="deny", by="user", reason=reason)
-    if started is not None:
-        return [denied, _unknown(call, why)]
+    if started is not None or state.current.may_have_happened(call.id):
+        return [denied, _unknown(call, _why(call, state, answers), started=started is not None)]
     text = "Not run: a person said no" + (f": {reason}" if reason else ".")
     return [
         denied,
@@ -218,10 +178,8 @@ def _why(call: ToolCall, state: RunState, answers: Answers) -> str:
     )
 
 
-def _held_still(
-    prepared: Ready | RefusedCall | HeldCall, state: RunState
-) -> Ready | RefusedCall | HeldCall:
-    """A question that stands in the journal is not asked again."""
+def _held_still(prepared: Prepared, state: RunState) -> Prepared:
+    """Do not repeat a question that is in the journal."""
     if isinstance(prepared, HeldCall) and prepared.call.id in state.approvals.asked:
         return HeldCall(
             call=prepared.call, reason=prepared.reason, parallel=prepared.parallel, asked=True
@@ -229,58 +187,93 @@ def _held_still(
     return prepared
 
 
+async def _after_failover(
+    call: ToolCall, state: RunState, toolbox: Preparer, given: _Given
+) -> Prepared | ToolFinished:
+    """Continue with a call without a start that may have taken effect before a failover.
+
+    A person who allowed it before the failover is asked again.
+    """
+    allowed = given.allowed
+    once = toolbox.repeat(call, 1)
+    asked = call.id in state.approvals.asked
+    if once.tool.effect != "once":
+        return _held_still(toolbox.prepare(call, allowed=allowed), state)
+    match await _probed(once, toolbox):
+        case Happened(result=text):
+            return _happened(call, text, started=False)
+        case DidNotHappen():
+            return _held_still(toolbox.prepare(call, allowed=allowed), state)
+        case None:
+            return _undecided(
+                HeldCall(
+                    call=call,
+                    reason=FAILED_OVER,
+                    parallel=once.tool.parallel,
+                    asked=asked and state.current.doubtful[call.id] and not allowed,
+                ),
+                state,
+                given.answers.on_unknown or ("wait" if asked or allowed else given.default),
+                started=False,
+            )
+
+
 async def _go_on(
     call: ToolCall,
     started: ToolStarted,
     state: RunState,
     toolbox: Preparer,
-    *,
-    allowed: bool,
-    answers: Answers,
-    default: OnUnknown,
+    given: _Given,
 ) -> Ready | HeldCall | ToolFinished:
-    """Continue with a call that had started and may have happened."""
+    """Continue with a call that had started and may have taken effect."""
+    allowed, answers = given.allowed, given.answers
     again = toolbox.repeat(call, started.attempt + max(state.resumed, 1))
-    if allowed or started.effect != "once":
+    # Either effect counts: the tool's declaration may have changed.
+    if allowed or "once" not in (started.effect, again.tool.effect):
         return _run_again(again, state, toolbox, allowed=allowed)
     asked = state.approvals.asked.get(call.id)
-    on_unknown = answers.on_unknown or ("wait" if asked else default)
-    # after a timeout the call may still run unseen: an effect that a probe does not find yet may
-    # happen later
+    on_unknown = answers.on_unknown or ("wait" if asked else given.default)
+    # After a timeout the call may still be running: an effect that a probe does not find may happen
+    # later.
     if asked is None or (answers.on_unknown is None and (asked.deferred or asked.reason == ASK)):
         match await _probed(again, toolbox):
             case Happened(result=text):
-                return ToolFinished(
-                    at=now(),
-                    status="ok",
-                    result=ToolResult(call_id=call.id, name=call.name, content=text),
-                )
+                return _happened(call, text)
             case DidNotHappen() if asked is None or not asked.deferred:
                 return _run_again(again, state, toolbox)
             case _:
                 pass
+    held = HeldCall(call=call, reason=ASK, parallel=again.tool.parallel, asked=asked is not None)
+    return _undecided(held, state, on_unknown)
+
+
+def _undecided(
+    held: HeldCall, state: RunState, on_unknown: OnUnknown, *, started: bool = True
+) -> HeldCall | ToolFinished:
+    """Hold the call or report it as unknown. Raises AgentError(tool) if the run must fail."""
+    call = held.call
     if on_unknown == "fail":
+        when = (
+            "was running when the process stopped"
+            if started
+            else "was requested before the journal's database failed over"
+        )
         raise AgentError(
             "tool",
-            (
-                f"{call.name} (call {call.id}) was running when the process stopped, and nobody "
-                "knows whether it took effect"
-            ),
+            f"{call.name} (call {call.id}) {when}, and nobody knows whether it took effect",
         )
     if on_unknown == "wait":
-        return HeldCall(
-            call=call, reason=ASK, parallel=again.tool.parallel, asked=asked is not None
-        )
-    return _unknown(call, why_unknown(call, state))
+        return held
+    return _unknown(call, why_unknown(call, state), started=started)
 
 
 def _run_again(
     again: Ready, state: RunState, toolbox: Preparer, *, allowed: bool = False
 ) -> Ready | HeldCall | ToolFinished:
-    """Decide again, by the current rules and files: the meaning of its paths may have changed since
-    it started.
+    """Decide again by the current rules and files: the meaning of the call's paths may have changed
+    since it started.
 
-    With a person's approval it gets a start of its own.
+    A call that a person approved gets its own start.
     """
     prepared = _held_still(toolbox.prepare(again.call, allowed=allowed), state)
     if isinstance(prepared, Ready):
@@ -302,7 +295,7 @@ def _run_again(
 async def _probed(ready: Ready, toolbox: Preparer) -> Happened | DidNotHappen | None:
     try:
         return await toolbox.probe(ready)
-    except Exception as e:  # noqa: BLE001  a probe is anybody's code: one that fails cannot tell
+    except Exception as e:  # noqa: BLE001  a probe is user code: one that fails cannot answer
         logger.warning(
             "the probe of %s (call %s) failed, so its call is unknown: %s: %s",
             ready.call.name,
@@ -313,21 +306,20 @@ async def _probed(ready: Ready, toolbox: Preparer) -> Happened | DidNotHappen | 
         return None
 
 
-def _unknown(call: ToolCall, why: str) -> ToolFinished:
+def _happened(call: ToolCall, text: str, *, started: bool = True) -> ToolFinished:
+    result = ToolResult(call_id=call.id, name=call.name, content=text)
+    return ToolFinished(at=now(), status="ok", result=result, started=started)
+
+
+def _unknown(call: ToolCall, why: str, *, started: bool = True) -> ToolFinished:
     return ToolFinished(
-        at=now(), status="unknown", result=failure(call.id, call.name, why, unknown=True)
-    )
-
-
-def replace_arguments(call: ToolCall, arguments_json: JsonText) -> ToolCall:
-    """The call as it is run; the message that asked for it stays."""
-    return (
-        call
-        if call.arguments_json == arguments_json
-        else structs.replace(call, arguments_json=arguments_json)
+        at=now(),
+        status="unknown",
+        result=failure(call.id, call.name, why, unknown=True),
+        started=started,
     )
 
 
 def missing_tool(state: RunState, tools: Mapping[str, Any]) -> str | None:
-    """The tool of an open call that is not there any more."""
+    """Return the name of an open call's tool that no longer exists; None if all do."""
     return next((call.name for call in state.current.open_calls if call.name not in tools), None)

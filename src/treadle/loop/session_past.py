@@ -1,7 +1,7 @@
-"""Messages of a session that a new run goes on from, and reading them again where the session
-changed before the run began.
+"""Messages of a session on which a new run is based, read again if the session changes before the
+run begins.
 
-Entry: `SessionPast`, `begun`.
+Entry points: `SessionPast`, `begun`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ T = TypeVar("T")
 
 
 class SessionPast:
-    """View of one session, as one new run is planned on it."""
+    """View of one session, for planning one new run."""
 
     def __init__(self, read: Callable[[], Awaitable[SessionView]], view: SessionView) -> None:
-        """`read`: reads the session's view as it is now; `view`: what it gave."""
+        """`read` returns the current view of the session; `view` is its last result."""
         self._read = read
         self.state = RunState()
         """State of the run before its first entry."""
         self.window: WindowReceipt | None = None
-        """Receipt for what left the view; None: all of it stays."""
+        """Receipt for messages that left the view; None if all remain."""
         self.view = view
         self._stand()
 
     async def read_again(self) -> None:
-        """Plan on the view as it is now. Only before the run's first entry. Raises AgentError."""
+        """Plan on the current view. Only before the run's first entry. Raises AgentError."""
         self.view = await self._read()
         self._stand()
 
@@ -41,11 +41,11 @@ class SessionPast:
 
 
 async def begun(past: SessionPast | None, begin: Callable[[ViewMark | None], Awaitable[T]]) -> T:
-    """Call `begin` with the mark of the view that the run is planned on; read the view again each
-    time the session has changed since.
+    """Call `begin` with the mark of the view that the run is planned on, again after each re-read
+    of a changed session.
 
-    Raises what `begin` raises, SessionChanged excepted. Each further attempt means that another
-    writer changed the session.
+    Raises the errors of `begin`, except SessionChanged. Each retry means that another writer
+    changed the session.
     """
     if past is None:
         return await begin(None)

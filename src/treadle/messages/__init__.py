@@ -1,6 +1,9 @@
 """Values shared by every package. They do no I/O.
 
-message.py           messages and their parts, encoded and decoded without loss
+message.py           messages, encoded and decoded without loss
+parts.py             the parts of messages: text, calls, results, media
+event.py             the base of events
+tool_events.py       events of tool calls and approvals
 events.py            the events of a run, in the order subscribers receive them
 history.py           a conversation and its encoded bytes
 result.py            `RunResult`: the outcome of a run

@@ -16,153 +16,123 @@ do not. hub.py delivers them. Entry points: `Event`.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
+from treadle.messages.event import DeltaEvent, RunEvent
 from treadle.messages.message import Message
 from treadle.messages.metrics import RunTotals
 from treadle.messages.response_details import ResponseDetails
-from treadle.types import Effect, Outcome, Time, Usage, Value
+from treadle.messages.tool_events import ApprovalRequested as ApprovalRequested
+from treadle.messages.tool_events import ApprovalResolved as ApprovalResolved
+from treadle.messages.tool_events import ToolCallAsked as ToolCallAsked
+from treadle.messages.tool_events import ToolCallDelta as ToolCallDelta
+from treadle.messages.tool_events import ToolCallEnd as ToolCallEnd
+from treadle.messages.tool_events import ToolCallStart as ToolCallStart
+from treadle.messages.tool_events import ToolProgress as ToolProgress
+from treadle.types import Outcome, Usage, Value
 
 
-class _Event(Value, frozen=True, kw_only=True, omit_defaults=False, tag_field="type"):
-    run_id: str
-    session_id: str | None
-    seq: int
-    """Increases by one with each event of the run in this process."""
-    at: Time
-    id: str | msgspec.UnsetType = msgspec.UNSET
-    """`ENTRY.K`: the journal sequence number, and the event's index within that entry. Only on
-    durable events.
+class RunStart(RunEvent, frozen=True, kw_only=True, tag="run_start"):
+    """First event of a run.
+
+    Attributes:
+        agent: Name of the agent.
+        model: Name of the model.
     """
-    parent_run_id: str | msgspec.UnsetType = msgspec.UNSET
-
-
-class RunStart(_Event, frozen=True, kw_only=True, tag="run_start"):
-    """First event of a run."""
 
     agent: str
     model: str
 
 
-class TurnStart(_Event, frozen=True, kw_only=True, tag="turn_start"):
-    turn: int
-    """Turn number, from 1."""
+class TurnStart(RunEvent, frozen=True, kw_only=True, tag="turn_start"):
+    """A turn begins: the next request is about to be sent.
 
-
-class TurnEnd(_Event, frozen=True, kw_only=True, tag="turn_end"):
-    """Emitted after the last result of a turn, or when the run ends within it."""
-
-    turn: int
-
-
-class _Delta(_Event, frozen=True, kw_only=True):
-    message_id: str
-    attempt: int
-    """Attempt number, from 1. `retry`, or `run_end` without the message, voids an attempt's
-    deltas.
+    Attributes:
+        turn: Turn number, from 1.
     """
 
+    turn: int
 
-class TextDelta(_Delta, frozen=True, kw_only=True, tag="text_delta"):
+
+class TurnEnd(RunEvent, frozen=True, kw_only=True, tag="turn_end"):
+    """Emitted after the last result of a turn, or when the run ends within it.
+
+    Attributes:
+        turn: Number of the turn, from 1.
+    """
+
+    turn: int
+
+
+class TextDelta(DeltaEvent, frozen=True, kw_only=True, tag="text_delta"):
+    """Piece of the answer's text.
+
+    Attributes:
+        text: The text.
+    """
+
     text: str
 
 
-class ReasoningStart(_Delta, frozen=True, kw_only=True, tag="reasoning_start"):
-    pass
+class ReasoningStart(DeltaEvent, frozen=True, kw_only=True, tag="reasoning_start"):
+    """The model begins to reason."""
 
 
-class ReasoningDelta(_Delta, frozen=True, kw_only=True, tag="reasoning_delta"):
+class ReasoningDelta(DeltaEvent, frozen=True, kw_only=True, tag="reasoning_delta"):
+    """Piece of the model's readable reasoning.
+
+    Attributes:
+        text: The text.
+    """
+
     text: str
 
 
-class ReasoningEnd(_Delta, frozen=True, kw_only=True, tag="reasoning_end"):
+class ReasoningEnd(DeltaEvent, frozen=True, kw_only=True, tag="reasoning_end"):
     """Follows every reasoning_start, even if the attempt is interrupted."""
 
 
-class ToolCallDelta(_Delta, frozen=True, kw_only=True, tag="tool_call_delta"):
-    call_id: str
-    name: str
-    arguments: str
-    """Fragment of JSON text; the first may be empty."""
+class MessageAdded(RunEvent, frozen=True, kw_only=True, tag="message"):
+    """An assistant message as stored, emitted after its append and before its tool_call_start.
 
-
-class ToolCallAsked(_Event, frozen=True, kw_only=True, tag="tool_call"):
-    """A tool call requested by the model. Execution, if any, begins with tool_call_start."""
-
-    call_id: str
-    name: str
-    arguments: dict[str, object] | str
-    """A JSON object, or the model's text if it is not one."""
-
-
-class ApprovalRequested(_Event, frozen=True, kw_only=True, tag="approval_requested"):
-    call_id: str
-    name: str
-    arguments: dict[str, object] | str
-    reason: str
-
-
-class ApprovalResolved(_Event, frozen=True, kw_only=True, tag="approval_resolved"):
-    call_id: str
-    decision: Literal["allow", "deny"]
-    by: str
-
-
-class ToolCallStart(_Event, frozen=True, kw_only=True, tag="tool_call_start"):
-    """The start of the call is journaled, and it runs now."""
-
-    call_id: str
-    name: str
-    effect: Effect
-
-
-class ToolProgress(_Event, frozen=True, kw_only=True, tag="tool_progress"):
-    call_id: str
-    text: str
-    done: float | msgspec.UnsetType = msgspec.UNSET
-    total: float | msgspec.UnsetType = msgspec.UNSET
-
-
-class ToolCallEnd(_Event, frozen=True, kw_only=True, tag="tool_call_end"):
-    """Follows each tool_call_start.
-
-    A call that is rejected before it starts has neither; a `warning` gives the reason.
+    Attributes:
+        message: The message.
     """
-
-    call_id: str
-    name: str
-    result: str
-    is_error: bool
-    unknown: bool
-    duration_ms: float
-    exit_code: int | msgspec.UnsetType = msgspec.UNSET
-    """Exit code of the command that the call ran; absent for other calls."""
-
-    @property
-    def failed(self) -> bool:
-        """True for an error, and for a command with a nonzero exit code."""
-        return self.is_error or bool(self.exit_code)
-
-
-class MessageAdded(_Event, frozen=True, kw_only=True, tag="message"):
-    """An assistant message as stored, emitted after its append and before its tool_call_start."""
 
     message: Message
 
 
-class Retry(_Event, frozen=True, kw_only=True, tag="retry"):
-    """Attempt `attempt` failed and is void. Another one follows after `wait_s` seconds."""
+class Retry(RunEvent, frozen=True, kw_only=True, tag="retry"):
+    """Attempt `attempt` failed and is void. Another one follows after `wait_s` seconds.
+
+    Attributes:
+        attempt: Number of the failed attempt, from 1.
+        wait_s: Seconds until the next attempt.
+        kind: Error kind; `lost` if the process died, `hook` if a hook replaced the response.
+    """
 
     attempt: int
     wait_s: float
     kind: str
-    """Error kind; `lost` if the process died, `hook` if a hook replaced the response."""
 
 
-class UsageReported(_Event, frozen=True, kw_only=True, tag="usage"):
-    """Usage of a response."""
+class UsageReported(RunEvent, frozen=True, kw_only=True, tag="usage"):
+    """Usage of a response.
+
+    Attributes:
+        input_tokens: Input that is neither read from nor written to the cache.
+        output_tokens: Output, reasoning included.
+        cache_read_tokens: Input read from the provider's prompt cache.
+        cache_write_tokens: Input written to the provider's prompt cache.
+        reasoning_tokens: Part of the output that went into reasoning.
+        cache_write_1h_tokens: Part of `cache_write_tokens` that is kept for an hour.
+        web_searches: Number of web searches run by the provider.
+        cost_usd: Cost in USD; absent if the price is not known.
+        details: Request id, rate limits, service tier and cache miss reason, as far as the provider
+            reports them.
+    """
 
     input_tokens: int
     output_tokens: int
@@ -170,61 +140,104 @@ class UsageReported(_Event, frozen=True, kw_only=True, tag="usage"):
     cache_write_tokens: int
     reasoning_tokens: int
     cache_write_1h_tokens: int
-    """Part of `cache_write_tokens` that is kept for an hour."""
     web_searches: int
-    """Number of web searches run by the provider."""
     cost_usd: float | msgspec.UnsetType = msgspec.UNSET
-    """Cost in USD; absent if the price is not known."""
     details: ResponseDetails | msgspec.UnsetType = msgspec.UNSET
-    """Request id, rate limits, service tier and cache miss reason, as far as the provider reports
-    them.
+
+
+class Warned(RunEvent, frozen=True, kw_only=True, tag="warning"):
+    """Something a person should know, although the run continues.
+
+    Attributes:
+        call_id: Id of the call that was not run, if the warning gives the reason.
+
+    Attributes:
+        text: Text for people.
     """
 
-
-class Warned(_Event, frozen=True, kw_only=True, tag="warning"):
     text: str
     call_id: str | msgspec.UnsetType = msgspec.UNSET
-    """Id of the call that was not run, if the warning gives the reason."""
 
 
-class LimitWarning(_Event, frozen=True, kw_only=True, tag="limit_warning"):
+class LimitWarning(RunEvent, frozen=True, kw_only=True, tag="limit_warning"):
+    """Most of a limit is used.
+
+    Attributes:
+        limit: Name of the limit, as in `Limits`.
+        left: Amount that is left.
+    """
+
     limit: str
     left: float
 
 
-class InputAdded(_Event, frozen=True, kw_only=True, tag="input_added"):
+class InputAdded(RunEvent, frozen=True, kw_only=True, tag="input_added"):
     """Text added to an active run: steering by a person, or a message from the runtime to the
     model.
+
+    Attributes:
+        text: The text.
     """
 
     text: str
 
 
-class Compacted(_Event, frozen=True, kw_only=True, tag="compaction"):
-    """The visible part of the conversation was reduced."""
+class Compacted(RunEvent, frozen=True, kw_only=True, tag="compaction"):
+    """The visible part of the conversation was reduced.
+
+    Attributes:
+        receipt: Removed content, as JSON.
+    """
 
     receipt: object
-    """Removed content, as JSON."""
 
 
-class ChildStart(_Event, frozen=True, kw_only=True, tag="child_start"):
-    """A tool of this run started a run of another agent. Its events carry `parent_run_id`."""
+class ChildStart(RunEvent, frozen=True, kw_only=True, tag="child_start"):
+    """A tool of this run started a run of another agent. Its events carry `parent_run_id`.
+
+    Attributes:
+        child_run_id: Id of the run that was started.
+        agent: Name of its agent.
+    """
 
     child_run_id: str
     agent: str
 
 
-class ChildEnd(_Event, frozen=True, kw_only=True, tag="child_end"):
+class ChildEnd(RunEvent, frozen=True, kw_only=True, tag="child_end"):
+    """A run that this one started has ended.
+
+    Attributes:
+        child_run_id: Id of the run that ended.
+        outcome: Reason why it ended.
+    """
+
     child_run_id: str
     outcome: Outcome
 
 
-class OutputReady(_Event, frozen=True, kw_only=True, tag="output"):
+class OutputReady(RunEvent, frozen=True, kw_only=True, tag="output"):
+    """The typed output of the run.
+
+    Attributes:
+        value: The output as JSON data.
+        validated: True if the output satisfies the requested type.
+    """
+
     value: object
     validated: bool
 
 
-class ErrorRaised(_Event, frozen=True, kw_only=True, tag="error"):
+class ErrorRaised(RunEvent, frozen=True, kw_only=True, tag="error"):
+    """An error ends the run.
+
+    Attributes:
+        kind: Category of the error.
+        message: Description for a person.
+        request_id: The provider's id of the request.
+        status: HTTP status of the provider's response.
+    """
+
     kind: str
     message: str
     request_id: str | msgspec.UnsetType = msgspec.UNSET
@@ -232,7 +245,14 @@ class ErrorRaised(_Event, frozen=True, kw_only=True, tag="error"):
 
 
 class ErrorInfo(Value, frozen=True, kw_only=True):
-    """An AgentError as data, with secrets redacted."""
+    """An AgentError as data, with secrets redacted.
+
+    Attributes:
+        kind: Category of the error.
+        message: Description for a person.
+        status: HTTP status of the provider's response.
+        request_id: The provider's id of the request.
+    """
 
     kind: str
     message: str
@@ -240,23 +260,33 @@ class ErrorInfo(Value, frozen=True, kw_only=True):
     request_id: str | None = None
 
 
-class RunEnd(_Event, frozen=True, kw_only=True, tag="run_end"):
-    """Last event of every run."""
+class RunEnd(RunEvent, frozen=True, kw_only=True, tag="run_end"):
+    """Last event of every run.
+
+    Attributes:
+        outcome: Reason why the run ended.
+        text: Text of the last assistant message that has any.
+        output: The typed output, or the text, as JSON data.
+        validated: True if the output satisfies the requested type.
+        usage: Total usage of the run.
+        turns: Number of accepted responses.
+        tool_calls: Number of calls executed.
+        duration_s: Active time of the run in seconds.
+        cost_usd: Cost of the responses with a known price; absent if there are none.
+        total: Totals of the run and all runs it started. Limits count these.
+        error: The error, if one ended the run.
+    """
 
     outcome: Outcome
     text: str
-    """Text of the last assistant message that has any."""
     output: object
     validated: bool
     usage: Usage
-    """Total usage of the run."""
     turns: int
     tool_calls: int
     duration_s: float
     cost_usd: float | msgspec.UnsetType = msgspec.UNSET
-    """Cost of the responses with a known price; absent if there are none."""
     total: RunTotals
-    """Totals of the run and all runs it started. Limits count these."""
     error: ErrorInfo | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -288,7 +318,9 @@ Event: TypeAlias = (
     | ErrorRaised
     | RunEnd
 )
+"""Any event of a run."""
 DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
+"""Events that are pieces of a response; they have no id and are not stored."""
 TOOL_EVENTS = (
     ToolCallAsked,
     ApprovalRequested,
@@ -297,3 +329,4 @@ TOOL_EVENTS = (
     ToolProgress,
     ToolCallEnd,
 )
+"""Events of tool calls."""

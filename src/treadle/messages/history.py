@@ -45,9 +45,15 @@ class History(Sequence[Message]):
         b"" for a message that this wire does not send.
         """
         done, joined = self._bytes.get(wire) or (0, bytearray())
-        messages = self._messages
-        pieces = (encode(messages[i], i < self.settled) for i in range(done, len(messages)))
-        if new := b",".join([piece for piece in pieces if piece]):
+        messages, settled = self._messages, self.settled
+        new = b",".join(
+            [
+                piece
+                for i in range(done, len(messages))
+                if (piece := encode(messages[i], i < settled))
+            ]
+        )
+        if new:
             joined += b"," + new if joined else new
         self._bytes[wire] = (len(messages), joined)
         return joined

@@ -7,7 +7,7 @@ points: `Message`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Literal, Self, TypeAlias, cast
 
 import msgspec
 from typing_extensions import override
@@ -22,148 +22,25 @@ from treadle._internal.json_text import (
     parse_json,
 )
 from treadle.errors import AgentError
+from treadle.messages.parts import PDF as PDF
+from treadle.messages.parts import KnownPart as KnownPart
+from treadle.messages.parts import MediaPart as MediaPart
+from treadle.messages.parts import Part as Part
+from treadle.messages.parts import ProviderPart as ProviderPart
+from treadle.messages.parts import ReasoningPart as ReasoningPart
+from treadle.messages.parts import TextPart as TextPart
+from treadle.messages.parts import ToolCall as ToolCall
+from treadle.messages.parts import ToolResult as ToolResult
+from treadle.messages.parts import UnknownPart as UnknownPart
 from treadle.types import Time, Value, new_id, now
 
 SCHEMA = 1
 """Major version of the stored form. Higher versions are rejected."""
 
-PDF = "application/pdf"
 SUMMARY = "summary"
 """Id prefix of a message that replaces those it summarizes."""
 
 Role: TypeAlias = Literal["user", "assistant", "system", "tool"]
-
-
-class TextPart(
-    Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="text"
-):
-    """Text of a message."""
-
-    text: str
-    provider: str | None = None
-    provider_data: JsonText | None = None
-    """JSON object of fields specific to `provider` (citations). It is sent back verbatim, and only
-    to that provider.
-    """
-
-
-class ReasoningPart(
-    Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="reasoning"
-):
-    """Reasoning of a model, as far as its provider shows it, with the data that the provider needs
-    back.
-    """
-
-    text: str
-    provider: str | None = None
-    provider_data: JsonText | None = None
-    """JSON object with the signature that the provider needs back within the same run."""
-
-
-class ToolCall(
-    Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="tool_call"
-):
-    """A tool call requested by the model."""
-
-    id: str
-    name: str
-    arguments_json: JsonText = "{}"
-    """Arguments exactly as the model wrote them; possibly malformed."""
-    provider: str | None = None
-    provider_data: JsonText | None = None
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Arguments as a new dict each time.
-
-        Raises ValueError if the text is not a JSON object, or is deeper than 200 levels.
-        """
-        parsed = parse_json(self.arguments_json or "{}")
-        if not isinstance(parsed, dict):
-            raise ValueError(f"the arguments must be a JSON object, not {type(parsed).__name__}")
-        return cast("dict[str, Any]", parsed)
-
-
-class MediaPart(
-    Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="media"
-):
-    """An image or a file: exactly one of `data` (base64) and `url`."""
-
-    media_type: str
-    data: str | None = None
-    url: str | None = None
-    name: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.data is None) == (self.url is None):
-            raise AgentError(
-                "invalid",
-                (
-                    f"a MediaPart has exactly one of data and url, this one ({self.media_type!r}) "
-                    f"has {'both' if self.data else 'neither'}"
-                ),
-            )
-
-    @property
-    def is_image(self) -> bool:
-        return self.media_type.startswith("image/")
-
-
-class ToolResult(
-    Value,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    tag_field="type",
-    tag="tool_result",
-):
-    """Result of one tool call."""
-
-    call_id: str
-    name: str
-    content: str | tuple[TextPart | MediaPart, ...] = ""
-    is_error: bool = False
-    unknown: bool = False
-    """True if the call started but its effect is unknown."""
-    exit_code: int | None = None
-    """Exit code of the command that the call ran; None for calls without a command, or whose
-    command is still running.
-    """
-
-    @property
-    def failed(self) -> bool:
-        """True for an error, and for a command with a nonzero exit code."""
-        return self.is_error or bool(self.exit_code)
-
-    @property
-    def text(self) -> str:
-        if isinstance(self.content, str):
-            return self.content
-        return "\n".join(p.text for p in self.content if isinstance(p, TextPart))
-
-
-class ProviderPart(
-    Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="provider"
-):
-    """A block of `provider` (server tools, redacted thinking, compaction), kept verbatim."""
-
-    provider: str
-    data: JsonText
-    shown: str = ""
-    """One-line description of a hosted tool call, for display; empty for other blocks."""
-
-
-class UnknownPart(
-    Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="unknown"
-):
-    """A part written by a newer version: its tag, and its JSON verbatim."""
-
-    type: str = msgspec.field(name="kind")
-    raw: JsonText
-
-
-KnownPart: TypeAlias = TextPart | ReasoningPart | ToolCall | ToolResult | MediaPart | ProviderPart
-Part: TypeAlias = KnownPart | UnknownPart
 
 
 class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -171,6 +48,14 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     An assistant message with tool calls is followed by one tool message with a result for each
     call.
+
+    Attributes:
+        id: Unique id, beginning with `msg_`.
+        role: Author: `user`, `assistant`, `system` or `tool`.
+        parts: Content, in order.
+        created_at: Time of creation, in UTC.
+        response_id: Provider's id of the response; empty for messages that are not responses.
+        source: Stored text, kept only if it has unknown fields, and written back verbatim.
     """
 
     id: str
@@ -178,9 +63,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     parts: tuple[Part, ...]
     created_at: Time
     response_id: str = ""
-    """Provider's id of the response; empty for messages that are not responses."""
     source: JsonText | None = None
-    """Stored text, kept only if it has unknown fields, and written back verbatim."""
 
     @classmethod
     def of(cls, role: Role, content: str | Sequence[Part]) -> Message:
@@ -190,18 +73,22 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @classmethod
     def user(cls, content: str | Sequence[Part]) -> Message:
+        """Create a message of the user from text or parts."""
         return cls.of("user", content)
 
     @classmethod
     def assistant(cls, content: str | Sequence[Part]) -> Message:
+        """Create a message of the model from text or parts."""
         return cls.of("assistant", content)
 
     @classmethod
     def system(cls, content: str | Sequence[Part]) -> Message:
+        """Create a system message from text or parts."""
         return cls.of("system", content)
 
     @classmethod
     def tool(cls, results: Sequence[ToolResult]) -> Message:
+        """Create the message with the results of the preceding calls."""
         return cls.of("tool", results)
 
     def with_parts(self, parts: Sequence[Part]) -> Message:
@@ -221,10 +108,12 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def text(self) -> str:
+        """All text parts, joined."""
         return "".join([p.text for p in self.parts if isinstance(p, TextPart)])
 
     @property
     def reasoning(self) -> str:
+        """All reasoning parts, joined."""
         return "".join(p.text for p in self.parts if isinstance(p, ReasoningPart))
 
     @property
@@ -238,6 +127,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
+        """Tool calls, in order."""
         return tuple([p for p in self.parts if isinstance(p, ToolCall)])
 
     @property
@@ -247,6 +137,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
+        """Tool results, in order."""
         return tuple(p for p in self.parts if isinstance(p, ToolResult))
 
     @classmethod
@@ -264,6 +155,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @override
     def to_json(self) -> bytes:
+        """Encode the message as JSON. `from_json` is the inverse."""
         return encode_message(self)
 
 

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from treadle._internal.units import count, money
-from treadle.types import Outcome, Usage, Value, usd
+from treadle._internal.units import count, money, usd
+from treadle.types import Outcome, Usage, Value
 
 
 class RunTotals(Value, frozen=True, kw_only=True, omit_defaults=False):
     """Totals of a run and all runs it started, directly or indirectly.
 
     Limits count these.
+
+    Attributes:
+        runs: Number of runs, including this one.
+        turns: Number of accepted responses.
+        tool_calls: Number of calls executed, including those that started runs.
+        usage: Tokens of all responses.
+        cost_usd: Cost in USD of the responses with a known price; None if there are none.
+        unpriced: Number of uses of models without a known price. `cost_usd` excludes them.
     """
 
     runs: int = 1
-    """Number of runs, including this one."""
     turns: int = 0
-    """Number of accepted responses."""
     tool_calls: int = 0
-    """Number of calls executed, including those that started runs."""
     usage: Usage = Usage()
     cost_usd: float | None = None
-    """Cost in USD of the responses with a known price; None if there are none."""
     unpriced: int = 0
-    """Number of uses of models without a known price. `cost_usd` excludes them."""
 
     def __add__(self, other: RunTotals) -> RunTotals:
         return RunTotals(
@@ -70,22 +73,25 @@ def totalled(total: RunTotals) -> str:
 class RunMetrics(Value, frozen=True, kw_only=True):
     """Turns, requests, calls, tokens, time and cost of one run. `total` includes the runs it
     started.
+
+    Attributes:
+        turns: Number of accepted responses.
+        invocations: Number of attempts that reached the provider.
+        tool_calls: Number of calls executed.
+        retries: Number of repeated requests to the provider.
+        usage: Tokens of the run's own responses.
+        cost_usd: Cost in USD of the run's own responses with a known price; None if there are none.
+            `total.cost_usd` includes the runs it started.
+        duration_s: Active time of the run in seconds, including its children.
+        total: Totals of this run and all runs it started, directly or indirectly. `Limits` count
+            these.
     """
 
     turns: int = 0
-    """Number of accepted responses."""
     invocations: int = 0
-    """Number of attempts that reached the provider."""
     tool_calls: int = 0
-    """Number of calls executed."""
     retries: int = 0
     usage: Usage = Usage()
     cost_usd: float | None = None
-    """Cost in USD of the run's own responses with a known price; None if there are none.
-
-    `total.cost_usd` includes the runs it started.
-    """
     duration_s: float = 0.0
-    """Active time of the run in seconds, including its children."""
     total: RunTotals = RunTotals()
-    """Totals of this run and all runs it started, directly or indirectly. `Limits` count these."""

@@ -30,31 +30,36 @@ _KIND_OF = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult(Generic[Out]):
-    """Result of a run. It has the same fields for every outcome."""
+    """Result of a run. It has the same fields for every outcome.
+
+    Attributes:
+        run_id: Id of the run.
+        session_id: Session of the run, or None.
+        outcome: Reason why the run ended.
+        output: The typed output; None if the run did not produce one. The raw text if the outcome
+            is `invalid_output`.
+        validated: True if the output satisfies the requested type.
+        text: Text of the last assistant message that has any.
+        error: Set if the outcome is `error`, or if an error caused another outcome.
+        messages: The conversation as the next request would send it. A copy that you may change.
+        new_messages: Messages of this run, beginning with its prompt. A copy that you may change.
+        metrics: Turns, calls, tokens, time and cost.
+        output_json: `output` as JSON, as journaled.
+        waiting: True if the run is suspended. Continue it with `resume`.
+    """
 
     run_id: str
     session_id: str | None
     outcome: Outcome
     output: Out | None
-    """The typed output; None if the run did not produce one.
-
-    The raw text if the outcome is `invalid_output`.
-    """
     validated: bool
-    """True if the output satisfies the requested type."""
     text: str
-    """Text of the last assistant message that has any."""
     error: AgentError | None
-    """Set if the outcome is `error`, or if an error caused another outcome."""
     messages: list[Message]
-    """The conversation as the next request would send it. A copy that you may change."""
     new_messages: list[Message]
-    """Messages of this run, beginning with its prompt. A copy that you may change."""
     metrics: RunMetrics
     output_json: JsonText = "null"
-    """`output` as JSON, as journaled."""
     waiting: bool = False
-    """True if the run is suspended. Continue it with `resume`."""
 
     @property
     def output_text(self) -> str:
@@ -69,6 +74,7 @@ class RunResult(Generic[Out]):
 
     @property
     def success(self) -> bool:
+        """True if the outcome is `completed`."""
         return self.outcome is Outcome.COMPLETED
 
     @property
@@ -78,6 +84,7 @@ class RunResult(Generic[Out]):
 
     @property
     def turn_count(self) -> int:
+        """Number of accepted responses."""
         return self.metrics.turns
 
     def unwrap(self) -> Out:

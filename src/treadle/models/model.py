@@ -8,7 +8,7 @@ providers/, retries in retry.py. Entry points: `Model`, `Fold`.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Container, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import msgspec
 from typing_extensions import override
@@ -19,12 +19,24 @@ from treadle.messages.message import (
     JsonText,
     Message,
     Part,
-    ProviderPart,
     ReasoningPart,
     TextPart,
     ToolCall,
 )
 from treadle.messages.response_details import ResponseDetails
+from treadle.models.deltas import ArgumentsDelta as ArgumentsDelta
+from treadle.models.deltas import Delta as Delta
+from treadle.models.deltas import ModelNotice as ModelNotice
+from treadle.models.deltas import PartEnd as PartEnd
+from treadle.models.deltas import ReasoningDelta as ReasoningDelta
+from treadle.models.deltas import ReasoningStart as ReasoningStart
+from treadle.models.deltas import ResponseEnd as ResponseEnd
+from treadle.models.deltas import Restart as Restart
+from treadle.models.deltas import Switch as Switch
+from treadle.models.deltas import TextDelta as TextDelta
+from treadle.models.deltas import TextStart as TextStart
+from treadle.models.deltas import ToolCallStart as ToolCallStart
+from treadle.models.deltas import WholePart as WholePart
 from treadle.types import Settings, StopReason, SystemBlock, Usage, Value, new_id
 
 
@@ -45,140 +57,51 @@ class ModelRequest(Value, frozen=True, kw_only=True):
     """Everything sent to a model.
 
     Requests with equal values produce identical bytes on the wire.
+
+    Attributes:
+        messages: Messages of the conversation. Pass a `History` to keep its encoding; any sequence
+            works.
+        tools: Definitions of the tools that the model may call.
+        system: Blocks of the system prompt, in order.
+        settings: Resolved settings, with `max_tokens` set.
+        model: If the target is a fallback chain, the name of the model that responded last; None
+            for the first.
     """
 
     messages: Sequence[Message]
-    """Messages of the conversation. Pass a `History` to keep its encoding; any sequence works."""
     tools: tuple[ToolDefinition, ...] = ()
     system: tuple[SystemBlock, ...] = ()
     settings: Settings = Settings()
-    """Resolved settings, with `max_tokens` set."""
     model: str | None = None
-    """If the target is a fallback chain, the name of the model that responded last; None for the
-    first.
-    """
 
     @override
     def to_json(self) -> bytes:
+        """Encode the request as JSON."""
         return encode_json(msgspec.structs.replace(self, messages=list(self.messages)))
 
 
 # ---------------------------------------------------------------- deltas
 
 
-class TextStart(msgspec.Struct, frozen=True, tag_field="delta", tag="text_start"):
-    """Begins a text part. A TextDelta outside a text part implies it."""
-
-
-class TextDelta(msgspec.Struct, frozen=True, tag_field="delta", tag="text", gc=False):
-    text: str
-
-
-class ReasoningStart(msgspec.Struct, frozen=True, tag_field="delta", tag="reasoning_start"):
-    """Begins a reasoning part. A ReasoningDelta outside a reasoning part implies it."""
-
-
-class ReasoningDelta(msgspec.Struct, frozen=True, tag_field="delta", tag="reasoning", gc=False):
-    text: str
-
-
-class ToolCallStart(msgspec.Struct, frozen=True, tag_field="delta", tag="tool_call", gc=False):
-    id: str
-    name: str
-
-
-class ArgumentsDelta(msgspec.Struct, frozen=True, tag_field="delta", tag="arguments", gc=False):
-    """Fragment of the JSON arguments of the open tool call. No fragments at all mean `{}`."""
-
-    text: str
-
-
-class PartEnd(msgspec.Struct, frozen=True, tag_field="delta", tag="part_end", gc=False):
-    """Closes the open part.
-
-    The next start closes it too, but only this delta can attach opaque data.
-    """
-
-    provider: str | None = None
-    provider_data: JsonText | None = None
-
-
-class WholePart(msgspec.Struct, frozen=True, tag_field="delta", tag="part"):
-    """A complete part in one delta."""
-
-    part: ProviderPart
-
-
-class Restart(msgspec.Struct, frozen=True, tag_field="delta", tag="restart", gc=False):
-    """Voids all earlier deltas: the provider restarted the response in the same stream."""
-
-
-class Switch(msgspec.Struct, frozen=True, kw_only=True, tag_field="delta", tag="switch"):
-    """Voids all earlier deltas: the previous model failed or refused, and another one continues."""
-
-    model: str
-    """Name of the model that takes over."""
-    before: str
-    """Name of the previous model."""
-    kind: str
-    """An ErrorKind, or `refusal`."""
-    why: str
-    status: int | None = None
-    request_id: str | None = None
-    usage: Usage | None = None
-    """Usage reported by the previous model."""
-
-
-class ModelNotice(msgspec.Struct, frozen=True, tag_field="delta", tag="notice", gc=False):
-    """A notice for the user, outside the response. It becomes a `warning` event."""
-
-    text: str
-
-
-class ResponseEnd(msgspec.Struct, frozen=True, tag_field="delta", tag="end"):
-    """Last delta of every complete response."""
-
-    stop_reason: StopReason
-    usage: Usage
-    raw_stop_reason: str = ""
-    """Stop reason in the provider's terms."""
-    id: str = ""
-    model: str = ""
-    provider_data: JsonText | None = None
-    """JSON object that the provider needs with the next request of this run (a container's id)."""
-    context_tokens: int | None = None
-    """Size of the conversation after the response, in tokens, if `usage` sums several passes of
-    hosted tools; None: as in `usage`; 0: unknown.
-    """
-    results_only: bool = False
-    """True if only tool results may follow, because a program run by the provider waits for
-    them.
-    """
-    withdraws: bool = False
-    """True for a refusal after which the provider rejects all later requests, so that the exchange
-    must be removed from the conversation.
-    """
-    details: ResponseDetails | None = None
-
-
-Delta: TypeAlias = (
-    TextStart
-    | TextDelta
-    | ReasoningStart
-    | ReasoningDelta
-    | ToolCallStart
-    | ArgumentsDelta
-    | PartEnd
-    | WholePart
-    | Restart
-    | Switch
-    | ModelNotice
-    | ResponseEnd
-)
-
-
 class ModelResponse(Value, frozen=True, kw_only=True):
-    """A complete response: content, usage and stop reason."""
+    """A complete response: content, usage and stop reason.
+
+    Attributes:
+        parts: Content of the response, in order.
+        usage: Tokens of this response.
+        stop_reason: Reason why the response ended.
+        raw_stop_reason: The same in the provider's own word.
+        id: The provider's id of the response.
+        model: Name of the model that responded, as the provider gives it.
+        provider_data: JSON object that the provider needs back in the next request, or None.
+        context_tokens: Size of the conversation after the response, in tokens, if `usage` sums
+            several passes of hosted tools; None: as in `usage`; 0: unknown.
+        results_only: True if only tool results may follow, because a program run by the provider
+            waits for them.
+        withdraws: True for a refusal after which the provider rejects all later requests, so that
+            the exchange must be removed from the conversation.
+        details: Further facts from the provider, such as rate limits and the service tier.
+    """
 
     parts: tuple[Part, ...]
     usage: Usage
@@ -188,25 +111,18 @@ class ModelResponse(Value, frozen=True, kw_only=True):
     model: str = ""
     provider_data: JsonText | None = None
     context_tokens: int | None = None
-    """Size of the conversation after the response, in tokens, if `usage` sums several passes of
-    hosted tools; None: as in `usage`; 0: unknown.
-    """
     results_only: bool = False
-    """True if only tool results may follow, because a program run by the provider waits for
-    them.
-    """
     withdraws: bool = False
-    """True for a refusal after which the provider rejects all later requests, so that the exchange
-    must be removed from the conversation.
-    """
     details: ResponseDetails | None = None
 
     @property
     def text(self) -> str:
+        """All text parts, joined."""
         return "".join(p.text for p in self.parts if isinstance(p, TextPart))
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
+        """Tool calls, in order."""
         return tuple([p for p in self.parts if isinstance(p, ToolCall)])
 
 

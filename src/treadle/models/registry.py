@@ -93,8 +93,8 @@ class Models:
         self._playing = {key: model for key, model in self._playing.items() if key[1] != scope}
 
     def use(self, config: Config) -> None:
-        """Use other credentials from the next request on. Active requests finish on their current
-        connections.
+        """Use the credentials of `config` from the next request on. Requests in progress finish on
+        their connections.
         """
         self._config = config
         self._retired += self._connections.values()

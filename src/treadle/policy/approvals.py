@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from treadle.config.rules import BadRule, PermissionRule, parse_rule
+from treadle.config.rule import BadRule, PermissionRule, parse_rule
 from treadle.errors import AgentError
-from treadle.policy.policy import Permissions
+from treadle.policy.permissions import Permissions
 
 
 def for_session(permissions: Permissions, pattern: Sequence[str]) -> Permissions:
@@ -32,7 +32,8 @@ def for_always(file: Path, pattern: Sequence[str]) -> None:
     Raises AgentError(invalid) for a rule that is never offered, and if the file cannot be read,
     edited safely or written.
     """
-    from treadle.config.document import edited, parse  # noqa: PLC0415  it brings the YAML library
+    from treadle.config.document import parse  # noqa: PLC0415  it brings the YAML library
+    from treadle.config.editing import edited  # noqa: PLC0415  it brings the YAML library
     from treadle.config.file import Broken, read_text, write_text  # noqa: PLC0415
 
     rules = _offered(pattern)
@@ -65,7 +66,7 @@ def _offered(pattern: Sequence[str]) -> list[str]:
         try:
             rule: PermissionRule = parse_rule(text)
         except BadRule as e:
-            raise AgentError("invalid", f"{text!r} is no rule; a rule is one {e}") from e
+            raise AgentError("invalid", f"{text!r} is not a rule; a rule is one {e}") from e
         if rule.about == "tool" and "*" not in rule.pattern:
             continue
         if (
@@ -77,8 +78,8 @@ def _offered(pattern: Sequence[str]) -> list[str]:
             raise AgentError(
                 "invalid",
                 (
-                    f"{text!r} is allowed call by call only: write it into your configuration "
-                    "yourself, if you mean it"
+                    f"{text!r} can be approved for single calls only: to allow it always, write it "
+                    "into your configuration yourself"
                 ),
             )
     return list(pattern)

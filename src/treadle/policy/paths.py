@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from treadle.config.rules import NO_RULES, PermissionRule, Rules
+from treadle.config.rule import PermissionRule
+from treadle.config.rules import NO_RULES, Rules
 from treadle.policy.decision import CallFinding, FindingKind
 from treadle.policy.guarded_paths import PathGuard, guard_of, is_secret
+from treadle.policy.secrets_below import secret_below, shown
 
 DISCARDED = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"})
 """Places that discard writes, by their literal names: where they lead differs for each process."""
 MAX_FOLLOWED = 1_000
 """Limit on the paths of one command line that are resolved."""
-MAX_LOOKED_AT = 2_000
-"""Limit on the folder entries that one decision inspects for secrets."""
 
 READS = CallFinding(FindingKind.READS)
 
@@ -81,26 +81,26 @@ class Reach:
         try:
             places = self.places(path, cwd)
         except (ValueError, OSError):
-            return CallFinding(FindingKind.READS_BEYOND, f"{_shown(path)} is no path")
+            return CallFinding(FindingKind.READS_BEYOND, f"{shown(path)} is not a valid path")
         if denied := self._rule("deny", "read", places):
             return CallFinding(
-                FindingKind.FORBIDDEN, f"the rule {denied.text!r} denies reading {_shown(path)}"
+                FindingKind.FORBIDDEN, f"the rule {denied.text!r} denies reading {shown(path)}"
             )
         if asked := self._rule("ask", "read", places):
             return CallFinding(
                 FindingKind.NEEDS_A_PERSON,
-                f"the rule {asked.text!r} asks before {_shown(path)} is read",
+                f"the rule {asked.text!r} asks before {shown(path)} is read",
             )
         if set(places) == {"/dev/null"} or self._rule("allow", "read", places[:1]):
             return READS
         if not self.is_inside(places[0]):
             if any(places[0] == r or places[0].startswith(r + "/") for r in self.readable):
                 return READS
-            return CallFinding(FindingKind.READS_BEYOND, f"{_shown(path)} is outside the workspace")
+            return CallFinding(FindingKind.READS_BEYOND, f"{shown(path)} is outside the workspace")
         if not names_only and any(map(is_secret, self._below_root(places))):
-            return CallFinding(FindingKind.READS_BEYOND, f"{_shown(path)} likely holds a secret")
+            return CallFinding(FindingKind.READS_BEYOND, f"{shown(path)} likely holds a secret")
         return (
-            CallFinding(FindingKind.READS_BEYOND, f"{_shown(path)} looks like a path elsewhere")
+            CallFinding(FindingKind.READS_BEYOND, f"{shown(path)} looks like a path elsewhere")
             if looks_expanded(path)
             else READS
         )
@@ -116,7 +116,7 @@ class Reach:
         if ruled is not None:
             return ruled
         real = self.places(path, cwd)[0]
-        if (why := self._secret_below(real)) is not None:
+        if (why := secret_below(real, self.root, self._work)) is not None:
             return CallFinding(FindingKind.HELD, why)
         return READS
 
@@ -134,9 +134,7 @@ class Reach:
                 rule := next((rule for rule in rules if self._is_below(rule, real)), None)
             ) is not None:
                 what = "denies reading" if kind is FindingKind.PARTLY_DENIED else "asks before"
-                return CallFinding(
-                    kind, f"the rule {rule.text!r} {what} files below {_shown(path)}"
-                )
+                return CallFinding(kind, f"the rule {rule.text!r} {what} files below {shown(path)}")
         return None
 
     def write(
@@ -146,34 +144,31 @@ class Reach:
         try:
             places = self.places(path, cwd, follow=follow)
         except (ValueError, OSError):
-            return CallFinding(FindingKind.UNSURE, f"{_shown(path)} is no path")
+            return CallFinding(FindingKind.UNSURE, f"{shown(path)} is not a valid path")
         if denied := self._rule("deny", "write", places):
             return CallFinding(
-                FindingKind.FORBIDDEN, f"the rule {denied.text!r} denies writing {_shown(path)}"
+                FindingKind.FORBIDDEN, f"the rule {denied.text!r} denies writing {shown(path)}"
             )
         if by_shell and places[-1] in DISCARDED:
             return READS
         guard = self._guard(places)
         if guard is PathGuard.SEALED or (guard is not None and by_shell):
-            how = (
-                "; use the write or edit tool, which shows a person what it writes"
-                if guard is not PathGuard.SEALED
-                else ""
+            by = (
+                "an agent"
+                if guard is PathGuard.SEALED
+                else "a command; use the write or edit tool, which shows a person what it writes"
             )
             return CallFinding(
                 FindingKind.FORBIDDEN,
-                (
-                    f"{_shown(path)} decides what runs here later, and is not changed by "
-                    f"{'a command' if how else 'an agent'}{how}"
-                ),
+                f"{shown(path)} decides what runs here later, and cannot be changed by {by}",
             )
         if asked := self._rule("ask", "write", places):
             return CallFinding(
                 FindingKind.NEEDS_A_PERSON,
-                f"the rule {asked.text!r} asks before {_shown(path)} is written",
+                f"the rule {asked.text!r} asks before {shown(path)} is written",
             )
         if follow and os.path.islink(places[0]):
-            return CallFinding(FindingKind.UNSURE, f"{_shown(path)} is a link that leads to itself")
+            return CallFinding(FindingKind.UNSURE, f"{shown(path)} is a link that leads to itself")
         if self._rule("allow", "write", places[:1]):
             return CallFinding(
                 FindingKind.PERMITTED if by_shell else FindingKind.GRANTED, "a rule allows it"
@@ -182,21 +177,25 @@ class Reach:
             return CallFinding(
                 FindingKind.NEEDS_A_PERSON,
                 (
-                    f"{_shown(path)} instructs agents, or runs on this machine later: a person "
-                    "looks at each change first"
+                    f"{shown(path)} instructs agents, or runs on this machine later: a person "
+                    "must review each change"
                 ),
             )
         if guard is PathGuard.REVIEWED:
-            return CallFinding(FindingKind.UNSURE, f"{_shown(path)} runs elsewhere later")
-        if not self.is_inside(places[0]):
-            return CallFinding(FindingKind.UNSURE, f"{_shown(path)} is outside the workspace")
+            return CallFinding(FindingKind.UNSURE, f"{shown(path)} runs elsewhere later")
+        return self._plain_write(path, places[0], by_shell=by_shell)
+
+    def _plain_write(self, path: str, place: str, *, by_shell: bool) -> CallFinding:
+        """Judge writing a path that no rule and no guard is about."""
+        if not self.is_inside(place):
+            return CallFinding(FindingKind.UNSURE, f"{shown(path)} is outside the workspace")
         if looks_expanded(path):
             return CallFinding(
                 FindingKind.UNSURE,
-                f"{_shown(path)} looks like a path elsewhere, and would be one here",
+                f"{shown(path)} looks like a path elsewhere, but would be one here",
             )
         return (
-            CallFinding(FindingKind.SHELL_EDITS, f"{_shown(path)} is written")
+            CallFinding(FindingKind.SHELL_EDITS, f"{shown(path)} is written")
             if by_shell
             else CallFinding(FindingKind.EDITS)
         )
@@ -219,7 +218,7 @@ class Reach:
         return (
             READS
             if rule is None
-            else CallFinding(FindingKind.FORBIDDEN, f"the rule {rule.text!r} denies {_shown(path)}")
+            else CallFinding(FindingKind.FORBIDDEN, f"the rule {rule.text!r} denies {shown(path)}")
         )
 
     # ------------------------------------------------------------ inside
@@ -278,38 +277,6 @@ class Reach:
             (each + "/").startswith(prefix) or prefix.startswith(each + "/") for each in places
         )
 
-    def _secret_below(self, top: str) -> str | None:
-        """Return why a file below `top` may hold a secret, or None."""
-        if not os.path.isdir(top):
-            return None
-        below_root, folders = (
-            "" if top == self.root else "/" + os.path.relpath(top, self.root),
-            [top],
-        )
-        while folders:
-            try:
-                with os.scandir(folders.pop()) as entries:
-                    for entry in entries:
-                        self._work["entries"] += 1
-                        if self._work["entries"] > MAX_LOOKED_AT:
-                            return "there is more below it than can be looked at for secrets"
-                        if is_secret(below_root + entry.path[len(top.rstrip("/")) :]):
-                            return (
-                                f"{_shown(os.path.relpath(entry.path, self.root))} below it "
-                                "likely holds a secret"
-                            )
-                        if entry.name == ".git":
-                            if _holds_credentials(entry.path):
-                                return (
-                                    f"{_shown(os.path.relpath(entry.path, self.root))} below it "
-                                    "likely holds a secret"
-                                )
-                        elif entry.is_dir(follow_symlinks=False):
-                            folders.append(entry.path)
-            except OSError:
-                continue
-        return None
-
 
 def beyond_too(finding: CallFinding) -> CallFinding:
     """Return the stricter finding for a read that also leaves the workspace or is not fully known.
@@ -322,41 +289,6 @@ def beyond_too(finding: CallFinding) -> CallFinding:
             return CallFinding(FindingKind.NEEDS_A_PERSON, finding.why)
         case _:
             return finding
-
-
-_CREDENTIALS = re.compile(
-    rb"://[^/\s@]*@|extraheader|password|passwd|token|secret|askpass", re.IGNORECASE
-)
-GIT_CONFIG_BYTES = 256 * 1024
-
-
-def _holds_credentials(repository: str) -> bool:
-    """Return True if Git's settings in a `.git` folder, or a file added there, likely hold a key.
-    Its other files hold none by design.
-    """
-    if not os.path.isdir(repository):
-        return False
-    try:
-        names = os.listdir(repository)
-        modules = os.path.join(repository, "modules")
-        inner = (
-            [os.path.join(modules, name, "config") for name in os.listdir(modules)]
-            if "modules" in names
-            else []
-        )
-        if len(inner) > 100 or any(is_secret(f"/{name}") for name in names):
-            return True
-        for place in (os.path.join(repository, "config"), *inner):
-            if os.path.isfile(place):
-                with open(place, "rb") as file:
-                    if (
-                        _CREDENTIALS.search(data := file.read(GIT_CONFIG_BYTES))
-                        or len(data) == GIT_CONFIG_BYTES
-                    ):
-                        return True
-    except OSError:
-        return True
-    return False
 
 
 def _real(path: str) -> str:
@@ -376,7 +308,3 @@ def looks_expanded(path: str) -> bool:
     `$HOME/x`, or dots and backslashes.
     """
     return _EXPANDED.match(path) is not None or (".." in path and _SLASHES.search(path) is not None)
-
-
-def _shown(path: str) -> str:
-    return repr(path if len(path) <= 80 else f"{path[:77]}...")

@@ -7,16 +7,16 @@ commands. Entry point: `decide`.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from treadle.config.rules import NO_RULES, BadRule, PermissionRule, Rules
-from treadle.errors import AgentError
+from treadle.config.rule import PermissionRule
+from treadle.config.rules import Rules
 from treadle.policy.decision import LOOKING, CallFinding, FindingKind, Verdict, reasons, settle
 from treadle.policy.paths import Reach
+from treadle.policy.permissions import NO_PERMISSIONS, Permissions
 from treadle.tools.tool import Tool, Touched
 from treadle.types import Mode
 
@@ -24,77 +24,6 @@ MAX_REASONS = 8
 """Number of reasons that a person sees for one command line."""
 _ANYTHING = CallFinding(FindingKind.UNSURE)
 """Finding for a tool that does not declare its effects."""
-
-
-def _nothing() -> Sequence[Path]:
-    return ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Permissions:
-    """Rules for a run's calls, besides its mode."""
-
-    rules: Rules = NO_RULES
-    home: str = ""
-    """The user's home folder; empty if unknown, and `~` stands for nothing."""
-    readable: Callable[[], Sequence[Path]] = _nothing
-    """Folders outside the workspace that may be read: stored long outputs and skills."""
-    sealed: Callable[[], tuple[str, ...]] = tuple
-    """Folders that nothing may write: Treadle's own."""
-
-    def also_reading(self, readable: Callable[[], Sequence[Path]]) -> Permissions:
-        """Return a copy for one run in which these folders may be read too."""
-        return Permissions(
-            rules=self.rules,
-            home=self.home,
-            readable=lambda: (*readable(), *self.readable()),
-            sealed=self.sealed,
-        )
-
-
-NO_PERMISSIONS = Permissions()
-
-
-class _Own:
-    """Treadle's own folder and the paths it is known by."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = os.path.abspath(folder)
-        self._names = (self._folder,)
-        self.names()
-
-    def names(self) -> tuple[str, ...]:
-        """Return every path the folder has led to: earlier targets stay sealed, and the current one
-        is added.
-        """
-        if (real := os.path.realpath(self._folder)) not in self._names:
-            self._names = (*self._names, real)
-        return self._names
-
-
-def permissions_of(
-    *,
-    allow: Iterable[str] = (),
-    ask: Iterable[str] = (),
-    deny: Iterable[str] = (),
-    own: str | None = None,
-    withheld: Container[str] = (),
-) -> Permissions:
-    """Build permissions from a configuration. `own`: Treadle's own folder, which only Treadle
-    writes, and from which skills are read. `withheld`: rules whose text is not quoted in reasons,
-    since a model reads reasons.
-
-    Raises AgentError(invalid) for an invalid rule.
-    """
-    try:
-        rules = Rules.read(allow=allow, ask=ask, deny=deny).withholding(withheld)
-    except BadRule as e:
-        raise AgentError("invalid", f"permissions: {e.text!r} is no rule; a rule is one {e}") from e
-    home = os.path.expanduser("~")
-    if own is None:
-        return Permissions(rules=rules, home=home)
-    skills = (Path(own) / "skills",)
-    return Permissions(rules=rules, home=home, readable=lambda: skills, sealed=_Own(own).names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,13 +169,11 @@ def _by_name(tool: Tool[Any], rules: Rules) -> list[CallFinding]:
     """Return the findings that do not depend on the arguments."""
     findings: list[CallFinding] = []
     names = (tool.name, *acts_as(tool))
-    if (
-        denied := next(filter(None, (_first(rules.deny, name) for name in names)), None)
-    ) is not None:
+    if (denied := _first(rules.deny, *names)) is not None:
         findings.append(
             CallFinding(FindingKind.FORBIDDEN, f"the rule {denied.text!r} denies {tool.name}")
         )
-    if (asked := next(filter(None, (_first(rules.ask, name) for name in names)), None)) is not None:
+    if (asked := _first(rules.ask, *names)) is not None:
         findings.append(
             CallFinding(
                 FindingKind.NEEDS_A_PERSON, f"the rule {asked.text!r} asks before {tool.name}"
@@ -262,10 +189,12 @@ def _by_name(tool: Tool[Any], rules: Rules) -> list[CallFinding]:
     return findings
 
 
-def _first(rules: Iterable[PermissionRule], name: str) -> PermissionRule | None:
-    for rule in rules:
-        if rule.is_of_tool(name):
-            return rule
+def _first(rules: Sequence[PermissionRule], *names: str) -> PermissionRule | None:
+    """Return the first rule about the first of these tools that has one."""
+    for name in names:
+        for rule in rules:
+            if rule.is_of_tool(name):
+                return rule
     return None
 
 
@@ -390,35 +319,6 @@ def _asking_words(found: Sequence[CallFinding], mode: Mode) -> str:
     return "; ".join([*why[:MAX_REASONS], *more])
 
 
-def withholds(permissions: Permissions, cwd: Path) -> Callable[[str], bool] | None:
-    """Return a predicate that is true if a rule denies reading a file or asks before it; None if no
-    rule concerns reading.
-
-    Used by searches, which are judged by their folder alone, to leave such files out. Paths are
-    absolute, without links.
-    """
-    rules = permissions.rules
-    if not rules.deny and not rules.ask:
-        return None
-    about = tuple(rule for rule in (*rules.deny, *rules.ask) if rule.about == "read")
-    root = str(cwd)
-    return (
-        (lambda path: rules.of_path(about, "read", (path,), root, permissions.home) is not None)
-        if about
-        else None
-    )
-
-
-def granted(permissions: Permissions, cwd: Path) -> Callable[[str], bool]:
-    """Return a predicate that is true if a rule allows reading a file that likely holds a secret.
-    Paths are absolute, without links.
-    """
-    rules, root = permissions.rules, os.path.realpath(cwd)
-    return lambda path: (
-        rules.of_path(rules.allow, "read", (path,), root, permissions.home) is not None
-    )
-
-
 # ---------------------------------------------------------------- reasons
 
 
@@ -445,6 +345,6 @@ def without_sandbox(decision: Decision) -> Decision:
 def headless_denial(decision: Decision) -> str:
     """Return the model's reason for a refusal without an approver."""
     return (
-        f"Not run: {decision.reason}. Nobody is here to approve it: go on without this call, or "
+        f"Not run: {decision.reason}. No one can approve it: continue without this call, or "
         "say what you would need."
     )

@@ -18,9 +18,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from treadle._internal.stamps import Stamp, stamp_of
 from treadle._internal.wildcards import wildcards
-from treadle.config.rules import PermissionRule, Rules
+from treadle.config.rule import PermissionRule
+from treadle.config.rules import Rules
 from treadle.errors import AgentError
-from treadle.policy.policy import Permissions
+from treadle.policy.permissions import Permissions
 from treadle.tools.confinement import Ruled
 
 MAX_LOOKED_AT = 100_000

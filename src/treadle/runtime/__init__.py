@@ -3,11 +3,19 @@
 runtime.py          `Runtime`: the top of the library
 runs.py             the runs under way in this process
 assembly.py         resolves agent, model, settings and history into a plan
+options.py          options of a run, over those of its agent and the configuration
 run_stream.py       `RunStream`: a run read while it runs
 session.py          `Session`: a conversation of many runs
 single.py           `run`, `run_sync`: one run without a runtime
+busy_sessions.py    sessions with a run under way
+closing_runs.py     closing runs that have no driver
+late_runs.py        runs whose last calls outlast them
+results.py          results of runs
 children.py         runs that other runs start
 submit.py           queued runs, and answers to waiting ones
+facilities.py       configuration, models and prices, sandbox and servers of runs
+past_runs.py        reading runs from the journal
+session_control.py  acting on a session by its id
 prompt.py           the prompt and the earlier messages of a run
 model_choice.py     which model a run asks, and its fallbacks
 model_catalog.py    which models exist

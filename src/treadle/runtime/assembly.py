@@ -1,22 +1,23 @@
-"""Resolve an agent, model, settings and history into a `Plan`, and raise every error that can occur
-before a run starts.
+"""Resolve an agent, model, settings and history into a `Plan`. Raises every error that can occur
+before a run starts, and starts nothing.
 
-Nothing is started here. Entry point: `Assembly`.
+Entry point: `Assembly`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple
 
 import anyio
 import msgspec
 
 from treadle._internal.clock import Clock
-from treadle._internal.redaction import Redactor, mask_logs
-from treadle.agents.agent import Agent, expand_message
+from treadle._internal.log_masking import mask_logs
+from treadle._internal.redaction import Redactor
+from treadle.agents.agent import Agent
+from treadle.agents.templates import expand_message
 from treadle.config import Config
 from treadle.context.compaction import Summariser
 from treadle.errors import AgentError
@@ -26,26 +27,30 @@ from treadle.journal.journal import Journal
 from treadle.journal.memory.journal import MemoryJournal
 from treadle.journal.run_state import RunState
 from treadle.loop.plan import ParentCall, Plan, Resumption
-from treadle.loop.recovery import Answers, missing_tool
+from treadle.loop.recovery import missing_tool
 from treadle.loop.session_past import SessionPast
 from treadle.messages.images import fitted_message
-from treadle.messages.message import MediaPart, Message, encode_json
-from treadle.models.model import Model
+from treadle.messages.message import Message, encode_json
 from treadle.models.registry import Models
 from treadle.runtime.mcp_servers import RuntimeServers
 from treadle.runtime.model_choice import Asker, ChosenModel, ModelChoice, missed_small
+from treadle.runtime.options import (
+    check_images,
+    check_words,
+    checked_mode,
+    directory_of,
+    given_schema,
+    limits_over,
+    merged_limits,
+    merged_settings,
+    output_settings,
+)
 from treadle.runtime.prompt import as_begun, earlier_of, run_id_of, with_passing
 from treadle.runtime.session import ResumeOptions, RunOptions
 from treadle.runtime.toolbox_factory import Toolboxes
-from treadle.tools.approval import check_texts
 from treadle.tools.builtin.complete import Complete
 from treadle.tools.tool import LateTools, Tool
-from treadle.types import NO_LIMITS, NOTHING_SET, Limits, Mode, OnAsk, OnUnknown, Settings
-
-DEFAULT_LIMITS = Limits(turns=100)
-"""Limits of a run that sets none."""
-_WORDS = (("on_ask", get_args(OnAsk)), ("on_unknown", get_args(OnUnknown)))
-_MODES = get_args(Mode)
+from treadle.types import NO_LIMITS, NOTHING_SET, Limits, Mode, SystemBlock
 
 
 class _More(NamedTuple):
@@ -55,6 +60,15 @@ class _More(NamedTuple):
     missed: tuple[str, ...] = ()
     late: LateTools | None = None
     waited_s: float = 0.0
+
+
+class _Origin(NamedTuple):
+    """Origin of a new run: the state it continues from, and the caller."""
+
+    state: RunState
+    fork: Fork | None = None
+    caller: ParentCall | None = None
+    submits: bool = False
 
 
 class Assembly:
@@ -127,7 +141,7 @@ class Assembly:
             past = SessionPast(read, await read())
         state = RunState() if past is None else past.state
         plan = await self._plan(
-            agent, prompt, session_id, options, state=state, caller=caller, submits=submits
+            agent, prompt, session_id, options, _Origin(state, caller=caller, submits=submits)
         )
         return _but(plan, past=past)
 
@@ -141,7 +155,7 @@ class Assembly:
     ) -> Plan:
         """Plan a run that continues from inside another one."""
         state = await self.journal.load_fork(fork)
-        return await self._plan(agent, prompt, session_id, options, state=state, fork=fork)
+        return await self._plan(agent, prompt, session_id, options, _Origin(state, fork))
 
     async def resumed(
         self,
@@ -155,56 +169,34 @@ class Assembly:
         been checked.
         """
         started = _started(state)
-        _check_words(options)
+        check_words(options)
         await self.toolboxes.confining.check(agent)
-        limits = _over(options.get("limits"), state.ledger.limits)
+        limits = limits_over(options.get("limits"), state.ledger.limits)
         more = await self._more_tools(
             agent, limits, awaited={call.name for call in state.current.open_calls}
         )
-        if (
-            gone := missing_tool(
-                state, {tool.name: tool for tool in (*agent.own_tools, *more.tools)}
-            )
-        ) is not None:
-            raise AgentError(
-                "invalid",
-                (
-                    f"run {started.run_id} has an open call of the tool {gone!r}, which agent "
-                    f"{agent.name!r} has no more: pass an agent that has it"
-                ),
-            )
+        _check_open_calls(agent, more, state)
         wanted = options.get("model") or (
             state.model if agent.model is None or isinstance(agent.model, str) else agent.model
         )
         asker = Asker(started.run_id, started.session_id, state=state)
         chosen = await self._choice.choose(wanted, asker, limits)
-        values = agent.values_again(msgspec.json.decode(started.inputs, type=dict[str, Any]))
-        warnings = (
-            []
-            if agent.fingerprint == state.agent_hash
-            else [
-                (
-                    f"agent {agent.name!r} has changed since this run was last driven: it goes on "
-                    "with what it is now"
-                )
-            ]
-        )
-        settings, dropped = _settings(
-            NOTHING_SET, started.settings.over(_typed(agent)), chosen.model
+        system, changed = _system_again(agent, started, state)
+        settings, dropped = merged_settings(
+            NOTHING_SET, started.settings.over(output_settings(agent)), chosen.model
         )
         if state.context.call_ids:  # only calls start runs
             await self._count_children(started.run_id, state)
+        mode = checked_mode(options.get("mode") or state.mode)
         return Plan(
             run_id=started.run_id,
             session_id=started.session_id,
             **self._shared(agent, chosen, asker, more, caller),
-            system=with_passing(agent.system(values), started.passing)
-            if agent.fingerprint == state.agent_hash
-            else agent.system(values),
+            system=system,
             settings=settings,
             limits=limits,
-            mode=checked_mode(options.get("mode") or state.mode),
-            cwd=_directory(options.get("cwd") or state.cwd),
+            mode=mode,
+            cwd=directory_of(options.get("cwd") or state.cwd),
             state=state,
             prompt=started.input,
             inputs_json=started.inputs,
@@ -216,18 +208,7 @@ class Assembly:
             on_unknown=options.get("on_unknown", started.on_unknown),
             fork=started.fork,
             approver=options.get("on_approval"),
-            warnings=(
-                *warnings,
-                *dropped,
-                *more.missed,
-                *(
-                    ()
-                    if caller
-                    else self.toolboxes.confining.announced(
-                        agent, options.get("mode") or state.mode
-                    )
-                ),
-            ),
+            warnings=(*changed, *dropped, *more.missed, *self._announced(agent, mode, caller)),
         )
 
     def _shared(
@@ -259,6 +240,12 @@ class Assembly:
             "summarisers": partial(self._summarisers, chosen, asker),
             **_below(caller),
         }
+
+    def _announced(
+        self, agent: Agent[Any, Any], mode: Mode, caller: ParentCall | None
+    ) -> Sequence[str]:
+        """Return warnings about the sandbox; a run that another one starts repeats none."""
+        return () if caller else self.toolboxes.confining.announced(agent, mode)
 
     async def _more_tools(
         self, agent: Agent[Any, Any], limits: Limits, *, awaited: Collection[str] = ()
@@ -293,28 +280,28 @@ class Assembly:
         prompt: Message,
         session_id: str | None,
         options: RunOptions,
-        *,
-        state: RunState,
-        fork: Fork | None = None,
-        caller: ParentCall | None = None,
-        submits: bool = False,
+        origin: _Origin,
     ) -> Plan:
-        _check_words(options)
+        check_words(options)
+        state, fork, caller, submits = origin
         earlier = earlier_of(options.get("messages", ()), session_id)
         values, run_id = agent.values(options.get("inputs") or {}), run_id_of(options.get("run_id"))
         if not submits:
             await self.toolboxes.confining.check(agent)
-        limits = _limits(options.get("limits"), agent)
+        limits = merged_limits(options.get("limits"), agent)
         asker = Asker(run_id, session_id, fork=fork, submits=submits)
         chosen = await self._choice.choose(agent.model or self.config.models.large, asker, limits)
-        _check_images(prompt, chosen)
+        check_images(prompt, chosen)
         prompt, scaled = await fitted_message(prompt)
-        wanted = options.get("settings", NOTHING_SET).over(_typed(agent))
-        settings, warnings = _settings(wanted, agent.settings.over(self._settings), chosen.model)
+        wanted = options.get("settings", NOTHING_SET).over(output_settings(agent))
+        settings, warnings = merged_settings(
+            wanted, agent.settings.over(self._settings), chosen.model
+        )
         more = _More() if submits else await self._more_tools(agent, limits)
         system, changed = await as_begun(
             self.journal, agent, agent.system(values), state, fork or session_id
         )
+        mode = checked_mode(options.get("mode", "full"))
         return Plan(
             run_id=run_id,
             session_id=session_id,
@@ -322,8 +309,8 @@ class Assembly:
             system=system,
             settings=settings,
             limits=limits,
-            mode=checked_mode(options.get("mode", "full")),
-            cwd=_directory(options.get("cwd")),
+            mode=mode,
+            cwd=directory_of(options.get("cwd")),
             state=state,
             prompt=prompt,
             messages=(*(expand_message(m, values) for m in agent.messages), *earlier)
@@ -331,7 +318,7 @@ class Assembly:
             else (),
             changed=changed,
             inputs_json=encode_json(values).decode(),
-            given_schema=_given(agent, settings),
+            given_schema=given_schema(agent, settings),
             user_id=options.get("user_id"),
             parent_run_id=caller and caller.plan.run_id,
             parent_call_id=caller and caller.call_id,
@@ -340,22 +327,13 @@ class Assembly:
             on_unknown=options.get("on_unknown", "tell"),
             fork=fork,
             approver=options.get("on_approval"),
-            warnings=(
-                *warnings,
-                *scaled,
-                *more.missed,
-                *(
-                    ()
-                    if caller
-                    else self.toolboxes.confining.announced(agent, options.get("mode", "full"))
-                ),
-            ),
+            warnings=(*warnings, *scaled, *more.missed, *self._announced(agent, mode, caller)),
         )
 
     async def _summarisers(
         self, own: ChosenModel, asker: Asker
     ) -> AsyncGenerator[Summariser, None]:
-        """The small model; where it cannot be had, or fails, the run's own."""
+        """Yield the small model; if it is unavailable or fails, yield the run's own."""
         missed = ""
         try:
             small = await self._choice.choose(self.config.models.small, asker, NO_LIMITS)
@@ -366,46 +344,11 @@ class Assembly:
         yield Summariser(own.model, own.name, own.prices, own.windows(own.name), missed)
 
 
-def _typed(agent: Agent[Any, Any]) -> Settings:
-    """Return the settings that a typed answer needs; none if a tool takes it."""
-    return (
-        NOTHING_SET
-        if agent.answer is None or agent.completion
-        else Settings(output_schema=agent.answer.schema)
-    )
-
-
-def _given(agent: Agent[Any, Any], settings: Settings) -> str | None:
-    """A schema that another program could not know from what the model is asked."""
-    output = cast("object", agent.output)
-    return (
-        encode_json(cast("object", output)).decode()
-        if isinstance(output, Mapping) and settings.output_schema != output
-        else None
-    )
-
-
 def _below(caller: ParentCall | None) -> dict[str, Any]:
     return (
         {}
         if caller is None
         else {"depth": caller.plan.depth + 1, "above": caller.plan.state.ledger}
-    )
-
-
-def answers_of(options: ResumeOptions) -> Answers:
-    """Return the answers to open calls.
-
-    Raises AgentError(invalid) for values that no journal could keep.
-    """
-    approve = options.get("approve", ())
-    for name in ("deny", "results"):
-        check_texts(name, options.get(name, {}))
-    return Answers(
-        on_unknown=options.get("on_unknown"),
-        approve=frozenset([approve] if isinstance(approve, str) else approve),
-        deny=options.get("deny", {}),
-        results=options.get("results", {}),
     )
 
 
@@ -417,84 +360,31 @@ def _but(plan: Plan, **changes: Any) -> Plan:
     return msgspec.structs.replace(plan, **changes)
 
 
-def _started(state: RunState) -> RunStarted:
-    assert state.started is not None, "a run begins with run.started"
-    return state.started
+def _check_open_calls(agent: Agent[Any, Any], more: _More, state: RunState) -> None:
+    """Raises AgentError(invalid) where an open call has no tool any more."""
+    tools = {tool.name: tool for tool in (*agent.own_tools, *more.tools)}
+    if (gone := missing_tool(state, tools)) is not None:
+        raise AgentError(
+            "invalid",
+            f"run {_started(state).run_id} has an open call of the tool {gone!r}, which agent "
+            f"{agent.name!r} has no more: pass an agent that has it",
+        )
 
 
-def _settings(call: Settings, lower: Settings, model: Model) -> tuple[Settings, tuple[str, ...]]:
-    """Merge the settings of the call over those of agent and configuration.
-
-    A setting that the model refuses is an error on the call, and is otherwise dropped with a
-    warning.
-    """
-    refuses = model.refuses
-    if refuses and (wrong := sorted(call.given & refuses)):
-        raise AgentError("invalid", f"{model.name} does not take {wrong[0]}: leave it out")
-    settings = call.over(lower)
-    dropped = sorted(settings.given & refuses) if refuses else []
-    if dropped:
-        settings = msgspec.structs.replace(settings, **dict.fromkeys(dropped))
-    notes: Callable[[Settings], tuple[str, ...]] | None = getattr(model, "notes", None)
-    changed = notes(settings) if notes is not None else ()
-    return settings, (
-        *(f"{model.name} does not take {name}: it was left out" for name in dropped),
-        *(f"{model.name}: {note}" for note in changed),
+def _system_again(
+    agent: Agent[Any, Any], started: RunStarted, state: RunState
+) -> tuple[tuple[SystemBlock, ...], tuple[str, ...]]:
+    """Return the system prompt of a resumed run, and a warning if its agent has changed."""
+    values = agent.values_again(msgspec.json.decode(started.inputs, type=dict[str, Any]))
+    system = agent.system(values)
+    if agent.fingerprint == state.agent_hash:
+        return with_passing(system, started.passing), ()
+    return system, (
+        f"agent {agent.name!r} has changed since this run was last driven: it goes on "
+        "with what it is now",
     )
 
 
-def _check_images(prompt: Message, chosen: ChosenModel) -> None:
-    if "images" in chosen.model.refuses and (
-        image := next((p for p in prompt.parts if isinstance(p, MediaPart) and p.is_image), None)
-    ):
-        raise AgentError(
-            "invalid",
-            (
-                f"{chosen.name} takes no images: leave out {image.name or 'the image'} "
-                f"({image.media_type}), or choose another model"
-            ),
-        )
-
-
-def _limits(call: Limits | None, agent: Agent[Any, Any]) -> Limits:
-    if call is None or agent.limits is None:
-        return call or agent.limits or DEFAULT_LIMITS
-    return _over(call, agent.limits)
-
-
-def _over(call: Limits | None, lower: Limits) -> Limits:
-    merged = {
-        name: value
-        for limits in (lower, call)
-        if limits is not None
-        for name, value in msgspec.structs.asdict(limits).items()
-        if value is not None
-    }
-    return Limits(**merged)
-
-
-def _check_words(options: Mapping[str, Any]) -> None:
-    """Raise AgentError(invalid) for texts that the journal could not read again."""
-    for name, words in _WORDS:
-        if options.get(name) not in (None, *words):
-            raise AgentError("invalid", f"{name}={options[name]!r} is none of: {', '.join(words)}")
-    if not isinstance(options.get("user_id"), str | None):
-        raise AgentError(
-            "invalid", f"user_id= is {type(options['user_id']).__name__}: give a text, like str(id)"
-        )
-
-
-def checked_mode(mode: str) -> Mode:
-    """Raises AgentError(invalid)."""
-    if mode not in _MODES:
-        raise AgentError("invalid", f"mode={mode!r} is none of: {', '.join(_MODES)}")
-    return mode  # pyright: ignore[reportReturnType]  it is one of them
-
-
-def _directory(cwd: str | Path | None) -> Path:
-    if cwd is None:
-        return Path.cwd()  # the system gives it absolute, real and a directory
-    path = Path(cwd)
-    if not path.is_dir():
-        raise AgentError("invalid", f"cwd={str(path)!r} is no directory")
-    return path.resolve()
+def _started(state: RunState) -> RunStarted:
+    assert state.started is not None, "a run begins with run.started"
+    return state.started

@@ -1,50 +1,47 @@
-"""Runs that calls of other runs start: begun within what is left, gone on with after a restart, and
-never left behind.
+"""Runs started by calls of other runs: they share the limits that are left, continue after a
+restart, and end with their parent.
 
-Putting a run together is assembly.py's, driving it the loop's. Entry: `Children`; `open_below`,
-`close_run`.
+assembly.py prepares a run; the loop drives it. Entry points: `Children`; `open_below`,
+`check_seen`, `close_run`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import anyio
 
 from treadle.agents.agent import Agent
-from treadle.budget.ledger import LIMIT_NAMES, BudgetSpent
+from treadle.budget.limits import LIMIT_NAMES, BudgetSpent
 from treadle.errors import AgentError
 from treadle.events.feed import EventStream, Feed
-from treadle.journal.entries import CancelAsked
-from treadle.journal.journal import Journal, RunInfo
+from treadle.journal.entries import ApprovalAsked, ToolStarted
+from treadle.journal.journal import Journal
+from treadle.journal.run_info import RunInfo
 from treadle.journal.run_state import RunState
-from treadle.loop.calls import OpenCalls
-from treadle.loop.plan import ParentCall, Plan, unfinished
-from treadle.loop.recovery import Answers
+from treadle.loop.answers import Answers
+from treadle.loop.plan import ParentCall, Plan
 from treadle.messages.events import ChildEnd, ChildStart
 from treadle.messages.message import Message, Part
 from treadle.messages.result import Out, RunResult
+from treadle.runtime.closing_runs import close_children
 from treadle.runtime.run_stream import RunHandle
 from treadle.runtime.session import ResumeOptions, RunOptions
 from treadle.tools.tool import ToolFailed
-from treadle.types import Limits, Outcome, now
+from treadle.types import Limits, Outcome
 
 logger = logging.getLogger("treadle")
 
 MAX_DEPTH = 5
 """Runs one below the other."""
 CLOSE_GRACE_S = 5.0
-ORPHANS_MOST = 500
-"""Closed at a time."""
-LOOK_S = 0.2
-"""Interval at which a run that another process drives is polled."""
 
 
 class ParentRun(NamedTuple):
-    """The call that starts a run, and where the run that it belongs to says what happens."""
+    """The call that starts a run, and the event feed of the calling run."""
 
     caller: ParentCall
     feed: Feed
@@ -70,9 +67,7 @@ class Starter(Protocol):
         text: str | Sequence[Part],
         deps: Any,
         options: RunOptions,
-        stream: EventStream | None,
-        *,
-        parent: ParentRun | None = None,
+        hears: EventStream | ParentRun | None,
     ) -> RunHandle[Out]: ...
 
     async def resume(
@@ -81,9 +76,7 @@ class Starter(Protocol):
         agent: Agent[Any, Out] | None,
         deps: Any,
         options: ResumeOptions,
-        stream: EventStream | None,
-        *,
-        parent: ParentRun | None = None,
+        hears: EventStream | ParentRun | None,
     ) -> RunHandle[Out]: ...
 
     async def drop(self, job: RunHandle[Any]) -> None:
@@ -113,6 +106,19 @@ class Children:
         self._earlier: dict[str, list[_Earlier]] = {}
         """Children that have not been requested again yet, by run."""
 
+    async def spawn(
+        self,
+        parent: Plan,
+        feed: Feed,
+        call_id: str,
+        repeated: bool,
+        agent: Agent[Any, Out],
+        text: str,
+        **options: Any,
+    ) -> RunResult[Out]:
+        """Run an agent for a tool: the first four are what the call is bound to."""
+        return await self.run(Spawning(parent, feed, call_id, repeated), agent, text, **options)
+
     async def run(
         self,
         call: Spawning,
@@ -140,7 +146,7 @@ class Children:
         )
         if before is None:
             job = await self._starter.start(
-                agent, text, deps, _inherited(parent, inputs, limits), None, parent=above
+                agent, text, deps, _inherited(parent, inputs, limits), above
             )
         else:
             state = await self._journal.load(before.run_id)
@@ -148,7 +154,7 @@ class Children:
                 return self._starter.result_of(state, agent)
             self._left.add(parent.run_id)
             job = await self._starter.resume(
-                before.run_id, agent, deps, await self._going_on(parent, state), None, parent=above
+                before.run_id, agent, deps, await self._going_on(parent, state), above
             )
         try:
             job.run.reserve()
@@ -233,13 +239,16 @@ class Children:
             options |= {"approve": theirs.approve, "deny": theirs.deny, "results": theirs.results}
         return options
 
+    def forget(self, run_id: str) -> None:
+        """A run is not driven here any more: its next driver looks for its children again."""
+        self._earlier.pop(run_id, None)
+
     async def over(self, state: RunState, *, waiting: bool) -> None:
         """Handle the end of driving a run. If it has ended, its children without a driver end with
         it. Raises nothing.
         """
         assert state.started is not None, "a run begins with run.started"
         run_id = state.started.run_id
-        self._earlier.pop(run_id, None)
         # drivers before this one may have left some, of calls
         if waiting or (run_id not in self._left and not (state.resumed and state.context.call_ids)):
             return
@@ -307,6 +316,7 @@ async def divided(journal: Journal, state: RunState, answers: Answers) -> tuple[
     where: dict[str, list[str]] = {}
     for each in await open_below(journal, state):
         assert each.started is not None, "a run begins with run.started"
+        answers.only(answers.calls - own).check_late(each)
         for call in each.current.open_calls:
             where.setdefault(call.id, []).append(each.started.run_id)
     below = answers.calls & (where.keys() - own)
@@ -321,68 +331,20 @@ async def divided(journal: Journal, state: RunState, answers: Answers) -> tuple[
             )
     mine = answers.only(answers.calls - below)
     mine.check(state, below=sorted(where.keys() - own))
-    return mine, answers.only(below)
+    if mine.seen is not None:
+        assert state.started is not None, "a run begins with run.started"
+        await check_seen(journal, state.started.run_id, mine.calls, mine.seen)
+    return mine, replace(answers.only(below), seen=None)
 
 
-async def close_children(journal: Journal, run_id: str) -> None:
-    """Close the children that have no driver."""
-    for info in await journal.children(run_id):
-        if info.status in ("queued", "stopped", "waiting"):
-            await close_run(journal, info.run_id, by="parent")
-
-
-async def close_orphans(journal: Journal) -> None:
-    """End runs whose parent has ended and whose process died before it closed them.
-
-    Several processes may call this at once. Raises AgentError if the journal does not answer.
-    """
-    for run_id in await journal.orphans(limit=ORPHANS_MOST):
-        try:
-            await close_run(journal, run_id, by="parent")
-        except AgentError as e:
-            if (await journal.info(run_id)).status != "finished":
-                logger.warning(
-                    "run %s, whose parent run has ended, could not be closed: %s", run_id, e.message
-                )
-
-
-async def close_run(journal: Journal, run_id: str, *, by: str, force: bool = False) -> None:
-    """End a run without a driver (`force`: with any) as `cancelled`, and the runs below it.
-
-    Raises AgentError(busy) if it has a driver.
-    """
-    writer = await journal.take_over(run_id, force=force)
-    try:
-        state = await journal.load(run_id)
-        total = (await journal.info(run_id)).total
-        cut = [CancelAsked(at=now(), by=by), *OpenCalls(state).cut("The run was stopped")]
-        open_turn, driven_s = state.turn or None, state.driven_s
-        for entry in cut:
-            state.apply(entry)
-        await writer.append(
-            [
-                *cut,
-                unfinished(state, Outcome.CANCELLED, driven_s=driven_s, total=total).finished(
-                    open_turn
+async def check_seen(journal: Journal, run_id: str, calls: Collection[str], seen: int) -> None:
+    """Raise AgentError(busy) if a call has started or was asked about after the entry `seen`."""
+    for row in await journal.read(run_id, after=seen):
+        if isinstance(row.entry, ToolStarted | ApprovalAsked) and row.entry.call_id in calls:
+            raise AgentError(
+                "busy",
+                (
+                    f"the call {row.entry.call_id!r} has started or was asked about again since "
+                    f"entry {seen}, the last one seen: look at the run, then answer"
                 ),
-            ]
-        )
-    finally:
-        await writer.release()
-    await close_children(journal, run_id)
-
-
-async def until_idle(journal: Journal, run_id: str) -> RunInfo:
-    """Wait while a living process drives the run. Raises AgentError(invalid) for an unknown run."""
-    while (info := await journal.info(run_id)).status == "running":  # noqa: ASYNC110  another process drives it
-        await anyio.sleep(LOOK_S)
-    return info
-
-
-def typed(result: RunResult[Any], agent: Agent[Any, Out]) -> RunResult[Out]:
-    """Its output as a value of the agent's type, where it was one when the run ended."""
-    return (
-        replace(result, output=agent.answer.again(result.output))
-        if agent.answer is not None and result.validated
-        else result
-    )
+            )

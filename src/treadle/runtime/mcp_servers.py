@@ -1,8 +1,8 @@
-"""The tools of MCP servers that the runs of a runtime have: asked for before a run begins, and
-ended with the runtime.
+"""Tools of MCP servers for the runs of a runtime: listed before a run starts, and closed with the
+runtime.
 
-What a server is and how it is kept going is tools/mcp; nothing of it is imported before a run wants
-one. Entry: `RuntimeServers`.
+tools/mcp defines servers and keeps them running; it is imported only when a run uses one. Entry
+points: `RuntimeServers`.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class RuntimeServers:
         return self._servers
 
     async def _ask(self, question: ServerQuestion) -> Mapping[str, Any] | None:
-        """Through the run's own approvals: what is approved is the answer."""
+        """Ask through the run's own approvals: the approved arguments are the answer."""
         approver = None if question.run_id is None else self.approver_of(question.run_id)
         if approver is None or question.run_id is None:
             return None

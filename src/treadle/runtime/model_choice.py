@@ -16,7 +16,7 @@ from treadle.budget.prices import Pricing, needed
 from treadle.config import Config
 from treadle.config.keys import STAND_INS
 from treadle.config.model_profile import UNKNOWN, Abilities
-from treadle.config.values import Models as Sizes
+from treadle.config.sections import Models as Sizes
 from treadle.context.native_compaction import CompactingModel
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.entries import Fork
@@ -53,7 +53,7 @@ class Asker(NamedTuple):
     """State of a resumed run."""
     fork: Fork | None = None
     submits: bool = False
-    """Another process will ask, with a key of its own."""
+    """True if another process will call the model, with a key of its own."""
 
 
 class ModelChoice:

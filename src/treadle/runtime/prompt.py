@@ -17,21 +17,21 @@ from treadle.errors import AgentError
 from treadle.journal.entries import Fork, RunStarted, read_entry
 from treadle.journal.journal import Journal
 from treadle.journal.run_state import RunState
-from treadle.journal.sessions import is_id
+from treadle.journal.session_names import is_id
 from treadle.messages.message import MediaPart, Message, Part, TextPart
 from treadle.messages.validate import check_history
 from treadle.types import SystemBlock, new_id, now
 
 CHANGED = "changed"
-"""Begins the id of a message that tells what has changed in the system prompt since its session
-began.
+"""Prefix of the id of a message that reports changes of the system prompt since the start of its
+session.
 """
 NEWS = "[This part of the system prompt has changed. From here on, it reads:]\n\n{text}"
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(;.*)?", re.ASCII)
 
 
 def prompt_of(text: str | Sequence[Part]) -> Message:
-    """Raises AgentError(invalid) where there is nothing in it that a model could be asked."""
+    """Return the prompt as a message. Raises AgentError(invalid) if it contains nothing to ask."""
     given: object = text
     if not isinstance(given, str | list | tuple):
         raise AgentError(

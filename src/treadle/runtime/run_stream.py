@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Generic, Self
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from treadle.errors import AgentError
 from treadle.events.callbacks import Listeners
@@ -20,14 +21,13 @@ from treadle.messages.result import Out, RunResult
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RunHandle(Generic[Out]):
-    """A run that is ready to be driven, and what came of it."""
+    """A run that is ready to be driven, and its result."""
 
     run: Run
     drive: Callable[[RunHandle[Out]], Awaitable[None]]
     """Sets `result`; raises nothing but what cancels the task."""
-    over: anyio.Event
     result: RunResult[Out] | AgentError | None = None
-    """None until its end; an error where it could not begin."""
+    """Result, or the error that prevented the start; None until then."""
 
     def unwrap(self) -> RunResult[Out]:
         """Raises AgentError(invalid) before the end, and what kept the run from beginning."""
@@ -39,11 +39,12 @@ class RunHandle(Generic[Out]):
 
 
 class RunStream(Generic[Out]):
-    """A running run: `async with … as run: async for event in run: …`, then `run.result`.
+    """Events of a run in progress: `async with … as run: async for event in run: …`, then
+    `run.result`.
 
-    The run begins with the block and continues in a task of its own; leaving the block before its
-    end cancels it. Events come once, to one reader. Callbacks receive each event as it is read, and
-    unread ones when the block is left.
+    The run starts with the block and continues in a task of its own; leaving the block early
+    cancels it. Each event is delivered once, to one reader. Callbacks receive each event when it is
+    read, and unread events when the block is left.
     """
 
     def __init__(
@@ -63,10 +64,12 @@ class RunStream(Generic[Out]):
 
     @property
     def run_id(self) -> str:
+        """Id of the run, known before it begins."""
         return self._begun.run.plan.run_id
 
     @property
     def session_id(self) -> str | None:
+        """Session of the run, or None."""
         return self._begun.run.plan.session_id
 
     @property
@@ -90,9 +93,8 @@ class RunStream(Generic[Out]):
         return answer.partial(self._begun.run.text_so_far)
 
     def steer(self, text: str) -> None:
-        """Text that the model reads at its next turn.
-
-        Raises AgentError(invalid) where it is empty, or the run is over.
+        """Send text that the model reads at its next turn. Raises AgentError(invalid) if it is
+        empty or the run is over.
         """
         check_steering(text)
         if self._begun.result is not None:
@@ -107,8 +109,8 @@ class RunStream(Generic[Out]):
         self._begun.run.cancel()
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        """Raises AgentError(invalid) where the run has not begun, or its events were read to their
-        end: they come once.
+        """Iterate over the events. Raises AgentError(invalid) if the run has not started, or if its
+        events were already read.
         """
         if self._begun.result is not None and self._events.is_over:
             raise AgentError(
@@ -126,7 +128,7 @@ class RunStream(Generic[Out]):
         return event
 
     async def __aenter__(self) -> Self:
-        """Raises AgentError for what is wrong before the run starts."""
+        """Start the run. Raises AgentError for errors that occur before the start."""
         if self._job is not None:
             raise AgentError(
                 "invalid", "this run was entered already: make another stream for another run"
@@ -154,6 +156,8 @@ class RunStream(Generic[Out]):
                     await anext(self)
             if isinstance(self._begun.result, RunResult):
                 await self._listeners.end(self._begun.result)
+        if error is None:  # a deadline around it that has ended the run ends the caller too
+            await checkpoint_if_cancelled()
         return None
 
     async def _main(self, job: RunHandle[Out]) -> None:
@@ -164,6 +168,6 @@ class RunStream(Generic[Out]):
 
 
 def check_steering(text: str) -> None:
-    """Raises AgentError(invalid) where there are no words in it."""
+    """Raise AgentError(invalid) if the text has no words."""
     if not text.strip():
         raise AgentError("invalid", "the text to steer with is empty")

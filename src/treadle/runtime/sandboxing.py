@@ -17,10 +17,11 @@ from treadle.agents.agent import Agent
 from treadle.config.hosts import HostList
 from treadle.errors import AgentError
 from treadle.events.feed import Feed
-from treadle.loop.calls import Ready
+from treadle.loop.call_values import Ready
 from treadle.loop.plan import Plan
-from treadle.loop.toolbox import Toolbox, has_commands
-from treadle.policy.policy import Permissions, granted
+from treadle.loop.tool_code import has_commands
+from treadle.loop.toolbox import Toolbox
+from treadle.policy.permissions import Permissions, granted
 from treadle.policy.ruled_files import RuledFiles
 from treadle.tools.confinement import CommandRoom, Confinement, Sandbox, SandboxStatus
 from treadle.tools.spill import Spill
@@ -75,7 +76,7 @@ class Confining:
             await self._sandbox.aclose()
 
     async def check(self, agent: Agent[Any, Any]) -> None:
-        """Raises AgentError(invalid) where the configuration insists on a sandbox, the agent has
+        """Raise AgentError(invalid) if the configuration requires a sandbox, the agent has
         commands, and none works.
         """
         if self._wanted != "on" or (sandbox := self.sandbox_for(agent)) is None:
@@ -188,7 +189,9 @@ class Confining:
         return (OPEN,)
 
     def announcer(self, agent: Agent[Any, Any], begun: Mode, feed: Feed) -> Callable[[Mode], None]:
-        """A function that warns once of what the mode of the beginning did not announce."""
+        """Return a function that warns once about anything that the mode at the start did not
+        announce.
+        """
         is_announced = bool(self.announced(agent, begun))
 
         def changed(mode: Mode) -> None:

@@ -17,14 +17,16 @@ from typing_extensions import Unpack
 from treadle.agents.agent import Agent, Deps
 from treadle.errors import AgentError
 from treadle.events.callbacks import Callbacks
+from treadle.journal.queue import QueuePlace
 from treadle.messages.events import Event
 from treadle.messages.message import Message, Part
 from treadle.messages.result import Out, RunResult
 from treadle.models.model import Model
 from treadle.runtime.run_stream import RunStream
 from treadle.tools.approval import Approver
-from treadle.tools.tool import Tool, closest
-from treadle.types import Limits, Mode, OnAsk, OnUnknown, Settings
+from treadle.tools.registry import closest
+from treadle.tools.tool import Tool
+from treadle.types import Limits, Mode, OnAsk, OnUnknown, Settings, Time
 
 
 class SessionOptions(TypedDict, total=False):
@@ -60,18 +62,19 @@ class SessionOptions(TypedDict, total=False):
 
 
 class RunOptions(SessionOptions, total=False):
+    """Options of `run` and `stream`. A wrapper takes `**options: Unpack[RunOptions]`.
+
+    Attributes:
+        session: A session or its id, which is opened or made; None: a run by itself.
+        messages: Messages before the prompt, oldest first, for a run without a session. Stored with
+            the run; no templates.
+        run_id: Id of the new run, if you need to know it before it begins. Raises AgentError(busy)
+            if the run exists already.
+    """
+
     session: Session[Any, Any] | str | None
-    """A session or its id, which is opened or made; None: a run by itself."""
     messages: Sequence[Message]
-    """Messages before the prompt, oldest first, for a run without a session.
-
-    Stored with the run; no templates.
-    """
     run_id: str
-    """Id of the new run, if you need to know it before it begins.
-
-    Raises AgentError(busy) if the run exists already.
-    """
 
 
 class ForkOptions(SessionOptions, total=False):
@@ -79,16 +82,12 @@ class ForkOptions(SessionOptions, total=False):
 
     model: str | Model
     results: Mapping[str, str]
-    """Call id of the last turn that is kept -> what stands in place of its result."""
+    """Replacement results by call id, for calls of the last turn that is kept."""
 
 
-class ResumeOptions(TypedDict, total=False):
-    """Options of a resume; the default of each is the run's own value."""
+class AnswerOptions(TypedDict, total=False):
+    """A person's answers to open calls of a run."""
 
-    on_unknown: OnUnknown
-    """Handling of once-calls that were running when the process died: `tell` the model (default),
-    `wait` for a person, or `fail`.
-    """
     approve: Collection[str]
     """Ids of open calls that may run; one that had started runs again, because a person knows that
     it did not happen.
@@ -97,6 +96,31 @@ class ResumeOptions(TypedDict, total=False):
     """Ids of open calls that may not, and why."""
     results: Mapping[str, str]
     """Results of open calls, as a person found out."""
+    seen: int
+    """Number of the run's entries (`RunInfo.entries`) that the person had seen. An answer to a call
+    that has started or was asked about since raises AgentError(busy): without `seen`, a second
+    person's approval of the same question could run a call once more whose outcome is unknown.
+    """
+
+
+class WakeOptions(AnswerOptions, total=False):
+    """Options of `wake`."""
+
+    arguments: Mapping[str, Mapping[str, Any]]
+    """Arguments that replace those of approved calls."""
+    at: Time | None
+    """Earliest start."""
+    place: QueuePlace | None
+    """Another place in a queue."""
+
+
+class ResumeOptions(AnswerOptions, total=False):
+    """Options of a resume; the default of each is the run's own value."""
+
+    on_unknown: OnUnknown
+    """Handling of once-calls that were running when the process died: `tell` the model (default),
+    `wait` for a person, or `fail`.
+    """
     wait: bool
     """Wait while another process drives the run, until it ends it or dies, instead of raising
     AgentError(busy).
@@ -126,7 +150,9 @@ _OTHER_NAMES: Final = {
 
 
 def check_options(options: Mapping[str, object], known: type[Any]) -> None:
-    """`known`: one of the three above. Raises AgentError(invalid), with what was probably meant."""
+    """Check the options of a run against `known`, one of the three TypedDicts above. Raises
+    AgentError(invalid) with a suggestion.
+    """
     names: frozenset[str] = known.__optional_keys__
     if strange := sorted(set(options) - names):
         meant = _meant(strange[0], sorted(names))
@@ -168,7 +194,7 @@ def _is_async(told: object) -> bool:
 
 
 def _meant(name: str, known: Sequence[str]) -> str:
-    """An option that there is not, where it is in truth; else the nearest one, or nothing."""
+    """Return a hint for an unknown option: its proper place or the nearest name, if any."""
     limit = _OTHER_NAMES.get(name, name)
     if limit in Limits.__struct_fields__:
         return f"give limits=Limits({limit}=…); "
@@ -215,7 +241,11 @@ class Driver(Protocol):
 
 
 class Session(Generic[Deps, Out]):
-    """A conversation. Everything but `send` and `stream` may be called from any thread."""
+    """A conversation. Everything but `send` and `stream` may be called from any thread.
+
+    Attributes:
+        id: Id of the session.
+    """
 
     def __init__(self, session_id: str, agent: Agent[Deps, Out], driver: Driver) -> None:
         self.id = session_id
@@ -224,6 +254,7 @@ class Session(Generic[Deps, Out]):
 
     @property
     def agent(self) -> Agent[Deps, Out]:
+        """Agent that answers in this conversation."""
         return self._agent
 
     async def send(
@@ -238,18 +269,17 @@ class Session(Generic[Deps, Out]):
     def stream(
         self, text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[SessionOptions]
     ) -> RunStream[Out]:
-        """The same, its events as they come."""
+        """Send text and stream the events of its run."""
         return self._driver.stream(self._agent, text, deps=deps, session=self, **options)
 
     def steer(self, text: str) -> None:
-        """Text for the running run, which its model reads at the next turn.
-
-        Raises AgentError(invalid) where nothing runs.
+        """Send text to the run in progress, which its model reads at the next turn. Raises
+        AgentError(invalid) if there is no run.
         """
         self._driver.steer(self.id, text)
 
     def cancel(self) -> bool:
-        """Ends the running run as `cancelled`; False where nothing runs."""
+        """End the run in progress as `cancelled`. Returns False if there is none."""
         return self._driver.cancel(self.id)
 
     def compact(self) -> bool:
@@ -260,6 +290,7 @@ class Session(Generic[Deps, Out]):
 
     @property
     def is_busy(self) -> bool:
+        """True if a run of this session is in progress in this runtime."""
         return self._driver.is_busy(self.id)
 
     async def history(self) -> list[Message]:
@@ -278,9 +309,8 @@ class Session(Generic[Deps, Out]):
         tools: Sequence[Tool[Deps]] | None = None,
         instructions: str | None = None,
     ) -> None:
-        """Set what the next runs use; the history stays.
-
-        Raises AgentError(busy) while a run is in progress.
+        """Set the agent, model, tools or instructions of the next runs; the history stays. Raises
+        AgentError(busy) while a run is in progress.
         """
         if self.is_busy:
             raise AgentError(

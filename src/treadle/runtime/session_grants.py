@@ -12,7 +12,7 @@ from weakref import WeakSet
 from treadle.loop.plan import Plan
 from treadle.loop.toolbox import Toolbox
 from treadle.policy.approvals import for_session
-from treadle.policy.policy import NO_PERMISSIONS, Permissions
+from treadle.policy.permissions import NO_PERMISSIONS, Permissions
 from treadle.types import Mode
 
 

@@ -1,28 +1,39 @@
 """Runs that wait for a worker: their place in a queue, and answers to runs driven elsewhere.
 
-queue.py is the queue itself. Entry points: `place_of`, `wake`.
+queue.py is the queue itself. Entry points: `QueuedRuns`, which `Runtime` has its methods from;
+`place_of`, `wake`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
 import anyio
 import msgspec
+from typing_extensions import Unpack
 
 from treadle._internal.json_text import encode_json
+from treadle.agents.agent import Agent
 from treadle.errors import AgentError
-from treadle.journal.entries import RunResumed
-from treadle.journal.journal import Journal, RunInfo
-from treadle.journal.queue import QueuePlace, no_place
+from treadle.journal.journal import Journal
+from treadle.journal.queue import DEFAULT_QUEUE, QueuePlace, no_place
+from treadle.journal.run_info import RunInfo
 from treadle.journal.run_state import RunState
-from treadle.loop.recovery import Answers, answered
+from treadle.journal.sessions import ViewMark
+from treadle.loop.answers import Answers
+from treadle.loop.plan import Plan, taken_over
+from treadle.loop.recovery import answered
+from treadle.messages.message import Part
+from treadle.runtime.assembly import Assembly
 from treadle.runtime.children import divided, open_below
+from treadle.runtime.options import answers_of
+from treadle.runtime.runs import Runs
+from treadle.runtime.session import RunOptions, WakeOptions, check_options
 from treadle.tools.approval import Approve
-from treadle.types import Time, now
+from treadle.types import Time
 
 PRIORITY_MOST: Final = 1000
 _LIVES_HERE: Final = ("deps", "callbacks", "on_event", "on_approval")
@@ -106,8 +117,10 @@ def changed(answers: Answers, arguments: Mapping[str, Mapping[str, Any]]) -> Ans
 async def wake(
     journal: Journal, run_id: str, answers: Answers, *, at: Time | None, place: QueuePlace | None
 ) -> RunInfo:
-    """Raises AgentError: invalid for an unknown or finished run, one in no queue, and an answer to
-    a call that is not open; busy where it is driven.
+    """Store the answers and queue the run again.
+
+    Raises AgentError: invalid for an unknown or finished run, a run that is in no queue, and an
+    answer to a call that is not open; busy if the run is being driven.
     """
     state = await journal.load(run_id)
     if state.finished is not None:
@@ -136,12 +149,13 @@ async def _keep(
     """Append answers to a run for its next driver; with a place, queue the run there in the same
     transaction.
     """
-    started = state.started
-    assert started is not None, "a run begins with run.started"
-    run_id = started.run_id
+    assert state.started is not None, "a run begins with run.started"
+    run_id = state.started.run_id
     writer, waits = await journal.take_over(run_id), bool(state.approvals.asked)
     try:
         if await journal.read(run_id, after=state.seq):
+            # another person may have answered: then it does not wait any more
+            waits = bool((await journal.load(run_id)).approvals.asked)
             raise AgentError(
                 "busy",
                 (
@@ -149,17 +163,68 @@ async def _keep(
                     "then try again"
                 ),
             )
-        last = RunResumed(
-            at=now(),
-            fence=writer.fence,
-            agent=started.agent,
-            agent_hash=state.agent_hash,
-            model=state.model,
-            mode=state.mode,
-            cwd=state.cwd,
-        )
+        state.apply(last := taken_over(state, writer))
         await writer.append([last, *answered(state, answers)], put_back=place)
         waits = bool(state.approvals.asked.keys() - answers.calls)
     finally:
         with anyio.CancelScope(shield=True):
             await writer.release(waiting=waits)
+
+
+class QueuedRuns:
+    """Methods of a runtime for runs that workers drive."""
+
+    journal: Journal
+    _assembly: Assembly
+    _runs: Runs
+
+    async def submit(
+        self,
+        agent: Agent[Any, Any],
+        text: str | Sequence[Part],
+        *,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        tenant: str | None = None,
+        at: Time | None = None,
+        **options: Unpack[RunOptions],
+    ) -> str:
+        """Submit a run to a queue, from which a worker (`treadle worker`) takes it, and return its
+        id. It is in the journal when this returns.
+
+        `priority`: from -1000 to 1000; higher runs first, then older ones. `at`: earliest start.
+        `tenant`: owner for limits; None: `user_id`. Objects of this process (deps, callbacks,
+        on_event, on_approval) are not stored; keys and tool servers are the worker's.
+
+        Raises AgentError: invalid for an error in the run or its queue; busy if the session has an
+        unfinished run, or `run_id` is taken.
+        """
+        refuse_what_lives_here(options)
+        place = place_of(
+            self._assembly.config.queue_names,
+            queue,
+            priority=priority,
+            tenant=tenant if tenant is not None else options.get("user_id"),
+            at=at,
+        )
+
+        async def add(plan: Plan, found: ViewMark | None) -> None:
+            await self.journal.queue.add([plan.started(), *plan.compacted()], place, found=found)
+
+        return await self._runs.submit(agent, text, options, add)
+
+    async def wake(self, run_id: str, **options: Unpack[WakeOptions]) -> RunInfo:
+        """Queue a run again that waits for a person, is parked or was stopped: now, or at a time,
+        and in another queue with `place`.
+
+        Answers and `seen` are as for `resume`; `arguments` replace those of approved calls. They
+        are in the journal when this returns, and the next worker applies them. Raises AgentError:
+        invalid for an unknown or finished run, a run that is in no queue, and an answer to a call
+        that is not open; busy if a living process drives the run.
+        """
+        check_options(options, WakeOptions)
+        answers = changed(answers_of(options), options.get("arguments", {}))
+        at, place = options.get("at"), options.get("place")
+        if place is not None:
+            check_queue(self._assembly.config.queue_names, place.queue)
+        return await wake(self.journal, run_id, answers, at=at, place=place)

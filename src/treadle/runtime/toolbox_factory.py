@@ -21,18 +21,22 @@ from treadle._internal.redaction import Redactor
 from treadle.agents.agent import Agent, Deps
 from treadle.config import Config, home
 from treadle.config.model_profile import UNKNOWN, Abilities
+from treadle.errors import AgentError
 from treadle.events.feed import Feed
 from treadle.events.tracing import NO_TRACER, UNTRACED, Traced, TracedRun, Tracer
-from treadle.loop.calls import Ready, idempotency_key
+from treadle.loop.call_values import Ready
+from treadle.loop.calls import idempotency_key
 from treadle.loop.plan import Plan
 from treadle.loop.toolbox import Toolbox
 from treadle.policy.guarded_paths import is_secret
-from treadle.policy.policy import Permissions, permissions_of, withholds
+from treadle.policy.permissions import Permissions, permissions_of, withholds
 from treadle.runtime.sandboxing import Confining
 from treadle.runtime.session_grants import Grants
+from treadle.tools.failures import LateStatus
 from treadle.tools.file_history import UNDO_FOLDER, Undo
+from treadle.tools.registry import ToolRegistry
 from treadle.tools.spill import Spill
-from treadle.tools.tool import Tool, ToolContext, ToolRegistry
+from treadle.tools.tool import Tool, ToolContext
 
 logger = logging.getLogger("treadle")
 
@@ -114,9 +118,8 @@ class Toolboxes:
             (*agent.own_tools, *plan.more_tools),
             offers=partial(_suits, getattr(plan.model, "abilities", UNKNOWN)),
         )
-        shared = self._shared.setdefault(plan.session_id or plan.run_id, _Shared())
-        spill = self._spills.setdefault(plan.family, Spill())
-        contexts = _Contexts(self, plan, feed, deps, shared, spill, self._inside(), run_child)
+        contexts = _Contexts(self, plan, feed, deps, run_child)
+        spill, shared = contexts.spill, contexts.shared
         toolbox = Toolbox(
             registry=registry,
             mode=plan.mode,
@@ -145,7 +148,13 @@ class Toolboxes:
             toolbox.mode_changed = self.confining.announcer(agent, plan.mode, feed)
         return self.grants.follow(plan, toolbox)
 
-    def _inside(self) -> Inside:
+    def shared(self, plan: Plan) -> _Shared:
+        return self._shared.setdefault(plan.session_id or plan.run_id, _Shared())
+
+    def spill(self, plan: Plan) -> Spill:
+        return self._spills.setdefault(plan.family, Spill())
+
+    def inside(self) -> Inside:
         """The same for all runs of one event loop."""
         loop = asyncio.get_running_loop()
         last = self._loop
@@ -164,8 +173,18 @@ class Toolboxes:
         if (shared := self._shared.get(session_id)) is not None:
             self._shared[session_id] = _Shared(kept=shared.kept)
 
+    def rest(self, session_id: str) -> None:
+        """Drop the state of a session that has no run, because a service has many sessions."""
+        shared, spill = self._shared.get(session_id), self._spills.get(session_id)
+        if shared is not None and not shared.kept and not shared.seen_files:
+            del self._shared[session_id]
+        if spill is not None and not spill.directories:
+            del self._spills[session_id]
+
     def end(self, owner: str) -> Sequence[object]:
-        """Gives what tools kept for a session, or for a run without one: `close_kept` closes it."""
+        """Return the objects that tools kept for a session, or for a run without one; `close_kept`
+        closes them.
+        """
         self.grants.forget(owner)
         spill = self._spills.get(owner)
         if spill is not None and not spill.directories:
@@ -228,8 +247,8 @@ class _Contexts:
         "_plan",
         "_run_child",
         "_same",
-        "_shared",
-        "_spill",
+        "shared",
+        "spill",
     )
 
     def __init__(
@@ -238,20 +257,11 @@ class _Contexts:
         plan: Plan,
         feed: Feed,
         deps: Any,
-        shared: _Shared,
-        spill: Spill,
-        inside: Inside,
         run_child: RunChild,
     ) -> None:
-        self._boxes, self._plan, self._feed, self._deps, self._shared, self._spill = (
-            boxes,
-            plan,
-            feed,
-            deps,
-            shared,
-            spill,
-        )
-        self._inside, self._run_child = inside, partial(run_child, plan, feed)
+        self._boxes, self._plan, self._feed, self._deps = boxes, plan, feed, deps
+        self.shared, self.spill = boxes.shared(plan), boxes.spill(plan)
+        self._inside, self._run_child = boxes.inside(), partial(run_child, plan, feed)
         self._same: ToolContext[Any] | None = None
 
     def make(self, ready: Ready, deadline: float | None, toolbox: Toolbox) -> ToolContext[Any]:
@@ -271,11 +281,12 @@ class _Contexts:
             else partial(undo.keep, run_id, call_id),
             environment=boxes.environment,
             masking=boxes.redactor.masking if boxes.redactor else None,
-            sandbox=boxes.confining.confinement(self._plan, ready, toolbox, self._spill),
+            sandbox=boxes.confining.confinement(self._plan, ready, toolbox, self.spill),
             tell=self._warn,
             report=partial(self._report, call_id),
-            late=partial(self._late, toolbox, call_id),
+            late=partial(self._late, toolbox, call_id, ready.attempt),
             run_child=partial(self._run_child, call_id, ready.attempt > 1),
+            verify=ready.verify,
         )
 
     def _for_all(self, toolbox: Toolbox) -> ToolContext[Any]:
@@ -294,10 +305,10 @@ class _Contexts:
             deadline=None,
             attempt=1,
             idempotency_key="",
-            spill=self._spill.write,
-            seen_files=self._shared.seen_files,
+            spill=self.spill.write,
+            seen_files=self.shared.seen_files,
             documents=getattr(plan.model, "abilities", UNKNOWN).documents is True,
-            kept=self._shared.kept,
+            kept=self.shared.kept,
             is_secret=is_secret,
             is_cancelled=lambda: scope.cancel_called,
         )
@@ -308,12 +319,29 @@ class _Contexts:
     def _warn(self, text: str) -> None:
         self._inside(partial(self._feed.warn, self._boxes.redact(text)))
 
-    def _late(self, toolbox: Toolbox, call_id: str, text: str) -> None:
-        self._inside(partial(toolbox.late, call_id, self._boxes.redact(text)))
+    def _late(
+        self,
+        toolbox: Toolbox,
+        call_id: str,
+        attempt: int,
+        text: str,
+        status: LateStatus = None,
+    ) -> None:
+        self._inside(partial(toolbox.late, call_id, attempt, self._boxes.redact(text), status))
+
+
+def _logged(called: Callable[[], None]) -> None:
+    try:
+        called()
+    except AgentError as e:
+        logger.warning("a message from another thread came too late: %s", e.message)
 
 
 def into_this_loop() -> Inside:
-    """Calls a function in the event loop that is running now, from whatever thread."""
+    """Return a function that calls functions in the current event loop, from any thread.
+
+    Exceptions propagate if the call is immediate; otherwise an AgentError is logged.
+    """
     loop, home = asyncio.get_running_loop(), threading.get_ident()
 
     def inside(called: Callable[[], None]) -> None:
@@ -321,6 +349,6 @@ def into_this_loop() -> Inside:
             called()
         else:
             with suppress(RuntimeError):  # the loop is closed, and with it the run
-                loop.call_soon_threadsafe(called)
+                loop.call_soon_threadsafe(_logged, called)
 
     return inside

@@ -1,8 +1,8 @@
-"""Files as they were before runs changed them: which calls are meant, what goes back, and what
-cannot.
+"""Undo of file changes made by runs: the affected calls, the files to restore, and those that
+cannot be.
 
-Putting a file back is tools/builtin/restore.py's, keeping what it was file_history.py's, and the
-words are each front's own. Entry: `undone`, `undone_since`, `changed_files`.
+tools/builtin/restore.py restores a file, file_history.py keeps the originals, and each front end
+has its own words. Entry points: `undone`, `undone_since`, `changed_files`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from msgspec import structs
 from treadle.config import home
 from treadle.errors import AgentError
 from treadle.journal.entries import ModelResponded, Record, ToolFinished, ToolStarted
-from treadle.journal.journal import Journal, RunInfo
+from treadle.journal.journal import Journal
 from treadle.journal.projection import shown_arguments
+from treadle.journal.run_info import RunInfo
 from treadle.tools.builtin.restore import ChangedFile, Restored, compare, restore
 from treadle.tools.builtin.walk import walk
 from treadle.tools.file_history import UNDO_FOLDER, FileChange, Undo
@@ -138,13 +139,13 @@ class _Kept(NamedTuple):
 async def undone(
     journal: Journal, info: RunInfo, *, turn: int | None = None, apply: bool
 ) -> UndoneRun:
-    """Puts back what `write` and `edit` changed in one run, or in one `turn` of it; with `apply`
-    false it only says what it would do.
+    """Undo the changes of `write` and `edit` in a run, or in one `turn` of it. With `apply` false,
+    only report them.
 
-    A file that something else has changed since is refused, and stays as it is; what commands did
-    stays too, and is listed. Runs that this one started are only named. Raises AgentError: busy
-    while the run is under way, invalid where it has no such turn, agent where what was kept cannot
-    be read. Cancellation waits for files that are being put back.
+    Files that were changed since then are refused and stay as they are. Effects of commands stay
+    too, and are listed; runs that this one started are only named. Raises AgentError: busy while
+    the run is in progress, invalid for an unknown turn, agent if the kept content cannot be read.
+    Cancellation waits for files that are being restored.
     """
     _check_ended([info])
     if turn is not None and turn > info.turns:
@@ -176,10 +177,10 @@ async def undone(
 
 
 async def undone_since(journal: Journal, runs: Sequence[RunInfo], *, apply: bool) -> Rewound:
-    """Puts back what several runs of a session changed, and the runs that they started, as one:
-    each file to what it was before the first of them.
+    """Undo the changes of several runs of a session, and of runs that they started, in one step:
+    each file returns to its state before the first of them.
 
-    `runs`: in any order. Everything else is as in `undone`: look with `apply` false first.
+    `runs` can be in any order. Everything else is as in `undone`: check with `apply` false first.
     """
     told = await _all_told(journal, runs)
     _check_ended([each.info for each in told])

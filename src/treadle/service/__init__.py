@@ -10,7 +10,8 @@
     signed_in.py   authentication: the `Scope` of a verified token (tokens.py); accounts.py,
                    passwords.py, auth.py: registration and login
     problems.py    every error as problem+json
-    limits.py      limits per user (windows.py): requests, runs, streams, tokens, money;
+    limits.py      limits per user (windows.py): requests, runs, streams, tokens, money
+                   (spending.py);
                    totals.py (shares.py): limits on all users together
     attempts.py    rate limits on password attempts; open_streams.py: streams, closed when
                    their login ends

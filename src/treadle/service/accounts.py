@@ -3,7 +3,8 @@ Entry point: `Accounts`.
 
 Signing in returns two tokens. The access token names the login, which is looked up on each request.
 The refresh token is valid once: it is exchanged for a new pair. A second use of an old one means
-that it was copied, so the login ends for both holders.
+that it was copied, so the login ends for both holders. Within `REPEAT_S` it gets the same new token
+again: the answer to the first use may have been lost, for example with a page that was reloaded.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from treadle.service.totals import Totals
 from treadle.types import now
 
 NAME_CHARS = 64
+REPEAT_S = 10.0
+"""Time in which the last token but one gets its successor again."""
 HIDDEN = (
     r"\u0000-\u001f\u007f-\u009f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f"
     r"\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
@@ -70,7 +73,14 @@ class Accounts:
             ):
                 return False
             self._totals.admit_account(session)
-            session.add(Account(id=account_id, username=name, password_hash=stored))
+            session.add(
+                Account(
+                    id=account_id,
+                    username=name,
+                    password_hash=stored,
+                    registered_from=self._tokens.digest(network),
+                )
+            )
             session.flush()
             return True
 
@@ -110,14 +120,23 @@ class Accounts:
             )
         return await self._signed(account_id, stored)
 
+    async def registered_from(self, account_id: str) -> str | None:
+        """Return a name for the network that registered an account; None if it is not known."""
+        wanted = select(Account.registered_from).where(col(Account.id) == account_id)
+        return await self._database.read_unscoped(lambda session: session.exec(wanted).first())
+
     async def renew(self, refresh_token: str) -> Signed | None:
         """Exchange a refresh token for a new pair; the old token becomes invalid.
 
-        Return None if the token is invalid. A token that was already used ends its login.
+        Return None if the token is invalid. A token that was already used ends its login, unless it
+        is the last one but one, and was used within `REPEAT_S`.
         """
         claims = self._tokens.verified(refresh_token, "refresh")
         if claims is None:
             return None
+        # Derived, so that a repeated use yields the same token, of which one holder has no more
+        # than the other.
+        nonce = self._tokens.digest(f"refresh {claims.login_id} {claims.nonce}")
 
         def rotate(session: Session) -> Login | None:
             mine = (
@@ -131,15 +150,14 @@ class Accounts:
             changed = session.exec(
                 update(Login)
                 .where(*mine, col(Login.refresh_hash) == _hash(claims.nonce))
-                .values(refresh_hash=_hash(nonce))
+                .values(refresh_hash=_hash(nonce), refreshed_at=now())
             )
-            if not changed.rowcount:
+            if not changed.rowcount and not _is_repeated(login, nonce):
                 session.exec(update(Login).where(*mine).values(revoked_at=now()))
                 return None
             session.expunge(login)
             return login
 
-        nonce = secrets.token_urlsafe(24)
         login = await self._database.run_unscoped(rotate)
         return None if login is None else self._pair(login, nonce)
 
@@ -222,6 +240,15 @@ class Accounts:
         await self._database.run_unscoped(
             lambda session: session.exec(logins.values(revoked_at=now()))
         )
+
+
+def _is_repeated(login: Login, nonce: str) -> bool:
+    """True if the successor that has `nonce` is the login's current token, and is new."""
+    return (
+        login.refresh_hash == _hash(nonce)
+        and login.refreshed_at is not None
+        and now() - login.refreshed_at < timedelta(seconds=REPEAT_S)
+    )
 
 
 def _replace_password(account_id: str, before: str, after: str, session: Session) -> bool:

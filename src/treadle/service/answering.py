@@ -22,10 +22,10 @@ from treadle.messages.events import RunEnd
 from treadle.service.application import ChatTurn, NewMessage
 from treadle.service.conversation_store import ConversationStore, StoredMessage
 from treadle.service.database.scope import Scope
-from treadle.service.limits import RunSpending, measurable
 from treadle.service.live import LiveRun, StoredReply
 from treadle.service.problems import TROUBLE, HttpProblem, not_found
 from treadle.service.running import is_elsewhere
+from treadle.service.spending import RunSpending, measurable
 from treadle.service.sse import said
 from treadle.service.state import Service
 from treadle.types import Outcome, new_id

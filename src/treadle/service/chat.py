@@ -26,11 +26,11 @@ from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
 from treadle.service.following import follow
 from treadle.service.forms import Id, Words, problems
-from treadle.service.limits import RunSpending
 from treadle.service.live import LiveRun
 from treadle.service.problems import HttpProblem, not_found, unavailable
 from treadle.service.resuming import settle
 from treadle.service.signed_in import SignedIn, TheService
+from treadle.service.spending import RunSpending
 from treadle.service.sse import MEDIA_TYPE, SseResponse, position_of
 from treadle.service.state import Service
 

@@ -31,10 +31,10 @@ from treadle.service.application import ChatTurn, PastMessage, ReplyStream
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Scope
 from treadle.service.fan_out import BEAT, HEARTBEAT_S
-from treadle.service.limits import RunSpending, measurable
 from treadle.service.live import LiveRun
 from treadle.service.problems import HttpProblem, unavailable
 from treadle.service.running import CANNOT_RUN, deps_of, finish, info_of, served_agent
+from treadle.service.spending import RunSpending, measurable
 from treadle.service.sse import SseResponse, until_gone
 from treadle.service.state import Service
 from treadle.types import Limits, Outcome, new_id
@@ -115,7 +115,7 @@ async def _started(service: Service, scope: Scope, asked: CompletionOptions) -> 
 
 
 class Answering:
-    """The run of one completion."""
+    """A run that answers one completion request."""
 
     def __init__(
         self,

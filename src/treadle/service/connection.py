@@ -9,10 +9,9 @@ connections that stay too long in one state. Entry point: `ConnectionTable`.
 from __future__ import annotations
 
 import ipaddress
-import re
 from asyncio import AbstractEventLoop, Transport
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any, Final, Literal, cast
 
 import msgspec
@@ -21,6 +20,7 @@ from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from treadle.service.hosts import is_target_of_host
 from treadle.service.problems import MEDIA_TYPE
 from treadle.service.windows import network_of
 
@@ -320,6 +320,7 @@ class BoundedConnection(HttpToolsProtocol):
                 self.transport.abort()
                 return
             cycle.disconnected = True  # makes the application stop
+            cycle.waiting_for_100_continue = False  # nothing is written after the response
             cycle.message_event.set()
         body = msgspec.json.encode(
             {"type": "about:blank", "title": _TITLES[status], "status": status, "detail": detail}
@@ -334,26 +335,6 @@ class BoundedConnection(HttpToolsProtocol):
             self.transport.write_eof()
         else:
             self.transport.close()
-
-
-def is_target_of_host(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """True for a path, for `*`, and for an absolute URL whose authority matches every Host header.
-
-    RFC 9112 3.2.2 lets the target's authority replace Host. The code behind this check looks at
-    Host alone, so the two must agree.
-    """
-    if target.startswith(b"/") or target == b"*":
-        return True
-    scheme, separator, rest = target.lower().partition(b"://")
-    port = {b"http": b":80", b"https": b":443"}.get(scheme)
-    if not separator or port is None:
-        return False
-    authority = re.split(rb"[/?#]", rest, maxsplit=1)[0].removesuffix(port)
-    return all(
-        value.strip(b" \t").lower().removesuffix(port) == authority
-        for name, value in headers
-        if name.lower() == b"host"
-    )
 
 
 def _is_loopback(network: str) -> bool:

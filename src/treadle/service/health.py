@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials
@@ -13,6 +13,15 @@ from treadle.service.metrics import MEDIA_TYPE
 from treadle.service.problems import unavailable
 from treadle.service.signed_in import BEARER, TheService, visitor
 
+FORWARDED: Final = (
+    "forwarded",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-real-ip",
+)
+"""Headers by which a request shows that a proxy sent it."""
 router = APIRouter(tags=["health"])
 
 
@@ -25,9 +34,21 @@ async def insider(
     service: TheService,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)],
 ) -> None:
-    """Require a signed-in user, unless the service listens on loopback only."""
-    if not service.is_open:
-        await visitor(request, credentials)
+    """Require a signed-in user, unless the service listens on loopback only and no proxy sent the
+    request, or `open_docs` is true.
+    """
+    if service.settings.open_docs or (service.is_open and not _is_forwarded(request)):
+        return
+    await visitor(request, credentials)
+
+
+def _is_forwarded(request: Request) -> bool:
+    """True if a proxy evidently sent the request: by its headers, or by HTTP/1.0, which nginx
+    speaks to a server unless it is configured otherwise, without any of the headers.
+    """
+    return request.scope["http_version"] == "1.0" or any(
+        name in request.headers for name in FORWARDED
+    )
 
 
 @router.get("/healthz")

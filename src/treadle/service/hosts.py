@@ -7,7 +7,8 @@ point: `Hosts`.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from treadle.service.problems import HttpProblem
@@ -71,3 +72,23 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def is_target_of_host(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """True for a path, for `*`, and for an absolute URL whose authority matches every Host header.
+
+    RFC 9112 3.2.2 lets the target's authority replace Host. The code behind this check looks at
+    Host alone, so the two must agree.
+    """
+    if target.startswith(b"/") or target == b"*":
+        return True
+    scheme, separator, rest = target.lower().partition(b"://")
+    port = {b"http": b":80", b"https": b":443"}.get(scheme)
+    if not separator or port is None:
+        return False
+    authority = re.split(rb"[/?#]", rest, maxsplit=1)[0].removesuffix(port)
+    return all(
+        value.strip(b" \t").lower().removesuffix(port) == authority
+        for name, value in headers
+        if name.lower() == b"host"
+    )

@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-import msgspec
 from sqlalchemy import bindparam, update
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
@@ -23,20 +22,17 @@ from sqlmodel import Session, col, select
 from treadle.agents.agent import Agent
 from treadle.config.serving import Service as ServiceSettings
 from treadle.errors import AgentError, ErrorKind
-from treadle.journal.journal import Journal
-from treadle.messages.metrics import RunMetrics
 from treadle.service.database.database import Database
 from treadle.service.database.guard import insert_row
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import Spent, new_row_id
 from treadle.service.problems import too_many, unavailable
+from treadle.service.spending import RunSpending
 from treadle.service.totals import Totals, TotalsShare, until_tomorrow_s
 from treadle.service.windows import SlidingWindow, network_of
-from treadle.types import Limits as RunLimits
 from treadle.types import now
 
 if TYPE_CHECKING:
-    from treadle.runtime.runtime import Runtime
     from treadle.service.metrics import ServiceMetrics
 
 MINUTE_S = 60.0
@@ -56,35 +52,6 @@ _SPEND: Final = (
     )
     .execution_options(synchronize_session=False)
 )
-
-
-class RunSpending:
-    """Usage of a run, recorded by its driver before its place is released."""
-
-    def __init__(self) -> None:
-        self.tokens = 0
-        self.cost_usd = 0.0
-        self.limits = RunLimits()
-        """Limits that tighten those of the run's agent."""
-        self.reserved_for: str | None = None
-        """Run for which a share of the totals is reserved, until the share is settled."""
-
-    def __bool__(self) -> bool:
-        return bool(self.tokens or self.cost_usd)
-
-    def count(self, tokens: int, cost_usd: float | None = None) -> None:
-        self.tokens += tokens
-        self.cost_usd += cost_usd or 0.0
-
-    async def count_run(self, journal: Journal, run_id: str, metrics: RunMetrics) -> None:
-        """Count the run's usage from the journal.
-
-        `metrics` is used for a run that is not in the journal, or if the journal does not answer.
-        """
-        try:
-            self.count(*await taken(journal, run_id))
-        except AgentError:
-            self.count(metrics.total.usage.total_tokens, metrics.total.cost_usd)
 
 
 class UserLimits:
@@ -295,51 +262,6 @@ class UserLimits:
     def refused(self, limit: str) -> None:
         """Count a refusal for the metrics."""
         self._metrics.refusals.labels(limit).inc()
-
-
-async def taken(journal: Journal, run_id: str) -> TotalsShare:
-    """Return the usage of a run and its child runs, estimated where a provider reported none, as
-    for a cancelled request.
-    """
-    ledger = (await journal.load(run_id)).ledger
-    tokens, cost_usd = (
-        ledger.usage.total_tokens + ledger.unreported_tokens,
-        (ledger.cost_usd or 0.0) + ledger.unreported_usd,
-    )
-    for child in await journal.children(run_id):
-        below = await taken(journal, child.run_id)
-        tokens, cost_usd = tokens + below.tokens, cost_usd + below.cost_usd
-    return TotalsShare(tokens, cost_usd)
-
-
-def beyond(first: RunLimits, before: TotalsShare, share: RunLimits) -> RunLimits:
-    """Return limits for a resumed run: its usage `before` plus its new share, capped by its `first`
-    limits.
-    """
-    tokens = (
-        None
-        if share.tokens is None
-        else min(before.tokens + share.tokens, first.tokens or before.tokens + share.tokens)
-    )
-    cost_usd = (
-        None
-        if share.cost_usd is None
-        else min(
-            before.cost_usd + share.cost_usd, first.cost_usd or before.cost_usd + share.cost_usd
-        )
-    )
-    return RunLimits(tokens=tokens, cost_usd=cost_usd)
-
-
-async def measurable(runtime: Runtime, agent: Agent[Any, Any], limits: RunLimits) -> RunLimits:
-    """Return the limits of a share, without the cost limit if the price of a model is unknown: no
-    usage could count towards it.
-    """
-    return (
-        limits
-        if limits.cost_usd is None or await runtime.is_priced(agent)
-        else msgspec.structs.replace(limits, cost_usd=None)
-    )
 
 
 def _give_back(places: Counter[str], key: str) -> None:

@@ -118,11 +118,11 @@ class LiveRun:
 
     @property
     def is_kept_back(self) -> bool:
-        """True if an end is held back."""
+        """True if the end of a run is held back."""
         return bool(self._ends)
 
     def tell_ends(self) -> None:
-        """Publish the held-back ends: the run is over, though the journal does not have it."""
+        """Publish the ends held back: the run is over, although the journal does not show it."""
         for event in self._ends:
             self._tell(event)
 

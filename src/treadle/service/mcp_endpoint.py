@@ -49,6 +49,10 @@ SESSIONS_OF_NETWORK: Final = 400
 """Sessions that users from one IPv4 address or IPv6 /64 may open within the idle timeout: a client
 with many accounts gets at most a fifth of all sessions.
 """
+SESSIONS_OF_REGISTRATION: Final = 400
+"""Sessions that users whose accounts were registered from one neighbourhood (`wider_network_of`)
+may open within the idle timeout, from any address: accounts of one client stay one client.
+"""
 IDLE_S: Final = 15 * 60.0
 WHO: Final = "treadle.visitor"
 """Scope key of the request's verified user; clients cannot set it."""
@@ -63,6 +67,7 @@ class McpEndpoint:
         self._open: anyio.Event | None = None
         self._begun = SlidingWindow(SESSIONS_OF_PERSON, IDLE_S)
         self._begun_there = SlidingWindow(SESSIONS_OF_NETWORK, IDLE_S)
+        self._begun_by = SlidingWindow(SESSIONS_OF_REGISTRATION, IDLE_S)
         self._held = _Held()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,7 +81,7 @@ class McpEndpoint:
                 sessions = await self._opened()
                 user_id, session_id = visitor.scope.user_id, request.headers.get("mcp-session-id")
                 if self._opens(request):
-                    self._admit(user_id, request.client.host if request.client else "")
+                    await self._admit(user_id, request.client.host if request.client else "")
                     await self._make_room(sessions)
                     session_id = ""
                 with self._held.request(
@@ -112,21 +117,26 @@ class McpEndpoint:
             and (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS)
         )
 
-    def _admit(self, user_id: str, address: str) -> None:
-        """Raises Problem(429) at the session limit of a user or a network."""
-        network = network_of(address)
-        for window, key, most, whose in (
+    async def _admit(self, user_id: str, address: str) -> None:
+        """Raises Problem(429) at the session limit of a user, a network, or the accounts that one
+        neighbourhood registered.
+        """
+        limits = [
             (self._begun, user_id, SESSIONS_OF_PERSON, ""),
-            (self._begun_there, network, SESSIONS_OF_NETWORK, " from your address"),
-        ):
+            (self._begun_there, network_of(address), SESSIONS_OF_NETWORK, " from your address"),
+        ]
+        if (origin := await self._service.accounts.registered_from(user_id)) is not None:
+            whose = " of accounts registered from the same network as yours"
+            limits.append((self._begun_by, origin, SESSIONS_OF_REGISTRATION, whose))
+        for window, key, most, whose in limits:
             if wait_s := window.wait_s(key):
                 raise too_many(
                     f"That is more than {most} sessions{whose} in {IDLE_S / 60:.0f} minutes: "
                     "reuse one of them, or wait.",
                     wait_s,
                 )
-        self._begun.take(user_id)
-        self._begun_there.take(network)
+        for window, key, _, _ in limits:
+            window.take(key)
 
     async def _make_room(self, sessions: StreamableHTTPSessionManager) -> None:
         """Close idle sessions until there is a free place. Raises Problem(503) if every session is

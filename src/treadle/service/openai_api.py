@@ -65,8 +65,8 @@ class AssistantMessage(RequestModel):
 
 
 class SystemMessage(RequestModel):
-    """System message: accepted because some clients always send one, and ignored, since an agent
-    has its own instructions.
+    """System message. Accepted because some clients always send one; ignored because an agent has
+    its own instructions.
     """
 
     role: Literal["system", "developer"]

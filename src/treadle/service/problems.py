@@ -39,7 +39,7 @@ _SAID = {
 
 
 class HttpProblem(HTTPException):
-    """Error response."""
+    """An error response of the service, as a problem document."""
 
     def __init__(
         self,

@@ -15,12 +15,12 @@ from sqlmodel import Session
 
 from treadle.agents.agent import Agent
 from treadle.errors import AgentError, ErrorKind
-from treadle.journal.journal import RunInfo
+from treadle.journal.run_info import RunInfo
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
-from treadle.service.limits import RunSpending, measurable, taken
 from treadle.service.problems import HttpProblem, too_many
+from treadle.service.spending import RunSpending, measurable, taken
 from treadle.service.totals import TotalsShare
 from treadle.tools.approval import Approve, Deny
 from treadle.types import now

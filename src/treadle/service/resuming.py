@@ -18,16 +18,16 @@ import anyio
 from sqlmodel import Session, col, select
 
 from treadle.errors import AgentError, ErrorKind
-from treadle.runtime.children import close_orphans
+from treadle.runtime.closing_runs import close_orphans
 from treadle.service.answering import start, store
 from treadle.service.conversation_store import ConversationStore, StoredMessage
 from treadle.service.database.scope import Identity, Scope
 from treadle.service.database.tables import Account, ServedRun
-from treadle.service.limits import RunSpending
 from treadle.service.live import LiveRun, StoredReply
 from treadle.service.problems import TROUBLE, HttpProblem
 from treadle.service.queueing import BEGINS_S, settled
 from treadle.service.running import go_on, info_of
+from treadle.service.spending import RunSpending
 from treadle.service.state import Service
 from treadle.types import now
 

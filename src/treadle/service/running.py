@@ -17,7 +17,7 @@ from sqlmodel import Session
 
 from treadle.agents.agent import Agent
 from treadle.errors import AgentError, ErrorKind
-from treadle.journal.journal import RunInfo
+from treadle.journal.run_info import RunInfo
 from treadle.messages.events import ApprovalRequested, ApprovalResolved, Event
 from treadle.runtime.run_stream import RunStream
 from treadle.service.conversation_store import ConversationStore
@@ -25,10 +25,10 @@ from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
 from treadle.service.elsewhere import AT_ONCE, DEPTH_MOST
 from treadle.service.following import of_tree
-from treadle.service.limits import RunSpending, beyond, measurable, taken
 from treadle.service.live import Decision, LiveRun
 from treadle.service.problems import HttpProblem
 from treadle.service.queueing import queued, reserve_again, wake
+from treadle.service.spending import RunSpending, beyond, measurable, taken
 from treadle.service.state import Service
 from treadle.tools.approval import Approve, Deny
 from treadle.types import Limits, new_id

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.events import RunEnd
 from treadle.messages.metrics import RunTotals
+from treadle.runtime.children import check_seen
 from treadle.service.answering import ask, start
 from treadle.service.bodies import RequestModel
 from treadle.service.conversation_store import ConversationStore
@@ -105,6 +106,8 @@ class WholeRun(RunHead):
     tool_calls: int
     total: TreeTotal
     waiting: list[WaitingCall]
+    entries: int
+    """Number of entries of the run; pass it as `seen` with a decision."""
 
 
 class DecisionOnCall(RequestModel):
@@ -113,6 +116,10 @@ class DecisionOnCall(RequestModel):
     """Reason for a denial, passed to the model."""
     arguments: Data | None = None
     """Replacement for all arguments of an approved call."""
+    seen: int | None = None
+    """`entries` of the run as it was read: a decision on a call that has started or was asked about
+    since is refused.
+    """
 
 
 @router.post("", status_code=201, responses=problems(404))
@@ -194,6 +201,7 @@ async def run(run_id: InPath, scope: SignedIn, service: TheService) -> WholeRun:
         waiting=[]
         if end is not None
         else [WaitingCall.model_validate(call, from_attributes=True) for call in waiting.values()],
+        entries=0 if info is None else info.entries,
     )
 
 
@@ -259,6 +267,13 @@ async def approve(
 ) -> RunStartedOut:
     """Approves or denies a waiting call, even after a restart of the service."""
     row = await _own(service, scope, run_id)
+    if body.seen is not None:
+        try:
+            await check_seen(service.runtime.journal, run_id, [call_id], body.seen)
+        except AgentError as e:
+            raise HttpProblem(
+                409, "This call has moved on since you looked: read the run again, then decide."
+            ) from e
     decision = Approve(body.arguments) if body.decision == "approve" else Deny(body.reason)
     await decide(service, scope, row, call_id, decision)
     return RunStartedOut(run_id=run_id)

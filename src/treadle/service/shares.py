@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from treadle.errors import AgentError, ErrorKind
-from treadle.journal.journal import RunInfo, RunStatus
-from treadle.service.limits import RunSpending, taken
+from treadle.journal.run_info import RunInfo, RunStatus
 from treadle.service.resuming import of_whom, settle
+from treadle.service.spending import RunSpending, taken
 from treadle.service.totals import RESERVED_S
 from treadle.types import now
 

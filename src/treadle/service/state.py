@@ -13,6 +13,7 @@ from typing import Self
 import anyio
 
 from treadle.config import Config
+from treadle.config.serving import Service as ServiceSettings
 from treadle.errors import AgentError
 from treadle.events.telemetry.workers import QueueDepths
 from treadle.runtime.runtime import Runtime
@@ -76,10 +77,7 @@ class Service:
         self.accounts = Accounts(database, self.tokens, self.limits.totals)
         self.journal = journal
         self.opened_at = now()
-        reached = not on_loopback or bool(self.settings.hosts or self.settings.public_url)
-        self.is_open = (
-            self.settings.open_docs if self.settings.open_docs is not None else not reached
-        )
+        self.is_open = _is_open(self.settings, on_loopback=on_loopback)
         """True if the OpenAPI document and the metrics need no token."""
         self.stopping = anyio.Event()
         """Set when the service shuts down: open streams close and ask their readers to reconnect;
@@ -112,6 +110,12 @@ class Service:
         visible.
         """
         return self.chat.view(scope.user_id) if run.agent == self.application.name else None
+
+
+def _is_open(settings: ServiceSettings, *, on_loopback: bool) -> bool:
+    if settings.open_docs is not None:
+        return settings.open_docs
+    return on_loopback and not (settings.hosts or settings.public_url or settings.proxies)
 
 
 def _registered(

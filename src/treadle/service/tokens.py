@@ -6,6 +6,7 @@ The login itself is checked in the database (signed_in.py). Entry points: `Token
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -75,6 +76,10 @@ class Tokens:
             if isinstance(sub, str) and isinstance(sid, str) and isinstance(jti, str)
             else None
         )
+
+    def digest(self, text: str) -> str:
+        """Return a digest that only holders of the key can compute, 64 characters long."""
+        return hmac.new(self._key, f"{ISSUER}/digest {text}".encode(), "sha256").hexdigest()
 
     def _signed(
         self, use: str, account_id: str, login_id: str, at: datetime, lasts: timedelta, **more: str

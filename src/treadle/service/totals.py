@@ -18,7 +18,7 @@ from sqlmodel import Session, col, select
 
 from treadle.agents.agent import Agent
 from treadle.config.serving import ServiceTotals
-from treadle.runtime.assembly import DEFAULT_LIMITS
+from treadle.runtime.options import DEFAULT_LIMITS
 from treadle.service.database.tables import Account, Reserved, SpentByAll
 from treadle.service.problems import HttpProblem, unavailable
 from treadle.types import Limits, now

@@ -5,6 +5,8 @@ tool.py          `Tool`, `ToolContext`, `ToolFailed`: the contract
 approval.py      the question a person answers about one call
 confinement.py   the contract of a sandbox for commands
 failures.py      `ToolFailed`, `ToolDeferred`: how a tool reports its outcome
+registry.py      tools by name
+plain_text.py    terminal output as plain text
 truncate.py      how much of an output the model sees
 spill.py         files for outputs that are too long for the model
 file_history.py  file contents before tools changed them

@@ -1,6 +1,5 @@
-"""What a person, or a program in their place, is asked about one call, and what they say. Entry:
-
-`ApprovalRequest`, `Approve`, `Deny`.
+"""A request for approval of one call, and the answers to it. Entry points: `ApprovalRequest`,
+`Approve`, `Deny`.
 """
 
 from __future__ import annotations
@@ -14,35 +13,39 @@ from treadle.errors import AgentError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """A call that does not run before a person has approved it."""
+    """A call that does not run before a person has approved it.
+
+    Attributes:
+        run_id: Id of the run that wants to make the call.
+        session_id: Session of the run, or None.
+        parent_run_id: Run that started this one, or None. Its person is asked.
+        agent: Name of the agent.
+        call_id: Id of the call, which an answer refers to.
+        name: Name of the tool.
+        arguments: Arguments of the call; the model's text if it is not a JSON object.
+        reason: Reason why the call needs an approval.
+        pattern: Rules that would allow this call and its like, to be shown word for word.
+            `Runtime.allow` takes them. None: only this one call can be allowed.
+        is_edit: True for a change of a file that the mode accept-edits would allow.
+        number: Position among the calls that wait together, from 1.
+        of: Number of calls that wait together.
+        server: MCP server that asks the user a question during a call, or None. Nothing is approved
+            then: `arguments` hold the question, and `Approve(arguments)` is the answer.
+    """
 
     run_id: str
     session_id: str | None
     parent_run_id: str | None
-    """Of a run that another one started: its calls are asked about where the first run's are."""
     agent: str
     call_id: str
     name: str
-    """The tool's."""
     arguments: dict[str, object] | str
-    """Text where it is no object."""
     reason: str
-    """Why it is asked about."""
     pattern: tuple[str, ...] | None = None
-    """Rules that would allow this call and its like, to be shown word for word:
-
-    `Runtime.allow` takes them. None: only this one call can be allowed.
-    """
     is_edit: bool = False
-    """True for a change of a file that mode accept-edits would make without asking."""
     number: int = 1
-    """Place among the calls that wait for an answer together, from 1."""
     of: int = 1
-    """How many calls wait for an answer together."""
     server: str | None = None
-    """An MCP server that asks the person something in the middle of a call. Nothing is approved
-    then: `Approve(arguments)` is the answer, and `arguments` here hold the server's words.
-    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +60,14 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """It may run, this once."""
+    """Approval of one call, this once.
+
+    Attributes:
+        arguments: New arguments that replace those of the model entirely, validated and judged as
+            in any call. None: unchanged.
+    """
 
     arguments: Mapping[str, Any] | None = None
-    """What it is to be called with instead, all of it; None: what the model said.
-
-    It is validated and judged as any call.
-    """
 
     def __post_init__(self) -> None:
         """Raises AgentError(invalid): they are an object of JSON, whose values are looked at where
@@ -86,7 +90,11 @@ class Approve:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """Refusal of a call, with a reason for the model."""
+    """Refusal of a call, with a reason for the model.
+
+    Attributes:
+        reason: Reason that the model reads.
+    """
 
     reason: str = ""
 

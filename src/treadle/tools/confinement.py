@@ -1,8 +1,8 @@
-"""What confines the commands of a run: where they may write, what they see and how much they may
-use, held by the operating system.
+"""Confinement of a run's commands by the operating system: where they may write, what they see and
+how much they may use.
 
-Which commands need it is the policy's to say, how it is done a leaf's (sandboxes/). Entry:
-`Sandbox`, `Confinement`.
+The policy decides which commands need it; sandboxes/ implements it. Entry points: `Sandbox`,
+`Confinement`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class SandboxStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether commands can be confined here, as found out by trying."""
+    """Result of testing whether commands can be confined here."""
 
     works: bool
     text: str
-    """What works, or why nothing does and what to do about it: one line."""
+    """Description in one line: what works, or why nothing does and what to do about it."""
 
 
 class Ruled(NamedTuple):
@@ -31,11 +31,11 @@ class Ruled(NamedTuple):
     """
 
     hidden: Sequence[str] = ()
-    """Not to be read."""
+    """Paths that cannot be read."""
     fixed: Sequence[str] = ()
-    """Not to be written."""
+    """Paths that cannot be written."""
     denied: Sequence[str] = ()
-    """Those of `fixed` that no person can approve: a new one is moved away after the command."""
+    """Paths in `fixed` that no person can approve: a new one is moved away after the command."""
     too_many: str = ""
     """Why no command can be kept from all of them; empty if one can.
 
@@ -51,7 +51,7 @@ class NetworkGate(msgspec.Struct, frozen=True, kw_only=True):
     """The one way from a network of its own to listed hosts: a proxy on its loopback."""
 
     port: int
-    """Of 127.0.0.1."""
+    """Port on 127.0.0.1."""
     enter: Sequence[str] = ()
     """Words before a command, which take it into the network."""
 
@@ -83,14 +83,13 @@ class Network(Protocol):
         ...
 
     def take_refused(self) -> Sequence[str]:
-        """One sentence for each host that was refused since the last call."""
+        """Return one sentence for each host that was refused since the last call."""
         ...
 
 
 class CommandRoom(msgspec.Struct, frozen=True, kw_only=True):
-    """What the commands of one run are given.
-
-    Everything else they may read at most, and secrets not even that.
+    """Access that the commands of one run have. They may at most read everything else, except
+    secrets.
     """
 
     workspace: Path
@@ -110,9 +109,8 @@ class CommandRoom(msgspec.Struct, frozen=True, kw_only=True):
     later may be written. Never together with `is_read_only`.
     """
     is_read_only: bool = False
-    """Nothing but `scratch` can be written.
-
-    The command leaves nothing in the workspace, so nothing is looked for after it.
+    """True if nothing but `scratch` can be written. The command leaves nothing in the workspace, so
+    nothing is checked after it.
     """
     shows_secrets: bool = False
     """Files of the workspace that likely hold a secret are in view."""
@@ -138,19 +136,19 @@ class CommandNotes(msgspec.Struct, frozen=True, kw_only=True):
     begun: bool = True
     """False: the sandbox could not be made, and the command never ran."""
     left_behind: bool = False
-    """It had left something running, which was ended."""
+    """True if the command had left processes running, which were ended."""
     quarantined: Sequence[str] = ()
-    """One sentence for each file or folder that was moved away; for the model and for a person."""
+    """One sentence for each file or folder that was moved away, for the model and the user."""
     notes: Sequence[str] = ()
-    """For the model."""
+    """Notes for the model."""
     refused: Sequence[str] = ()
-    """One sentence for each host that a command asked for and that is not reached; for the model
-    and for a person.
+    """One sentence for each host that a command requested and could not reach, for the model and
+    the user.
     """
 
 
 class Cage(Protocol):
-    """One command, confined. Start `argv`, tell it the pid, and `leave` it whatever happens."""
+    """Confinement of one command. Start `argv`, pass it the pid, and always `leave` it."""
 
     @property
     def argv(self) -> Sequence[str]: ...
@@ -187,7 +185,7 @@ class Sandbox(Protocol):
         ...
 
     async def standing(self) -> SandboxStatus:
-        """Whether it works: tried, not assumed. Known at once after the first time."""
+        """Return whether confinement works, as found by trying it. Cached after the first time."""
         ...
 
     async def cage(
@@ -200,7 +198,7 @@ class Sandbox(Protocol):
 
 
 class Confinement(msgspec.Struct, frozen=True):
-    """Where the command of one call runs."""
+    """Room, sandbox and network of one call's command."""
 
     sandbox: Sandbox
     room: CommandRoom

@@ -1,11 +1,15 @@
-"""Exceptions by which a tool tells its caller that a call failed, or that its result comes later.
-
-Entry: `ToolFailed`, `ToolDeferred`.
+"""Outcomes that a tool reports for a call: failed, deferred, or the finding of its probe. Entry
+points: `ToolFailed`, `ToolDeferred`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
 from msgspec import UNSET, UnsetType
+
+LateStatus: TypeAlias = Literal["ok", "error"] | None
 
 
 class ToolFailed(Exception):
@@ -20,6 +24,11 @@ class ToolFailed(Exception):
 
     `ends_run=True` ends the run after this turn, in the outcome `error` of kind `tool`: asking the
     model again is no use.
+
+    Attributes:
+        message: Text that the model reads.
+        stated: The tool's statement, unset where it made none.
+        ends_run: True if the run ends with this error.
     """
 
     def __init__(
@@ -28,11 +37,11 @@ class ToolFailed(Exception):
         super().__init__(message)
         self.message = message
         self.stated = happened
-        """The tool's statement, unset where it made none."""
         self.ends_run = ends_run
 
     @property
     def happened(self) -> bool | None:
+        """False if the effect certainly did not happen."""
         return self.has_happened()
 
     def has_happened(self, *, outside: BaseException | None = None) -> bool | None:
@@ -56,6 +65,9 @@ class ToolDeferred(Exception):
     `reason` describes for people what it waits for. A once-tool is not called again until then;
     another one is, when the run is resumed without a result, and may then return it, or raise this
     again.
+
+    Attributes:
+        reason: Reason for people, shown while the run waits.
     """
 
     def __init__(self, reason: str = "its result comes from outside") -> None:
@@ -70,9 +82,33 @@ class InvalidArguments(ToolFailed):
         super().__init__(message, happened=False)
 
 
+class Late(Protocol):
+    """Receives what a call gave after it had been reported as `unknown`, and the status that its
+    result would have had in time; None: the outcome is still unknown.
+    """
+
+    def __call__(self, text: str, status: LateStatus = None, /) -> None: ...
+
+
 def words_of(error: BaseException) -> str:
     """The class and the text of an exception, for a model."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  the text is made by anybody's code
         return type(error).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A probe's answer: it did, and this is what it gave.
+
+    Attributes:
+        result: Result of the call, for the model.
+    """
+
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class DidNotHappen:
+    """A probe's answer: it did not."""

@@ -1,9 +1,10 @@
-"""What files were before tools changed them, kept by hash in private files, so that a person can
-have it back.
+"""Original contents of files that tools changed, kept by hash in private files so that a user can
+restore them.
 
-In Treadle's own folder and not in the journal: it must come back byte for byte, so no secret is
-taken out of it, and a journal is exported, shown and searched. It is kept before the change, so
-that no crash is between the two. Putting it back is tools/builtin/restore.py. Entry: `Undo`.
+They are in Treadle's own folder and not in the journal: files must be restored byte for byte, so
+secrets cannot be removed from them, whereas a journal is exported, shown and searched. A file is
+kept before it is changed, so no crash can come between the two. tools/builtin/restore.py restores
+them. Entry points: `Undo`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from treadle._internal.json_text import decode_json, encode_json
 from treadle.types import Time, Value, now
 
 UNDO_FOLDER = "undo"
-"""In Treadle's own folder."""
+"""Name of the folder in Treadle's own folder."""
 MAX_BYTES = 512 * 1024 * 1024
-"""Of all runs: the oldest go first."""
+"""Maximum size for all runs together; the oldest are removed first."""
 MAX_RUN_BYTES = 128 * 1024 * 1024
 
 logger = logging.getLogger("treadle")
@@ -35,7 +36,7 @@ class Before(Value, frozen=True, kw_only=True):
     path: str
     """Absolute, without links."""
     content: bytes | None
-    """None: it was not there."""
+    """Content of the file; None if it did not exist."""
     after: str | None
     """The hash of what it will hold; None: it will be gone."""
     made: tuple[str, ...] = ()
@@ -47,17 +48,17 @@ class Before(Value, frozen=True, kw_only=True):
 
 
 class FileChange(Value, frozen=True, kw_only=True):
-    """One change of a file by a call, as it was announced: whether it came to be, the file tells."""  # noqa: E501
+    """An announced change of a file by a call. Only the file shows whether it took place."""
 
     call_id: str
     path: str
     before: str | None
     """The hash of what it held; None: it was not there."""
     after: str | None
-    """None: it is gone."""
+    """Hash of the new content; None if the file is removed."""
     made: tuple[str, ...] = ()
     temporaries: tuple[str, ...] = ()
-    """One for each attempt."""
+    """Temporary files, one for each attempt."""
     at: Time
 
 
@@ -77,7 +78,7 @@ class Undo:
         self._lock = threading.Lock()
         """Held while room is made: of two threads, one counts."""
         self._sizes: dict[str, int] = {}
-        """Of the runs that were kept from here."""
+        """Sizes of the runs that were kept by this process."""
 
     def keep(self, run_id: str, call_id: str, before: Before) -> None:
         """Keep the content durably. If it cannot be kept, the log reports it, and the change cannot
@@ -128,7 +129,7 @@ class Undo:
         )
 
     def changes(self, run_id: str) -> dict[str, list[FileChange]]:
-        """By call, those of one call in the order in which they were made. Raises OSError."""
+        """Return the changes of a run by call id, oldest first. Raises OSError."""
         found: dict[str, list[FileChange]] = {}
         for path in self._of(run_id).glob("*.json"):
             if (change := _read(path)) is not None:
@@ -162,7 +163,7 @@ class Undo:
             return has_room
 
     def _make_room(self, run_id: str) -> None:
-        """So that this run can be kept in full."""
+        """Remove old runs so that this run can be kept in full."""
         others = sorted(self._others(run_id))
         left = sum(size for _, size, _ in others) - (MAX_BYTES - MAX_RUN_BYTES)
         for _, size, path in others:

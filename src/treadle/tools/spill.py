@@ -1,5 +1,5 @@
-"""Where text goes that is too long for the model: private files that it can read on, gone when the
-runtime closes. Entry: `Spill`.
+"""Private files for text that is too long for the model, which can read on in them. Deleted when
+the runtime closes. Entry points: `Spill`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Spill:
 
     @property
     def directories(self) -> tuple[Path, ...]:
-        """It, once it has been made."""
+        """The folder, once it exists."""
         return () if self._made is None else (self._made.path,)
 
     def folder(self, name: str) -> Path:
-        """One in it, made where there is none. Raises OSError after `close`."""
+        """Return a folder inside, creating it if needed. Raises OSError after `close`."""
         folder = self.directory() / name
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder

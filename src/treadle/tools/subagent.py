@@ -42,13 +42,13 @@ class Subagent:
     needs_approval = False
     max_output = MAX_OUTPUT_CHARS
     delegates = True
-    """What it comes to is judged call by call, in the run that it starts."""
+    """True: the calls of its child are judged one by one."""
 
     def __init__(self, agent: SpawnedAgent[Any, Any]) -> None:
         self.agent = agent
         self.name = agent.name.replace(".", "_")  # which no provider takes in the name of a tool
         self.trace = {"agent": agent.name}
-        """What it says of itself for a trace (`Tracer.tool`)."""
+        """Attributes of the tool for a trace (`Tracer.tool`)."""
         self._definition = self._described()
 
     def __repr__(self) -> str:
@@ -76,8 +76,8 @@ class Subagent:
         return prompt_in(arguments_json, self.name)
 
     def touches(self, arguments: str, cwd: Path) -> Touched | None:
-        """Nothing itself: what the child does is judged call by call, under the mode and the rules
-        of this run.
+        """Return nothing: the child's calls are judged one by one, under the mode and the rules of
+        this run.
         """
         return Touched(own=True)
 

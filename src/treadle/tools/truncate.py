@@ -1,21 +1,21 @@
-"""How much of a tool's output the model is shown: all of it, or its head and tail, with the whole
-in a file to read on.
+"""Limits on the output of tools that a model sees: all of it, or head and tail, with the whole in a
+file.
 
-Not here: who asks for it (every result is capped in toolbox.py; a tool whose output has no end
-feeds a `Capture` itself). Entry: `cap_output`, `Capture`.
+toolbox.py caps every result; a tool with endless output feeds a `Capture` itself. Entry points:
+`cap_output`, `Capture`.
 """
 
 from __future__ import annotations
 
 import codecs
 import os
-import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeAlias
 
 from treadle._internal.redaction import Masking
+from treadle.tools.plain_text import PlainText
 from treadle.tools.tool import MAX_LINE_CHARS, MAX_OUTPUT_CHARS, MAX_OUTPUT_LINES
 
 SpillText: TypeAlias = Callable[[str], Path]
@@ -70,7 +70,7 @@ class _Window:
 
     @property
     def intact(self) -> bool:
-        """Nothing of the text so far has to go."""
+        """True if nothing of the text so far has to be removed."""
         return (
             self._chars <= self._max_chars
             and self._lines <= self._max_lines
@@ -111,7 +111,7 @@ class _Window:
         )
 
     def text(self, where: str) -> str:
-        """What is shown, at most `max_chars`; `where` says where the whole is."""
+        """Return the shown text, at most `max_chars`; `where` says where the whole text is."""
         if self._chars <= 2 * self._max_chars:
             return self._of_whole("".join((*self._head, *self._tail)), where)
         *lines, cut = "".join(self._head).split("\n")
@@ -158,12 +158,12 @@ def _shown_line(line: str) -> str:
 
 
 def _start_of_line(line: str) -> str:
-    """Of a line whose end is not known."""
+    """Cut the beginning of a line whose end is unknown."""
     return line if len(line) <= MAX_LINE_CHARS else f"{line[: 2 * _HALF_LINE]} [… a very long line]"
 
 
 def _end_of_line(line: str) -> str:
-    """Of a line whose start is not known."""
+    """Cut the end of a line whose start is unknown."""
     return (
         line if len(line) <= MAX_LINE_CHARS else f"[a very long line …] {line[-2 * _HALF_LINE :]}"
     )
@@ -280,7 +280,7 @@ class Capture:
         """
         self._masking = masking
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._plain = _Plain()
+        self._plain = PlainText()
         self._window = _Window(max_chars, max_lines)
         self._early: list[str] | None = []
         self._file = _SpillFile(spill)
@@ -319,91 +319,3 @@ class Capture:
 
 
 # ---------------------------------------------------------------- plain text
-
-# ECMA-48: a control sequence (CSI), a string (OSC, DCS, APC, PM, SOS) up to its terminator, or a
-# short escape. All lengths are bounded, so that an escape which never ends cannot swallow the
-# output: then only the ESC itself is dropped.
-_ESCAPE = re.compile(
-    r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|[\]P_^X][^\x1b\x07\n]{0,2000}(?:\x07|\x1b\\)|[ "
-    r"-/]{0,4}[0-OQ-WYZ\\`-~])?"
-)
-_ESCAPE_MAX = 2_100
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]+")
-_REDRAWN_MAX = 4_096
-"""A line longer than this is no progress bar: a carriage return in it is a line break."""
-
-
-def plain_text(text: str) -> str:
-    """`text` without terminal escapes and control characters (tab and line break stay), redrawn
-    lines in their last form.
-    """
-    return _Plain().feed(text, final=True)
-
-
-class _Plain:
-    """`plain_text` over pieces: any cut of a text gives the same."""
-
-    def __init__(self) -> None:
-        self._escape = ""
-        self._return = ""
-        self._in_long_line = False
-        self.open_line = ""
-
-    def feed(self, text: str, *, final: bool = False) -> str:
-        text = self._escape + text
-        self._escape = ""
-        if "\x1b" in text:
-            if not final:
-                text, self._escape = _hold_open_escape(text)
-            text = _ESCAPE.sub("", text)
-        text = _CONTROL.sub("", text)
-        if self._return or "\r" in text:
-            text = re.sub("\r+\n", "\n", self._return + text)
-            plain = text.rstrip("\r")
-            self._return = "\r" if len(plain) < len(text) and not final else ""
-            text = plain
-        return self._lines(text, final=final)
-
-    def _lines(self, text: str, *, final: bool) -> str:
-        *whole, last = (
-            (self.open_line + text).split("\n") if "\r" in text else self._split_off_last(text)
-        )
-        done = [line for w in whole for line in self._ended(w)]
-        *redrawn, self.open_line = self._redrawn(last)
-        done += redrawn
-        out = "".join(f"{line}\n" for line in done)
-        if final or self._in_long_line or len(self.open_line) > _REDRAWN_MAX:
-            out, self.open_line, self._in_long_line = out + self.open_line, "", True
-        return out
-
-    def _split_off_last(self, text: str) -> tuple[str, ...]:
-        """No carriage return: the whole lines can stay in one piece."""
-        return tuple((self.open_line + text).rsplit("\n", 1))
-
-    def _ended(self, line: str) -> Iterator[str]:
-        yield from self._redrawn(line)
-        self._in_long_line = False
-
-    def _redrawn(self, line: str) -> Iterator[str]:
-        """The line's last form, after those forms of it that are too long to be a redrawn line."""
-        form, *later = line.split("\r")
-        for redrawn in later:
-            if not redrawn:
-                continue
-            if self._in_long_line or len(form) > _REDRAWN_MAX:
-                yield form
-                self._in_long_line = False
-            form = redrawn
-        yield form
-
-
-def _hold_open_escape(text: str) -> tuple[str, str]:
-    """`text` up to an escape whose end may not have come yet, and the rest."""
-    start = text.find("\x1b")
-    while start >= 0:
-        found = _ESCAPE.match(text, start)
-        end = found.end() if found is not None else start + 1
-        if end == start + 1 and len(text) - start < _ESCAPE_MAX:
-            return text[:start], text[start:]
-        start = text.find("\x1b", end)
-    return text, ""

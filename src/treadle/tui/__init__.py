@@ -11,6 +11,7 @@ which is imported on its own so that the first paint waits for nothing else.
     approving.py     asks for approvals and remembers granted rules
     blocks.py        finished output, written once into the scrollback
     calling.py       display names of tool calls
+    containers.py    lists, quotes, code and tables around Markdown lines
     confirm.py       yes-or-no questions at the bottom of the screen
     desk.py          protocol through which commands and pickers use the chat
     differences.py   file differences
@@ -31,6 +32,7 @@ which is imported on its own so that the first paint waits for nothing else.
     mention_approval.py approval of file mentions in a prompt
     mentions.py      file mentions such as `@src/app.py:10-20`
     pages.py         blocks as rows of a full-screen view
+    palettes.py      styles and glyphs as tables
     pasted.py        pasted text that contains mentions
     picker.py        selection from a list
     preview.py       preview of a call that needs approval

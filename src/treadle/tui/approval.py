@@ -2,8 +2,9 @@
 reason. Entry points: `Approval`.
 
 chat.py acts on the answer. Escape denies. Keys within half a second of its appearance, and keys
-that follow such a key within half a second, were meant for the input and go there. While part of
-the call does not fit the screen, it can only be approved after `d` has shown all of it.
+that follow such a key within half a second, were meant for the input and go there. Enter, which
+ends what a person is typing, takes a choice only after the selection was moved. While part of the
+call does not fit the screen, it can only be approved after `d` has shown all of it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ REASON_LINES: Final = 4
 SPOKEN_LINES: Final = 10_000
 SPOKEN: Final = "Type a letter and press Enter; after w, type the reason."
 
+UNCHOSEN: Final = "Press a letter, or choose with the arrow keys first"
 UNSEEN: Final = "Not all of it is visible: d shows it, then you can approve"
 CUT: Final = "Too long to show, so it cannot be approved here"
 
@@ -88,6 +90,8 @@ class Approval:
         self._answered = SlotAnswer[ApprovalReply]()
         self._choices = choices_of(request)
         self._at = 0
+        self._is_chosen: bool | None = None
+        """True once the selection was moved; False after an Enter before that."""
         self._rows = 20
         self._deaf_until = 0.0
         self._says_why = False
@@ -181,6 +185,8 @@ class Approval:
         if self._is_unseen:
             words = CUT if self._preview.is_cut else UNSEEN
             return [(self._theme.toolkit("warning"), cut(f"    {words} · Esc deny", width))]
+        if self._is_chosen is False:
+            return [(self._theme.toolkit("warning"), cut(f"    {UNCHOSEN} · Esc deny", width))]
         return [(self._theme.toolkit("dim"), cut("    d view full · Esc deny", width))]
 
     def _offered(self, width: int, most: int) -> list[Line]:
@@ -279,7 +285,7 @@ class Approval:
             bind(choice.key, choosing, partial(self._take, choice))
         bind("d", choosing, self._show_all)
         bind("s-tab", choosing, self._change_mode)
-        bind("enter", choosing, lambda: self._take(self._choices[self._at]))
+        bind("enter", choosing, self._take_chosen)
         bind(
             "enter",
             saying,
@@ -292,6 +298,13 @@ class Approval:
 
     def _move(self, step: int) -> None:
         self._at = (self._at + step) % len(self._choices)
+        self._is_chosen = True
+
+    def _take_chosen(self) -> None:
+        if self._is_chosen:
+            self._take(self._choices[self._at])
+        else:
+            self._is_chosen = False  # the help line says what to press
 
     def _show_all(self) -> None:
         self._viewed = True

@@ -6,9 +6,9 @@ The prompt is drawn by approval.py. Entry points: `Approving`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from treadle._internal.terminal_text import revealed, revealed_line
+from treadle._internal.terminal_text import cut, revealed, revealed_line
 from treadle.tools.approval import ApprovalRequest, Approve, Deny
 from treadle.tui.confirm import confirm
 
@@ -31,6 +31,10 @@ from treadle.tui.approval import Approval, Around
 from treadle.tui.blocks import ProposedCallBlock
 from treadle.tui.preview import preview_of
 
+FIELDS_MOST: Final = 20
+"""Fields of a form that are named."""
+FIELD_COLUMNS: Final = 60
+
 
 async def answered(chat: Chat, request: ApprovalRequest, server: str) -> Approve | Deny:
     """Return the user's answer to a server's question. A form is shown and declined, because it
@@ -41,7 +45,9 @@ async def answered(chat: Chat, request: ApprovalRequest, server: str) -> Approve
     name = revealed_line(server)
     words = [f"  | {line}" for line in _words(chat.runtime.redact(str(said.get("message", ""))))]
     if fields := _fields(said.get("schema")):
-        head = f"MCP server {name!r} wants these fields filled in: {', '.join(fields)}."
+        more = f" and {len(fields) - FIELDS_MOST:,} more" if len(fields) > FIELDS_MOST else ""
+        named = [cut(revealed_line(field), FIELD_COLUMNS) for field in fields[:FIELDS_MOST]]
+        head = f"MCP server {name!r} wants these fields filled in: {', '.join(named)}{more}."
         end = "Forms cannot be filled in here: it was declined."
         chat.tell("\n".join([head, *words, end]), "warning")
         return Deny()
@@ -70,7 +76,7 @@ def _fields(schema: object) -> list[str]:
     form = cast("Mapping[str, object]", schema)
     names = form.get("required") or form.get("properties")
     return (
-        [revealed_line(str(name)) for name in cast("list[object]", [*names])]
+        [str(name) for name in cast("list[object]", [*names])]
         if isinstance(names, list | Mapping)
         else []
     )

@@ -20,8 +20,8 @@ from treadle._internal.units import count, lasting
 from treadle.tui import differences, markdown
 from treadle.tui.calling import Calling
 from treadle.tui.drawing import Drawing
+from treadle.tui.palettes import Glyphs
 from treadle.tui.preview import FileDifference, Patch, Preview, TextPreview
-from treadle.tui.theme import Glyphs
 
 BODY_LINES: Final = 10
 SAID_LINES: Final = 12

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, cast
 
 from treadle._internal.terminal_text import one_line
 from treadle.messages.todos import TOOL, progress, written
-from treadle.tools.builtin.patches import PATCH, named_paths
+from treadle.tools.builtin.patch_format import PATCH, named_paths
 
 TARGET_CHARS: Final = 400
 

@@ -6,23 +6,29 @@ Draws nothing: events go to a callback.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import anyio
+import msgspec
 
 from treadle.agents.agent import Agent
 from treadle.errors import AgentError
-from treadle.journal.journal import RunInfo
+from treadle.journal.run_info import RunInfo
 from treadle.journal.sessions import SessionInfo
-from treadle.messages.events import Event
+from treadle.messages.events import Event, TextDelta
 from treadle.messages.message import Message, Part
 from treadle.messages.result import RunResult
 from treadle.runtime.run_stream import RunStream
 from treadle.runtime.runtime import Runtime
 from treadle.tools.approval import Approver
 from treadle.types import Limits, Mode, Settings, new_id
+
+DELTA_CHARS: Final = 500
+"""Maximum characters of a delta that are drawn at once; keys are handled in between."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,7 +142,10 @@ class ChatConversation:
                 stream.cancel()
             try:
                 async for event in stream:
-                    self._show(event)
+                    for n, part in enumerate(_parts(event)):
+                        if n:
+                            await anyio.lowlevel.checkpoint()
+                        self._show(part)
             finally:
                 self._stream = None
         return stream.result
@@ -201,3 +210,12 @@ class ChatConversation:
         """
         runs = await self.runs()
         return runs[-1] if runs and runs[-1].status != "finished" else None
+
+
+def _parts(event: Event) -> Iterator[Event]:
+    """Split a long delta: a model decides its length, and drawing 100,000 lines takes seconds."""
+    if not isinstance(event, TextDelta) or len(event.text) <= DELTA_CHARS:
+        yield event
+        return
+    for at in range(0, len(event.text), DELTA_CHARS):
+        yield msgspec.structs.replace(event, text=event.text[at : at + DELTA_CHARS])

@@ -21,7 +21,8 @@ from rich.style import Style
 from rich.theme import Theme as RichTheme
 
 from treadle._internal.terminal_text import encodable, plain
-from treadle.tui.theme import STYLES, Theme, toolkit_style
+from treadle.tui.palettes import STYLES
+from treadle.tui.theme import Theme, toolkit_style
 
 TAB_COLUMNS: Final = 4
 WIDENING: Final = "\ufe0f"

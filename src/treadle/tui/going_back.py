@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from treadle._internal.terminal_text import one_line
 from treadle._internal.units import count
 from treadle.errors import AgentError
-from treadle.journal.journal import Journal, RunInfo
+from treadle.journal.journal import Journal
+from treadle.journal.run_info import RunInfo
 from treadle.messages.message import TextPart
 from treadle.runtime.undo import IrreversibleCall, Rewound, undone_since
 from treadle.tui.calling import calling

@@ -11,10 +11,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
+
+from treadle.tui.containers import (
+    OpenedContext,
+    Within,
+    closes,
+    first_line,
+    insides,
+    is_blank,
+    is_closed,
+    stripped,
+)
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -29,34 +40,12 @@ LINE_CHARS: Final = 1_500
 """Length at which a line is cut, at the end of a sentence if possible."""
 DEPTH_MAX: Final = 20
 """Maximum nesting of lists and quotes, as in markdown-it. Deeper levels are text."""
-BLANKS: Final = " \t\r\n>"
-"""Characters of a blank line, also inside a quote."""
 RULES_OFF: Final = ("reference", "html_block")
 """Disabled rules. Link definitions are drawn in place, because links in other blocks would not find
 them.
 """
 
-_ITEM = re.compile(r" *(?:[-*+]|\d{1,9}[.)])(?: {1,4}(?! )| (?= )|$)")
-_QUOTE = re.compile(r" {0,3}> ?")
 _SENTENCE = re.compile("[.!?\u2026:]['\")\\]*_]* |[\u3002\uff01\uff1f]")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Within:
-    """Context that is open at the start of a piece."""
-
-    containers: tuple[int, ...] = ()
-    """Containers from the outside in: the indent of a list item, or 0 for a quote."""
-    gap: bool = False
-    """True if a blank line precedes it."""
-    midline: bool = False
-    """True if it continues a line that was cut."""
-    number: int | None = None
-    """Number of the ordered item with which it begins, whatever the source has."""
-    fence: str = ""
-    """Opening line of the code block that it continues."""
-    table: str = ""
-    """The two header lines of the table that it continues."""
 
 
 class SourcePiece(str):
@@ -151,7 +140,7 @@ class Growing:
             yield from self._force()
 
     def _code_line(self, line: str) -> Iterator[SourcePiece]:
-        if _closes(line, self._fence):
+        if closes(line, self._fence):
             self._fence = ""
             yield from self._give(len(self._lines))
         elif len(self._lines) >= CODE_LINES:
@@ -177,12 +166,16 @@ class Growing:
         if _is_complete(last, lines):
             yield from self._give(len(self._lines))
         elif last.type == "fence":
-            self._fence = lines[_first(last)]
+            self._fence = lines[first_line(last)]
         elif last.type.endswith("list_open"):
             yield from self._items(
                 last, tokens, before + (begins[-1] if len(begins) > 1 else 0), number
             )
-        if len(self._lines) >= CODE_LINES and not self._fence and _Opened(tokens, lines).fence:
+        if (
+            len(self._lines) >= CODE_LINES
+            and not self._fence
+            and OpenedContext(tokens, lines).fence
+        ):
             yield from self._force()
 
     def _items(
@@ -192,7 +185,7 @@ class Growing:
         if listing.type == "ordered_list_open" and number is None:
             number = int(listing.attrs.get("start", 1))
         items = [
-            _first(token)
+            first_line(token)
             for token in tokens[tokens.index(listing) :]
             if token.type == "list_item_open" and token.level == 1
         ]
@@ -210,7 +203,7 @@ class Growing:
             self._within = replace(self._within, fence=self._fence)
             return
         lines = insides(self._lines, self._within)
-        opened = _Opened(_parser().parse("".join(lines)), lines, self._within.number)
+        opened = OpenedContext(_parser().parse("".join(lines)), lines, self._within.number)
         yield from self._give(len(self._lines))
         self._fence = opened.fence
         self._numbers = (*self._numbers, *opened.numbers)[:DEPTH_MAX]
@@ -244,131 +237,14 @@ class Growing:
         )
 
 
-class _Opened:
-    """Context that the end of some lines leaves open."""
-
-    def __init__(
-        self, tokens: Sequence[Token], lines: Sequence[str], number: int | None = None
-    ) -> None:
-        self.containers: tuple[int, ...] = ()
-        self.numbers: tuple[int | None, ...] = ()
-        self.table = self.fence = ""
-        following: int | None = None
-        for n, token in _chain(tokens):
-            begin, end = token.map or (0, 0)
-            first = _peeled(lines[begin], self.containers)
-            if token.type == "ordered_list_open":
-                start = (
-                    number if n == 0 and number is not None else int(token.attrs.get("start", 1))
-                )
-                following = start + sum(
-                    t.type == "list_item_open" and t.level == token.level + 1 for t in tokens[n:]
-                )
-            elif token.type == "list_item_open":
-                found = _ITEM.match(first)
-                self._enter(found.end() if found else 2, following)
-                following = None
-            elif end < len(lines):
-                return
-            elif token.type == "blockquote_open":
-                self._enter(0, None)
-            elif token.type == "table_open":
-                self.table = "".join(
-                    _peeled(line, self.containers) for line in lines[begin : begin + 2]
-                )
-            elif token.type == "fence" and not _is_closed(
-                token, [_peeled(line, self.containers) for line in lines]
-            ):
-                self.fence = first
-
-    def _enter(self, columns: int, number: int | None) -> None:
-        self.containers += (columns,)
-        self.numbers += (number,)
-
-
-def is_blank(line: str) -> bool:
-    """True for a blank line, also inside a quote."""
-    return not line.strip(BLANKS)
-
-
-def insides(lines: Sequence[str], within: Within) -> list[str]:
-    """Return the lines without their containers, preceded by the opening lines of the code or table
-    that they continue.
-    """
-    head = within.fence or within.table
-    inner = [
-        line if n == 0 and within.midline else stripped(line, within.containers)[0]
-        for n, line in enumerate(lines)
-    ]
-    return [
-        *head.splitlines(keepends=True),
-        *(line.replace("\r", "").replace("\0", "\ufffd") for line in inner),
-    ]
-
-
-def stripped(line: str, containers: Sequence[int]) -> tuple[str, int]:
-    """Strip the containers from a line; also return how many of them the line is inside of."""
-    for n, columns in enumerate(containers):
-        blanks = line[: len(line) - len(line.lstrip(" \t"))]
-        if "\t" in blanks:
-            line = blanks.expandtabs(4) + line[len(blanks) :]
-        if not columns and (mark := _QUOTE.match(line)):
-            line = line[mark.end() :]
-        elif columns and not line.strip():
-            line = line[columns:] or "\n"
-        elif columns and line.startswith(" " * columns):
-            line = line[columns:]
-        else:
-            return line, n
-    return line, len(containers)
-
-
-def _peeled(line: str, containers: Sequence[int]) -> str:
-    """Strip the containers like `stripped`, where list markers may still be present."""
-    for columns in containers:
-        mark = _QUOTE.match(line)
-        line = line[columns:] if columns else line[mark.end() :] if mark else line
-    return line
-
-
-def _chain(tokens: Sequence[Token]) -> list[tuple[int, Token]]:
-    """Return the block that began last, preceded by its ancestors, each with its index."""
-    stack: list[tuple[int, Token]] = []
-    chain: list[tuple[int, Token]] = []
-    for n, token in enumerate(tokens):
-        if token.nesting < 0:
-            stack.pop()
-        elif token.map and token.type != "inline":
-            chain = [*stack, (n, token)]
-        if token.nesting > 0:
-            stack.append((n, token))
-    return chain
-
-
 def _is_complete(block: Token, lines: Sequence[str]) -> bool:
     if block.type in ("heading_open", "hr"):
         return True
     if block.type == "fence":
-        return _is_closed(block, lines)
+        return is_closed(block, lines)
     return (
         block.type in ("paragraph_open", "table_open", "blockquote_open") and not lines[-1].strip()
     )
-
-
-def _is_closed(fence: Token, lines: Sequence[str]) -> bool:
-    begin, end = fence.map or (0, 0)
-    return end - begin > 1 and _closes(lines[end - 1], lines[begin])
-
-
-def _closes(line: str, opening: str) -> bool:
-    mark = opening.strip()[:1]
-    opened = len(opening.strip()) - len(opening.strip().lstrip(mark))
-    closing = line.strip()
-    return not line.startswith("    ") and len(closing) >= opened and not closing.strip(mark)
-
-
-def _first(token: Token) -> int:
-    return token.map[0] if token.map else 0
 
 
 def _sentence(text: str, *, code: bool) -> int:

@@ -17,16 +17,9 @@ from rich.text import Text
 from typing_extensions import override
 
 from treadle._internal.terminal_text import plain
+from treadle.tui.containers import Within, insides, is_blank
 from treadle.tui.drawing import LaidOut, Line
-from treadle.tui.growing import (
-    DEPTH_MAX,
-    RULES_OFF,
-    Growing,
-    SourcePiece,
-    Within,
-    insides,
-    is_blank,
-)
+from treadle.tui.growing import DEPTH_MAX, RULES_OFF, Growing, SourcePiece
 from treadle.tui.highlighting import highlighted
 from treadle.tui.tables import tabled
 from treadle.tui.wording import chopped, worded, wrapped

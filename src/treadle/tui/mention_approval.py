@@ -90,7 +90,7 @@ def _judge(mention: Mention, cwd: Path, reach: Reach, pasted: PastedMentions) ->
     try:
         place = Path(reach.places(path)[0])
     except (ValueError, OSError):
-        return _Judged(mention, refused=f"@{revealed(mention.said)} is no path")
+        return _Judged(mention, refused=f"@{revealed(mention.said)} is not a valid path")
     mention = mention._replace(path=place)
     if finding.kind is FindingKind.FORBIDDEN:
         return _Judged(mention, refused=finding.why)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from treadle._internal.terminal_text import one_line, revealed
+from treadle._internal.terminal_text import one_line, revealed, revealed_line
 from treadle._internal.units import count, size
 from treadle.errors import AgentError
 from treadle.messages.attachments import as_text, attachment, content, media_type
@@ -26,9 +26,14 @@ NAMES_MAX: Final = 500
 """Maximum entries listed of a directory."""
 MENTIONS_MAX: Final = 50
 """Maximum attachments of one prompt."""
-_MENTION: Final = re.compile(r'(?<![\w@./\\)\]-])@(?:"([^"\n]+)"(?::(\d+(?:-\d+)?))?|([^\s"@]+))')
+_RANGE: Final = r":(\d{1,9}(?:-\d{1,9})?)(?!\d)"
+_MENTION: Final = re.compile(rf'(?<![\w@./\\)\]-])@(?:"([^"\n]+)"(?:{_RANGE})?|([^\s"@]+))')
 """Matches a mention, except after a word as in an e-mail address."""
-_LINES: Final = re.compile(r"(.+?):(\d+(?:-\d+)?)")
+_LINES: Final = re.compile(rf"(.+?){_RANGE}")
+PATH_CHARS_MAX: Final = 4_096
+"""Maximum length of a mentioned path, as on Linux."""
+_AFTER_MAX: Final = 8
+"""Maximum characters that follow a path without a blank; each is one more look for a file."""
 _AFTER: Final = ".,;:!?)]}>'\u2026"
 """Characters that may follow a path in a sentence."""
 
@@ -89,7 +94,11 @@ def _mentions(text: str, cwd: Path) -> Iterator[Mention]:
 
 def _bare(said: str, cwd: Path) -> Mention | None:
     """Resolve an unquoted mention, with or without the punctuation that follows it."""
-    while said:
+    if len(said) > PATH_CHARS_MAX:
+        return None
+    for _ in range(_AFTER_MAX + 1):
+        if not said:
+            return None
         if (mention := _existing(said, None, cwd)) is not None:
             return mention
         ranged = _LINES.fullmatch(said)
@@ -168,11 +177,11 @@ def _some(mention: Mention, text: str) -> Part:
 def _listing(path: Path, named: str) -> Part:
     try:
         with os.scandir(path) as entries:
-            names = sorted(entry.name + ("/" if entry.is_dir() else "") for entry in entries)
+            names = sorted(
+                revealed_line(entry.name) + ("/" if entry.is_dir() else "") for entry in entries
+            )
     except OSError as e:
         raise AgentError("invalid", f"{named} cannot be read: {e.strerror or e}") from e
     more = [f"… and {len(names) - NAMES_MAX} more"] if len(names) > NAMES_MAX else []
-    shown = "\n".join(
-        name.encode("utf-8", "replace").decode() for name in (*names[:NAMES_MAX], *more)
-    )
+    shown = "\n".join((*names[:NAMES_MAX], *more))
     return TextPart(text=f"<directory path={named[1:]!r}>\n{shown}\n</directory>")

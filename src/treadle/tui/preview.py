@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, assert_never, cast
 from treadle._internal.held_files import read_checked
 from treadle._internal.terminal_text import revealed, revealed_line
 from treadle.tools.builtin.difference import is_too_much
-from treadle.tools.builtin.patches import PATCH, FileChange, patch
+from treadle.tools.builtin.patch_format import PATCH, FileChange
+from treadle.tools.builtin.patches import patch
 from treadle.tools.builtin.text import TextDocument
 from treadle.tools.tool import ToolFailed
 from treadle.tui.differences import WHOLE_CHARS

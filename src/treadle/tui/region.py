@@ -80,7 +80,8 @@ class Region:
             room -= len(kept[-1])
         tail = self._answer(live, size.columns)
         tail = tail[-room:] if room > 0 else []
-        gap: list[Line] = [[]] if room > len(tail) else []
+        has_gap = bool(tail) and not tail[0]
+        gap: list[Line] = [[]] if room > len(tail) and not has_gap else []
         parted: list[Line] = [[]] if room > len(tail) + 1 and tail and any(kept) else []
         self.above = [*gap, *tail, *parted, *chain.from_iterable(kept), *rule]
 

@@ -14,7 +14,7 @@ import anyio
 from treadle._internal.terminal_text import one_line
 from treadle._internal.units import ago, count, local
 from treadle.errors import AgentError
-from treadle.journal.journal import RunInfo
+from treadle.journal.run_info import RunInfo
 from treadle.messages.message import Message
 from treadle.messages.todos import standing
 from treadle.tui.blocks import NoticeBlock

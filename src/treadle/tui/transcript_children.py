@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from treadle._internal.units import usd
 from treadle.messages import events
 from treadle.tui.blocks import Block, NoticeBlock
 from treadle.tui.calling import calling
 from treadle.tui.live import Activity, Live
-from treadle.types import usd
 
 
 class ChildRuns:

@@ -82,7 +82,7 @@ def looks_like_key(text: str) -> bool:
 
 
 class VendorKey(NamedTuple):
-    """Key for a vendor and its origin."""
+    """API key for a vendor, and where it came from."""
 
     vendor: VendorWay
     secret: Secret

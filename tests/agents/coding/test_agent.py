@@ -11,9 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tests.agents.coding.conftest import Place
 from tests.doubles import PlayedModel, open_runtime, wishes
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from treadle import Settings
 from treadle.agents.agent import Agent
 from treadle.agents.coding import coding_agent
@@ -91,6 +95,7 @@ def test_two_processes_send_the_same_bytes(place: Place) -> None:
     assert len({body.stdout for body in bodies}) == 1
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_run_that_goes_on_is_told_what_it_was_told_when_it_began(place: Place) -> None:
     def asking(call: str) -> PlayedModel:
         return PlayedModel(wishes((call, "bash", '{"command": "rm x"}')))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import anyio
 import pytest
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.pool import StaticPool
 
 from tests.apps.assistant.people import People, Person
 from tests.service.database.postgres import postgres_server, postgres_url
@@ -62,6 +64,18 @@ async def people(
     )
     async with Database.open(url) as database:
         yield People(database)
+
+
+@pytest.fixture
+def without_tables() -> Iterator[Engine]:
+    """An empty database in memory, in which every statement fails. Its connection may be used in
+    any thread, so that it can be closed in this one.
+    """
+    engine = create_engine(
+        "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
+    )
+    yield engine
+    engine.dispose()
 
 
 @pytest.fixture

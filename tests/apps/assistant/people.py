@@ -15,7 +15,7 @@ from sqlmodel import Session
 
 from treadle.apps.assistant import confirmations
 from treadle.apps.assistant.caller import Grant, ToolResponse, ToolUser
-from treadle.apps.assistant.confirmations import AnsweredConfirmations
+from treadle.apps.assistant.confirmation_records import AnsweredConfirmations
 from treadle.apps.assistant.server import MCPToolServer
 from treadle.apps.assistant.store import TaskStore
 from treadle.service.database.database import Database

@@ -14,7 +14,7 @@ from sqlmodel import Session, create_engine, select
 
 from tests.apps.assistant.people import People, Person, code, message, phrase
 from treadle.apps.assistant.caller import Grant, ToolResponse
-from treadle.apps.assistant.confirmations import AnsweredConfirmations
+from treadle.apps.assistant.confirmation_records import AnsweredConfirmations
 from treadle.apps.assistant.tables import Confirmation
 from treadle.service.database.tables import METADATA
 

@@ -369,3 +369,39 @@ def test_a_text_of_ten_thousand_characters_gives_ten_calls_at_most():
         "“”" * 5000,
     ):
         assert len(understood(text, TODAY).wishes) <= 10
+
+
+def test_a_period_at_the_end_of_a_text_has_no_more_words_than_there_are():
+    """C11: it took the word after it, too, and failed where there was none."""
+    for text in (
+        ("nights in 3 days replaced " * 400)[:10_000],
+        "show nights in 3 days",
+        "what is due on 2026-12-01",
+    ):
+        assert understood(text, TODAY).wishes
+    assert answer(("nights in 3 days replaced " * 400)[:10_000])
+
+
+VOCABULARY = (
+    *WORDS,
+    *[
+        "nights",
+        "3",
+        "days",
+        "replaced",
+        "next",
+        "week",
+        "between",
+        "until",
+        "every",
+        "half",
+        "past",
+        "open",
+    ],
+)
+
+
+@given(st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=6), st.integers(1, 60))
+def test_no_repetition_of_words_is_too_odd(words: list[str], length: int):
+    assert understood((" ".join(words) + " ") * 3, TODAY).wishes
+    assert understood((" ".join(words) + " ")[:length], TODAY).wishes

@@ -11,19 +11,21 @@ from typing import Any
 
 import anyio
 import pytest
-from sqlmodel import Session, create_engine
+from sqlalchemy import Engine
+from sqlmodel import Session
 
 from tests.apps.assistant.people import People
 from tests.apps.assistant.talking import FAILURE, Talking, call, calls
+from tests.doubles import skip
 from treadle.apps.assistant import agent
-from treadle.apps.assistant.context import AgentContext, MessageHistory
-from treadle.apps.assistant.runner import (
+from treadle.apps.assistant.context import (
     HISTORY_CHARS,
     HISTORY_MOST,
-    AgentRunner,
-    TimedOut,
+    AgentContext,
+    MessageHistory,
     earlier,
 )
+from treadle.apps.assistant.runner import AgentRunner, TimedOut
 from treadle.errors import AgentError
 from treadle.journal.memory.journal import MemoryJournal
 from treadle.messages import events
@@ -144,6 +146,7 @@ class _Hung:
                 yield delta
             return
         yield TextDelta("Just a moment. ")
+        skip(100)
         await anyio.sleep_forever()
         yield ResponseEnd(StopReason.COMPLETE, Usage())
 
@@ -151,7 +154,7 @@ class _Hung:
 async def test_after_its_time_a_run_raises_a_timeout_with_its_records_and_what_was_done_stays(
     ada: Talking, people: People, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(agent, "_LIMITS", Limits(tool_calls=10, seconds=0.3))
+    monkeypatch.setattr(agent, "_LIMITS", Limits(tool_calls=10, seconds=60))
     model = _Hung(
         ToolCallStart("c1", "add_task"),
         ArgumentsDelta('{"title": "milk"}'),
@@ -421,9 +424,9 @@ async def test_the_instructions_are_short_and_name_every_rule_of_the_replies(ada
 
 
 async def test_a_database_without_our_tables_is_a_failure_that_is_told_and_not_raised(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, without_tables: Engine
 ):
-    broken = People(partial(Session, create_engine("sqlite://")))
+    broken = People(partial(Session, without_tables))
     result = await Talking(broken).runner({"text": "Hello!"}).run(AgentContext("ada", "chat"), "hi")
     assert (result.success, result.response, result.error) == (False, FAILURE, FAILURE)
     assert "failed with OperationalError" in caplog.text

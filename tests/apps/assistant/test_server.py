@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Engine
 from sqlalchemy.pool import StaticPool
 from sqlmodel import Session, create_engine
 
@@ -179,9 +180,9 @@ async def test_the_same_call_at_the_same_time_is_made_once(ada: Person):
 
 
 async def test_a_database_that_fails_is_told_in_one_sentence_and_nothing_of_it(
-    caplog: pytest.LogCaptureFixture, ada: Person
+    caplog: pytest.LogCaptureFixture, ada: Person, without_tables: Engine
 ):
-    broken = MCPToolServer(lambda: Session(create_engine("sqlite://")))
+    broken = MCPToolServer(partial(Session, without_tables))
     response = await broken.call(ada.caller, "add_task", {"title": "my secret title"})
     assert (code(response), message(response)) == ("failed", TROUBLE)
     assert "failed with" in caplog.text

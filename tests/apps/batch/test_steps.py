@@ -11,7 +11,7 @@ from treadle.apps.batch.batch import Terms
 from treadle.apps.batch.report import GateResult
 from treadle.apps.batch.steps import GO_ON, Past, attempts_of, left_of, next_step
 from treadle.errors import AgentError
-from treadle.journal.journal import RunInfo, RunStatus
+from treadle.journal.run_info import RunInfo, RunStatus
 from treadle.messages.metrics import RunMetrics, RunTotals
 from treadle.messages.result import RunResult
 from treadle.types import Limits, Outcome, Usage, now

@@ -14,7 +14,7 @@ from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, TextCon
 
 from tests.doubles import asks, call, fails, says
 from treadle import Agent, Limits, Runtime, tool
-from treadle.agents.agent import Input
+from treadle.agents.templates import Input
 from treadle.apps.mcp_server.agents import ServedAgent
 from treadle.apps.mcp_server.server import McpToolServer
 from treadle.messages.message import ToolResult

@@ -101,8 +101,14 @@ class GatedWriter:
     def fence(self) -> int:
         return self._writer.fence
 
-    async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
-        append = partial(self._writer.append, entries, put_back=put_back)
+    @property
+    def failed_over(self) -> bool:
+        return self._writer.failed_over
+
+    async def append(
+        self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None, wakes: bool = False
+    ) -> int:
+        append = partial(self._writer.append, entries, put_back=put_back, wakes=wakes)
         first = await self._do("append", append)
         self._acknowledged(self.run_id, first, entries)
         return first

@@ -1,5 +1,5 @@
 """Every schedule of a story up to a depth. Entry: `explore`; `python -m
-tests.crash.interleavings.search` for a table of them all.
+tests.crash.interleavings.search DEPTH [STORE [STORY]...]` for a table of them all.
 
 Two schedules that lead to the same state (`Execution.key`) have the same futures, so the second one
 is not followed any further. `interleavings` counts all of them nevertheless.
@@ -7,20 +7,23 @@ is not followed any further. `interleavings` counts all of them nevertheless.
 
 from __future__ import annotations
 
+import heapq
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import anyio
 
 from tests.crash.interleavings import stores
 from tests.crash.interleavings.steps import FrozenLoop
 from tests.crash.interleavings.stores import Store
-from tests.crash.interleavings.stories import NAMES, Execution, Name, Story, Violated
+from tests.crash.interleavings.stories import DRIVERS, NAMES, Execution, Name, Story, Violated
 from treadle.config import load
 
 Schedule = tuple[str, ...]
@@ -54,7 +57,8 @@ class _Search:
         self._known: dict[str, int] = {}
         """State -> how many choices were still explored from it."""
         self._edges: dict[str, dict[str, str]] = {}
-        self._todo: list[tuple[Schedule, str]] = [(begins, "")]
+        self._todo: list[tuple[int, int, Schedule, str]] = [(0, 0, begins, "")]
+        self._planned = 0
         self._given = len(begins)
         self._config = load({}, files=False)
         self.found = Explored()
@@ -63,7 +67,7 @@ class _Search:
         begun = time.monotonic()
         shared = None if self._make is stores.memory else self._make()
         while self._todo and not (most and len(self.found.violations) >= most):
-            prefix, before = self._todo.pop()
+            _, _, prefix, before = heapq.heappop(self._todo)
             store = shared or self._make()
             name = f"x{self.found.executions}"
             await self._execute(Execution(self._story, store, name, self._config), prefix, before)
@@ -96,6 +100,8 @@ class _Search:
             while True:
                 await execution.stage.rest()
                 if not (choices := execution.choices()):
+                    if len(prefix) <= len(taken) <= self._depth:
+                        self._lead(before, taken, await execution.key())
                     break
                 if len(taken) < len(prefix):
                     choice = prefix[len(taken)]
@@ -105,12 +111,12 @@ class _Search:
                     if len(taken) <= self._depth:
                         key = await execution.key()
                         await execution.check()
-                        self._edges.setdefault(before, {})[taken[-1] if taken else ""] = key
+                        self._lead(before, taken, key)
                         if len(taken) < self._depth:
                             if self._is_known(key, len(taken)):
                                 return
-                            others = [one for one in choices if one != choice]
-                            self._todo += [((*taken, one), key) for one in others]
+                            for other in [one for one in choices if one != choice]:
+                                self._plan((*taken, other), key)
                         before = key
                 taken.append(choice)
                 await execution.choose(choice)
@@ -118,6 +124,19 @@ class _Search:
             await execution.check_end()
         finally:
             execution.stage.free()
+
+    def _plan(self, prefix: Schedule, before: str) -> None:
+        """The shortest prefix is next: a state that is first found early is not explored again."""
+        self._planned += 1
+        heapq.heappush(self._todo, (len(prefix), self._planned, prefix, before))
+
+    def _lead(self, before: str, taken: list[str], key: str) -> None:
+        """Note that the last choice led from one state to another. To leave schedules out is sound
+        only where it always leads there.
+        """
+        choice = taken[-1] if taken else ""
+        if (known := self._edges.setdefault(before, {}).setdefault(choice, key)) != key:
+            raise Violated(f"{choice} leads from {before} to {known}, and to {key}")
 
     def _is_known(self, key: str, depth: int) -> bool:
         left = self._depth - depth
@@ -146,7 +165,7 @@ def _first(error: BaseException) -> str:
 
 def _usual(choices: Sequence[str], taken: Sequence[str]) -> str:
     """The driver that went on last goes on; nothing happens around them."""
-    last = next((one for one in reversed(taken) if " " not in one and one != "change"), "")
+    last = next((one for one in reversed(taken) if one in DRIVERS), "")
     return last if last in choices else choices[0]
 
 
@@ -164,36 +183,42 @@ def explore(
     return anyio.run(partial(search.run, most=most), backend_options={"loop_factory": FrozenLoop})
 
 
-def main(depth: int, names: Sequence[Name] = NAMES) -> int:
+@contextmanager
+def making(kind: str, folder: Path) -> Generator[Callable[[str], Callable[[], Store]]]:
+    """Give a function that makes the stores of a story; of PostgreSQL from a server of its own."""
+    if kind == "memory":
+        yield lambda name: stores.memory
+    elif kind == "sqlite":
+        yield lambda name: partial(stores.sqlite, folder / name)
+    else:
+        from tests.crash.postgres import unsynced
+
+        with unsynced() as server:
+            yield lambda name: partial(stores.postgres, server.past_the_proxy(server.made()))
+
+
+def main(
+    depth: int, kinds: Sequence[str] = ("memory", "sqlite"), names: Sequence[str] = NAMES
+) -> int:
     """Print a table; return the number of violations."""
     print("| story | store | depth | executions | states | interleavings | seconds | violations |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
     violations = 0
     with tempfile.TemporaryDirectory(prefix="treadle-steps-") as folder:
-        for name in names:
-            for kind in ("memory", "sqlite"):
-                make = (
-                    stores.memory
-                    if kind == "memory"
-                    else partial(stores.sqlite, Path(folder, name))
-                )
-                e = explore(Story(name), make, depth)
-                cells = (
-                    e.executions,
-                    e.states,
-                    e.interleavings,
-                    round(e.seconds),
-                    len(e.violations),
-                )
-                print(
-                    f"| {name} | {kind} | {depth} | {' | '.join(f'{cell:,}' for cell in cells)} |",
-                    flush=True,
-                )
-                for schedule, what in e.violations[:5]:
-                    print(f"    {what}: {', '.join(schedule)}", flush=True)
-                violations += len(e.violations)
+        for kind in kinds:
+            with making(kind, Path(folder)) as make:
+                for name in names:
+                    e = explore(Story(cast("Name", name)), make(name), depth)
+                    cells = (e.executions, e.states, e.interleavings, round(e.seconds))
+                    figures = " | ".join(f"{cell:,}" for cell in (*cells, len(e.violations)))
+                    print(f"| {name} | {kind} | {depth} | {figures} |", flush=True)
+                    for schedule, what in e.violations[:5]:
+                        print(f"    {what}: {', '.join(schedule)}", flush=True)
+                    violations += len(e.violations)
     return violations
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 12) > 0)
+    depth, *more = sys.argv[1:] or ("12",)
+    kinds, names = (more[:1] or ("memory", "sqlite")), (more[1:] or NAMES)
+    sys.exit(main(int(depth), kinds, names) > 0)

@@ -12,6 +12,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
 
@@ -30,16 +31,25 @@ from treadle.messages.message import Message, ToolResult
 from treadle.messages.result import RunResult
 from treadle.models.model import Delta, ModelRequest
 from treadle.tools.tool import DidNotHappen, Happened
+from treadle.types import now
 
-Name = Literal["resume twice", "resume what happened", "no probe", "start and resume", "session"]
+Name = Literal[
+    "resume twice",
+    "resume what happened",
+    "no probe",
+    "prune",
+    "start and resume",
+    "session",
+]
 NAMES: tuple[Name, ...] = (
     "resume twice",
     "resume what happened",
     "no probe",
+    "prune",
     "start and resume",
     "session",
 )
-A, B = "A", "B"
+DRIVERS = A, B = "A", "B"
 EXPECTED = ("busy", "invalid", "cancelled")
 """Kinds of errors that a driver gets where another one was first, or where it was drained."""
 
@@ -99,7 +109,8 @@ class Execution:
         self.stage.digest, self.store.answered = self.shared, self._answered
         for is_second in (False, True):
             await self.store.renew(is_second)
-        self._left = {"lapse": self.story.lapses, "drain": self.story.drains, "change": 0}
+        self._left = {"lapse": self.story.lapses, "drain": self.story.drains}
+        self._left |= {"change": 0, "prune": int(self.story.name == "prune")}
         if self._is_session:
             self._left |= {"lapse": 0, "change": 1}
             await self._ran_before()
@@ -227,7 +238,13 @@ class Execution:
                 found.append(f"drain {name}")
         if self._left["change"]:
             found.append("change")
+        if self._left["prune"] and not self._has_finished():
+            found.append("prune")
         return found
+
+    def _has_finished(self) -> bool:
+        entries = self.acknowledged.get(self.runs[0], {}).values()
+        return any(isinstance(entry, RunFinished) for entry in entries)
 
     def _waits(self, driver: Driver) -> bool:
         """There is nothing to resume yet."""
@@ -240,9 +257,15 @@ class Execution:
 
     async def choose(self, choice: str) -> None:
         what, _, name = choice.rpartition(" ")
+        if what == "drain" or (what and not self.store.needs_force):
+            # what a driver does after it depends on how far it was
+            self.stage.drivers[name].seen.append(what)
         match what:
             case "":
-                if choice == "change":
+                if choice == "prune":
+                    self._left["prune"] -= 1
+                    await self.store.journals[1].prune(now() + timedelta(days=1), apply=True)
+                elif choice == "change":
                     self._left["change"] -= 1
                     self.store.journals[1].sessions.add_message(
                         self.prefix, Message.user("by hand")

@@ -25,6 +25,10 @@ from tests.doubles import (
     text,
     watch,
 )
+from tests.stores import new_journal
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from treadle import (
     Agent,
     Approve,
@@ -148,6 +152,7 @@ async def test_after_run_comes_whatever_the_end_and_when_it_is_in_the_journal(
     assert result.outcome.value == outcome
 
 
+@pytest.mark.usefixtures("store")
 async def test_after_run_comes_when_the_awaiting_task_is_cancelled() -> None:
     gate, told = Gate(), list[str]()
 
@@ -156,7 +161,7 @@ async def test_after_run_comes_when_the_awaiting_task_is_cancelled() -> None:
         told.append(result.outcome.value)
 
     rt = open_runtime(hooks=[hook(after_run=after)])
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(rt.run, agent([asks(call("gate"))], gate.tool), "go")
             await gate.reached.wait()
@@ -243,6 +248,7 @@ async def test_calls_that_come_in_the_models_place_are_run_each_under_an_id_of_i
     assert (seen.results, seen.result.text, seen.result.turn_count) == (["ok", "ok"], "done", 3)
 
 
+@pytest.mark.usefixtures("store")
 async def test_an_answer_in_the_models_place_stands_in_the_journal_and_a_resume_asks_only_for_what_came_after_it() -> (
     None
 ):
@@ -256,18 +262,18 @@ async def test_an_answer_in_the_models_place_stands_in_the_journal_and_a_resume_
             else None
         )
 
-    journal = MemoryJournal()
+    journal = new_journal()
     first = open_runtime(journal=journal, hooks=[hook(before_model=before)])
     one = agent([says("done")], gate.tool)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(first.run, one, "go")
             await gate.reached.wait()
             (info,) = await journal.runs()
-            gate.opened.set()
             second = open_runtime(journal=journal, hooks=[hook(before_model=before)])
             writer = await journal.take_over(info.run_id, force=True)
             await writer.release()
+            gate.opened.set()
             result = await second.resume(info.run_id, one)
             group.cancel_scope.cancel()
     assert (result.text, result.turn_count) == ("done", 2)
@@ -431,6 +437,7 @@ async def test_what_a_person_changes_is_shown_to_hooks_again() -> None:
     assert seen.results == ['[a person changed the arguments to {"a":99,"b":1}]\nNot run: too much']
 
 
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("restart", [False, True])
 async def test_a_call_that_a_person_said_yes_to_runs_with_the_arguments_that_they_were_shown(
     restart: bool,
@@ -506,6 +513,7 @@ async def test_the_response_is_in_the_journal_before_hooks_judge_its_calls() -> 
     assert found[0][-1] == "ModelResponded"
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_run_that_is_cancelled_while_a_hook_judges_a_call_keeps_what_was_paid_for() -> None:
     reached = anyio.Event()
 
@@ -514,7 +522,7 @@ async def test_a_run_that_is_cancelled_while_a_hook_judges_a_call_keeps_what_was
         await anyio.sleep_forever()
 
     rt = open_runtime(hooks=[hook(before_tool=before)])
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with rt.stream(agent(SUM, add), "go") as stream:
             async for _ in stream:
                 if reached.is_set():
@@ -551,7 +559,7 @@ async def resumed(
     """A run with a call of `step`, whose driver vanishes in the middle of it, and is taken up; and
     what `step` was called with.
     """
-    given, gate, journal = list[Any](), Gate(), MemoryJournal()
+    given, gate, journal = list[Any](), Gate(), new_journal()
 
     async def does(ctx: ToolContext[Any], arguments: Any) -> str:
         given.append(arguments)
@@ -560,7 +568,7 @@ async def resumed(
         return "done"
 
     one = agent(script, PlainTool(name="step", does=does, effect=effect, **more))
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(open_runtime(journal=journal, hooks=hooks).run, one, "go")
             await gate.reached.wait()
@@ -574,6 +582,7 @@ async def resumed(
 STEP = [asks(call("step", "s", n=1)), says("ok")]
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_call_that_is_run_again_has_the_arguments_that_it_had_started_with() -> None:
     def more(run_: HookedRun, asked: ToolCall) -> Approve:
         return Approve({"n": asked.arguments["n"] + 1})  # pyright: ignore[reportOperatorIssue]  a number
@@ -583,6 +592,7 @@ async def test_a_call_that_is_run_again_has_the_arguments_that_it_had_started_wi
     assert result.text == "ok"
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_call_that_is_denied_now_is_not_run_again() -> None:
     verdicts = iter([None, Deny("not any more")])
     result, given = await resumed(
@@ -593,6 +603,7 @@ async def test_a_call_that_is_denied_now_is_not_run_again() -> None:
     assert "was not run again. Not run: not any more" in told
 
 
+@pytest.mark.usefixtures("store")
 async def test_what_a_probe_says_that_a_call_gave_is_told_like_any_result() -> None:
     async def looks(ctx: ToolContext[Any], arguments: Any) -> Happened:
         return Happened("it is done")
@@ -604,8 +615,9 @@ async def test_what_a_probe_says_that_a_call_gave_is_told_like_any_result() -> N
     assert [r.text for m in result.messages for r in m.tool_results] == ["IT IS DONE"]
 
 
+@pytest.mark.usefixtures("store")
 async def test_what_a_hook_had_added_is_not_added_twice() -> None:
-    reached, asked, journal = anyio.Event(), list[int](), MemoryJournal()
+    reached, asked, journal = anyio.Event(), list[int](), new_journal()
 
     async def hangs() -> None:
         asked.append(1)
@@ -615,7 +627,7 @@ async def test_what_a_hook_had_added_is_not_added_twice() -> None:
 
     model = PlayedModel([hangs], [*text("ok")])
     hooks = [hook(before_model=Add("It is noon."))]
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(open_runtime(journal=journal, hooks=hooks).run, agent(model), "go")
             await reached.wait()

@@ -15,7 +15,7 @@ import pytest
 
 from tests.doubles import agent, open_runtime, says
 from treadle.config import Config, load
-from treadle.config.values import Telemetry
+from treadle.config.sections import Telemetry
 from treadle.errors import AgentError
 
 SCRIPT = '[{"tool_calls": [{"name": "ls", "arguments": {"path": "."}}]}, {"text": "hi"}]'

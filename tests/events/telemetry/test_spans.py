@@ -33,10 +33,13 @@ from tests.doubles import (
     wishes,
 )
 from tests.events.telemetry.traces import Watched, told
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from treadle import ToolContext
 from treadle.agents.agent import Agent
 from treadle.config import Config
-from treadle.config.values import Models
+from treadle.config.sections import Models
 from treadle.events.telemetry import names
 from treadle.events.tracing import TracedRun
 from treadle.models.model import ModelRequest, ModelResponse, Switch, TextDelta
@@ -274,7 +277,7 @@ async def test_a_tool_that_fails_is_an_error_of_its_own_span_only() -> None:
 async def test_a_cancelled_run_closes_every_span_and_is_nobodys_failure() -> None:
     watched, gate = Watched(), Gate()
     rt = open_runtime(tracer=watched.tracer)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with (
             rt.stream(agent([asks(call("gate"))], gate.tool), "go") as stream,
             anyio.create_task_group() as group,
@@ -301,7 +304,7 @@ async def test_a_response_that_is_cut_is_a_span_that_was_cancelled() -> None:
     watched = Watched()
     gate = Gate()
     rt = open_runtime(tracer=watched.tracer)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(rt.run, agent(PlayedModel([TextDelta("I am"), gate.stop])), "go")
             await gate.reached.wait()
@@ -316,7 +319,7 @@ async def test_calls_side_by_side_are_siblings() -> None:
     watched = Watched()
     first, second = Gate("first"), Gate("second")
     rt = open_runtime(tracer=watched.tracer)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(
                 rt.run,
@@ -397,6 +400,7 @@ async def test_what_a_tool_says_of_itself_stands_in_its_span() -> None:
     assert "left out" not in "".join(map(str, told(watched.named("execute_tool look")).values()))
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_call_whose_result_comes_later_is_no_error() -> None:
     watched = Watched()
     rt = open_runtime(tracer=watched.tracer)

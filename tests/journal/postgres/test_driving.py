@@ -78,7 +78,7 @@ async def test_a_driver_that_missed_an_entry_appends_nothing(journal: Journal, l
     )
     look("update treadle.runs set head = 2")
     for entries in ([fact("a")], [finished()], [late("c")]):
-        with refuses("busy", "run_1 is not held by this driver any more.*Nothing was appended"):
+        with refuses("busy", "run_1 is no longer held by this driver.*Nothing was appended"):
             await writer.append(entries)
     assert await entries_of(journal, after=1) == [fact("x")]
 
@@ -105,7 +105,7 @@ async def test_a_driver_that_owns_the_run_no_more_appends_nothing_but_what_comes
 
 async def test_nothing_but_what_comes_late_follows_the_end(journal: Journal) -> None:
     writer = await journal.begin(started())
-    with refuses("invalid", "nothing but tool.late"):
+    with refuses("invalid", "only tool.late can follow"):
         await writer.append([finished(), fact("a")])
     assert await writer.append([*asks(1, "c"), finished(), late("c")]) == 2
     with refuses("busy"):

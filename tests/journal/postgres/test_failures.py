@@ -35,7 +35,7 @@ RAISES = "create trigger fails before {} on treadle.{} for each row execute func
         ),
         (
             errors.ReadOnlySqlTransaction("cannot execute INSERT"),
-            "takes no writes .*URL of the primary server",
+            "does not accept writes .*URL of the primary server",
         ),
         (
             errors.AdminShutdown("terminating connection"),
@@ -53,7 +53,7 @@ RAISES = "create trigger fails before {} on treadle.{} for each row execute func
         (errors.DeadlockDetected("deadlock detected"), "others changed the same rows"),
         (
             errors.InsufficientPrivilege("permission denied for table runs"),
-            "this user may not do that .*the journal's owner",
+            "this user lacks a privilege .*the journal's owner",
         ),
         (
             errors.UndefinedTable('relation "treadle.runs" does not exist'),
@@ -95,22 +95,22 @@ def test_what_the_server_says_is_told_with_what_to_do(error: psycopg.Error, told
         (
             psycopg.OperationalError('FATAL:  password authentication failed for user "ada"'),
             "invalid",
-            "does not take this user and password",
+            "rejects this user and password",
         ),
         (
             psycopg.OperationalError("fe_sendauth: no password supplied"),
             "invalid",
-            "does not take this user and password",
+            "rejects this user and password",
         ),
         (
             psycopg.OperationalError('FATAL:  no pg_hba.conf entry for host "::1"'),
             "invalid",
-            "does not let this user in",
+            "denies this user access",
         ),
         (
             psycopg.OperationalError('FATAL:  role "ada" does not exist'),
             "invalid",
-            "does not let this user in",
+            "denies this user access",
         ),
         (
             psycopg.OperationalError('FATAL:  database "treadle" does not exist'),
@@ -246,7 +246,9 @@ async def test_a_server_that_became_a_standby_takes_nothing(
         "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and application_name = 'treadle'"
     ):
         await anyio.sleep(0.01)  # until all are gone
-    with refuses("agent", "takes no writes .*nothing was appended. Give the URL of the primary"):
+    with refuses(
+        "agent", "does not accept writes .*nothing was appended. Give the URL of the primary"
+    ):
         await writer.append([fact("a")])
     assert len(await journal.read("run_1")) == 1
     postgres_server.sql(f"alter database {name} reset default_transaction_read_only")

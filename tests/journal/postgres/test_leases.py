@@ -20,7 +20,8 @@ import psycopg
 
 from treadle.journal.postgres import PostgresJournal, lane, workers
 from treadle.journal.postgres.appending import PendingEntries
-from treadle.journal.postgres.connections import PostgresReaders, PostgresServer
+from treadle.journal.postgres.connections import PostgresServer
+from treadle.journal.postgres.readers import PostgresReaders
 from treadle.journal.postgres.workers import PostgresWorkers
 
 EXPIRE = "update treadle.workers set lease_until_us = treadle.now_us() - 1"
@@ -125,7 +126,7 @@ async def test_no_once_call_begins_where_the_run_is_taken_right_after_its_append
         return first
 
     monkeypatch.setattr(journal._writer, "append", slow)  # pyright: ignore[reportPrivateUsage]
-    with refuses("busy", "not held by this driver"):
+    with refuses("busy", "no longer held by this driver"):
         await writer.append([begun("c")])
     assert await entries_of(journal, after=1) == [begun("c"), resumed(2)]
 
@@ -170,7 +171,7 @@ async def test_no_once_call_begins_where_the_run_was_taken_before_a_lease_that_r
         return first
 
     monkeypatch.setattr(journal._writer, "append", late)  # pyright: ignore[reportPrivateUsage]
-    with refuses("busy", "not held by this driver"):
+    with refuses("busy", "no longer held by this driver"):
         await writer.append([begun("c")])
     assert await entries_of(journal, after=1) == [begun("c"), resumed(2)]
 
@@ -190,7 +191,7 @@ async def test_no_once_call_begins_where_the_run_was_taken_by_force_while_the_an
         return stood
 
     monkeypatch.setattr(lane, "append_all", lost)
-    with refuses("busy", "not held by this driver"):
+    with refuses("busy", "no longer held by this driver"):
         await writer.append([begun("c")])
     assert await entries_of(journal, after=1) == [begun("c")], "its start stands"
 

@@ -26,16 +26,23 @@ from treadle.journal.postgres.notifier import PostgresNotifier
 
 
 @pytest.fixture
-async def here(postgres_url: str) -> AsyncIterator[PostgresNotifier]:
-    one = PostgresNotifier(PostgresServer(postgres_url), poll_s=60)
+async def made(postgres_url: str) -> str:
+    """Database with the tables of a journal, and so with a key."""
+    await PostgresJournal.open(postgres_url).aclose()
+    return postgres_url
+
+
+@pytest.fixture
+async def here(made: str) -> AsyncIterator[PostgresNotifier]:
+    one = PostgresNotifier(PostgresServer(made), poll_s=60)
     yield one
     await anyio.to_thread.run_sync(one.close)
 
 
 @pytest.fixture
-async def there(postgres_url: str) -> AsyncIterator[PostgresNotifier]:
+async def there(made: str) -> AsyncIterator[PostgresNotifier]:
     """Of another process, as far as the database knows."""
-    one = PostgresNotifier(PostgresServer(postgres_url), poll_s=60)
+    one = PostgresNotifier(PostgresServer(made), poll_s=60)
     yield one
     await anyio.to_thread.run_sync(one.close)
 

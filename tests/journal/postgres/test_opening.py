@@ -65,7 +65,7 @@ def test_what_is_no_url_is_refused(url: str) -> None:
     ],
 )
 def test_another_kind_of_url_is_refused_without_its_password(url: str) -> None:
-    with pytest.raises(AgentError, match=r"is no journal: use .*postgresql://") as caught:
+    with pytest.raises(AgentError, match=r"is not a journal URL: use .*postgresql://") as caught:
         open_journal(url)
     assert "geheim" not in f"{caught.value!r}"
 
@@ -99,9 +99,7 @@ def guarded_url(postgres_server: PostgresServer) -> Iterator[str]:
 
 async def test_a_wrong_password_is_told_and_not_shown(guarded_url: str) -> None:
     user = guarded_url.split("//")[1].split("@")[0]
-    with pytest.raises(
-        AgentError, match="does not take this user and password: check both"
-    ) as caught:
+    with pytest.raises(AgentError, match="rejects this user and password: check both") as caught:
         open_journal(guarded_url.replace(f"{user}@", f"{user}:falsch@"))
     assert caught.value.kind == "invalid"
     assert "falsch" not in f"{caught.value!r} {caught.value.__cause__!r}"
@@ -132,7 +130,7 @@ async def test_tables_of_another_program_are_left_alone(postgres_url: str, look:
     look("create table treadle.looms(a integer)")
     with refuses(
         "invalid",
-        "the schema treadle of .* holds 'looms', and no journal: give the journal a database of its own",
+        "the schema treadle of .* contains 'looms' but no journal: give the journal a database of its own",
     ):
         open_journal(postgres_url)
     assert look("select count(*) from pg_tables where schemaname = 'treadle'") == [(1,)]

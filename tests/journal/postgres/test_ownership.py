@@ -19,7 +19,8 @@ from tests.journal.runs import entries_of, fact, finished, refuses, resumed, sta
 from treadle.errors import AgentError
 from treadle.journal import open_journal
 from treadle.journal.entries import ModelSwitched
-from treadle.journal.journal import Holder, Journal, RunWriter
+from treadle.journal.journal import Journal, RunWriter
+from treadle.journal.run_info import Holder
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGSTOP")
@@ -177,7 +178,7 @@ async def test_a_zombie_whose_run_was_taken_appends_nothing_and_begins_no_call(
     assert await writer.append([resumed(writer.fence), fact("b")]) == 3
     process.send(signal.SIGCONT)
     assert process.ask("append run_1 too-late").startswith(
-        "busy: run run_1 is not held by this driver any more"
+        "busy: run run_1 is no longer held by this driver"
     )
     assert process.ask("once run_1 c").startswith("busy")
     assert process.ask("finish run_1").startswith("busy")

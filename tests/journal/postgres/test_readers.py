@@ -11,7 +11,8 @@ from treadle.journal.tables.database import Cursor
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 
-from treadle.journal.postgres.connections import READING_MAX, PostgresReaders, PostgresServer
+from treadle.journal.postgres.connections import PostgresServer
+from treadle.journal.postgres.readers import READING_MAX, PostgresReaders
 
 
 async def test_many_reads_share_few_connections(postgres_url: str) -> None:

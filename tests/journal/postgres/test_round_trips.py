@@ -80,7 +80,7 @@ async def test_two_results_of_two_calls_in_one_append_are_none_where_one_is_refu
 
 @pytest.mark.parametrize("run_id", ["run\0", "\ud800", "\0"])
 async def test_a_run_has_an_id_that_the_tables_can_hold(journal: Journal, run_id: str) -> None:
-    with refuses("invalid", "is no id of a run"):
+    with refuses("invalid", "is not a run id"):
         await journal.begin(started(run_id))
     with refuses("invalid", "there is no run"):
         await journal.read(run_id)

@@ -1,6 +1,6 @@
 """A process of its own that drives runs: one command a line, one answer a line.
 
-`python -m tests.journal.sqlite.driver FILE`.
+`python -m tests.journal.sqlite.driver FILE [BUSY_TIMEOUT_S]`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from treadle.journal.sqlite import SqliteJournal
 
 
 class Driver:
-    def __init__(self, path: str) -> None:
-        self.journal = SqliteJournal.open(path)
+    def __init__(self, path: str, busy_timeout_s: str = "5") -> None:
+        self.journal = SqliteJournal.open(path, busy_timeout_s=float(busy_timeout_s))
         self.journal.on_stop(lambda run_id: print(f"stop {run_id}", flush=True))
         self.writers: dict[str, RunWriter] = {}
 
@@ -75,7 +75,7 @@ class Driver:
 
 
 async def main() -> None:
-    driver = Driver(sys.argv[1])
+    driver = Driver(*sys.argv[1:])
     print("ready", flush=True)
     while line := await anyio.to_thread.run_sync(sys.stdin.readline):
         name, *words = line.split()

@@ -91,7 +91,7 @@ async def test_a_driver_that_missed_an_entry_appends_nothing(
 
 async def test_nothing_but_what_comes_late_follows_the_end(journal: SqliteJournal) -> None:
     writer = await journal.begin(started())
-    with refuses("invalid", "nothing but tool.late"):
+    with refuses("invalid", "only tool.late can follow"):
         await writer.append([finished(), fact("a")])
     assert await writer.append([*asks(1, "c"), finished(), late("c")]) == 2
     with refuses("busy"):
@@ -132,7 +132,7 @@ async def test_call_ids_that_utf_8_cannot_hold_are_told_apart(journal: SqliteJou
 
 
 async def test_a_run_id_that_utf_8_cannot_hold_is_refused(journal: SqliteJournal) -> None:
-    with refuses("invalid", "is no id of a run"):
+    with refuses("invalid", "is not a run id"):
         await journal.begin(started("\ud800"))
     with refuses("invalid", "there is no run"):
         await journal.read("\ud800")

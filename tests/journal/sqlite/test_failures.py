@@ -14,6 +14,8 @@ import anyio.lowlevel
 import apsw
 import pytest
 
+from tests.doubles import agent, call
+from tests.doubles import asks as calls
 from tests.journal.runs import (
     asks,
     begun,
@@ -27,9 +29,11 @@ from tests.journal.runs import (
     steers,
 )
 from tests.journal.sqlite.failing_disk import FailingDisk
+from treadle import Runtime, tool
 from treadle.errors import AgentError
 from treadle.journal.sqlite import SqliteJournal
 from treadle.journal.sqlite.failures import translated
+from treadle.tools.tool import ToolDeferred
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="the failing disk stands on the Unix one"
@@ -63,7 +67,7 @@ async def test_a_run_that_could_not_be_let_go_is_free_once_the_disk_works(
     await third.release()
     disk.write_fails = None
     assert (await journal.take_over("run_1")).fence == 2
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         while (await other.info("run_3")).status == "running":
             await anyio.lowlevel.checkpoint()
     assert (await other.take_over("run_3")).fence == 2
@@ -449,3 +453,36 @@ async def test_what_cannot_be_undone_keeps_nobody_waiting(path: Path) -> None:
         assert sorted(told) == ["its undoing", "its undoing", "the work"]
         assert await writer.write(lambda db: 1) == 1
     await journal.aclose()
+
+
+async def test_a_run_whose_question_could_not_be_stored_is_stopped_and_does_not_wait(
+    path: Path, disk: FailingDisk
+) -> None:
+    """Nobody could answer what is not in the journal."""
+
+    @tool(effect="once")
+    async def order() -> str:
+        disk.write_fails = apsw.FullError
+        raise ToolDeferred
+
+    async with Runtime.open(f"sqlite:///{path}") as rt:
+        told = await rt.run(agent([calls(call("order"))], order), "go", run_id="full")
+        assert told.error is not None
+        disk.write_fails = None
+    async with Runtime.open(f"sqlite:///{path}") as rt:
+        assert (await rt.journal.info("full")).status == "stopped"
+
+
+async def test_a_journal_closes_although_the_disk_takes_nothing(
+    path: Path, disk: FailingDisk
+) -> None:
+    """Its log keeps what was appended, and its guard is free."""
+    journal = SqliteJournal.open(path)
+    writer = await journal.begin(started())
+    await writer.append([fact("a")])
+    disk.write_fails = apsw.FullError
+    await journal.aclose()
+    disk.write_fails = None
+    again = SqliteJournal.open(path)
+    assert await entries_of(again, writer.run_id, after=1) == [fact("a")]
+    await again.aclose()

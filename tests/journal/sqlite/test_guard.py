@@ -22,6 +22,7 @@ from treadle._internal.held_files import HELD
 from treadle.errors import AgentError
 from treadle.journal.journal import RunWriter
 from treadle.journal.sqlite import SqliteJournal
+from treadle.journal.sqlite import writer as writing
 from treadle.tools.builtin.coding import default_tools
 from treadle.types import Limits
 
@@ -41,7 +42,7 @@ def driver(path: Path) -> Iterator[Process]:
 
 async def lost(writer: RunWriter) -> AgentError:
     """Appends until the journal refuses."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         while True:
             try:
                 await writer.append([fact("more")])
@@ -105,12 +106,36 @@ async def test_a_process_that_closes_does_not_delete_the_log_of_one_that_lost_it
     await again.aclose()
 
 
+async def test_no_other_process_writes_in_the_middle_of_a_transaction_whose_lock_was_dropped(
+    path: Path, journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would write over what is being committed."""
+    writer = await journal.begin(started())
+    other = Process("tests.journal.sqlite.driver", str(path), "0.1")
+    other.ready()
+    assert other.ask("begin run_2") == "begun"
+    answers: list[str] = []
+
+    def in_the_middle() -> None:
+        if not answers:
+            open(f"{path}-shm").close()
+            answers.append(other.ask("append run_2 b"))
+
+    monkeypatch.setattr(writing, "boundary", in_the_middle)
+    assert await writer.append([fact("a")]) == 2
+    assert answers[0].startswith("agent: another process keeps the journal")
+    assert other.ask("append run_2 b") == "2"
+    assert len(await journal.read(writer.run_id)) == 2
+    other.kill()
+    other.close()
+
+
 async def test_the_lock_on_the_file_itself_is_taken_again(
     path: Path, journal: SqliteJournal, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer = await journal.begin(started())
     path.read_bytes()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         while "was taken again" not in caplog.text:
             await writer.append([fact("more")])
             await anyio.lowlevel.checkpoint()
@@ -124,7 +149,7 @@ async def test_a_run_that_waits_is_stopped_once_the_locks_are_gone(
     journal.on_stop(lambda run_id: stopped.set())
     writer = await journal.begin(started())
     open(f"{path}-shm").close()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await stopped.wait()
     with refuses("agent", "is not used any more"):
         await writer.append([fact("more")])

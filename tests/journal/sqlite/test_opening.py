@@ -49,7 +49,7 @@ def test_another_programs_database_is_refused_and_left_as_it_is(path: Path) -> N
     db.execute("create table things(a)")
     db.close()
     before = path.read_bytes()
-    with refuses("invalid", "no journal of Treadle"):
+    with refuses("invalid", "not a Treadle journal"):
         SqliteJournal.open(path)
     assert path.read_bytes() == before
 
@@ -262,7 +262,7 @@ def test_a_file_that_was_refused_is_not_kept_open(path: Path) -> None:
     with pytest.raises(AgentError) as kept:
         SqliteJournal.open(path)
     assert [one for one in Path("/proc/self/fd").iterdir() if one.resolve() == path] == []
-    assert "no journal" in kept.value.message
+    assert "not a Treadle journal" in kept.value.message
 
 
 async def test_who_has_the_file_in_another_mode_is_waited_for(path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.journal.sqlite.conftest import Look
 from treadle._internal.file_lock import hold
 from treadle.errors import AgentError
 from treadle.journal.entries import ModelSwitched
-from treadle.journal.journal import Holder
+from treadle.journal.run_info import Holder
 from treadle.journal.sqlite import SqliteJournal
 from treadle.journal.sqlite.workers import SqliteWorkers
 
@@ -109,7 +109,7 @@ async def test_a_stopped_process_keeps_its_run_until_somebody_insists(
     assert await writer.append([resumed(writer.fence), fact("b")]) == 3
     process.send(signal.SIGCONT)
     assert process.ask("append run_1 too-late").startswith(
-        "busy: run run_1 is not held by this driver any more"
+        "busy: run run_1 is no longer held by this driver"
     )
     assert process.ask("finish run_1").startswith("busy")
     assert process.ask("release run_1") == "released"

@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio
+import trustme
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.tls import TLSListener
@@ -196,6 +198,20 @@ async def listening(
         group.cancel_scope.cancel()
 
 
+class Authority:
+    """A private certificate authority, in a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._ca = trustme.CA()
+        self.file = folder / "ca.pem"
+        self._ca.cert_pem.write_to_path(str(self.file))
+
+    def server(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._ca.issue_cert("127.0.0.1").configure_cert(context)
+        return context
+
+
 class Proxy:
     """Forwards what is asked in absolute form, and opens tunnels."""
 
@@ -237,8 +253,8 @@ async def _pipe(source: ByteStream, target: ByteStream, scope: anyio.CancelScope
 
 
 @asynccontextmanager
-async def proxying() -> AsyncIterator[Proxy]:
+async def proxying(tls: ssl.SSLContext | None = None) -> AsyncIterator[Proxy]:
     proxy = Proxy()
-    async with listening(proxy.handle) as port:
+    async with listening(proxy.handle, tls) as port:
         proxy.port = port
         yield proxy

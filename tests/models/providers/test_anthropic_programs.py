@@ -12,6 +12,7 @@ from typing import Any, cast
 from tests.models.providers.claude import START, STOP, STOP_0, ending  # pyright: ignore[reportUnknownVariableType]  JSON
 from tests.models.providers.loopback import Answer, Server, serving, stream
 from treadle import Agent, Limits, Outcome, Runtime, Settings, ToolContext, tool
+from treadle.config import Config, Price
 from treadle.config.model_profile import Abilities
 from treadle.messages.result import RunResult
 from treadle.models.providers.anthropic.model import AnthropicModel, connect
@@ -124,6 +125,22 @@ async def test_results_for_a_program_stand_alone_and_name_its_container_also_in_
     )
     assert blocks(server, 2, -2) == [called(2)]
     assert blocks(server, 3, -1) == [{"type": "text", "text": "Be brief."}]
+
+
+async def test_a_container_is_counted_once_in_the_conversation_that_started_it() -> None:
+    @tool
+    async def look(at: int) -> str:
+        """Look at a thing."""
+        return "seen"
+
+    prices = Config(prices={"anthropic:claude-test": Price(input=0, output=0, containers=0.25)})
+    answers = (begun(PROGRAM, called(1)), begun(called(2)), said({"type": "text", "text": "3"}))
+    async with serving(*answers) as server, Runtime.open(config=prices) as runtime:
+        asked = model(server)
+        agent = Agent(name="a", model=asked, tools=[look], settings=SETTINGS)
+        result = await runtime.run(agent, "How many?")
+        await asked.aclose()
+    assert (result.outcome, result.metrics.cost_usd) == (Outcome.COMPLETED, 0.25)
 
 
 async def test_a_program_that_never_went_on_is_left_out_of_the_next_run() -> None:

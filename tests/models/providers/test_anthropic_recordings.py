@@ -179,6 +179,6 @@ async def test_a_connection_cut_at_a_byte_is_an_error(name: str, model_on: Model
     async with serving(*(Answer(steps=(body[:cut], Step.CUT)) for cut in cuts)) as server:
         model = model_on(server)
         for _ in cuts:
-            with anyio.fail_after(5), pytest.raises(AgentError) as raised:
+            with anyio.fail_after(20), pytest.raises(AgentError) as raised:
                 await fold_stream(model.stream(HELLO))
             assert raised.value.kind is ErrorKind.NETWORK

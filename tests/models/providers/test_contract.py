@@ -77,13 +77,13 @@ ANSWERS: dict[str, tuple[Said, ...]] = {
 
 async def answered(wire: Wire, answer: Answer, request: ModelRequest = HELLO) -> ModelResponse:
     async with serving(answer) as server:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             return await fold_stream(wire.model(server).stream(request))
 
 
 async def asked(wire: Wire, answer: Answer, **options: object) -> AgentError:
     async with serving(answer) as server:
-        with anyio.fail_after(5), pytest.raises(AgentError) as raised:
+        with anyio.fail_after(20), pytest.raises(AgentError) as raised:
             await fold_stream(wire.model(server, **options).stream(HELLO))
     assert KEY not in raised.value.message
     return raised.value
@@ -221,7 +221,7 @@ async def test_deltas_arrive_while_the_answer_is_still_being_written(wire: Wire)
     async with serving(
         Answer(steps=(*wire.speech.frames(text("early"), end=None), Step.HANG))
     ) as server:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with aclosing(wire.model(server).stream(HELLO)) as deltas:
                 async for delta in deltas:
                     if delta == TextDelta("early"):
@@ -647,7 +647,7 @@ async def test_a_wrong_key_of_the_configuration_is_told_by_its_place(wire: Wire)
             headers={},
         )
         connection = connect_to(at)
-        with anyio.fail_after(5), pytest.raises(AgentError) as raised:
+        with anyio.fail_after(20), pytest.raises(AgentError) as raised:
             await fold_stream(kind.model_over(connection, at, MODEL, UNKNOWN).stream(HELLO))
         await connection.aclose()
     assert "Check the key of config.yaml:3" in raised.value.message
@@ -824,7 +824,7 @@ async def test_a_stream_cut_at_any_place_is_whole_or_an_error(wire: Wire) -> Non
 
 async def _ended(model: Model) -> tuple[Part, ...] | ErrorKind:
     try:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             return (await fold_stream(model.stream(HELLO))).parts
     except AgentError as error:
         return error.kind
@@ -833,7 +833,7 @@ async def _ended(model: Model) -> tuple[Part, ...] | ErrorKind:
 async def test_no_server_is_a_network_error_that_names_it(wire: Wire) -> None:
     async with serving() as server:
         url = server.url
-    with anyio.fail_after(5), pytest.raises(AgentError) as raised:
+    with anyio.fail_after(20), pytest.raises(AgentError) as raised:
         await fold_stream(wire.model(url).stream(HELLO))
     assert raised.value.kind is ErrorKind.NETWORK
     assert "127.0.0.1" in raised.value.message
@@ -842,7 +842,7 @@ async def test_no_server_is_a_network_error_that_names_it(wire: Wire) -> None:
 
 async def test_a_server_that_hangs_up_on_a_new_connection_is_not_asked_again(wire: Wire) -> None:
     async with serving(SILENT_CUT, stream(wire.speech, GOOD_DAY)) as server:
-        with anyio.fail_after(5), pytest.raises(AgentError) as raised:
+        with anyio.fail_after(20), pytest.raises(AgentError) as raised:
             await fold_stream(wire.model(server).stream(HELLO))
     assert raised.value.kind is ErrorKind.NETWORK
     assert len(server.seen) == 1
@@ -893,7 +893,7 @@ async def test_an_answer_that_takes_too_long_times_out_however_much_comes(
             headers={},
         )
         connection = connect_to(at)
-        with anyio.fail_after(5), pytest.raises(AgentError) as raised:
+        with anyio.fail_after(20), pytest.raises(AgentError) as raised:
             await fold_stream(
                 wire_of(wire.speech.wire).model_over(connection, at, MODEL, UNKNOWN).stream(HELLO)
             )
@@ -905,7 +905,7 @@ async def test_an_answer_that_takes_too_long_times_out_however_much_comes(
 
 async def test_cancelling_closes_the_connection(wire: Wire) -> None:
     async with serving(Answer(steps=(begun(wire.speech)[0], Step.HANG))) as server:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with anyio.create_task_group() as group:
                 group.start_soon(fold_stream, wire.model(server).stream(HELLO))
                 await server.asked.wait()
@@ -915,7 +915,7 @@ async def test_cancelling_closes_the_connection(wire: Wire) -> None:
 
 async def test_cancelling_before_the_answer_closes_the_connection(wire: Wire) -> None:
     async with serving(Answer(steps=(Step.HANG,), status=0)) as server:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with anyio.create_task_group() as group:
                 group.start_soon(fold_stream, wire.model(server).stream(HELLO))
                 await server.asked.wait()

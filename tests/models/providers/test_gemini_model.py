@@ -285,7 +285,7 @@ async def test_a_continuation_that_fails_fails_the_answer(asking: Asking) -> Non
 async def test_leaving_in_the_middle_of_a_continuation_closes_it(asking: Asking) -> None:
     first = Answer(steps=(sse({"text": "Once "}, finish="CONTINUATION", token="t1"),))
     async with serving(first, Answer(steps=(sse({"text": "upon "}), Step.HANG))) as server:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with aclosing(asking(server.url).stream(LONG)) as deltas:
                 async for delta in deltas:
                     if delta == TextDelta("upon "):

@@ -16,13 +16,14 @@ from pathlib import Path
 
 import anyio
 import pytest
-import trustme
+from anyio.abc import ByteStream
 
-from tests.models.providers.claude import WHOLE
+from tests.models.providers.claude import WHOLE, text
 from tests.models.providers.conftest import ModelOn
 from tests.models.providers.loopback import (
     SILENT_CUT,
     Answer,
+    Authority,
     Server,
     Step,
     document,
@@ -35,7 +36,7 @@ from tests.models.providers.speech import HELLO, KEY
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import Message
 from treadle.models.model import ModelRequest, fold_stream
-from treadle.models.providers import http_pool
+from treadle.models.providers import exchange, http_pool
 from treadle.models.providers.anthropic import AnthropicModel, connect
 from treadle.models.providers.http import HttpConnection
 from treadle.types import Settings
@@ -46,7 +47,7 @@ def answers(count: int = 1) -> list[Answer]:
 
 
 async def ask(model: AnthropicModel) -> str:
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         return (await fold_stream(model.stream(HELLO))).text
 
 
@@ -105,6 +106,59 @@ async def test_https_goes_through_a_tunnel(
         assert server.seen[0].headers["authorization"] == f"Bearer {KEY}"
 
 
+@pytest.mark.parametrize("server_speaks_tls", [True, False])
+async def test_a_proxy_may_itself_speak_tls(
+    model_on: ModelOn,
+    monkeypatch: pytest.MonkeyPatch,
+    authority: Authority,
+    server_speaks_tls: bool,
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    tls = authority.server() if server_speaks_tls else None
+    async with (
+        serving(*answers(2), tls=tls) as server,
+        proxying(tls=authority.server()) as proxy,
+    ):
+        monkeypatch.setenv("ALL_PROXY", f"https://127.0.0.1:{proxy.port}")
+        model = model_on(server)
+        assert [await ask(model), await ask(model)] == ["Good day", "Good day"]
+        assert proxy.asked[0] == (
+            f"CONNECT 127.0.0.1:{server.port}" if tls else f"POST {server.url}/v1/messages"
+        )
+
+
+async def test_a_proxy_whose_certificate_is_not_trusted_is_named(
+    own: ModelOn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, authority: Authority
+) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    async with (
+        serving(*answers(), tls=authority.server()) as server,
+        proxying(tls=Authority(tmp_path / "other").server()) as proxy,
+    ):
+        monkeypatch.setenv("HTTPS_PROXY", f"https://127.0.0.1:{proxy.port}")
+        named = rf"the certificate of the proxy 127\.0\.0\.1:{proxy.port} .*SSL_CERT_FILE"
+        with pytest.raises(AgentError, match=named) as raised:
+            await ask(own(server))
+        assert proxy.asked == []
+    assert raised.value.kind is ErrorKind.INVALID
+
+
+async def test_a_proxy_that_does_not_speak_tls_is_named(
+    own: ModelOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer_at_once(client: ByteStream) -> None:
+        async with client:
+            await client.send(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+
+    async with listening(answer_at_once) as port:
+        monkeypatch.setenv("HTTPS_PROXY", f"https://127.0.0.1:{port}")
+        named = f"cannot speak TLS with the proxy 127.0.0.1:{port}"
+        with pytest.raises(AgentError, match=named) as raised:
+            await ask(own("https://127.0.0.1:1"))
+    assert raised.value.kind is ErrorKind.NETWORK
+
+
 async def test_a_proxy_that_is_not_there_is_named(
     own: ModelOn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +181,20 @@ async def test_a_proxy_that_refuses_a_tunnel_is_not_asked_again(
     assert raised.value.kind is ErrorKind.INVALID
 
 
+@pytest.mark.parametrize("status", [401, 407])
+async def test_a_page_that_asks_for_a_password_may_be_of_a_proxy(
+    own: ModelOn, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    page = b"<html><title>Password wanted</title></html>"
+    async with serving(
+        Answer(status=status, steps=(page,), type="text/html", chunked=False)
+    ) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        with pytest.raises(AgentError, match=r"Password wanted.*\bproxy\b.*") as raised:
+            await ask(own("http://127.0.0.1:9"))
+    assert "HTTP_PROXY" in str(raised.value)
+
+
 async def test_a_kind_of_proxy_that_cannot_be_used_is_named(
     own: ModelOn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,20 +215,6 @@ async def test_a_netrc_file_does_not_replace_the_key(
 
 
 # ---------------------------------------------------------------- certificates
-
-
-class Authority:
-    """A private certificate authority, in a file."""
-
-    def __init__(self, folder: Path) -> None:
-        self._ca = trustme.CA()
-        self.file = folder / "ca.pem"
-        self._ca.cert_pem.write_to_path(str(self.file))
-
-    def server(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._ca.issue_cert("127.0.0.1").configure_cert(context)
-        return context
 
 
 @pytest.fixture
@@ -210,7 +264,7 @@ async def test_a_server_that_is_not_there_is_told_in_the_words_of_the_system(own
     async with serving() as server:
         pass
     with (
-        anyio.fail_after(5),
+        anyio.fail_after(20),
         pytest.raises(
             AgentError,
             match=r"^cannot connect to 127\.0\.0\.1:\d+: Connection refused: check base_url, and that the server runs$",
@@ -239,7 +293,7 @@ async def test_a_large_body_is_sent_once_more_where_the_kept_connection_had_died
     async with serving(*answers(), SILENT_CUT, *answers()) as server:
         model = own(server)
         assert await ask(model) == "Good day"
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             assert (await fold_stream(model.stream(request))).text == "Good day"
         assert [seen.connection for seen in server.seen] == [1, 1, 2]
         assert server.seen[1].body == server.seen[2].body
@@ -288,8 +342,29 @@ async def test_an_answer_that_does_not_end_is_left_after_its_last_event(own: Mod
     unended = Answer(steps=(*stream(*WHOLE).steps, Step.HANG))
     async with serving(unended) as server:
         assert await ask(own(server)) == "Good day"
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await server.gone.wait()
+
+
+async def test_a_response_without_end_is_cut_and_not_asked_for_again(
+    model_on: ModelOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C5: it had no bound but the run's time."""
+    monkeypatch.setattr(exchange, "RESPONSE_BYTES_MAX", 1 << 20)
+    pieces = stream(*WHOLE[:2], *[text("x" * 10_000)] * 400)
+    async with serving(Answer(steps=(*pieces.steps, Step.HANG))) as server:
+        with anyio.fail_after(20), pytest.raises(AgentError, match="more than 1 MiB") as raised:
+            await fold_stream(model_on(server).stream(HELLO))
+        assert (raised.value.kind, raised.value.retryable) == (ErrorKind.NETWORK, False)
+
+
+async def test_blanks_without_end_before_a_response_are_cut(
+    model_on: ModelOn,
+) -> None:
+    blanks = Answer(steps=(*[b"\n" * 10_000] * 20, Step.HANG))
+    async with serving(blanks) as server:
+        with anyio.fail_after(20), pytest.raises(AgentError, match="too many blanks"):
+            await fold_stream(model_on(server).stream(HELLO))
 
 
 async def test_nothing_of_a_request_stays_behind(own: ModelOn) -> None:

@@ -268,7 +268,7 @@ async def test_a_response_that_comes_before_the_whole_request_is_read() -> None:
 
     async with listening(refuse) as port:
         connection = HttpConnection(f"http://127.0.0.1:{port}", {})
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with connection.post("/", b"x" * 50_000_000, {}) as reply:
                 assert (reply.status, await reply.read()) == (413, b"big")
             await connection.aclose()
@@ -289,7 +289,7 @@ async def test_a_connection_whose_request_was_not_sent_whole_is_not_kept() -> No
     heads, seen = list[bytes](), anyio.Event()
     async with listening(refuse) as port:
         connection = HttpConnection(f"http://127.0.0.1:{port}", {})
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             for _ in range(2):
                 async with connection.post("/", b"x" * 50_000_000, {}) as reply:
                     seen.set()
@@ -311,7 +311,7 @@ async def test_a_head_that_is_no_response_is_refused(head: bytes) -> None:
     protocol = HttpProtocol(asyncio.get_running_loop())
     protocol.connection_made(cast("asyncio.Transport", Wire()))
     protocol.data_received(head)
-    with anyio.fail_after(1), pytest.raises(NotHttp):
+    with anyio.fail_after(20), pytest.raises(NotHttp):
         await protocol.respond()
 
 
@@ -347,7 +347,7 @@ async def test_cancelling_at_any_moment_leaves_no_descriptor(after: bytes) -> No
 
         async with anyio.create_task_group() as group:
             group.start_soon(ask)
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 await reached.wait()
             open_then = descriptors()
             group.cancel_scope.cancel()
@@ -375,7 +375,7 @@ async def test_closing_ends_an_exchange_that_waits_for_its_response() -> None:
     reached = anyio.Event()
     async with listening(hang) as port:
         connection = HttpConnection(f"http://127.0.0.1:{port}", {})
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with anyio.create_task_group() as group:
                 group.start_soon(fail)
                 await reached.wait()
@@ -413,7 +413,7 @@ async def test_a_connection_opens_on_an_event_loop_without_happy_eyeballs() -> N
 
     async with listening(answer) as port:
         loop = cast("asyncio.AbstractEventLoop", OtherLoop())
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             protocol = await connect(loop, "127.0.0.1", port, None)
             await protocol.send(b"GET / HTTP/1.1\r\n\r\n", b"")
             await protocol.respond()
@@ -433,7 +433,7 @@ async def test_a_half_closed_connection_ends_a_response_without_a_length() -> No
 
     async with listening(answer) as port:
         connection = HttpConnection(f"http://127.0.0.1:{port}", {})
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with connection.get("/", {}) as reply:
                 assert await reply.read() == b"all of it"
                 assert await reply.read() == b""
@@ -450,7 +450,7 @@ async def test_a_connection_that_is_reset_before_the_answer_is_a_network_error()
     async with listening(reset) as port:
         connection = HttpConnection(f"http://127.0.0.1:{port}", {})
         with (
-            anyio.fail_after(5),
+            anyio.fail_after(20),
             pytest.raises(AgentError, match="closed the connection before it answered"),
         ):
             async with connection.post("/", b"{}", {}):

@@ -51,13 +51,13 @@ def endpoint(kind: str, url: str | None, name: str = "there") -> Endpoint:
 
 async def told_by(kind: str, *answers: Answer, path: str = "") -> tuple[list[Listed], Server]:
     async with serving(*answers) as server:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             return await models_at(endpoint(kind, server.url + path)), server
 
 
 async def refused_by(kind: str, answer: Answer) -> AgentError:
     async with serving(answer) as server:
-        with anyio.fail_after(5), pytest.raises(AgentError) as refused:
+        with anyio.fail_after(20), pytest.raises(AgentError) as refused:
             await models_at(endpoint(kind, server.url))
     return refused.value
 
@@ -140,7 +140,7 @@ async def test_a_list_is_read_to_its_last_page(connected: Callable[[Server], Con
     )
     async with serving(first, second) as server:
         connection = connected(server)  # which may import the SDK
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             models = await anthropic.list_models(connection, endpoint("anthropic", server.url))
     assert models == [
         Listed(id="claude-opus-5-5", abilities=OF_OPUS),
@@ -172,7 +172,7 @@ async def test_a_key_that_is_refused_is_named(connected: Callable[[Server], Conn
     ) as server:
         connection = connected(server)
         with (
-            anyio.fail_after(5),
+            anyio.fail_after(20),
             pytest.raises(AgentError, match="the key of ANTHROPIC_API_KEY") as refused,
         ):
             await anthropic.list_models(connection, endpoint("anthropic", server.url))
@@ -455,12 +455,12 @@ async def test_a_list_that_is_too_large_is_given_up(monkeypatch: pytest.MonkeyPa
 
 async def test_asking_can_be_given_up_at_any_time():
     async with serving(Answer(steps=(b"[", Step.HANG))) as server:
-        with anyio.fail_after(5), anyio.CancelScope() as scope:
+        with anyio.fail_after(20), anyio.CancelScope() as scope:
             async with anyio.create_task_group() as group:
                 group.start_soon(models_at, endpoint("openai-chat", server.url))
                 await server.asked.wait()
                 scope.cancel()
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await server.gone.wait()
 
 

@@ -240,7 +240,7 @@ async def test_two_that_ask_at_once_get_two_entries() -> None:
     async def ask() -> None:
         said.append((await complete(model, REQUEST)).text)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(ask)
             group.start_soon(ask)

@@ -64,7 +64,7 @@ def asked(
 
 
 async def completed(model: Model, request: ModelRequest) -> ModelResponse:
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         return await complete(model, request)
 
 

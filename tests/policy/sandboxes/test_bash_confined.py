@@ -15,6 +15,7 @@ from tests.policy.sandboxes.conftest import Weakened, needs_bubblewrap
 from tests.tools.builtin.test_bash import is_running
 from tests.tools.conftest import MakeContext, make_context, spill  # noqa: F401  fixtures
 from treadle.policy.sandboxes import bubblewrap, mounts
+from treadle.policy.sandboxes.limits import Group
 from treadle.tools.builtin.bash import Bash
 from treadle.tools.builtin.bash_kill import BashKill
 from treadle.tools.builtin.bash_output import BashOutput
@@ -338,7 +339,7 @@ async def test_too_much_memory_is_told(
     confined: MakeConfined, sandbox: Weakened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sandbox.limits = bubblewrap.CommandLimits(memory_bytes=64 << 20)
-    if (group := bubblewrap.Group.make(sandbox.limits)) is None:
+    if (group := Group.make(sandbox.limits)) is None:
         pytest.skip("this user may make no control group")
     await group.aclose()
     assert "[it used more than 64 MiB of memory, and was killed for it]" in await bash(

@@ -12,9 +12,10 @@ import anyio
 import pytest
 
 from tests.policy.sandboxes.conftest import BWRAP, Weakened, needs_bubblewrap, needs_root
-from treadle.policy.sandboxes import bubblewrap
+from treadle.policy.sandboxes import bubblewrap, cage
 from treadle.policy.sandboxes.control_files import ControlFiles
-from treadle.policy.sandboxes.escapes import ATTEMPTS, EscapeAttempt, try_escape
+from treadle.policy.sandboxes.escape_attempt import EscapeAttempt
+from treadle.policy.sandboxes.escapes import ATTEMPTS, try_escape
 from treadle.policy.sandboxes.limits import Group
 from treadle.policy.sandboxes.mounts import MountView
 from treadle.policy.sandboxes.workspace_secrets import Secrets, WorkspaceSecrets
@@ -107,7 +108,7 @@ def test_every_protection_has_its_proof(sandbox: Weakened, base: Path) -> None:
 def test_without_looking_afterwards_what_a_rule_denies_stays(
     sandbox: Weakened, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bubblewrap, "taken_away", lambda *_: [])
+    monkeypatch.setattr(cage, "taken_away", lambda *_: [])
     assert not held(sandbox, BY_NAME["make a file that a rule denies"], base)
 
 

@@ -15,7 +15,7 @@ from msgspec import structs
 from tests.policy.sandboxes.conftest import needs_bubblewrap
 from treadle import Agent, Runtime
 from treadle.config import Config, load
-from treadle.config.values import Permissions
+from treadle.config.sections import Permissions
 from treadle.messages.message import ToolResult
 from treadle.testing import ScriptedModel
 from treadle.tools.builtin.bash import Bash

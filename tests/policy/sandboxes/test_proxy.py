@@ -17,7 +17,7 @@ from anyio.abc import ByteStream, SocketStream
 
 from treadle.config.hosts import HostList
 from treadle.policy.sandboxes import connections as connections_module
-from treadle.policy.sandboxes import lookups
+from treadle.policy.sandboxes import lookups, proxy_streams
 from treadle.policy.sandboxes import proxy as proxy_module
 from treadle.policy.sandboxes.parent_proxy import ParentProxies
 from treadle.policy.sandboxes.proxy import Proxy
@@ -445,7 +445,7 @@ async def test_a_client_that_goes_takes_its_connection_along() -> None:
 
 
 async def test_connections_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy_module, "CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(proxy_streams, "CONNECTIONS_MAX", 2)
     async with (
         placed() as place,
         await tunnel(place),

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from tests.profiles import BY_CHANCE
 from treadle.policy.shell.lexical import SPLICED, invisible_in
-from treadle.policy.shell.syntax import Script, parse
+from treadle.policy.shell.script import Script
+from treadle.policy.shell.syntax import parse
 
 BASH = shutil.which("bash")
 pytestmark = pytest.mark.skipif(

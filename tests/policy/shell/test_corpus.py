@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.policy.shell.corpus import cases, is_looser, needs_corpus, workspace
-from treadle.policy.policy import Decision, decide_command, permissions_of
+from treadle.policy.permissions import permissions_of
+from treadle.policy.policy import Decision, decide_command
 from treadle.types import Mode
 
 pytestmark = needs_corpus

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.policy.policy import decide_command, permissions_of
+from treadle.policy.permissions import permissions_of
+from treadle.policy.policy import decide_command
 from treadle.policy.shell.effects import effect_of
 
 

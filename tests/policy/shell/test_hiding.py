@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.policy.shell.corpus import workspace
-from treadle.policy.policy import decide_command, permissions_of
+from treadle.policy.permissions import permissions_of
+from treadle.policy.policy import decide_command
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from tests.policy.shell.corpus import workspace
 from tests.profiles import BY_CHANCE
 from treadle.config.rules import Rules
 from treadle.policy.decision import STRICTNESS
-from treadle.policy.policy import Decision, Permissions, decide_command, without_sandbox
+from treadle.policy.permissions import Permissions
+from treadle.policy.policy import Decision, decide_command, without_sandbox
 from treadle.types import Mode
 
 HOME = "/home/ada"

@@ -17,8 +17,10 @@ from tests.policy.shell.test_against_bash import run_by_bash
 from tests.profiles import BY_CHANCE
 from treadle.policy.shell.agreement import Differ, agreed
 from treadle.policy.shell.globs import expand
-from treadle.policy.shell.language import MAX_CHARS, MAX_COMMANDS, OutsideLanguage, read_line
-from treadle.policy.shell.syntax import ParsedCommand, parse
+from treadle.policy.shell.language import MAX_CHARS, MAX_COMMANDS, read_line
+from treadle.policy.shell.plain_line import OutsideLanguage
+from treadle.policy.shell.script import ParsedCommand
+from treadle.policy.shell.syntax import parse
 
 HOME = "/home/ada"
 needs_bash = pytest.mark.skipif(

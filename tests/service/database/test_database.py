@@ -107,7 +107,7 @@ async def test_readers_wait_for_no_writer(database_url: str) -> None:
 
         async with anyio.create_task_group() as group:
             group.start_soon(database.run, ADA, write)
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 await writing.wait()
                 assert await database.read(ADA, count) == 0
             go_on.set()
@@ -213,7 +213,7 @@ async def test_a_database_that_is_not_there_is_told_in_one_sentence(url: str) ->
             "does not take this name and password",
         ),
         ("fe_sendauth: no password supplied", "does not take this name and password"),
-        ('FATAL:  database "db" does not exist', "no such database: make it with `createdb`"),
+        ('FATAL:  database "db" does not exist', "no such database: create it with `createdb`"),
         ("server does not support SSL, but SSL was required", "cannot be encrypted: .*sslmode"),
         ("connection refused", "does not answer"),
     ],

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from sqlalchemy import (
     Column,
+    Engine,
     Integer,
     MetaData,
     Table,
     Text,
-    create_engine,
     delete,
     exists,
     func,
@@ -137,8 +137,7 @@ async def test_what_is_counted_is_the_scopes_own(database: Database, statement: 
 
 
 @pytest.mark.parametrize("statement", REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_narrowed_is_refused(statement: Any) -> None:
-    engine = create_engine("sqlite://")
+def test_what_cannot_be_narrowed_is_refused(engine: Engine, statement: Any) -> None:
     METADATA.create_all(engine)
     with GuardedSession(engine) as session:
         scoped(session, ADA)
@@ -218,7 +217,7 @@ async def test_what_only_reads_changes_nothing(database: Database) -> None:
             await database.read(ADA, act)
 
 
-def test_an_applications_sessions_and_tables_are_left_alone() -> None:
+def test_an_applications_sessions_and_tables_are_left_alone(engine: Engine) -> None:
     class Base(DeclarativeBase):
         pass
 
@@ -226,7 +225,6 @@ def test_an_applications_sessions_and_tables_are_left_alone() -> None:
         __tablename__ = "task"
         id = Column(Integer, primary_key=True)
 
-    engine = create_engine("sqlite://")
     Base.metadata.create_all(engine)
     with PlainSession(engine) as session:
         session.add(Order(id=1))
@@ -238,8 +236,7 @@ def test_an_applications_sessions_and_tables_are_left_alone() -> None:
         assert session.execute(select(Order)).all() == []
 
 
-def test_a_session_of_an_applications_factory_is_guarded_once_it_is_bound() -> None:
-    engine = create_engine("sqlite://")
+def test_a_session_of_an_applications_factory_is_guarded_once_it_is_bound(engine: Engine) -> None:
     METADATA.create_all(engine)
     with Session(engine) as session:
         scoped(session, BOB)

@@ -6,15 +6,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import IntegrityError, ProgrammingError
+from sqlmodel import Session
 
-from tests.service.database.people import ADA, TABLES, furnished, key_of, row_of
+from tests.service.database.people import ADA, BOB, TABLES, furnished, key_of, row_of
 from tests.service.database.postgres import PostgresServer
 from treadle.errors import AgentError
 from treadle.service.database.database import Database
 from treadle.service.database.guard import connection_of
 from treadle.service.database.statements import owned_names
-from treadle.service.database.tables import Owned
+from treadle.service.database.tables import ChatMessage, Owned
 
 
 @pytest.fixture(params=["postgres_url", "plain_postgres_url"], ids=["superuser", "plain role"])
@@ -100,6 +101,26 @@ async def test_tables_that_a_plain_role_made_are_locked_for_a_superuser_too(
     name = plain_postgres_url.split("/")[3].split("?")[0]
     async with Database.open(postgres_server.url(name)) as database:
         assert await raw(database, "SELECT user_id FROM task") == [("ada",)]
+
+
+async def test_no_message_is_in_a_conversation_of_somebody_else(database: Database) -> None:
+    """C6: SQL past the application put a row of bob's into ada's conversation."""
+    await furnished(database)
+    forged = ChatMessage(
+        id="forged",
+        user_id="bob",
+        conversation_id="Conversation-ada",
+        number=2,
+        role="user",
+        content="x",
+    )
+
+    def work(session: Session) -> None:
+        values = forged.model_dump()
+        connection_of(session).execute(ChatMessage.__table__.insert().values(values))  # type: ignore[attr-defined]
+
+    with pytest.raises(IntegrityError):
+        await database.run(BOB, work)
 
 
 @pytest.mark.parametrize("power", ["SUPERUSER", "BYPASSRLS", "LOGIN", "CREATEROLE"])

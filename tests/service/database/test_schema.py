@@ -7,10 +7,13 @@ from pathlib import Path
 
 import anyio
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
+from sqlmodel import Session, select
 
 from tests.service.database.people import ADA
 from treadle.apps.assistant.tables import Task
@@ -18,7 +21,7 @@ from treadle.errors import AgentError
 from treadle.service.database.database import Database
 from treadle.service.database.engines import connected
 from treadle.service.database.migrating import MIGRATIONS, VERSION_TABLE, VERSIONS
-from treadle.service.database.tables import METADATA
+from treadle.service.database.tables import METADATA, ChatMessage
 
 OPENS = """
 import sys, anyio
@@ -128,6 +131,36 @@ async def test_a_schema_of_their_own_keeps_our_tables_apart(
     engine.dispose()
     with pytest.raises(AgentError, match="no plain name"):
         Database.open("postgresql://host/name?schema=Tre%22adle")
+
+
+async def test_the_messages_of_an_older_database_stay(database_url: str) -> None:
+    """Its foreign key is replaced, for which SQLite copies the table."""
+    if database_url == "sqlite://":
+        pytest.skip("it is gone when it is closed")
+    engine = connected(database_url).writing
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(MIGRATIONS))
+        command.upgrade(config, "0003")
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT set_config('treadle.user_id', 'ada', true)"))
+        at = "'2026-11-20 00:00:00'"
+        connection.execute(
+            text(f"INSERT INTO conversation VALUES ('ada', 'c', 'milk', {at}, {at})")
+        )
+        connection.execute(
+            text(
+                "INSERT INTO chatmessage VALUES "
+                f"('ada', 'm', 'c', 1, 'user', 'buy milk', '[]', NULL, {at})"
+            )
+        )
+    engine.dispose()
+    async with Database.open(database_url) as database:
+
+        def said(session: Session) -> list[str]:
+            return [*session.exec(select(ChatMessage.content).where(ChatMessage.user_id == "ada"))]
+
+        assert await database.read(ADA, said) == ["buy milk"]
 
 
 async def test_what_is_newest_already_is_opened_without_alembic(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[3] / "src" / "treadle"
@@ -24,19 +25,27 @@ STORES = {
     "service/signed_in.py",  # a login
     "service/totals.py",  # sums over all users, in tables that belong to nobody
     "apps/assistant/changes.py",
+    "apps/assistant/confirmation_records.py",
     "apps/assistant/confirmations.py",
     "apps/assistant/store.py",
 }
 QUERIES = {"select", "update", "delete", "insert"}
 
 
-def calls(name: set[str]) -> Iterator[tuple[str, ast.Call]]:
+@cache
+def all_calls() -> list[tuple[str, str, ast.Call]]:
+    """Each call in the source, with its file and the name that is called."""
+    found: list[tuple[str, str, ast.Call]] = []
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
                 called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-                if called in name:
-                    yield path.relative_to(SOURCE).as_posix(), node
+                found.append((path.relative_to(SOURCE).as_posix(), called, node))
+    return found
+
+
+def calls(names: set[str]) -> Iterator[tuple[str, ast.Call]]:
+    return ((path, call) for path, called, call in all_calls() if called in names)
 
 
 def test_an_identity_is_made_where_somebody_was_verified_and_nowhere_else() -> None:
@@ -64,12 +73,13 @@ def test_statements_are_made_by_the_stores_only() -> None:
     asking = {
         path
         for path, call in calls(QUERIES)
-        if isinstance(call.func, ast.Name) and imports(path, {"sqlmodel", "sqlalchemy"})
+        if isinstance(call.func, ast.Name) and imports(path, frozenset({"sqlmodel", "sqlalchemy"}))
     }
     assert {path for path in asking if not path.startswith("service/database/")} <= STORES
 
 
-def imports(path: str, libraries: set[str]) -> bool:
+@cache
+def imports(path: str, libraries: frozenset[str]) -> bool:
     nodes = ast.walk(ast.parse((SOURCE / path).read_text()))
     return any(
         isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in libraries

@@ -17,7 +17,8 @@ from tests.doubles import PlayedModel, agent, open_runtime, text, watch, wishes
 from tests.tools.conftest import MakeContext, Use
 from treadle.tools.builtin import files
 from treadle.tools.builtin.apply_patch import ApplyPatch
-from treadle.tools.builtin.patches import FileChange, Hunk, parse_diff, parse_patch, patch
+from treadle.tools.builtin.patch_format import FileChange, Hunk, parse_diff, parse_patch
+from treadle.tools.builtin.patches import patch
 from treadle.tools.builtin.read import Read
 from treadle.tools.builtin.text import TextDocument
 from treadle.tools.tool import DidNotHappen, Happened, InvalidArguments, ToolFailed
@@ -516,7 +517,7 @@ async def test_a_patch_inside_the_workspace_needs_a_yes_in_mode_ask_and_none_in_
 @pytest.mark.parametrize("tool", ["edit", "write", "apply_patch"])
 async def test_a_rule_that_denies_edits_denies_patches(tree: Path, tool: str) -> None:
     from treadle.config import Config
-    from treadle.config.values import Permissions
+    from treadle.config.sections import Permissions
 
     async with open_runtime(
         config=Config(permissions=Permissions(deny=(f"tool({tool})",)))

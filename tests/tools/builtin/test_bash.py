@@ -17,7 +17,8 @@ import pytest
 
 from tests.tools.conftest import MakeContext, Use
 from treadle._internal.environment import find_shell
-from treadle.policy.policy import decide_command, permissions_of
+from treadle.policy.permissions import permissions_of
+from treadle.policy.policy import decide_command
 from treadle.tools.builtin import bash, commands, processes
 from treadle.tools.builtin.bash import Bash, BashArguments
 from treadle.tools.tool import InvalidArguments, ToolFailed, Touched
@@ -120,7 +121,7 @@ async def test_nothing_lasts_from_one_call_to_the_next(use: Use, tmp_path: Path)
 
 
 async def test_there_is_no_input_and_no_terminal(use: Use) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         assert (
             await use(
                 BASH, command="cat; read x || echo none; test -t 0 || test -t 1 || echo no terminal"
@@ -214,7 +215,7 @@ async def test_progress_tells_the_newest_line(make_context: MakeContext, tmp_pat
 async def test_a_background_child_does_not_keep_the_call_waiting_and_is_ended(
     use: Use, tmp_path: Path
 ) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         shown = await use(BASH, command="sleep 100 & touch $!; echo done")
     assert shown == "done\n[what the command had left running in the background was ended]"
     assert not is_running(*await pids_in(tmp_path, 1))
@@ -294,7 +295,7 @@ async def test_a_pipe_that_is_never_empty_does_not_keep_everybody_else_waiting(
     endless = os.open("/dev/zero", os.O_RDONLY)
     try:
         with (
-            anyio.fail_after(5),
+            anyio.fail_after(20),
             anyio.move_on_after(0.1) as limit,
             Capture(lambda text: tmp_path) as capture,
         ):
@@ -468,7 +469,7 @@ async def test_a_pid_that_was_used_again_is_not_killed() -> None:
 async def test_a_group_whose_name_was_used_again_is_not_killed() -> None:
     async with await anyio.open_process(["sleep", "100"], start_new_session=True) as stranger:
         tree = processes.Tree(stranger.pid, "no such mark", "an earlier start")
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await tree.group_ended()
             await tree.end()
             await tree.kill()

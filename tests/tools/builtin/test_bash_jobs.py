@@ -248,7 +248,7 @@ async def test_one_whose_shell_has_ended_leaves_nothing_running(
     await shown(context(), "[job_1 has ended]")
     (left,) = await pids_in(tmp_path, 1)
     # what is killed takes a moment to die, of a session of its own nobody is told
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         while is_running(left):
             await anyio.sleep(0.01)
 

@@ -18,7 +18,7 @@ from tests.tools.conftest import MakeContext
 from treadle import Agent, Runtime
 from treadle.config.rules import Rules
 from treadle.messages.message import ToolResult
-from treadle.policy.policy import Permissions, withholds
+from treadle.policy.permissions import Permissions, withholds
 from treadle.testing import ScriptedModel
 from treadle.tools.builtin import grep, ripgrep, search
 from treadle.tools.builtin.grep import Grep, GrepArguments

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.tools import truncate as output
+from treadle.tools.plain_text import plain_text
 from treadle.tools.spill import Spill
 from treadle.tools.tool import MAX_LINE_CHARS, MAX_OUTPUT_LINES
-from treadle.tools.truncate import Capture, cap_output, plain_text
+from treadle.tools.truncate import Capture, cap_output
 
 
 def nowhere(text: str) -> Path:

@@ -16,6 +16,7 @@ import pytest
 from tests.tools.conftest import MakeContext
 from treadle.tools.builtin import files
 from treadle.tools.builtin import folder as folders
+from treadle.tools.builtin.file_errors import telling
 from treadle.tools.builtin.folder import NotARegularFile, OpenFolder, kind_of
 from treadle.tools.file_history import Before, content_hash
 from treadle.tools.tool import InvalidArguments, ToolFailed
@@ -416,14 +417,14 @@ def test_each_failure_is_told_in_its_own_words(
 ) -> None:
     with (
         pytest.raises(ToolFailed, match=f"^{re.escape(words)}$") as told,
-        files.telling(doing, "x", root),
+        telling(doing, "x", root),
     ):
         raise error
     assert told.value.__cause__ is error
 
 
 def missing(root: Path, path: str) -> str:
-    with pytest.raises(ToolFailed) as told, files.telling("read", path, root):
+    with pytest.raises(ToolFailed) as told, telling("read", path, root):
         raise FileNotFoundError
     return told.value.message
 

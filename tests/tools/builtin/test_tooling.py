@@ -13,7 +13,8 @@ from treadle.agents.agent import Agent
 from treadle.errors import AgentError
 from treadle.tools.builtin.coding import default_tools
 from treadle.tools.function import FunctionTool, tool
-from treadle.tools.tool import InvalidArguments, Tool, ToolFailed, ToolRegistry, unknown_tool
+from treadle.tools.registry import ToolRegistry, unknown_tool
+from treadle.tools.tool import InvalidArguments, Tool, ToolFailed
 from treadle.types import Limits
 
 

@@ -238,6 +238,51 @@ async def test_cancelling_kills_it_and_its_children_at_once(
         assert await fifo.wait() == b""
 
 
+FORKS = """
+import json
+import os
+import sys
+import anyio
+from tests.tools.function import isolated_functions as functions
+from pathlib import Path
+from treadle.tools.tool import ToolContext
+
+def ctx():
+    return ToolContext(deps=None, run_id="r", session_id=None, call_id="c", user_id=None, cwd=Path.cwd(), deadline=None, attempt=1,
+        idempotency_key="k", spill=Path)
+
+async def main():
+    async with anyio.create_task_group() as group:
+        group.start_soon(functions.hangs.execute, ctx(), functions.hangs.parse(json.dumps({"fifo": sys.argv[1]})))
+        await anyio.to_thread.run_sync(sys.stdin.buffer.read, 1)
+        if os.fork() == 0:
+            os.read(0, 1)
+            os._exit(0)
+        os.kill(os.getpid(), 9)
+
+anyio.run(main)
+"""
+
+
+async def test_it_ends_with_the_process_that_waits_for_it_also_where_that_has_forked(
+    fifo: Fifo, tmp_path: Path
+) -> None:
+    """The forked process holds the pipe that tells of the other one's end."""
+    (tmp_path / "forks.py").write_text(FORKS)
+    with subprocess.Popen(
+        [sys.executable, str(tmp_path / "forks.py"), str(fifo.path)],
+        stdin=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as driver:
+        assert driver.stdin is not None
+        with anyio.fail_after(30):
+            assert await fifo.wait() == b"up"
+            driver.stdin.write(b"x")
+            driver.stdin.flush()
+            assert await fifo.wait() == b""
+        driver.stdin.close()
+
+
 async def test_what_it_leaves_running_is_killed_when_it_returns(
     ctx: ToolContext[Any], fifo: Fifo
 ) -> None:

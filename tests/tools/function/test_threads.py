@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -49,7 +49,7 @@ class Stuck:
         """Calls it and cancels the call once the thread has begun."""
         async with anyio.create_task_group() as group:
             group.start_soon((one or self.work).execute, ctx, {})
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 await anyio.to_thread.run_sync(self.begun.wait)
             group.cancel_scope.cancel()
 
@@ -71,7 +71,7 @@ def _nothing_is_left_over() -> Iterator[None]:
 async def test_a_cancelled_call_returns_at_once_and_its_thread_is_reported(
     ctx: ToolContext[Any], stuck: Stuck
 ) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await stuck.abandon(ctx)
     (left,) = abandoned_calls()
     assert (left.tool, left.run_id, left.call_id, left.ended.done()) == (
@@ -83,7 +83,7 @@ async def test_a_cancelled_call_returns_at_once_and_its_thread_is_reported(
     assert repr(left) == "ThreadCall('work', call_id='call_1')"
     assert await wait_for_abandoned([left], 0) == (left,)
     stuck.let_go.set()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         assert await wait_for_abandoned([left], 5) == ()
     assert (left.value, left.error) == ("late", None)
 
@@ -98,7 +98,7 @@ async def test_abandoned_calls_are_told_by_run(
     assert {call.run_id for call in abandoned_calls()} == {"run_a", "run_b"}
     other.let_go.set()
     stuck.let_go.set()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         assert await wait_for_abandoned(abandoned_calls(), 5) == ()
     assert a.ended.done()
 
@@ -111,7 +111,7 @@ async def test_what_an_abandoned_call_raises_disturbs_nobody(
     await stuck.abandon(ctx)
     (left,) = abandoned_calls()
     stuck.let_go.set()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         assert await wait_for_abandoned([left], 5) == ()
     assert left.error is error
 
@@ -123,7 +123,7 @@ async def test_a_call_that_waits_for_a_thread_never_runs_once_cancelled(
     first, second = Stuck(), Stuck()
     async with anyio.create_task_group() as group:
         group.start_soon(first.work.execute, ctx, {})
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await anyio.to_thread.run_sync(first.begun.wait)
         async with anyio.create_task_group() as inner:
             inner.start_soon(second.work.execute, ctx, {})
@@ -157,13 +157,15 @@ class Heard:
 
     def __init__(self) -> None:
         self.said: list[tuple[str, bool]] = []
+        self.statuses: list[str | None] = []
 
-    def __call__(self, text: str) -> None:
+    def __call__(self, text: str, status: Literal["ok", "error"] | None = None, /) -> None:
+        self.statuses.append(status)
         self.said.append((text, threading.current_thread() is threading.main_thread()))
 
 
 async def gone() -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         assert await wait_for_abandoned(abandoned_calls(), 5) == ()
 
 
@@ -198,6 +200,8 @@ async def test_what_an_abandoned_call_gave_is_told_once_from_its_thread(
     stuck.let_go.set()
     await gone()
     assert heard.said == [(told, False)]
+    known = "error" if isinstance(stuck.error, ToolFailed) else None
+    assert heard.statuses == ["ok" if stuck.error is None else known]
 
 
 async def test_a_coroutine_that_comes_late_is_not_run(
@@ -210,6 +214,7 @@ async def test_a_coroutine_that_comes_late_is_not_run(
     await stuck.abandon(make_context(tmp_path, late=heard))
     stuck.let_go.set()
     await gone()
+    assert heard.statuses == [None]
     assert [text for text, _ in heard.said] == [
         "It ended with a coroutine that nobody waited for any more: what that was to do may not have been done."
     ]
@@ -266,7 +271,7 @@ async def test_a_late_result_that_nobody_can_take_disturbs_nobody(
 ) -> None:
     told = threading.Event()
 
-    def closed(text: str) -> None:
+    def closed(text: str, status: object = None, /) -> None:
         told.set()
         raise RuntimeError("Event loop is closed")
 
@@ -283,7 +288,7 @@ async def test_whoever_waits_for_an_abandoned_call_goes_on_after_it_was_told(
 ) -> None:
     order: list[str] = []
 
-    def late(text: str) -> None:
+    def late(text: str, status: object = None, /) -> None:
         order.append(f"told, {len(abandoned_calls())} left")
 
     await stuck.abandon(make_context(tmp_path, late=late))
@@ -338,7 +343,7 @@ async def test_tools_run_side_by_side(ctx: ToolContext[Any]) -> None:
     async def one() -> None:
         seen.append(await meet.execute(ctx, {}))
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             for _ in range(8):
                 group.start_soon(one)

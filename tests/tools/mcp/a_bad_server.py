@@ -15,6 +15,7 @@ from typing import Any
 
 WAY, *MORE = sys.argv[1:]
 OBJECT: dict[str, Any] = {"type": "object"}
+NOTICE = b'{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info"}}\n'
 
 
 def say(message: dict[str, Any]) -> None:
@@ -141,6 +142,21 @@ def changes(request: int) -> None:
     say({"jsonrpc": "2.0", "id": request, "result": text("changed")})
 
 
+def misshapen(request: int) -> None:
+    for method, params in (
+        ("progress", {"progressToken": None, "progress": 1}),
+        ("progress", {"progressToken": request, "progress": 1e999}),
+        ("progress", {"progressToken": request, "progress": 10**400}),
+        ("progress", {"progressToken": request, "progress": 1, "message": 7}),
+        ("progress", {}),
+        ("cancelled", {"requestId": [request]}),
+        ("cancelled", {}),
+    ):
+        say({"jsonrpc": "2.0", "method": f"notifications/{method}", "params": params})
+    say({"jsonrpc": "2.0", "method": "notifications/progress"})
+    say({"jsonrpc": "2.0", "id": request, "result": text("after those")})
+
+
 def no_message(request: int) -> None:
     sys.stdout.write(f'{{"jsonrpc": "2.0", "result": {{"x": "\\ud800"}}, "id": {request}}}\n')
     sys.stdout.flush()
@@ -152,6 +168,7 @@ WAYS: dict[str, Callable[[int], object]] = {
     "floods": flood,
     "loud": loud,
     "turns": changes,
+    "misshapen": misshapen,
     "no-message": no_message,
     "wrong-form": lambda request: say(
         {"jsonrpc": "2.0", "id": request, "result": {"content": "not a list"}}
@@ -170,6 +187,9 @@ WAYS: dict[str, Callable[[int], object]] = {
     "closes": lambda request: os.close(1),
     "babbles-for-ever": lambda request: [
         sys.stdout.buffer.write(b"no message\n" * 100_000) for _ in iter(int, 1)
+    ],
+    "notifies-for-ever": lambda request: [
+        sys.stdout.buffer.write(NOTICE * 1_000) for _ in iter(int, 1)
     ],
     "hangs": lambda request: None,
     "sleeps": lambda request: time.sleep(1000),

@@ -47,6 +47,15 @@ async def test_what_a_server_writes_beside_its_answer_is_let_go(
     assert await call(tools, "other") == "other is well"
 
 
+async def test_notifications_of_no_form_are_dropped_and_log_nothing(
+    servers: McpServers, call: Use, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Review 3: each printed a traceback of the SDK, with the server's values, on the terminal."""
+    tools = await servers.tools([bad("misshapen")], warn=print)
+    assert await call(tools, "do") == "after those"
+    assert "Traceback" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("way", "says", "happened"),
     [
@@ -58,6 +67,11 @@ async def test_what_a_server_writes_beside_its_answer_is_let_go(
         (
             "babbles-for-ever",
             "it does not stop writing to stdout what is no message, like 'no message'",
+            None,
+        ),
+        (
+            "notifies-for-ever",
+            "it sends more than 500 messages a second that answer nothing",
             None,
         ),
     ],

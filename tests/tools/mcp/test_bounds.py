@@ -16,6 +16,7 @@ from treadle.tools.mcp.joining import Joining
 from treadle.tools.mcp.listing import Offered, ServerListing, listing_of
 from treadle.tools.mcp.pins import TOOLS_MAX
 from treadle.tools.mcp.tool import McpTool
+from treadle.tools.mcp.traffic import Allowance
 
 EVIL, GOOD = McpServer(name="evil", command=["evil"]), McpServer(name="good", command=["good"])
 
@@ -83,6 +84,13 @@ def test_a_stream_that_is_closed_at_once_is_opened_ever_more_slowly() -> None:
     assert waits[:3] == [0.0, AGAIN_LEAST_S, 2 * AGAIN_LEAST_S]
     assert waits[-1] == AGAIN_MOST_S
     assert pace.wait_s(now + CALM_S + 1) == 0.0
+
+
+def test_a_server_may_send_a_burst_and_then_so_many_in_a_second() -> None:
+    allowance = Allowance(3, per_s=2)
+    assert [allowance.take(0.0) for _ in range(4)] == [True, True, True, False]
+    allowance = Allowance(3, per_s=2)
+    assert all(allowance.take(n / 2) for n in range(100))
 
 
 HIDDEN = "\u202e\u200b\U000e0069\U000e0067"

@@ -92,6 +92,8 @@ def test_words_of_servers_move_no_cursor_and_hide_nothing(text: str) -> None:
         ("https://example.com/$(touch x)", False),
         ("https://example.com/a b", False),
         ("https://example.com/`id`", False),
+        ("https://bank.example@evil.example/", False),
+        ("https://example.com/" + "a" * 2_000, False),
         ("http://[", False),
         ("https://", False),
     ],

@@ -57,6 +57,22 @@ async def test_headers_reach_the_server_and_nothing_else(
     assert CANARY not in repr(server) + server.place
 
 
+KEY_IN_PATH = "mcp_9f8A7b6C5d4E3f2A1b0C"
+
+
+def test_a_key_in_the_path_of_an_address_is_shown_nowhere(tmp_path: Path) -> None:
+    """C9: hosted servers are often named that way."""
+    server = McpServer(name="hosted", url=f"https://mcp.example/s/{KEY_IN_PATH}/mcp")
+    assert server.place == "https://mcp.example/s/[redacted]/mcp"
+    assert KEY_IN_PATH in server.secrets
+    assert KEY_IN_PATH not in repr(server)
+    named = McpServer(name="named", url="https://mcp.example/modelcontextprotocol-server-2025/v1")
+    assert named.place == named.url
+    (tmp_path / "config.yaml").write_text(f"mcp_servers: {{hosted: {{url: '{server.url}'}}}}")
+    config = load(env={"TREADLE_HOME": str(tmp_path)}, cwd=tmp_path)
+    assert KEY_IN_PATH in config.secrets()
+
+
 class _Host(http.server.ThreadingHTTPServer):
     """Answers everything with one status, and keeps which tokens it was sent."""
 

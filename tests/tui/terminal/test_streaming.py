@@ -81,10 +81,22 @@ def test_what_is_drawn_while_it_is_being_written_leaves_nothing_behind(
         if line.strip() and n % 3 == 0:
             shown = re.sub(r"[^a-z ].*", "", line.lstrip("#>|123. -`"))
             chat.has(shown.split("\n")[0][:10])
-    turn.says("\nThe end.").ends()
-    chat.sees("\nThe end.\n\n─")
-    slow = chat.everything().partition("› slowly\n")[2].partition("\nThe end.")[0]
-    assert slow == _drawn(chat, provider, "again", [ANSWER], "The end.")
+    turn.says("\nThe end 1.").ends()
+    chat.sees("\nThe end 1.\n\n─")
+    slow = chat.everything().partition("› slowly\n")[2].partition("\nThe end 1.\n")[0]
+    # another end, which the screen does not show yet
+    assert slow == _drawn(chat, provider, "again", [ANSWER], "The end 2.")
+
+
+def test_the_paragraph_that_is_being_written_stands_one_line_below_the_one_before(
+    chat: Terminal, provider: Provider
+) -> None:
+    chat.say("go on")
+    turn = provider.asked()
+    turn.says("The first paragraph.\n\nThe second")
+    chat.sees("\nThe first paragraph.\n\nThe second\n")
+    turn.says(" paragraph.").ends()
+    chat.sees("\nThe first paragraph.\n\nThe second paragraph.\n\n─")
 
 
 def test_a_long_answer_goes_up_and_nothing_above_the_live_region_is_written_twice(

@@ -18,6 +18,7 @@ import pytest
 from anyio import to_thread
 
 from tests.doubles import asks, call, says
+from tests.loop.test_once_failures import no_descriptors
 from tests.workers.engines.needs import need_dbos
 from tests.workers.worker.conftest import beside, greeter, until, working
 from treadle import Agent, Runtime, ToolContext, tool
@@ -64,7 +65,7 @@ async def test_it_is_listed_while_it_works_and_its_name_is_its_own(url: str) -> 
         ) == (worker.worker_id, "alpha", 3, "local", True)
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_two_workers_of_one_name_are_one_too_many(url: str) -> None:
     async with (
         Runtime.open(url) as runtime,
@@ -153,6 +154,38 @@ async def test_what_an_application_raises_does_not_end_the_worker(
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_worker_without_descriptors_takes_no_run_of_the_living_and_claims_again(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, go = anyio.Event(), anyio.Event()
+
+    @tool(effect="once")
+    async def pay() -> str:
+        """Pays."""
+        begun.set()
+        await go.wait()
+        return "paid"
+
+    payer = Agent(name="payer", model=ScriptedModel([asks(call("pay")), says("done")]), tools=[pay])
+    async with Runtime.open(url) as first, Runtime.open(url) as second:
+        for runtime in (first, second):
+            runtime.agents.register(greeter())
+        paying = await second.submit(payer, "pay")
+        with anyio.fail_after(30):
+            async with working(second, name="second"):
+                await begun.wait()
+                async with working(first, name="first"):
+                    with no_descriptors():
+                        while "claims nothing until it can again" not in caplog.text:
+                            await anyio.sleep(0.01)
+                    run_id = await first.submit(greeter(), "hello")
+                    await until(first, run_id)
+                    go.set()
+                    assert (await until(first, paying)).turns == 2
+    assert "raise `ulimit -n`" in caplog.text
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_what_a_worker_leaves_when_it_drains_another_one_ends(url: str) -> None:
     begun, go = anyio.Event(), anyio.Event()
 
@@ -309,7 +342,7 @@ def test_what_cannot_be_is_said_at_once(options: dict[str, Any], words: str) -> 
     assert caught.value.kind == "invalid"
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_a_call_that_ran_when_its_worker_was_killed_is_told_as_unknown_by_the_next_one(
     url: str, tmp_path: Path
 ) -> None:
@@ -340,7 +373,7 @@ async def test_a_call_that_ran_when_its_worker_was_killed_is_told_as_unknown_by_
     assert finished.result.unknown
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_three_workers_make_one_run_of_a_tick(url: str) -> None:
     schedules = {"hourly": Schedule(agent="greeter", prompt="greet", cron="*/5 * * * *")}
     async with Runtime.open(url) as one, Runtime.open(url) as two, Runtime.open(url) as three:
@@ -408,7 +441,7 @@ async def test_a_journal_that_is_away_is_waited_for_and_told_once(
     assert "claims runs again" in told[1]
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_with_dbos_the_runs_are_driven_too_and_what_it_forgot_is_delivered_all_the_same(
     url: str,
 ) -> None:
@@ -513,7 +546,7 @@ async def test_two_workers_of_a_host_with_a_long_name_are_two(
         assert info.card.name.endswith(f"-{os.getpid()}")
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_what_a_draining_worker_has_not_begun_is_not_kept_from_others_for_its_grace(
     url: str,
 ) -> None:

@@ -11,11 +11,12 @@ from pkgutil import get_data
 from typing import Any, NamedTuple
 
 from treadle._internal.redaction import Redactor
-from treadle.agents.agent import Agent, Input
+from treadle.agents.agent import Agent
 from treadle.agents.coding.guidance import guidance
 from treadle.agents.coding.skills import SkillReader, Skills
 from treadle.agents.coding.vain_rules import vain_rules
 from treadle.agents.coding.whereabouts import whereabouts
+from treadle.agents.templates import Input
 from treadle.config import Config, project_of, trust_of
 from treadle.config.places import FOLDER, Project
 from treadle.config.trust import AGENTS_NAME, Trust

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 
 from treadle.config import Config
-from treadle.config.rules import PermissionRule, parse_rule
+from treadle.config.rule import PermissionRule, parse_rule
 
 _ALIKE = 0.75
 """Similarity cutoff that finds misspellings without matching other short names: `gerp` matches

@@ -23,54 +23,58 @@ def definition_schema() -> dict[str, Any]:
             "whose instructions follow it."
         ),
         "type": "object",
-        "properties": {
-            "description": {
-                "type": "string",
-                "pattern": r"\S",
-                "description": "For what it is, in one sentence. Other agents and MCP clients read it.",  # noqa: E501
-            },
-            "model": {
-                "type": ["string", "null"],
-                "pattern": r"^(large|small|[^:\s]+:.+)$",
-                "description": (
-                    "provider:id, or large or small for the configuration's own; without it the "
-                    "large one."
-                ),
-                "examples": ["small", "anthropic:claude-opus-5-5"],
-            },
-            "tools": {
-                "type": ["array", "null"],
-                "items": {"type": "string", "pattern": r"\S"},
-                "uniqueItems": True,
-                "description": "Names of coding tools, of tools of configured modules, of other agents, of "  # noqa: E501
-                "tools of MCP servers (SERVER_TOOL, SERVER_*), "
-                "or complete. `treadle tools list` shows them. Without it: none.",
-                "examples": [["read", "grep", "glob", "ls"]],
-            },
-            "limits": _limits(),
-            "output": {
-                "type": ["object", "null"],
-                "properties": {"type": {"const": "object"}},
-                "required": ["type"],
-                "description": "A JSON Schema of an object: its answers are JSON that fits it.",
-            },
-            "inputs": {
-                "type": ["object", "null"],
-                "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
-                "additionalProperties": _input(),
-                "description": (
-                    "What ${name} in the instructions stands for. Where there are any, no other "
-                    "${name} may stand there."
-                ),
-            },
-            "instructions": {
-                "type": ["string", "null"],
-                "pattern": r"\S",
-                "description": "The system prompt. ${name} is an input, $$ a dollar.",
-            },
-        },
+        "properties": _properties(),
         "required": ["description"],
         "additionalProperties": False,
+    }
+
+
+def _properties() -> dict[str, Any]:
+    return {
+        "description": {
+            "type": "string",
+            "pattern": r"\S",
+            "description": "For what it is, in one sentence. Other agents and MCP clients read it.",
+        },
+        "model": {
+            "type": ["string", "null"],
+            "pattern": r"^(large|small|[^:\s]+:.+)$",
+            "description": (
+                "provider:id, or large or small for the configuration's own; without it the "
+                "large one."
+            ),
+            "examples": ["small", "anthropic:claude-opus-5-5"],
+        },
+        "tools": {
+            "type": ["array", "null"],
+            "items": {"type": "string", "pattern": r"\S"},
+            "uniqueItems": True,
+            "description": "Names of coding tools, of tools of configured modules, of other agents, of "  # noqa: E501
+            "tools of MCP servers (SERVER_TOOL, SERVER_*), "
+            "or complete. `treadle tools list` shows them. Without it: none.",
+            "examples": [["read", "grep", "glob", "ls"]],
+        },
+        "limits": _limits(),
+        "output": {
+            "type": ["object", "null"],
+            "properties": {"type": {"const": "object"}},
+            "required": ["type"],
+            "description": "A JSON Schema of an object: its answers are JSON that fits it.",
+        },
+        "inputs": {
+            "type": ["object", "null"],
+            "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+            "additionalProperties": _input(),
+            "description": (
+                "What ${name} in the instructions stands for. Where there are any, no other "
+                "${name} may stand there."
+            ),
+        },
+        "instructions": {
+            "type": ["string", "null"],
+            "pattern": r"\S",
+            "description": "The system prompt. ${name} is an input, $$ a dollar.",
+        },
     }
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeAlias
 
-from treadle.agents.agent import Input
+from treadle.agents.templates import Input
 from treadle.config.keys import shown
 from treadle.errors import AgentError
 

@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
-from treadle.agents.agent import Input
 from treadle.agents.definitions.inputs import HOLE, InputType, misfit
 from treadle.agents.definitions.places import DefinitionFile, DefinitionProblem
 from treadle.agents.definitions.text import DefinitionText
+from treadle.agents.templates import Input
 from treadle.config.document import MappingEntry, Node
 from treadle.config.keys import refusal, shown
 from treadle.config.readers import Reader, Wrong, nearest, one_of, positive, text, whole, yes_or_no

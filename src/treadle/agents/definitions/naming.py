@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from treadle.agents.definitions.modules import Of
 from treadle.config.readers import nearest
-from treadle.config.values import McpServer
+from treadle.config.sections import McpServer
 from treadle.tools.tool import Tool
 
 COMPLETE = "complete"

@@ -12,12 +12,14 @@
     caller.py         caller and result of a task tool
     changes.py        log of changes
     confirmations.py  confirmation of bulk and final changes by the person
+    confirmation_records.py  records of questions, and of the calls that they hold back
     context.py        input and result of a runner
     fields.py         validation of task fields, and a task as JSON data
     held_calls.py     a model that issues the calls which a person has confirmed
     lookalikes.py     normalization of lookalike and invisible characters
     matching.py       search for titles by words
     over_mcp.py       the eight task tools for any client of the Model Context Protocol
+    reply_lists.py    lists of tasks in words
     routes.py         `/tasks`, for the page
     schemas.py        schemas of the eight tools, and validation of arguments
     stems.py          stems of English words, so that "paid the rent" finds "pay the rent"

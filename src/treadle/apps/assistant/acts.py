@@ -14,10 +14,11 @@ from sqlmodel import Session
 
 from treadle._internal.terminal_text import cut, one_line
 from treadle.apps.assistant.caller import ToolError, ToolResponse, ToolUser
-from treadle.apps.assistant.confirmations import HeldTaskCall, Verb, asked, redeemed
-from treadle.apps.assistant.fields import as_data
-from treadle.apps.assistant.replies import quoted
-from treadle.apps.assistant.store import TaskFields, TaskMatch, TaskStore, checked
+from treadle.apps.assistant.confirmation_records import HeldTaskCall, Verb
+from treadle.apps.assistant.confirmations import asked, redeemed
+from treadle.apps.assistant.fields import TaskFields, as_data, checked
+from treadle.apps.assistant.reply_lists import quoted
+from treadle.apps.assistant.store import TaskMatch, TaskStore
 from treadle.apps.assistant.tables import Task
 from treadle.apps.assistant.unsupported import unsupported_in
 

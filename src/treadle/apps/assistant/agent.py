@@ -11,7 +11,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from treadle.agents.agent import Agent, Input
+from treadle.agents.agent import Agent
+from treadle.agents.templates import Input
 from treadle.apps.assistant.caller import ToolUser
 from treadle.models.model import Model
 from treadle.types import Limits, Settings, SystemBlock

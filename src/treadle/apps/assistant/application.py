@@ -13,6 +13,7 @@ from sqlmodel import Session
 from treadle.agents.agent import Agent
 from treadle.apps.assistant import confirmations
 from treadle.apps.assistant.agent import NAME
+from treadle.apps.assistant.confirmation_records import AnsweredConfirmations
 from treadle.apps.assistant.context import AgentContext, MessageHistory
 from treadle.apps.assistant.replies import UNCLEAR
 from treadle.apps.assistant.routes import NOTICE, router
@@ -125,13 +126,11 @@ class TaskChat:
 
     def on_message(
         self, session: Session, scope: Scope, new: NewMessage
-    ) -> confirmations.AnsweredConfirmations | None:
+    ) -> AnsweredConfirmations | None:
         """Resolve pending confirmations with the message."""
         return confirmations.answered(session, scope, new.conversation_id, new.message, new.run_id)
 
-    def note_of(
-        self, session: Session, scope: Scope, run_id: str
-    ) -> confirmations.AnsweredConfirmations | None:
+    def note_of(self, session: Session, scope: Scope, run_id: str) -> AnsweredConfirmations | None:
         return confirmations.granted(session, scope, run_id)
 
     def on_delete(self, session: Session, scope: Scope, conversation_id: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
+from treadle._internal.terminal_text import plain
+from treadle.messages.message import Message
 from treadle.types import now
 
 
@@ -74,3 +76,34 @@ class AgentResult:
     @property
     def has_tool_calls(self) -> bool:
         return bool(self.tool_calls)
+
+
+HISTORY_MOST: Final = 20
+HISTORY_CHARS: Final = 8_000
+"""Maximum characters of history for a model; only whole messages are included."""
+
+
+def earlier(history: tuple[MessageHistory, ...]) -> list[Message]:
+    """Return the last messages for the model, oldest first.
+
+    Text only: tool results and confirmations are not passed back.
+    """
+    kept: list[Message] = []
+    left = HISTORY_CHARS
+    for one in _last_said(history):
+        left -= len(one.content)
+        if left < 0:
+            break
+        text = plain(one.content)
+        kept.append(Message.user(text) if one.role == "user" else Message.assistant(text))
+    return kept[::-1]
+
+
+def _last_said(history: tuple[MessageHistory, ...]) -> Iterator[MessageHistory]:
+    """Return the messages with text, newest first."""
+    said = [
+        one
+        for one in history[-HISTORY_MOST:]
+        if one.role in ("user", "assistant") and plain(one.content).strip()
+    ]
+    return reversed(said)

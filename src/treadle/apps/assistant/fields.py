@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from datetime import date
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 from treadle._internal.terminal_text import plain
 from treadle.apps.assistant.tables import Task
@@ -96,3 +97,28 @@ def as_data(task: Task) -> dict[str, Any]:
         "created_at": task.created_at.isoformat(),
         "updated_at": task.updated_at.isoformat(),
     }
+
+
+class TaskFields(TypedDict, total=False):
+    """New values of a task's fields.
+
+    Omitted fields stay; None clears a description and a due date.
+    """
+
+    title: str
+    description: str | None
+    priority: str
+    due: str | date | None
+    completed: bool
+
+
+def checked(wanted: TaskFields) -> dict[str, Any]:
+    """Return the values as stored. Raises AgentError(invalid)."""
+    readers: dict[str, Callable[[Any], Any]] = {
+        "title": title_of,
+        "description": description_of,
+        "priority": priority_of,
+        "due": due_of,
+        "completed": bool,
+    }
+    return {name: readers[name](value) for name, value in wanted.items()}

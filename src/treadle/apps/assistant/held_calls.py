@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from treadle._internal.json_text import encode_json
-from treadle.apps.assistant.confirmations import HeldCall
+from treadle.apps.assistant.confirmation_records import HeldCall
 from treadle.models.model import (
     ArgumentsDelta,
     Delta,

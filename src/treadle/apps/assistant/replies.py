@@ -14,14 +14,22 @@ import msgspec
 
 from treadle._internal.terminal_text import one_line
 from treadle.apps.assistant.caller import ToolError, ToolResponse
+from treadle.apps.assistant.reply_lists import (
+    QUOTED_CHARS,
+    REPLY_CHARS,
+    TASK_ID,
+    counted,
+    joined,
+    listed,
+    not_found,
+    quoted,
+    task_of,
+    title_of,
+)
 
 FAILURE = "I'm having a bit of trouble right now. Please try again."
 UNCLEAR = "Could you provide more details about what you would like to do?"
 NO_MORE = "That's as much as I can do at once. Tell me the rest again, please."
-REPLY_CHARS = 500
-"""Approximate length of a reply; lists are cut to it."""
-QUOTED_CHARS = 80
-"""Maximum length of a title or query."""
 OPTIONS_MOST = 8
 
 _ELSE = " Anything else?"
@@ -32,7 +40,6 @@ _UNSUPPORTED: Mapping[tuple[str, ...], str] = {
     ): " I keep no times of day and send no reminders: that time is just part of its title.",
     ("repetition", "time"): " It's there once: I can't repeat tasks or remind you at a time.",
 }
-_ID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 _MISSING = {
     "add_task": "the task you would like to add",
     "list_tasks": "what you would like to see",
@@ -110,7 +117,7 @@ def _mends(later: ReplyCall, call: ReplyCall) -> bool:
         return True
     if code == "failed":
         return later.arguments == call.arguments
-    return _ID.fullmatch(named) is not None or not _words(wanted).isdisjoint(_words(named))
+    return TASK_ID.fullmatch(named) is not None or not _words(wanted).isdisjoint(_words(named))
 
 
 def _words(text: str) -> set[str]:
@@ -132,8 +139,8 @@ def reply_of(call: ReplyCall, *, most: int = REPLY_CHARS) -> str:
 
 
 def _created(data: Mapping[str, Any]) -> str:
-    due = f" It's due {_task(data).get('due')}." if _task(data).get("due") else ""
-    return f"Got it! Added {_title(data)} to your list.{due}{_not_supported(data)}{_ELSE}"
+    due = f" It's due {task_of(data).get('due')}." if task_of(data).get("due") else ""
+    return f"Got it! Added {title_of(data)} to your list.{due}{_not_supported(data)}{_ELSE}"
 
 
 def _not_supported(data: Mapping[str, Any]) -> str:
@@ -141,16 +148,16 @@ def _not_supported(data: Mapping[str, Any]) -> str:
 
 
 def _completed(data: Mapping[str, Any]) -> str:
-    return f"Great! I've marked {_title(data)} as complete."
+    return f"Great! I've marked {title_of(data)} as complete."
 
 
 def _deleted(data: Mapping[str, Any]) -> str:
-    return f"I've removed {_title(data)} from your tasks."
+    return f"I've removed {title_of(data)} from your tasks."
 
 
 def _updated(data: Mapping[str, Any]) -> str:
     changes: Mapping[str, Mapping[str, Any]] = data.get("changes") or {}
-    title = changes["title"].get("from") if "title" in changes else _task(data).get("title", "")
+    title = changes["title"].get("from") if "title" in changes else task_of(data).get("title", "")
     if not changes:
         return f"{quoted(title)} is like that already."
     changed = joined([_changed(name, change.get("to")) for name, change in changes.items()])
@@ -174,7 +181,7 @@ def _changed(name: str, to: Any) -> str:
 def _all_completed(data: Mapping[str, Any]) -> str:
     count = data.get("count", 0)
     return (
-        f"Great! I've marked {_tasks(count)} as complete."
+        f"Great! I've marked {counted(count)} as complete."
         if count
         else "There is nothing left to complete."
     )
@@ -183,7 +190,7 @@ def _all_completed(data: Mapping[str, Any]) -> str:
 def _completed_deleted(data: Mapping[str, Any]) -> str:
     count = data.get("count", 0)
     return (
-        f"I've removed {_tasks(count, 'completed ')} from your list."
+        f"I've removed {counted(count, 'completed ')} from your list."
         if count
         else "There are no completed tasks to remove."
     )
@@ -223,81 +230,7 @@ _SENTENCES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
-def listed(
-    arguments: Mapping[str, Any], data: Mapping[str, Any], *, most: int = REPLY_CHARS
-) -> str:
-    """Return a numbered list of the tasks that fit, then the number of the rest; a sentence for an
-    empty list.
-    """
-    tasks: Sequence[Mapping[str, Any]] = data.get("tasks") or ()
-    if not tasks:
-        return _nothing(arguments)
-    total = max(int(data.get("total") or 0), len(tasks))
-    lines: list[str] = []
-    left = most
-    for number, task in enumerate(tasks, 1):
-        line = f"{number}. {'✓' if task.get('completed') else '☐'} {_line(task)}"
-        if lines and len(line) + 1 > left:
-            break
-        lines.append(line)
-        left -= len(line) + 1
-    if total > len(lines):
-        lines.append(f"…and {total - len(lines)} more.")
-    return "\n".join(lines)
-
-
-def _line(task: Mapping[str, Any]) -> str:
-    priority, due = task.get("priority"), task.get("due")
-    details = ", ".join(
-        [
-            *([str(priority)] if priority not in (None, "Medium") else []),
-            *([f"due {due}"] if due else []),
-        ]
-    )
-    return one_line(str(task.get("title", "")), QUOTED_CHARS) + (f" ({details})" if details else "")
-
-
-def _nothing(arguments: Mapping[str, Any]) -> str:
-    search, status, priority = (
-        str(arguments.get(name) or "") for name in ("search", "status", "priority")
-    )
-    match search:
-        case "overdue":
-            return "Nothing is overdue."
-        case "due:none":
-            return "There are no tasks without a due date."
-        case _ if search.startswith("due:"):
-            return f"Nothing is due {_period(search.removeprefix('due:'))}."
-        case _ if search:
-            return not_found(search)
-        case _ if priority:
-            return f"There are no tasks of priority {priority}."
-        case _ if status in ("open", "completed"):
-            return (
-                "There is nothing left to do." if status == "open" else "Nothing is completed yet."
-            )
-        case _:
-            return "Your list is empty. Tell me what to add."
-
-
-def _period(span: str) -> str:
-    first, _, last = span.partition("..")
-    if not last:
-        return f"on {first}"
-    if last.startswith("9999"):
-        return f"from {first} on"
-    return f"up to {last}" if first <= "2000-01-01" else f"from {first} to {last}"
-
-
 # ---------------------------------------------------------------- failures
-
-
-def not_found(query: object) -> str:
-    return (
-        "I couldn't find that task in your list."
-        if _ID.fullmatch(str(query))
-        else f"I couldn't find a task about {quoted(query)} in your list."
-    )
 
 
 def unclear(missing: str) -> str:
@@ -336,32 +269,3 @@ def _which(query: object, options: Sequence[str]) -> str:
 
 
 # ---------------------------------------------------------------- helpers
-
-
-def quoted(text: object) -> str:
-    """Quote a person's text on one line, shortened, without bidirectional and invisible
-    characters.
-    """
-    return f"'{one_line(str(text), QUOTED_CHARS)}'"
-
-
-def _task(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    return data.get("task") or {}
-
-
-def _title(data: Mapping[str, Any]) -> str:
-    return quoted(_task(data).get("title", ""))
-
-
-def _tasks(count: int, kind: str = "") -> str:
-    return f"1 {kind}task" if count == 1 else f"{count} {kind}tasks"
-
-
-def joined(pieces: Sequence[str], last: str = "and") -> str:
-    return (
-        pieces[0]
-        if len(pieces) == 1
-        else f"{', '.join(pieces[:-1])} {last} {pieces[-1]}"
-        if pieces
-        else ""
-    )

@@ -13,8 +13,15 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
 from starlette.responses import Response
 
-from treadle.apps.assistant.fields import DESCRIPTION_CHARS, TITLE_CHARS, Priority, as_data, due_of
-from treadle.apps.assistant.store import TaskFields, TaskStore
+from treadle.apps.assistant.fields import (
+    DESCRIPTION_CHARS,
+    TITLE_CHARS,
+    Priority,
+    TaskFields,
+    as_data,
+    due_of,
+)
+from treadle.apps.assistant.store import TaskStore
 from treadle.apps.assistant.tables import Task
 from treadle.errors import AgentError, ErrorKind
 from treadle.service.bodies import RequestModel

@@ -8,7 +8,7 @@ Entry point: `AgentRunner`.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from datetime import date, datetime
@@ -23,15 +23,19 @@ from treadle.agents.agent import Agent
 from treadle.apps.assistant import confirmations
 from treadle.apps.assistant.agent import inputs_of, task_agent
 from treadle.apps.assistant.caller import ToolUser
-from treadle.apps.assistant.confirmations import AnsweredConfirmations
-from treadle.apps.assistant.context import AgentContext, AgentResult, MessageHistory, ToolCallRecord
+from treadle.apps.assistant.confirmation_records import AnsweredConfirmations
+from treadle.apps.assistant.context import (
+    AgentContext,
+    AgentResult,
+    ToolCallRecord,
+    earlier,
+)
 from treadle.apps.assistant.held_calls import HeldCalls
 from treadle.apps.assistant.replies import FAILURE, UNCLEAR
 from treadle.apps.assistant.server import MCPToolServer, log_failure
 from treadle.apps.assistant.view import ReplyView
 from treadle.errors import AgentError
 from treadle.messages.events import Event
-from treadle.messages.message import Message
 from treadle.messages.metrics import RunMetrics
 from treadle.models.model import Model
 from treadle.runtime.run_stream import RunStream
@@ -43,9 +47,6 @@ from treadle.types import Limits, Outcome, new_id, now
 
 logger: Final = logging.getLogger("treadle")
 
-HISTORY_MOST: Final = 20
-HISTORY_CHARS: Final = 8_000
-"""Maximum characters of history for a model; only whole messages are included."""
 LOOK: Final = AnsweredConfirmations("void")
 """Placeholder: the answer must be looked up."""
 
@@ -326,29 +327,3 @@ async def _to_its_end(stream: ReplyStream) -> AgentResult:
 
 
 # ---------------------------------------------------------------- history
-
-
-def earlier(history: tuple[MessageHistory, ...]) -> list[Message]:
-    """Return the last messages for the model, oldest first.
-
-    Text only: tool results and confirmations are not passed back.
-    """
-    kept: list[Message] = []
-    left = HISTORY_CHARS
-    for one in _last_said(history):
-        left -= len(one.content)
-        if left < 0:
-            break
-        text = plain(one.content)
-        kept.append(Message.user(text) if one.role == "user" else Message.assistant(text))
-    return kept[::-1]
-
-
-def _last_said(history: tuple[MessageHistory, ...]) -> Iterator[MessageHistory]:
-    """Return the messages with text, newest first."""
-    said = [
-        one
-        for one in history[-HISTORY_MOST:]
-        if one.role in ("user", "assistant") and plain(one.content).strip()
-    ]
-    return reversed(said)

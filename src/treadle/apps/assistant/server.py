@@ -27,6 +27,7 @@ from treadle.errors import AgentError
 from treadle.models.model import ToolDefinition
 from treadle.service.database.database import Database
 from treadle.service.database.scope import Scope
+from treadle.tools.registry import unknown_tool
 from treadle.tools.tool import (
     MAX_LINE_CHARS,
     NOTHING_TOUCHED,
@@ -36,7 +37,6 @@ from treadle.tools.tool import (
     ToolContext,
     ToolFailed,
     Touched,
-    unknown_tool,
 )
 from treadle.types import Effect, now
 
@@ -163,7 +163,7 @@ _REMEMBERED_MOST: Final = 10_000
 
 
 class TaskTool:
-    """Task tool for the loop. Its deps are the `ToolUser`."""
+    """A task tool that runs in the loop. Its deps are the `ToolUser`."""
 
     def __init__(self, server: MCPToolServer, schema: ToolSchema) -> None:
         self._server, self._schema = server, schema

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, Unpack
 from uuid import UUID
 
 from sqlalchemy import func
@@ -18,7 +18,15 @@ from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from treadle.apps.assistant.changes import UNDO, ChangeLog, kept, new, restore
-from treadle.apps.assistant.fields import WORDS_CHARS, description_of, due_of, priority_of, title_of
+from treadle.apps.assistant.fields import (
+    WORDS_CHARS,
+    TaskFields,
+    checked,
+    description_of,
+    due_of,
+    priority_of,
+    title_of,
+)
 from treadle.apps.assistant.matching import folded, holding, meant
 from treadle.apps.assistant.tables import Change, Task
 from treadle.errors import AgentError
@@ -60,19 +68,6 @@ class UndoneChange:
 
     tool: str
     titles: tuple[str, ...]
-
-
-class TaskFields(TypedDict, total=False):
-    """New values of a task's fields.
-
-    Omitted fields stay; None clears a description and a due date.
-    """
-
-    title: str
-    description: str | None
-    priority: str
-    due: str | date | None
-    completed: bool
 
 
 class TaskStore:
@@ -310,18 +305,6 @@ class TaskStore:
         self.written = self.changes.add(
             tool, before, key=self._key, run_id=self._run_id, by_person=self._by_person
         )
-
-
-def checked(wanted: TaskFields) -> dict[str, Any]:
-    """Return the values as stored. Raises AgentError(invalid)."""
-    readers: dict[str, Callable[[Any], Any]] = {
-        "title": title_of,
-        "description": description_of,
-        "priority": priority_of,
-        "due": due_of,
-        "completed": bool,
-    }
-    return {name: readers[name](value) for name, value in wanted.items()}
 
 
 def _in_span(first: str, last: str | None) -> list[Any]:

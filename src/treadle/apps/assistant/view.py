@@ -15,17 +15,19 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle._internal.json_text import encode_json
-from treadle._internal.redaction import MASK, SECRET_MIN_CHARS, without_secrets
+from treadle._internal.log_masking import without_secrets
+from treadle._internal.redaction import SECRET_MIN_CHARS
+from treadle._internal.secret_patterns import MASK
 from treadle.apps.assistant.context import AgentResult, ToolCallRecord
 from treadle.apps.assistant.replies import (
     FAILURE,
     NO_MORE,
-    REPLY_CHARS,
     UNCLEAR,
     ReplyCall,
     compose,
     response_of,
 )
+from treadle.apps.assistant.reply_lists import REPLY_CHARS
 from treadle.apps.assistant.user_names import may_name_user, names_user
 from treadle.apps.assistant.words import ReplyFilter
 from treadle.messages import events

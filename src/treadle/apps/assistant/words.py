@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from treadle._internal.terminal_text import one_line, plain
-from treadle.apps.assistant.replies import QUOTED_CHARS, REPLY_CHARS
+from treadle.apps.assistant.reply_lists import QUOTED_CHARS, REPLY_CHARS
 from treadle.apps.assistant.unfit import claims, is_technical
 
 TITLES_MOST = 200

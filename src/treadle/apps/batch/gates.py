@@ -23,8 +23,8 @@ from treadle._internal.redaction import Redactor
 from treadle.apps.batch.report import GateResult
 from treadle.tools.builtin.commands import StartedCommand, start
 from treadle.tools.confinement import CommandRoom, Confinement, Network, Sandbox
+from treadle.tools.plain_text import plain_text
 from treadle.tools.tool import ToolContext, ToolFailed
-from treadle.tools.truncate import plain_text
 
 TAIL_CHARS = 6_000
 TAIL_LINES = 120

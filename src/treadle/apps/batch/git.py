@@ -54,7 +54,7 @@ class GitFailed(AgentError):
 
 
 class GitCommands:
-    """Git commands in one folder. `environment`: without secret keys."""
+    """Runs git commands in one folder. `environment` must not contain secrets."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.folder = folder

@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
+from treadle._internal.units import usd
 from treadle.apps.batch.changes import WorkingTreeChanges
 from treadle.apps.batch.logbook import WorkPlace
 from treadle.apps.batch.queue import Order
@@ -22,7 +23,7 @@ from treadle.apps.batch.steps import GO_ON, NextStep, Past, attempts_of, how_it_
 from treadle.apps.batch.workshop import Workshop
 from treadle.errors import AgentError
 from treadle.messages.message import TextPart
-from treadle.types import Outcome, usd
+from treadle.types import Outcome
 
 
 class BatchItem:

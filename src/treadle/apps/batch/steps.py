@@ -10,7 +10,7 @@ from typing import NamedTuple
 from treadle.apps.batch.batch import Terms
 from treadle.apps.batch.report import GateResult
 from treadle.errors import ErrorKind
-from treadle.journal.journal import RunInfo
+from treadle.journal.run_info import RunInfo
 from treadle.messages.result import RunResult
 from treadle.types import Limits, Outcome
 

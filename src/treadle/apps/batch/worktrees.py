@@ -38,7 +38,7 @@ class BatchRepository:
 
     @classmethod
     async def of(cls, cwd: Path, environment: Mapping[str, str]) -> BatchRepository:
-        """Raises GitFailed if there is no repository."""
+        """Return the repository around `cwd`. Raises GitFailed if there is none."""
         git = GitCommands(cwd, environment)
         try:
             # One at a time: a name may contain a line feed.

@@ -12,7 +12,8 @@ from typing import Any, Final, TypeAlias, cast
 import anyio
 from mcp.types import CallToolRequestParams, CallToolResult, Tool
 
-from treadle.agents.agent import Agent, Input
+from treadle.agents.agent import Agent
+from treadle.agents.templates import Input
 from treadle.apps.mcp_server.answers import answer_of, waiting
 from treadle.apps.mcp_server.progress import reporting
 from treadle.apps.mcp_server.questions import (

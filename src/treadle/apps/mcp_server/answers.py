@@ -72,7 +72,7 @@ def answer_of(
 
 
 def waiting(agent: str, result: RunResult[Any]) -> CallToolResult:
-    """Build the result of a run that waits for a person whom this client cannot ask."""
+    """Return an error for a run that waits for an approval which this client cannot request."""
     words = (
         f"The agent {agent} waits for a person's approval, and this client cannot ask for it. "
         f"`treadle runs resume {result.run_id}` says how it is given."

@@ -28,7 +28,7 @@ from mcp.types import (
 
 from treadle import __version__
 from treadle.errors import AgentError
-from treadle.tools.tool import unknown_tool
+from treadle.tools.registry import unknown_tool
 
 logger = logging.getLogger("treadle")
 

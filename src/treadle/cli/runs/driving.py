@@ -31,8 +31,8 @@ from treadle.cli.run_options import ON_ASK, OUTPUT, permission_options
 from treadle.cli.runs.finding import find_run, no_runs
 from treadle.config import Config, load
 from treadle.errors import AgentError
-from treadle.journal.journal import RunInfo
-from treadle.loop.plan import error_info
+from treadle.journal.run_info import RunInfo
+from treadle.loop.ending import error_info
 from treadle.messages.events import Event, RunEnd
 from treadle.messages.result import RunResult
 from treadle.runtime.run_stream import RunStream

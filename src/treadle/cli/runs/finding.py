@@ -13,7 +13,8 @@ from treadle._internal.terminal_text import one_line
 from treadle.cli.exits import CommandFailed
 from treadle.cli.runs.row import PREFIX
 from treadle.errors import AgentError, ErrorKind
-from treadle.journal.journal import Journal, RunInfo
+from treadle.journal.journal import Journal
+from treadle.journal.run_info import RunInfo
 
 LAST: Final = "last"
 TASK_AGENT: Final = "tasks"

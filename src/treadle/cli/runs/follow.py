@@ -29,7 +29,7 @@ from treadle.cli.run_options import OUTPUT
 from treadle.cli.runs.finding import find_run, no_runs, run_argument
 from treadle.errors import AgentError, ErrorKind
 from treadle.events.follow import Follow
-from treadle.journal.journal import RunInfo, RunStatus
+from treadle.journal.run_info import RunInfo, RunStatus
 from treadle.messages.events import Event, RunEnd
 
 LOOK_S: Final = 2.0

@@ -13,7 +13,7 @@ from treadle.cli.runs.finding import find_run, no_runs, run_argument
 from treadle.cli.runs.row import row_of, status_of
 from treadle.cli.terminal import put, put_json
 from treadle.config import Config, load
-from treadle.journal.journal import RunInfo
+from treadle.journal.run_info import RunInfo
 
 
 @click.command(context_settings=HELP)

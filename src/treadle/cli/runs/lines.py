@@ -64,5 +64,5 @@ def _entry(line: bytes, seq: int) -> bytes:
     if (named := decode_json(fields["type"].encode(), str)) != kind:
         raise ValueError(f"its type is {named!r}, and that of its entry {kind!r}")
     if (seq == 1) is not isinstance(entry, RunStarted):
-        raise ValueError("a run begins with one run.started, and has no other")
+        raise ValueError("a run must begin with run.started, and have only one")
     return data

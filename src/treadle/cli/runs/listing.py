@@ -16,8 +16,9 @@ from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.runs.finding import is_own
 from treadle.cli.runs.row import PREFIX, SHORT_CHARS, model_name, row_of, status_of, style_of
 from treadle.cli.terminal import Ink, Style, put, put_json, table
-from treadle.journal.journal import Journal, RunInfo
+from treadle.journal.journal import Journal
 from treadle.journal.queue import DEFAULT_QUEUE
+from treadle.journal.run_info import RunInfo
 
 MODEL_COLUMNS = 18
 AGENT_COLUMNS = 12

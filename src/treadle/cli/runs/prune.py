@@ -15,8 +15,8 @@ from treadle.cli.journal_option import OpenedJournal, journal_option, on_journal
 from treadle.cli.terminal import confirm, put, put_json
 from treadle.config import home
 from treadle.config.readers import span_of
-from treadle.journal.journal import Freed
-from treadle.runtime.children import close_orphans
+from treadle.journal.run_info import Freed
+from treadle.runtime.closing_runs import close_orphans
 from treadle.tools.file_history import UNDO_FOLDER, Undo
 
 

@@ -25,7 +25,7 @@ from treadle.cli.runs.finding import run_argument
 from treadle.cli.runs.imported import answers_for
 from treadle.loop.recovery import OnUnknown
 from treadle.messages.events import RunEnd
-from treadle.runtime.children import until_idle
+from treadle.runtime.closing_runs import until_idle
 from treadle.types import Limits
 
 

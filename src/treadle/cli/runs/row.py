@@ -11,7 +11,7 @@ import msgspec
 
 from treadle._internal.redaction import Redactor
 from treadle.cli.terminal import Style
-from treadle.journal.journal import RunInfo
+from treadle.journal.run_info import RunInfo
 from treadle.types import Outcome
 
 PREFIX: Final = "run_"

@@ -20,7 +20,8 @@ from treadle.cli.terminal import Ink, put, put_bytes, width
 from treadle.cli.timeline import Relations, timeline
 from treadle.errors import AgentError
 from treadle.journal.entries import ModelResponded
-from treadle.journal.journal import Journal, RunInfo
+from treadle.journal.journal import Journal
+from treadle.journal.run_info import RunInfo
 
 
 @click.command(context_settings=HELP)

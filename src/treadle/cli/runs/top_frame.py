@@ -16,8 +16,9 @@ from treadle._internal.terminal_text import one_line
 from treadle._internal.units import ago, count
 from treadle.cli.runs.row import row_of
 from treadle.errors import AgentError
-from treadle.journal.journal import Journal, RunInfo
+from treadle.journal.journal import Journal
 from treadle.journal.queue import DEFAULT_QUEUE, Backlog, Parked, WorkerInfo
+from treadle.journal.run_info import RunInfo
 from treadle.types import Time, Value, now
 
 QUIET: Final = timedelta(minutes=5)

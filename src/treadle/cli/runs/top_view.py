@@ -11,8 +11,8 @@ from treadle._internal.units import ago, count, local
 from treadle.cli.runs.row import PREFIX, SHORT_CHARS
 from treadle.cli.runs.top_frame import Stuck, TopFrame
 from treadle.cli.terminal import WIDTH_MIN, Ink, Style, table
-from treadle.journal.journal import RunInfo
 from treadle.journal.queue import Backlog, WorkerInfo
+from treadle.journal.run_info import RunInfo
 
 NAME_COLUMNS = 20
 STUCK_SHOWN = 8

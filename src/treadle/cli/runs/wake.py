@@ -21,8 +21,8 @@ from treadle.cli.runs.imported import answers_for
 from treadle.cli.runs.row import row_of, status_of
 from treadle.cli.terminal import put, put_json
 from treadle.config import Config, load
-from treadle.journal.journal import RunInfo
 from treadle.journal.queue import QueuePlace
+from treadle.journal.run_info import RunInfo
 
 if TYPE_CHECKING:
     from treadle.runtime.runtime import Runtime

@@ -15,8 +15,8 @@ from typing import Any, cast
 
 import msgspec
 
+from treadle._internal.value_schema import any_json, without_fields
 from treadle.messages.events import Event, RunEnd
-from treadle.types import any_json
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -51,7 +51,9 @@ def _schema(kind: Any, description: str) -> dict[str, Any]:
 
 
 def _opened(schema: Any) -> Any:
-    """Return the schema without closed objects and without keys that only OpenAPI defines."""
+    """Return the schema without closed objects, keys that only OpenAPI defines, and lists of fields
+    in descriptions.
+    """
     match schema:
         case dict():
             fields = cast("dict[str, Any]", schema).items()
@@ -60,6 +62,8 @@ def _opened(schema: Any) -> Any:
                 for name, inner in fields
                 if name != "discriminator" and (name, inner) != ("additionalProperties", False)
             }
+        case str():
+            return without_fields(schema)
         case list():
             return [_opened(inner) for inner in cast("list[Any]", schema)]
         case _:

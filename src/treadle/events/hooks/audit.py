@@ -44,11 +44,13 @@ class Audit(Hook):
     def __init__(self, path: str | Path) -> None:
         """Open nothing yet: errors of the path appear in the first run."""
         self.path = Path(path).expanduser()
+        """File that the lines are appended to."""
         self._place = Path(os.path.realpath(self.path))
         self._broken = False
 
     @override
     def on_event(self, event: Event) -> None:
+        """Append a line for an event that belongs in an audit."""
         if not isinstance(event, _TOLD):
             return
         try:

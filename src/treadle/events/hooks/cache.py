@@ -45,9 +45,11 @@ class Cache(Hook):
         self._tools, self._size = frozenset(tools), max(size, 1)
         self._memory: OrderedDict[str, ModelResponse] = OrderedDict()
         self.hits = self.misses = 0
+        """Number of responses taken from the cache."""
 
     @override
     async def before_model(self, run: HookedRun, request: ModelRequest) -> ModelResponse | None:
+        """Answer from the cache if it has this request."""
         key = key_of(run.model, request)
         found = self._memory.get(key)
         if found is None and self._folder is not None:
@@ -59,6 +61,7 @@ class Cache(Hook):
     async def after_model(
         self, run: HookedRun, request: ModelRequest, response: ModelResponse
     ) -> None:
+        """Keep the response."""
         if not self._keeps(response):
             return
         key = key_of(run.model, request)

@@ -63,6 +63,8 @@ class Hooks:
             if hooks
             else {}
         )
+        self.points = frozenset(self._of)
+        """Points that a hook overrides."""
         self.warn: Callable[[str], None] = lambda text: None
         """Tells people that a hook failed after something."""
         self._told: set[int] = set()
@@ -70,9 +72,6 @@ class Hooks:
 
     def __bool__(self) -> bool:
         return bool(self._of)
-
-    def has(self, point: str) -> bool:
-        return point in self._of
 
     # ------------------------------------------------------------ before: a failure ends it
 

@@ -24,17 +24,21 @@ from treadle.tools.approval import Deny
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Rule for the calls that it fits."""
+    """Rule for the calls that it fits.
+
+    Attributes:
+        tool: A name; `*` and `?` stand for any characters and for one.
+        verdict: Decision for a call that matches.
+        when: Given the arguments as the model wrote them, without the tool's defaults. One that
+            raises denies the call; where the arguments are no JSON object the rule fits. None: all
+            calls.
+        reason: Reason for the model, or for the person who is asked.
+    """
 
     tool: str
-    """A name; `*` and `?` stand for any characters and for one."""
     verdict: Literal["deny", "ask"] = "deny"
     when: Callable[[dict[str, Any]], bool] | None = None
-    """Given the arguments as the model wrote them, without the tool's defaults. One that raises
-    denies the call; where the arguments are no JSON object the rule fits. None: all calls.
-"""
     reason: str = ""
-    """Reason for the model, or for the person who is asked."""
 
     def fits(self, call: ToolCall) -> bool:
         """Return True for a call of such a tool."""
@@ -77,6 +81,7 @@ class Guard(Hook):
 
     @override
     async def before_tool(self, run: HookedRun, call: ToolCall) -> BeforeTool:
+        """Apply the first rule that matches the call."""
         for name, rule in self._rules:
             if name.fullmatch(call.name) is not None and rule.fits(call):
                 reason = rule.reason or f"a rule about {rule.tool} says so"

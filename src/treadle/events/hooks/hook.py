@@ -37,7 +37,11 @@ def _check_text(answer: object, text: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The run ends here, in the outcome `error` of kind `agent`, for this reason."""
+    """The run ends here, in the outcome `error` of kind `agent`, for this reason.
+
+    Attributes:
+        reason: Reason for people and for the model.
+    """
 
     reason: str
 
@@ -47,7 +51,11 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Text that the model reads before it answers; it stays in the history."""
+    """Text that the model reads before it answers; it stays in the history.
+
+    Attributes:
+        text: Text that the model reads.
+    """
 
     text: str
 
@@ -57,7 +65,11 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A person is asked about the call first, for this reason."""
+    """A person is asked about the call first, for this reason.
+
+    Attributes:
+        reason: Reason that the person reads.
+    """
 
     reason: str
 
@@ -67,7 +79,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The call is not run; this is its result."""
+    """The call is not run; this is its result.
+
+    Attributes:
+        text: Text in place of the result or the response.
+    """
 
     text: str
 
@@ -130,7 +146,8 @@ class Hook:
     async def before_compaction(self, run: HookedRun) -> Stop | None:
         """Before history is shortened inside a run: Stop leaves it as it is."""
 
-    async def after_compaction(self, run: HookedRun, receipt: Mapping[str, object]) -> None: ...
+    async def after_compaction(self, run: HookedRun, receipt: Mapping[str, object]) -> None:
+        """Observe a compaction. `receipt`: its journal entry, as in `compacted` events."""
 
     def on_event(self, event: Event) -> None:
         """Receive each event of the run, deltas too, without known secrets; in the event loop, so

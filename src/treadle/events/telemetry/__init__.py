@@ -4,7 +4,8 @@ off by default.
 `tracer.py` is the way in to spans, `spans.py` makes them, `content.py` adds prompts and answers,
 `metrics.py` counts, `names.py` has every name that is exported, `export.py` sets up exporters;
 `logs.py` writes lines, `lines.py` makes them, `files.py` keeps them; `configured.py` applies the
-configuration; `workers.py` counts queues and workers for Prometheus.
+configuration; `workers.py` counts queues and workers for Prometheus, which `metrics_server.py`
+answers.
 
 opentelemetry and structlog are imported here alone, and only on use. Entry points: `otel_tracer`,
 `log_events`.

@@ -14,7 +14,7 @@ import anyio
 from anyio import from_thread
 from anyio.lowlevel import current_token
 
-from treadle.config.values import Telemetry as Asked
+from treadle.config.sections import Telemetry as Asked
 from treadle.events.hub import Hub
 from treadle.events.tracing import NO_TRACER, Tracer
 

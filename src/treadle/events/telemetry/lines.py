@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from treadle._internal.redaction import without_secrets
+from treadle._internal.log_masking import without_secrets
 from treadle.messages.events import DELTAS, ErrorRaised, Event, LimitWarning, Retry, Warned
 
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]

@@ -73,7 +73,9 @@ def structured(form: Form, file: Sink) -> Any:
     try:
         import structlog  # noqa: PLC0415  45 ms, and only with a log
     except ImportError as e:
-        raise AgentError("invalid", "structured logs need structlog: pip install structlog") from e
+        raise AgentError(
+            "invalid", "structured logs need structlog: pip install 'treadle[otel]'"
+        ) from e
     from treadle.events.telemetry.lines import printable  # noqa: PLC0415  nothing else needs it
 
     text = structlog.dev.ConsoleRenderer(colors=file.isatty(), sort_keys=False, pad_event_to=20)
@@ -205,7 +207,7 @@ class EventLog:
         return line
 
     def _write(self, line: LogLine) -> bool:
-        """False where the sink would not take it: the next line that it takes says what is missing."""  # noqa: E501
+        """Return False if the sink rejected the line. The next accepted line reports what is missing."""  # noqa: E501
         try:
             getattr(self._writer, line.level)(line.event, **line.fields)
         except Exception:  # noqa: BLE001  a full disk, a closed pipe, a failing processor: none of them ends the log

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from treadle._internal.redaction import without_secrets
+from treadle._internal.log_masking import without_secrets
 from treadle.errors import AgentError
 from treadle.events.telemetry import names
 
@@ -31,12 +31,12 @@ def otel_tracer(
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> OtelTracer:
-    """A tracer for `Runtime.open(…, tracer=)`; the providers are the application's own,
-    OpenTelemetry's global ones where none are given.
+    """Return a tracer for `Runtime.open(…, tracer=)`.
 
-    `content`: whether prompts, answers, arguments and results go into spans, without known secrets;
-    None: as OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says, else not. Raises
-    AgentError(invalid) where OpenTelemetry is missing.
+    `content`: whether spans contain prompts, answers, arguments and results, without known secrets.
+    None: as set by OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, otherwise False. The
+    providers default to OpenTelemetry's global ones. Raises AgentError(invalid) if OpenTelemetry is
+    not installed.
     """
     try:
         from opentelemetry import metrics, trace  # noqa: PLC0415  an extra, and 60 ms

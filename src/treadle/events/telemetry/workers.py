@@ -11,14 +11,15 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from anyio import from_thread
 from anyio.lowlevel import current_token
-from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Histogram, make_wsgi_app  # pyright: ignore[reportUnknownVariableType]  it says nothing of its types
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from treadle.errors import AgentError
+from treadle.events.telemetry.metrics_server import MetricsServer, WsgiApp
 from treadle.journal.queue import Backlog, RunQueue
 from treadle.messages.events import RunEnd
 from treadle.types import now
@@ -180,7 +181,7 @@ def served(metrics: WorkerMetrics, host: str, port: int) -> Generator[str]:
     Raises AgentError(invalid) where nothing can listen there.
     """
     try:
-        server, _ = start_http_server(port, host, registry=metrics.registry)
+        server = MetricsServer(host, port, cast("WsgiApp", make_wsgi_app(metrics.registry)))
     except OSError as e:
         raise AgentError(
             "invalid",
@@ -189,5 +190,4 @@ def served(metrics: WorkerMetrics, host: str, port: int) -> Generator[str]:
     try:
         yield f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"
     finally:
-        server.shutdown()
-        server.server_close()
+        server.close()

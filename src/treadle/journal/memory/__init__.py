@@ -2,7 +2,7 @@
 `MemoryJournal`.
 
 journal.py   the journal
-run.py       one of its runs
+run.py       one of its runs, and its driver
 queue.py     its queue
 notifier.py  change hints inside one machine
 """

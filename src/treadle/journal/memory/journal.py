@@ -26,84 +26,21 @@ from treadle.journal.entries import (
     ToolLate,
 )
 from treadle.journal.importing import standing_of
-from treadle.journal.journal import (
-    Freed,
-    Holder,
-    Journal,
-    RunInfo,
-    RunWriter,
-    read_run,
-    spent,
-    unknown_run,
-)
+from treadle.journal.journal import Journal, RunWriter, read_run
 from treadle.journal.load import forked, load
 from treadle.journal.memory.notifier import LocalNotifier
-from treadle.journal.memory.queue import MemoryQueue, Queued
-from treadle.journal.memory.run import MemoryRun
-from treadle.journal.notifier import QUEUE, run_topic
-from treadle.journal.queue import QueuePlace, RunQueue
+from treadle.journal.memory.queue import MemoryQueue
+from treadle.journal.memory.run import MemoryRun, MemoryWriter
+from treadle.journal.notifier import run_topic
+from treadle.journal.queue import RunQueue
 from treadle.journal.removable import removable, unfinished
+from treadle.journal.run_info import Freed, Holder, RunInfo, spent, unknown_run
 from treadle.journal.run_state import RunState
-from treadle.journal.sessions import (
-    NEW_SESSION,
-    SessionChanged,
-    SessionStore,
-    SessionView,
-    ViewMark,
-    title_of,
-)
+from treadle.journal.session_names import NEW_SESSION, title_of
+from treadle.journal.session_store import SessionStore
+from treadle.journal.sessions import SessionChanged, SessionView, ViewMark
 from treadle.journal.totals import with_totals
 from treadle.types import Time
-
-
-class MemoryWriter:
-    """Appends to one run until another driver takes it over."""
-
-    __slots__ = ("_notifier", "_run", "_topic", "fence", "run_id")
-
-    def __init__(self, run_id: str, run: MemoryRun, notifier: LocalNotifier) -> None:
-        self.run_id = run_id
-        self._run = run
-        self._notifier, self._topic = notifier, run_topic(run_id)
-        self.fence = run.fence
-        run.held, run.waiting = True, False
-
-    async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
-        run = self._run
-        if run.fence != self.fence or not (
-            run.held or all(isinstance(entry, ToolLate) for entry in entries)
-        ):
-            raise self._not_held()
-        finished = run.finished
-        if finished:
-            run.entries, run.packed = run.unpacked(), None
-            run.late[self.run_id] = len(run.entries) + len(entries)
-        first = len(run.entries) + 1
-        run.entries.extend(entries)
-        if finished or any([type(entry) is RunFinished for entry in entries]):
-            run.held = False
-            run.pack()
-        if put_back is not None:
-            run.held, run.queued = False, Queued.put_back(run.queued, put_back)
-            self._notifier.tell(QUEUE)
-        self._notifier.tell(self._topic)
-        return first
-
-    async def verify(self) -> None:
-        if self._run.fence != self.fence or not self._run.held:
-            raise self._not_held()
-
-    def _not_held(self) -> AgentError:
-        return AgentError(
-            "busy", f"run {self.run_id} is not held by this driver any more: nothing was appended"
-        )
-
-    async def release(self, *, waiting: bool = False) -> None:
-        if self._run.held and self._run.fence == self.fence:
-            self._run.held, self._run.waiting = False, waiting
-            if self._run.queued is not None:
-                self._run.queued.let_go(waiting=waiting)
-                self._notifier.tell(QUEUE)
 
 
 class MemoryJournal:
@@ -135,7 +72,7 @@ class MemoryJournal:
         assert isinstance(started, RunStarted), "a run begins with run.started"
         run_id, session_id = started.run_id, started.session_id
         if run_id in self._runs:
-            raise AgentError("busy", f"there is a run {run_id} already")
+            raise AgentError("busy", f"run {run_id} already exists")
         if session_id is not None and started.parent_run_id is None:
             self._join(session_id, started, found)
         run = self._runs[run_id] = MemoryRun(
@@ -225,13 +162,15 @@ class MemoryJournal:
         started = read[0]
         assert isinstance(started, RunStarted), "read_run sees to it"
         if started.run_id in self._runs:
-            raise AgentError("invalid", f"run {started.run_id} is here already: nothing was added")
+            raise AgentError(
+                "invalid", f"run {started.run_id} is already in this journal: nothing was added"
+            )
         if started.fork is not None and started.fork.run_id not in self._runs:
             raise AgentError(
                 "invalid",
                 (
                     f"run {started.run_id} was forked from {started.fork.run_id}, which is not "
-                    "here: import that one first"
+                    "in this journal: import it first"
                 ),
             )
         standing = standing_of(read)
@@ -254,7 +193,9 @@ class MemoryJournal:
             if finished:
                 state = load(started.run_id, self._records, self.sessions)
                 self.sessions.remember(
-                    session_id, state.context.history[:] if started.fork else state.context.said
+                    session_id,
+                    state.context.history[:] if started.fork else state.context.said,
+                    run_id=started.run_id,
                 )
         if finished:
             run.pack()

@@ -10,13 +10,14 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
 from treadle.errors import AgentError
 from treadle.journal.notifier import Notifier
+from treadle.journal.threads import start
 
 POLL_S: Final = 1.0
 """Longest time that `wait` waits."""
@@ -37,7 +38,7 @@ class JournalWatch(Protocol):
 
 
 class _Ear:
-    """A subscriber."""
+    """A subscriber's queue of payloads."""
 
     def __init__(self, poll_s: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -79,7 +80,7 @@ class LocalNotifier:
     def __init__(
         self, watch: Callable[[], JournalWatch] | None = None, *, poll_s: float = POLL_S
     ) -> None:
-        """`watch`: how to look at what other processes change; None: there are none."""
+        """`watch` reports changes by other processes; None if there are no others."""
         self._watch, self._poll_s = watch, poll_s
         self._lock = threading.Lock()
         """Guards all below."""
@@ -105,14 +106,13 @@ class LocalNotifier:
                 self._ears[topic] = (*self._ears.get(topic, ()), ear)
             if self._watch is None or self._thread is not None or not any(map(_is_seen, topics)):
                 return
-            self._ends = threading.Event()
-            self._thread = threading.Thread(
-                target=self._look,
-                args=(self._watch, self._ends),
-                name="treadle-notifier",
-                daemon=True,
+            ends = threading.Event()
+            thread = threading.Thread(
+                target=self._look, args=(self._watch, ends), name="treadle-notifier", daemon=True
             )
-            self._thread.start()
+            with suppress(AgentError):  # no thread is left: subscribers look at their own interval
+                start(thread)
+                self._thread, self._ends = thread, ends
 
     def _remove(self, topics: Collection[str], ear: _Ear) -> None:
         with self._lock:

@@ -1,4 +1,6 @@
-"""A run of a journal in memory: its entries, packed once it is finished. Entry: `MemoryRun`."""
+"""A run of a journal in memory: its entries, packed once it is finished, and its one driver. Entry:
+`MemoryRun`, `MemoryWriter`.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,13 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle._internal.json_text import decode_json, encode_json
-from treadle.journal.entries import Entry
-from treadle.journal.journal import RunInfo, RunStatus, info_of
+from treadle.errors import AgentError
+from treadle.journal.entries import Entry, RunFinished, ToolLate
+from treadle.journal.memory.notifier import LocalNotifier
 from treadle.journal.memory.queue import Queued
+from treadle.journal.notifier import QUEUE, run_topic
+from treadle.journal.queue import QueuePlace
+from treadle.journal.run_info import RunInfo, RunStatus, info_of
 
 
 class MemoryRun:
@@ -63,3 +69,58 @@ class MemoryRun:
     def pack(self) -> None:
         self.packed = zlib.compress(encode_json(self.unpacked()), level=1)
         self.entries = []
+
+
+class MemoryWriter:
+    """Appends to one run until another driver takes it over."""
+
+    __slots__ = ("_notifier", "_run", "_topic", "failed_over", "fence", "run_id")
+
+    def __init__(self, run_id: str, run: MemoryRun, notifier: LocalNotifier) -> None:
+        self.run_id = run_id
+        self._run = run
+        self._notifier, self._topic = notifier, run_topic(run_id)
+        self.fence, self.failed_over = run.fence, False
+        run.held, run.waiting = True, False
+
+    async def append(
+        self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None, wakes: bool = False
+    ) -> int:
+        run = self._run
+        if run.fence != self.fence or not (
+            run.held or all(isinstance(entry, ToolLate) for entry in entries)
+        ):
+            raise self._not_held()
+        finished = run.finished
+        if finished:
+            run.entries, run.packed = run.unpacked(), None
+            run.late[self.run_id] = len(run.entries) + len(entries)
+        first = len(run.entries) + 1
+        run.entries.extend(entries)
+        if finished or any([type(entry) is RunFinished for entry in entries]):
+            run.held = False
+            run.pack()
+        if put_back is not None:
+            run.held, run.queued = False, Queued.put_back(run.queued, put_back)
+        if wakes:
+            run.waiting = False
+        if put_back is not None or wakes:
+            self._notifier.tell(QUEUE)
+        self._notifier.tell(self._topic)
+        return first
+
+    async def verify(self) -> None:
+        if self._run.fence != self.fence or not self._run.held:
+            raise self._not_held()
+
+    def _not_held(self) -> AgentError:
+        return AgentError(
+            "busy", f"run {self.run_id} is no longer held by this driver: nothing was appended"
+        )
+
+    async def release(self, *, waiting: bool = False) -> None:
+        if self._run.held and self._run.fence == self.fence:
+            self._run.held, self._run.waiting = False, waiting
+            if self._run.queued is not None:
+                self._run.queued.let_go(waiting=waiting)
+                self._notifier.tell(QUEUE)

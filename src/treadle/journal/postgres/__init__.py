@@ -2,7 +2,7 @@
 the tables.
 
 Server, tables and errors: connections.py, schema.py, failures.py. Writes and lost connections:
-writer.py, appending.py. Drivers of runs, by leases: driving.py, driven.py, workers.py.
+writer.py, appending.py, and reads: readers.py. Drivers of runs, by leases: driving.py, driven.py, workers.py.
 Notifications: notifier.py. The interface of the tables over psycopg, and full-text search:
 database.py, words.py, indexing.py. Entry point: `PostgresJournal` in journal.py.
 

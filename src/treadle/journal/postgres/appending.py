@@ -1,8 +1,6 @@
-"""Appends as they go to the server: those of many runs in one statement, each of which checks its
-own run, fence, head and owner.
-
-Which thread sends it, and what becomes of a lost connection, is writer.py's business. Entry:
-`PendingEntries`, `append_all`.
+"""Appends as the server executes them: those of many runs in one statement, which checks the run,
+fence, head and owner of each. writer.py decides which thread sends it and handles lost connections.
+Entry points: `PendingEntries`, `append_all`.
 """
 
 from __future__ import annotations
@@ -53,8 +51,8 @@ _APPEND_PIECES: Final[LiteralString] = (
 )"""
     + _DURABLY
 )
-"""Waits for a blob that another transaction creates at the same moment and returns its number:
-hence the update that changes nothing.
+"""Waits for a blob that another transaction creates at the same moment, and returns its number. The
+update changes nothing; it is there for the wait.
 """
 
 
@@ -68,10 +66,10 @@ class DriverMark(Hold):
     ) -> None:
         super().__init__(run_id, num, fence=fence, head=head, owner=owner)
         self.lapses = lapses
-        """Number of lapses of the driver's lease when the run was last seen to be its own."""
+        """Number of lapses of the lease when the run was last verified to be this driver's."""
         self.doubtful = False
-        """An append was found to stand after its answer was lost: another driver may have taken the
-        run over since.
+        """True if an append turned out to be stored after its answer was lost: another driver may
+        have taken the run over since.
         """
         self.lost = False
         """True if the last append failed because of the server and its outcome is unknown: only
@@ -80,7 +78,7 @@ class DriverMark(Hold):
 
 
 class PendingEntries:
-    """Some entries of one run, to stand after all it has when they are sent."""
+    """Entries to append to one run, after everything it has when they are sent."""
 
     __slots__ = ("at_us", "mark", "rows", "size")
 
@@ -94,7 +92,7 @@ class PendingEntries:
         """Size in bytes."""
 
     def stands(self, db: Cursor) -> bool:
-        """Return True if these very entries are stored at their place. Raises psycopg.Error."""
+        """Return True if exactly these entries are stored at their place. Raises psycopg.Error."""
         head, count = self.mark.head, len(self.rows)
         sent = [
             (head + n, whole(row.body, [(piece.at, piece.text) for piece in row.pieces]))
@@ -143,7 +141,7 @@ def append_all(db: psycopg.Connection, appends: Sequence[PendingEntries]) -> set
 
 
 def _hex(row: EntryRow) -> str:
-    """A call's id as a word; an empty one is none without its quotes."""
+    """Quote a call's id as a word: an empty one would be lost without quotes."""
     call = call_of(row.call)
     return "null" if call is None else f'"{call.hex()}"'
 

@@ -1,22 +1,26 @@
-"""Encoding of notifications for PostgreSQL: many messages in few texts of limited length.
+"""Encoding of notifications for PostgreSQL: many messages in few texts of limited length, on
+channels and with signatures that take the journal's key.
 
-Entry points: `packed`, `Unpacking`.
+LISTEN and NOTIFY need no right in a database but to connect. So the names of the channels and the
+signatures come from a key in the journal's schema: a role that cannot read the schema can neither
+listen nor be believed. Entry points: `ChannelKey`, `packed`, `Unpacking`.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 CHANNELS: Final = 32
-"""Over so many the topics are spread, so that a process hears little of what it does not listen to.
+"""Number of channels that topics are spread over, so that a process receives little that it does
+not listen to.
 """
-WISHES: Final = "treadle_wishes"
-"""On it those who listen say so."""
 TEXT_MAX: Final = 7900
-"""A notification carries less than 8000 bytes."""
+"""Maximum length of a text. A notification holds less than 8000 bytes, and a signature takes 33."""
 
 
 class Notification(NamedTuple):
@@ -24,8 +28,38 @@ class Notification(NamedTuple):
     payload: bytes
 
 
-def channel_of(topic: str) -> str:
-    return f"treadle_{crc32(topic.encode('utf-8', 'surrogatepass')) % CHANNELS}"
+class ChannelKey:
+    """Channels of a journal, and signatures of the texts on them."""
+
+    def __init__(self, key: bytes) -> None:
+        """`key`: the bytes in `treadle.notify_key`."""
+        self._key = key
+        self._channels = tuple(self._named(f"topics {number}") for number in range(CHANNELS))
+        self.wishes = self._named("wishes")
+        """Channel on which subscribers announce their topics."""
+
+    def channel_of(self, topic: str) -> str:
+        return self._channels[crc32(topic.encode("utf-8", "surrogatepass")) % CHANNELS]
+
+    def signed(self, channel: str, text: str) -> str:
+        """Sign a text for this channel, which makes it 33 characters longer."""
+        return f"{self._mac(f'{channel} {text}')} {text}"
+
+    def verified(self, channel: str, signed: str) -> str | None:
+        """Return the text without its signature; None if it was not signed for this channel with
+        this key.
+        """
+        mac, _, text = signed.partition(" ")
+        given = mac.encode("utf-8", "surrogatepass")
+        expected = self._mac(f"{channel} {text}").encode()
+        return text if hmac.compare_digest(given, expected) else None
+
+    def _named(self, what: str) -> str:
+        return f"treadle_{self._mac(f'channel {what}')}"
+
+    def _mac(self, text: str) -> str:
+        data = text.encode("utf-8", "surrogatepass")
+        return blake2b(data, key=self._key[:64], digest_size=16).hexdigest()
 
 
 def packed(sender: str, serial: int, told: Sequence[Notification]) -> Iterator[str]:
@@ -41,7 +75,7 @@ def packed(sender: str, serial: int, told: Sequence[Notification]) -> Iterator[s
 
 
 def batches(told: Iterable[Notification]) -> Iterator[list[Notification]]:
-    """Together as many as one text may hold, about."""
+    """Yield groups of messages, each about as large as one text may be."""
     batch: list[Notification] = []
     size = 0
     for one in told:
@@ -61,7 +95,7 @@ class Unpacking:
     def __init__(self, me: str) -> None:
         self._me = me
         self._begun: dict[str, tuple[str, list[str]]] = {}
-        """The parts that came of each sender's last message, where it has several."""
+        """Received parts of each sender's latest message, if it has several."""
 
     def take(self, text: str) -> list[Notification]:
         """Decode a text; empty for texts of this process, for incomplete ones, and for unknown

@@ -20,34 +20,48 @@ _COMMIT: Final[LiteralString] = "select pg_logical_emit_message(true, 'treadle',
 """Written to the log of the server and nowhere else, and committed as an append is."""
 
 _MAY_WRITE: Final[LiteralString] = """
-select count(*) from pg_class where relnamespace = 'treadle'::regnamespace and relkind = 'r' and relname <> 'versions'
+select count(*) from pg_class where relnamespace = 'treadle'::regnamespace and relkind = 'r' and relname not in ('versions', 'notify_key')
 and not (has_table_privilege(oid, 'insert') and has_table_privilege(oid, 'update') and has_table_privilege(oid, 'delete'))
 """
 """Number of tables that this user cannot change."""
+_MAY_NOTIFY: Final[LiteralString] = """
+select count(*) from pg_class where oid = to_regclass('treadle.notify_key') and has_table_privilege(oid, 'select')
+"""
+_ALL_CONNECT: Final[LiteralString] = (
+    "select has_database_privilege('public', current_database(), 'connect')::int"
+)
 
 
 class Checkup(NamedTuple):
     place: str
-    """Without a password."""
+    """Address of the server, without a password."""
     server: str
-    """Its version."""
+    """Version of the server."""
     tables: int
-    """Their version; 0: there are none yet."""
+    """Version of the tables; 0: there are none yet."""
     known: int
-    """The version that this Treadle makes."""
+    """Version of the tables that this Treadle creates."""
     commit_ms: float | None
     """Median time of a commit; None if this user cannot write."""
     round_trip_ms: float
     is_pooled: bool
-    """Something like pgbouncer stands between: nothing is heard of others, and processes poll."""
+    """True if there is a pooler such as pgbouncer in between: notifications do not arrive, and
+    processes poll.
+    """
     clock_s: float
     """Seconds by which the server's clock is ahead of this machine's."""
     may_write: bool
-    """True if there are tables and this user can change them."""
+    """True if this user can change the tables, or there are none."""
+    may_notify: bool
+    """True if this user can read the key of notifications, or there are no tables."""
+    all_connect: bool
+    """True if every role of the server may connect to the database, PostgreSQL's default."""
 
 
 def checked(url: str) -> Checkup:
-    """Blocks. Raises AgentError(invalid) where no server answers, or does not let one in."""
+    """Check the server. Blocks. Raises AgentError(invalid) if no server answers or it refuses the
+    user.
+    """
     server = PostgresServer(url)
     try:
         with server.connect() as db, server.silence.over(db):
@@ -66,6 +80,8 @@ def checked(url: str) -> Checkup:
                 is_pooled(db),
                 ahead,
                 may_write,
+                tables == 0 or _number(db, _MAY_NOTIFY) == 1,
+                _number(db, _ALL_CONNECT) == 1,
             )
     except psycopg.Error as e:
         raise server.unusable(e) from e

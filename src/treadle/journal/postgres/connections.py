@@ -14,33 +14,24 @@ import math
 import selectors
 import threading
 import time
-from collections.abc import Callable, Generator
-from typing import Final, LiteralString, Self, TypeVar
+from collections.abc import Generator
+from typing import Final, LiteralString
 
-import anyio
-import anyio.to_thread
 import psycopg
 from psycopg import conninfo
 
 from treadle.errors import AgentError
-from treadle.journal.forks import abandon_in_children
 from treadle.journal.postgres.database import cursor_of
-from treadle.journal.postgres.failures import is_lost, place_of, secrets_of, translated, unusable
+from treadle.journal.postgres.failures import place_of, secrets_of, translated, unusable
 from treadle.journal.postgres.silence import SILENT_S, SilenceDetector, hang_up
 from treadle.journal.tables.database import Cursor
-
-T = TypeVar("T")
 
 PATIENCE_S: Final = 30.0
 """Time that an open journal waits for an unreachable server."""
 HURRIED_S: Final = 5.0
 """The same time in a process that ends."""
 SAID_S: Final = 10.0
-"""Within this a server that took a connection answers on it for the first time."""
-KEPT_MAX: Final = 4
-"""Idle connections that read."""
-READING_MAX: Final = 8
-"""Reads at once: a server has few connections, and many processes share them."""
+"""Maximum time from a connection to the first answer on it."""
 _DEFAULTS: Final = {
     "application_name": "treadle",
     "connect_timeout": "10",
@@ -74,7 +65,7 @@ class PostgresServer:
     def __init__(
         self, url: str, *, patience_s: float = PATIENCE_S, silent_s: float = SILENT_S
     ) -> None:
-        """Raises AgentError(invalid) for what is no URL of PostgreSQL."""
+        """Raises AgentError(invalid) if the URL is not one of PostgreSQL."""
         self.place = place_of(url)
         self.patience_s = patience_s
         self._secrets = secrets_of(url)
@@ -110,6 +101,8 @@ class PostgresServer:
             if self.left_s <= 0:
                 self._given_up = str(e)
             raise
+        except OSError as e:  # no descriptor is left in this process: it may have some later
+            raise psycopg.OperationalError(f"no connection can be made: {e}") from e
         try:
             # what stands between may have taken the connection, and hand nothing on
             with within(db, min(most_s, SAID_S)):
@@ -122,7 +115,7 @@ class PostgresServer:
         return db
 
     def connect_patiently(self, patience: Patience) -> psycopg.Connection:
-        """Raises psycopg.Error where none came to stand in that time."""
+        """Raises psycopg.Error if no connection was established in that time."""
         while True:
             try:
                 return self.connect()
@@ -140,8 +133,8 @@ class PostgresServer:
         return self._until - time.monotonic()
 
     def hurry(self) -> None:
-        """The process ends: from now on a server that is away, or silent, is waited for a few
-        seconds, all in all. Idempotent.
+        """Limit all remaining waits for an unreachable or silent server to a few seconds in total,
+        because the process is about to end. Idempotent.
         """
         self._until = min(self._until, time.monotonic() + HURRIED_S)
         self.silence.hurry()
@@ -170,7 +163,7 @@ class Patience:
         self._gone = gone or threading.Event()
 
     def wait(self) -> bool:
-        """False where there is no time left."""
+        """Wait before the next attempt. Returns False if there is no time left."""
         left = min(self._until - time.monotonic(), self._server.left_s)
         if left <= 0 or self._gone.wait(min(self._pause_s, left)):
             return False
@@ -186,13 +179,17 @@ def is_pooled(db: psycopg.Connection) -> bool:
     return row is None or row[0] != db.info.backend_pid
 
 
+_POLL: Final = getattr(selectors, "PollSelector", selectors.SelectSelector)
+"""Check for data without another descriptor: the process may have none left."""
+
+
 def is_stale(db: psycopg.Connection) -> bool:
     """Return True if the server sent something, or closed, while no query was open: a query sent
     now may get lost without notice.
     """
     if db.closed:
         return True
-    with selectors.DefaultSelector() as selector:
+    with _POLL() as selector:
         selector.register(db.fileno(), selectors.EVENT_READ)
         return bool(selector.select(0))
 
@@ -204,7 +201,10 @@ def within(db: psycopg.Connection, seconds: float) -> Generator[None]:
     """
     timer = threading.Timer(seconds, hang_up, (db,))
     timer.daemon = True
-    timer.start()
+    try:
+        timer.start()
+    except RuntimeError as e:
+        raise psycopg.OperationalError(f"no thread can be started: {e}") from e
     try:
         yield
     finally:
@@ -213,144 +213,13 @@ def within(db: psycopg.Connection, seconds: float) -> Generator[None]:
 
 
 def begin(db: psycopg.Connection, *, reading: bool = False) -> Cursor:
-    """A transaction, in which the tables' names stand for themselves. Raises psycopg.Error."""
+    """Run a transaction in which table names need no schema. Raises psycopg.Error."""
     db.execute(_BEGIN_READING if reading else _BEGIN, prepare=False)
     return cursor_of(db)
 
 
 def end(db: psycopg.Connection) -> None:
-    """Undoes what was begun."""
+    """Roll back an open transaction."""
     with contextlib.suppress(psycopg.Error):
         if not db.closed and db.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             db.execute("rollback", prepare=False)
-
-
-class PostgresReaders:
-    """Safe from any thread."""
-
-    def __init__(self, server: PostgresServer) -> None:
-        self._server = server
-        self._turn = threading.BoundedSemaphore(READING_MAX)
-        self._lock = threading.Lock()
-        """Guards the two below."""
-        self._idle: list[psycopg.Connection] = []
-        self._closed = False
-        self._gone = threading.Event()
-        abandon_in_children(self)
-
-    async def read(self, what: Callable[[Cursor], T]) -> T:
-        """`what` of a snapshot, in a thread: the event loop does not wait.
-
-        Done again where the connection was lost. It may read sessions.
-        """
-        # of its own: tools may keep all the others
-        return await anyio.to_thread.run_sync(
-            self._read_in_turn, what, limiter=anyio.CapacityLimiter(1)
-        )
-
-    def read_now(self, what: Callable[[Cursor], T]) -> T:
-        """Read for a caller that is no coroutine, again where the connection was lost.
-
-        Waits for no turn: it may be part of another read.
-        """
-        return self._read(what, self._server.patience(self._gone))
-
-    def _read_in_turn(self, what: Callable[[Cursor], T]) -> T:
-        patience = self._server.patience(self._gone)
-        with self._turn:
-            return self._read(what, patience)
-
-    def _read(self, what: Callable[[Cursor], T], patience: Patience) -> T:
-        while True:
-            db: psycopg.Connection | None = None
-            try:
-                db, cursor = self._begin(patience)
-                return what(cursor)
-            except psycopg.Error as e:
-                if not is_lost(e, db) or db is None or not patience.wait():
-                    raise self._server.error(e, "nothing was changed") from e
-            finally:
-                if db is not None:
-                    self._done(db)
-
-    def _begin(self, patience: Patience) -> tuple[psycopg.Connection, Cursor]:
-        """On a connection that still stands, until `_done`."""
-        while (kept := self._take()) is not None:
-            with contextlib.suppress(psycopg.Error):
-                return kept, self._begin_on(kept)
-            self._forget_idle()  # they stood as long; to find each of them mute takes its time
-        while True:
-            db = self._server.connect_patiently(patience)
-            try:
-                return db, self._begin_on(db)
-            except (
-                psycopg.Error
-            ):  # what stands between took the connection, and had none to the server
-                if not patience.wait():
-                    raise
-
-    def _begin_on(self, db: psycopg.Connection) -> Cursor:
-        """Closes it where nothing can begin on it."""
-        self._server.silence.begin(db)
-        try:
-            return begin(db, reading=True)
-        except BaseException:
-            self._server.silence.end(db)
-            db.close()
-            raise
-
-    def _done(self, db: psycopg.Connection) -> None:
-        end(db)
-        self._server.silence.end(db)
-        self._give_back(db)
-
-    def _take(self) -> psycopg.Connection | None:
-        with self._lock:
-            if self._closed:
-                raise AgentError(
-                    "invalid", f"the journal {self._server.place!r} is closed: open it again"
-                )
-            return self._idle.pop() if self._idle else None
-
-    def _give_back(self, db: psycopg.Connection) -> None:
-        with self._lock:
-            if not self._closed and not db.closed and not db.broken and len(self._idle) < KEPT_MAX:
-                self._idle.append(db)
-                return
-        db.close()
-
-    def abandon(self) -> None:
-        """Abandon in a forked child: no connection of its parent is used, and none is closed."""
-        self._turn = threading.BoundedSemaphore(READING_MAX)
-        self._lock, self._gone, self._closed = threading.Lock(), threading.Event(), True
-        _abandoned.extend(self._idle)
-        self._idle = []
-
-    def close(self) -> None:
-        """Close connections; those in use close when their reader is done. Idempotent."""
-        self._gone.set()
-        with self._lock:
-            self._closed = True
-        self._forget_idle()
-
-    def _forget_idle(self) -> None:
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for db in idle:
-            db.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-_abandoned: list[psycopg.Connection] = []
-"""Connections of a parent process: closing one would end the parent's session."""
-
-
-def abandoned(db: psycopg.Connection | None) -> None:
-    """Abandon a connection in a forked child: it is neither used nor closed."""
-    if db is not None:
-        _abandoned.append(db)

@@ -1,13 +1,11 @@
-"""psycopg's connection as the tables use it, and what is PostgreSQL's own in them. How one is
-opened stands in connections.py.
-
-Entry: `cursor_of`, `call_of`.
+"""psycopg's connection as the tables use it, and the parts that are specific to PostgreSQL.
+connections.py opens connections. Entry points: `cursor_of`, `call_of`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -25,7 +23,7 @@ _CALL_BYTES = 2000
 all.
 """
 _numbers = count()
-"""Two streams of a transaction have two names."""
+"""Numbers for cursor names, so that streams of one transaction have different ones."""
 
 
 def try_hold(db: Cursor, what: str) -> bool:
@@ -46,11 +44,12 @@ class _Postgres:
     now = "treadle.now_us()"
     skip_locked = " for update skip locked"
     next_change = "nextval('session_changes')"
+    run_columns: Mapping[str, str] = {"timeline": "treadle.timeline()"}
 
     def now_us(self, db: Cursor) -> int:
         return db.execute(f"select {self.now}").get
 
-    def call(self, call: str | bytes | None) -> object:
+    def call(self, call: str | bytes) -> object:
         return call_of(call)
 
     def hold(self, db: Cursor, what: str, *, shared: bool = False) -> None:
@@ -62,8 +61,8 @@ POSTGRES: Dialect = _Postgres()
 
 
 def call_of(call: str | bytes | None) -> bytes | None:
-    """A text of PostgreSQL has no place for NUL, which models put into ids too; an index has none
-    for long ones, in which gateways pass on thoughts.
+    """Return the id as the index stores it. PostgreSQL's text cannot hold NUL, which models also
+    put into ids; the index cannot hold long ids, in which gateways pass on reasoning.
     """
     key = call.encode() if isinstance(call, str) else call
     return (
@@ -72,7 +71,7 @@ def call_of(call: str | bytes | None) -> bytes | None:
 
 
 class _Cursor:
-    """Reads the rows of a statement at once; those of a stream as they are asked for."""
+    """Cursor that reads the rows of a statement at once, and those of a stream on demand."""
 
     __slots__ = ("_cursor", "_db")
 
@@ -124,8 +123,8 @@ class _Cursor:
 
 @lru_cache(maxsize=256)
 def _translated(statement: str) -> bytes:
-    """Replace the parameter marks with those of psycopg. No text inside of a statement has a
-    question mark.
+    """Replace the parameter marks with those of psycopg. No statement contains a question mark
+    inside a string.
     """
     return statement.replace("%", "%%").replace("?", "%s").encode()
 

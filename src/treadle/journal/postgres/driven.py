@@ -1,5 +1,5 @@
-"""The runs that are driven from here: who is asked to stop, and what lets go of a run although the
-journal did not take it at first. Entry: `Driven`.
+"""Runs that this process drives: requests to stop them, and releases that the journal did not
+accept at first. Entry point: `Driven`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ class Driven:
         lease_s: float = LEASE_S,
         ended: Callable[[], None],
     ) -> None:
-        """`ended` is called when a run is not driven from here any more.
-
-        Raises AgentError(invalid) for a lease that is too short.
+        """`ended` is called when this process no longer drives a run. Raises AgentError(invalid)
+        for a lease that is too short.
         """
         self.workers = PostgresWorkers(server, lease_s=lease_s, look=self._look)
         self._writer = writer
@@ -44,7 +43,7 @@ class Driven:
         self._lock = threading.Lock()
         """Guards the one below."""
         self._unwritten: list[Work[bool]] = []
-        """Releases that the journal did not take."""
+        """Releases that the journal did not accept yet."""
         self._held = HeldRuns()
 
     async def begin(
@@ -60,6 +59,11 @@ class Driven:
         return self._hold(
             await driving.take_over(self._writer, self.workers, run_id, self, force=force)
         )
+
+    @property
+    def holds_runs(self) -> bool:
+        """True while this process drives a run."""
+        return bool(self._held)
 
     def _hold(self, run: driving.PostgresRun) -> driving.PostgresRun:
         self._held.add(run.num, run.run_id)
@@ -121,7 +125,9 @@ class Driven:
             self.ready()
 
     async def _write_releases(self) -> None:
-        """Before a run begins, which the same session's last one may hold up."""
+        """Retry pending releases before a run starts, because the session's previous run may block
+        it.
+        """
         # the thread of the lease removes some at the same time
         while (work := next(iter(self._unwritten), None)) is not None:
             try:
@@ -136,4 +142,4 @@ class Driven:
 
 
 def _asked_again(db: Cursor) -> None:
-    """Done twice, it is as if it were done once."""
+    """Repeat a release whose commit is unknown, which is harmless."""

@@ -1,17 +1,12 @@
-"""The one driver of a run: how it begins, is appended to, taken over and let go. Each is one
-transaction that checks the fence.
-
-Which thread writes is writer.py's, who is alive workers.py's business. Entry: `PostgresRun`,
-`begin`, `take_over`.
+"""The one driver of a run: how a run is created, appended to, taken over and released. Each is one
+transaction that checks the fence. writer.py decides which thread writes, workers.py which process
+is alive. Entry points: `PostgresRun`, `begin`, `take_over`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, cast
-
-import anyio
-import anyio.to_thread
 
 from treadle.errors import AgentError
 from treadle.journal.entries import Entry, RunStarted
@@ -27,30 +22,44 @@ from treadle.journal.tables.driving import DriverView, add_late, finish, looked_
 from treadle.journal.tables.liveness import is_driven
 from treadle.journal.tables.queue import LET_GO, TAKEN
 from treadle.journal.tables.rows import bodies, check_id, find, insert, micros, read_stored, row_of
+from treadle.journal.threads import run_in_thread
 
 _RELEASE = f"""
 update runs set owner = null, waiting = ?, {LET_GO}, ready_at_us = case when queue is null then 0 else now_us() end
 where num = ? and fence = ? and owner = ? returning queue
 """
+_TAKE = f"""
+update runs set owner = ?, fence = ?, waiting = 0, {TAKEN}, timeline = treadle.timeline(),
+    failed_over = case when timeline is distinct from treadle.timeline() and timeline is not null then head else failed_over end
+where num = ?
+"""
+_TAKEN = "select fence, head, coalesce(failed_over = head, false) from runs where num = ?"
+"""A driver that found another timeline may end before it has recorded that, so this compares the
+head at that time.
+"""
 _MINE = "select 1 from runs where num = ? and fence = ? and owner = ?"
 
 
 class Home(Protocol):
-    """The journal, as its runs know it."""
+    """The part of a journal that its runs use."""
 
     def let_go(self, num: int, unwritten: Work[bool] | None = None, /) -> None:
-        """The run is not driven any more.
-
-        `unwritten`: what says so in the journal, which did not take it; it gives whether the run
-        waits in a queue.
+        """Report that the run is not driven any more. `unwritten`: a release that the journal did
+        not accept yet; it returns whether the run waits in a queue.
         """
         ...
 
     def appended(self, run_id: str, /) -> None: ...
 
     def ready(self) -> None:
-        """A run waits in its queue again."""
+        """Report that a run is in its queue again."""
         ...
+
+
+class _LeaseRanOut(AgentError):
+    """The lease ran out. The run may still be this driver's, and other calls may be in progress, so
+    only the driver releases it.
+    """
 
 
 class PostgresRun:
@@ -60,25 +69,27 @@ class PostgresRun:
         self,
         writer: PostgresWriter,
         workers: PostgresWorkers,
-        started: RunStarted,
+        seen: DriverView,
         mark: DriverMark,
         home: Home,
         *,
-        begun: bool,
+        failed_over: bool = False,
     ) -> None:
-        """`begun`: this object drives it from its beginning, and so sees every entry."""
-        self.run_id = started.run_id
+        self.run_id = mark.run_id
         self.num = mark.num
         self.fence = mark.fence
+        self.failed_over = failed_over
         self._writer = writer
         self._workers = workers
         self._mark = mark
         self._home = home
-        self._seen = DriverView(started, begun=begun)
+        self._seen = seen
         self._over = False
         """True if the run was released, or is finished."""
 
-    async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
+    async def append(
+        self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None, wakes: bool = False
+    ) -> int:
         if not entries:
             return self._mark.head + 1
         end, late, once = looked_over(self.run_id, entries)
@@ -94,7 +105,9 @@ class PostgresRun:
                     append, lambda db: finish(db, self._mark, entries, end, self._seen)
                 )
             elif late:
-                first = await self._write(append, lambda db: add_late(db, self._mark, entries))
+                first = await self._write(
+                    append, lambda db: add_late(db, self._mark, entries, wakes=wakes)
+                )
             elif put_back is not None:
                 first = await self._write(
                     append, lambda db: queue.put_back(db, self._mark, entries, put_back)
@@ -105,14 +118,14 @@ class PostgresRun:
                 await self._be_sure()
         except AgentError as e:
             self._seen.forget_said()
-            if e.kind == "busy":
-                self._home.let_go(self.num, self._released(waiting=False))
+            if e.kind == "busy" and not isinstance(e, _LeaseRanOut):
+                self._home.let_go(self.num)
             raise
         self._home.appended(self.run_id)
         if end is not None or put_back is not None:
             self._over = True
             self._home.let_go(self.num)
-        if put_back is not None:
+        if put_back is not None or wakes:
             self._home.ready()
         return first
 
@@ -120,8 +133,8 @@ class PostgresRun:
         try:
             await self._ask()
         except AgentError as e:
-            if e.kind == "busy":
-                self._home.let_go(self.num, self._released(waiting=False))
+            if e.kind == "busy" and not isinstance(e, _LeaseRanOut):
+                self._home.let_go(self.num)
             raise
 
     async def _be_sure(self) -> None:
@@ -138,7 +151,7 @@ class PostgresRun:
             await self._ask()
 
     async def _ask(self) -> None:
-        """Renew the lease and look at the run's row, in one transaction. Raises AgentError(busy)."""
+        """Renew the lease and check the run's row in one transaction. Raises AgentError(busy)."""
         mark, lapses = self._mark, self._workers.lapses
 
         def work(db: Cursor) -> Callable[[], bool] | None:
@@ -156,7 +169,7 @@ class PostgresRun:
                 f"the lease of this process ran out, and is not renewed, so run {self.run_id} "
                 f"may be another one's: its call does not begin ({e.message})"
             )
-            raise AgentError("busy", reason) from e
+            raise _LeaseRanOut("busy", reason) from e
         if renewed is None:
             raise mark.not_held()
         mark.lapses, mark.doubtful = lapses + renewed(), False
@@ -201,7 +214,7 @@ class PostgresRun:
 
 
 def _redone(db: Cursor) -> None:
-    """Done twice, it is as if it were done once."""
+    """Release the run in the database. Idempotent."""
 
 
 # ---------------------------------------------------------------- how a driver comes to its run
@@ -215,9 +228,8 @@ async def begin(
     *,
     found: ViewMark | None = None,
 ) -> PostgresRun:
-    """Makes the run with its first entry, and its session where there is none.
-
-    Raises as `Journal.begin`.
+    """Create the run with its first entry, and its session if it is missing. Raises as
+    `Journal.begin`.
     """
     check_id(started.run_id)
     worker, row = await _me(workers), row_of(started)
@@ -240,7 +252,7 @@ async def begin(
         return mark.num if first.stands(db) else None
 
     mark.num = await writer.write(work, key=f"begin {started.run_id}", stood=stood, adds=first)
-    return PostgresRun(writer, workers, started, mark, home, begun=True)
+    return PostgresRun(writer, workers, DriverView(started, begun=True), mark, home)
 
 
 async def take_over(
@@ -253,12 +265,7 @@ async def take_over(
     def work(db: Cursor) -> PostgresRun:
         nonlocal fence_next
         run = find(db, run_id)
-        owner, fence, finished = cast(
-            "tuple[str | None, int, int | None]",
-            db.execute(
-                "select owner, fence, finished from runs where num = ? for update", (run.num,)
-            ).fetchone(),
-        )
+        owner, fence, finished = _locked(db, run.num)
         if finished is not None:
             raise AgentError(
                 "invalid", f"run {run_id} is finished: `treadle runs fork {run_id}` goes on from it"
@@ -270,29 +277,20 @@ async def take_over(
         if process is not None:
             raise is_driven(run_id, process)
         fence_next = fence + 1
-        db.execute(
-            f"update runs set owner = ?, fence = ?, waiting = 0, {TAKEN} where num = ?",
-            (worker, fence_next, worker, run.num),
-        )
+        db.execute(_TAKE, (worker, fence_next, worker, run.num))
         db.execute("delete from stops where run = ?", (run.num,))
         return taken(db)
 
     def taken(db: Cursor) -> PostgresRun:
         run = find(db, run_id)
-        fence, head = cast(
-            "tuple[int, int]",
-            db.execute("select fence, head from runs where num = ?", (run.num,)).fetchone(),
+        fence, head, failed_over = cast(
+            "tuple[int, int, bool]", db.execute(_TAKEN, (run.num,)).fetchone()
         )
         ((_, data),) = bodies(db, run.num, to=1)
         started = cast("RunStarted", read_stored(data, run.schema))
-        return PostgresRun(
-            writer,
-            workers,
-            started,
-            DriverMark(run_id, run.num, fence=fence, head=head, owner=worker, lapses=lapses),
-            home,
-            begun=False,
-        )
+        mark = DriverMark(run_id, run.num, fence=fence, head=head, owner=worker, lapses=lapses)
+        seen = DriverView(started, begun=False)
+        return PostgresRun(writer, workers, seen, mark, home, failed_over=failed_over)
 
     def stood(db: Cursor) -> PostgresRun | None:
         """Check that the run is free. Other tasks of this process wait for this one."""
@@ -306,6 +304,11 @@ async def take_over(
 
 
 async def _me(workers: PostgresWorkers) -> str:
-    return workers.me or await anyio.to_thread.run_sync(
-        workers.register, limiter=anyio.CapacityLimiter(1)
-    )
+    return workers.me or await run_in_thread(workers.register)
+
+
+def _locked(db: Cursor, num: int) -> tuple[str | None, int, int | None]:
+    """Lock the row of a run, and return its owner, fence and end."""
+    statement = "select owner, fence, finished from runs where num = ? for update"
+    found = db.execute(statement, (num,)).fetchone()
+    return cast("tuple[str | None, int, int | None]", found)

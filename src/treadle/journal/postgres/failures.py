@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import psycopg
 from psycopg import conninfo, errors
@@ -15,13 +16,12 @@ from treadle.errors import AgentError
 
 _SAID_MAX = 300
 _POOL_IS_FULL = ("query_wait_timeout", "server login has been failing", "server_login_retry")
-"""Messages of a pgbouncer that accepts connections, and has none to the server for them."""
+"""Messages of a pgbouncer that accepts connections but has none to the server."""
 
 
 def place_of(url: str) -> str:
-    """A URL without its password and its options: what errors call the database.
-
-    Raises AgentError(invalid) for what is no URL of PostgreSQL.
+    """Return the URL without its password and options, for error messages. Raises
+    AgentError(invalid) if it is not a URL of PostgreSQL.
     """
     try:
         parts = {
@@ -61,72 +61,169 @@ def secrets_of(url: str) -> tuple[str, ...]:
     )
 
 
+class _Refusal(NamedTuple):
+    """A reason why a database cannot be opened; one of its three signs is enough."""
+
+    text: str
+    """Message with the next step; `{found}` is the first group of `words`."""
+    states: tuple[str, ...] = ()
+    """SQLSTATE codes."""
+    words: str = ""
+    """Pattern of the server's own message; errors of libpq carry no code."""
+    kinds: tuple[type[psycopg.Error], ...] = ()
+
+
+_REFUSALS = (
+    _Refusal(
+        "the server of {place!r} rejects this user and password: check both in the URL, or "
+        "in PGPASSWORD or ~/.pgpass",
+        states=("28P01",),
+        words="password authentication failed|no password supplied",
+    ),
+    _Refusal(
+        "the server of {place!r} denies this user access ({said}): check the user, and what "
+        "pg_hba.conf allows",
+        states=("28000",),
+        words='no pg_hba.conf entry|role ".*" does not exist',
+    ),
+    _Refusal(
+        "there is no database {place!r}: create it with `createdb`, or check its name in the URL",
+        states=("3D000",),
+        words='database ".*" does not exist',
+    ),
+    _Refusal(
+        "this user may not use or make the tables of a journal in {place!r} ({said}): "
+        "`grant create on database` to it, or let its owner open it once",
+        kinds=(errors.InsufficientPrivilege, errors.InvalidSchemaName),
+    ),
+    _Refusal(
+        "{place!r} does not accept writes (a standby, or read-only) and contains no journal yet: give the "
+        "URL of the primary server",
+        kinds=(errors.ReadOnlySqlTransaction,),
+    ),
+    _Refusal(
+        "the pooler of {place!r} refuses {found!r}: take it out of the URL, or name it in its "
+        "ignore_startup_parameters",
+        words=r"unsupported startup parameter: (\S+)",
+    ),
+)
+_NO_TLS = _Refusal(
+    "no encrypted connection to {place!r} can be established ({said}): turn on `ssl` there, or check "
+    "sslmode and sslrootcert in the URL",
+    words="ssl was required|certificate",
+)
+_NO_SERVER = (
+    "no PostgreSQL answers at {place!r} ({said}): see that the server runs there, and that host "
+    "and port are right"
+)
+
+
 def unusable(error: psycopg.Error, place: str, *, secrets: tuple[str, ...] = ()) -> AgentError:
-    """Why a database cannot be opened as a journal."""
-    said = _said(error, secrets)
-    lowered = said.lower()
-    state = error.sqlstate
+    """Reasons why a database cannot be opened as a journal; the first match applies."""
+    said, state = _said(error, secrets), error.sqlstate
+    # without a code the server has not answered, or libpq has not reached it
+    for one in (*_REFUSALS, _NO_TLS) if state is None else _REFUSALS:
+        found = re.search(one.words, said, re.IGNORECASE) if one.words else None
+        if found or state in one.states or isinstance(error, one.kinds):
+            name = found[1] if found and found.re.groups else ""
+            return AgentError("invalid", one.text.format(place=place, said=said, found=name))
     if (
-        state == "28P01"
-        or "password authentication failed" in lowered
-        or "no password supplied" in lowered
+        state is None
+        and isinstance(error, psycopg.OperationalError)
+        and not _is_crowded(said.lower())
     ):
-        text = (
-            f"the server of {place!r} does not take this user and password: check both in the "
-            "URL, or in PGPASSWORD or ~/.pgpass"
-        )
-    elif (
-        state == "28000"
-        or "no pg_hba.conf entry" in lowered
-        or re.search(r'role ".*" does not exist', lowered)
-    ):
-        text = (
-            f"the server of {place!r} does not let this user in ({said}): check the user, and "
-            "what pg_hba.conf allows"
-        )
-    elif state == "3D000" or re.search(r'database ".*" does not exist', lowered):
-        text = (
-            f"there is no database {place!r}: make it with `createdb`, or check its name in the URL"
-        )
-    elif isinstance(error, (errors.InsufficientPrivilege, errors.InvalidSchemaName)):
-        text = (
-            f"this user may not use or make the tables of a journal in {place!r} ({said}): "
-            "`grant create on database` to it, or let its owner open it once"
-        )
-    elif isinstance(error, errors.ReadOnlySqlTransaction):
-        text = (
-            f"{place!r} takes no writes (a standby, or read only) and holds no journal yet: give "
-            "the URL of the primary server"
-        )
-    elif refused := re.search(r"unsupported startup parameter: (\S+)", said):
-        text = (
-            f"the pooler of {place!r} refuses {refused[1]!r}: take it out of the URL, or name it "
-            "in its ignore_startup_parameters"
-        )
-    elif state is None and re.search(r"ssl was required|certificate", lowered):
-        text = (
-            f"no encrypted connection to {place!r} comes to stand ({said}): turn on `ssl` there, "
-            "or see to sslmode and sslrootcert in the URL"
-        )
-    elif state is None and isinstance(error, psycopg.OperationalError) and not _is_crowded(lowered):
-        text = (
-            f"no PostgreSQL answers at {place!r} ({said}): see that the server runs there, and "
-            "that host and port are right"
-        )
-    else:
-        return AgentError(
-            "agent", translated(error, place, "it is not used", secrets=secrets).message
-        )
-    return AgentError("invalid", text)
+        return AgentError("invalid", _NO_SERVER.format(place=place, said=said))
+    return AgentError("agent", translated(error, place, "it is not used", secrets=secrets).message)
 
 
 def _is_crowded(said: str) -> bool:
-    """Return True if the server is there, and has no free connection."""
+    """Return True if the server is reachable but has no free connection."""
     return (
         "too many" in said
         or "max_client_conn" in said
         or any(words in said for words in _POOL_IS_FULL)
     )
+
+
+class _Failure(NamedTuple):
+    """A reason why an operation of an open journal failed."""
+
+    kinds: tuple[type[psycopg.Error], ...]
+    text: str
+    words: tuple[str, ...] = ()
+    """Parts of the server's own message, one of which must occur; empty: any message."""
+
+
+_FAILURES = (
+    _Failure(
+        (psycopg.OperationalError,),
+        "the pooler of {place!r} has no connection to its server ({said}): {done}. See that the "
+        "server is up and its pool large enough, then go on",
+        words=_POOL_IS_FULL,
+    ),
+    _Failure(
+        (errors.DiskFull, errors.OutOfMemory),
+        "the server of {place!r} has no space left ({said}): {done}. Free some space there, then "
+        "go on",
+    ),
+    _Failure(
+        (errors.TooManyConnections, errors.ConfigurationLimitExceeded),
+        "the server of {place!r} takes no more connections: {done}. Raise its max_connections, put "
+        "pgbouncer before it, or run fewer processes",
+    ),
+    _Failure(
+        (psycopg.OperationalError,),
+        "the pooler of {place!r} takes no more connections: {done}. Raise its max_client_conn, or "
+        "run fewer processes",
+        words=("max_client_conn",),
+    ),
+    _Failure(
+        (errors.ReadOnlySqlTransaction,),
+        "{place!r} does not accept writes (a standby, or read-only): {done}. Give the URL of the primary "
+        "server",
+    ),
+    _Failure(
+        (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow),
+        "the server of {place!r} is stopping or starting ({said}): {done}. Wait until it is up, "
+        "then go on",
+    ),
+    _Failure(
+        (errors.QueryCanceled, errors.LockNotAvailable),
+        "the server of {place!r} ended a statement that took too long ({said}): {done}. See what "
+        "holds it up, then try again",
+    ),
+    _Failure(
+        (errors.SerializationFailure, errors.DeadlockDetected),
+        "others changed the same rows of {place!r} at the same moment, again and again ({said}): "
+        "{done}. Try again",
+    ),
+    _Failure(
+        (errors.InsufficientPrivilege,),
+        "this user lacks a privilege in {place!r} ({said}): {done}. Give it the rights of the "
+        "journal's owner",
+    ),
+    _Failure(
+        (
+            errors.UndefinedTable,
+            errors.InvalidSchemaName,
+            errors.UndefinedColumn,
+            errors.UndefinedFunction,
+        ),
+        "tables of the journal are missing in {place!r} ({said}): {done}. Restore them, or use "
+        "another database",
+    ),
+    _Failure(
+        (errors.IntegrityError, psycopg.DataError, errors.ProgramLimitExceeded),
+        "the journal {place!r} refuses it ({said}): {done}",
+    ),
+    _Failure(
+        (psycopg.OperationalError,),
+        "the connection to {place!r} failed ({said}): {done}. Check that the server is up and can "
+        "be reached, then go on",
+    ),
+    _Failure((psycopg.Error,), "the journal {place!r} failed ({said}): {done}"),
+)
+"""Reasons in order; the first match applies."""
 
 
 def translated(
@@ -136,74 +233,15 @@ def translated(
     *,
     secrets: tuple[str, ...] = (),
 ) -> AgentError:
-    """`done`: what is certain of the work that failed."""
+    """Return the error with its next step. `done`: the known state of the failed operation."""
     said = _said(error, secrets)
-    match error:
-        case psycopg.OperationalError() if any(words in said for words in _POOL_IS_FULL):
-            text = (
-                f"the pooler of {place!r} has no connection to its server ({said}): {done}. See "
-                "that the server is up and its pool large enough, then go on"
-            )
-        case errors.DiskFull() | errors.OutOfMemory():
-            text = (
-                f"the server of {place!r} has no space left ({said}): {done}. Free some space "
-                "there, then go on"
-            )
-        case errors.TooManyConnections() | errors.ConfigurationLimitExceeded():
-            text = (
-                f"the server of {place!r} takes no more connections: {done}. Raise its "
-                "max_connections, put pgbouncer before it, or run fewer processes"
-            )
-        case psycopg.OperationalError() if "max_client_conn" in said:
-            text = (
-                f"the pooler of {place!r} takes no more connections: {done}. Raise its "
-                "max_client_conn, or run fewer processes"
-            )
-        case errors.ReadOnlySqlTransaction():
-            text = (
-                f"{place!r} takes no writes (a standby, or read only): {done}. Give the URL of "
-                "the primary server"
-            )
-        case errors.AdminShutdown() | errors.CrashShutdown() | errors.CannotConnectNow():
-            text = (
-                f"the server of {place!r} is stopping or starting ({said}): {done}. Wait until "
-                "it is up, then go on"
-            )
-        case errors.QueryCanceled() | errors.LockNotAvailable():
-            text = (
-                f"the server of {place!r} ended a statement that took too long ({said}): {done}. "
-                "See what holds it up, then try again"
-            )
-        case errors.SerializationFailure() | errors.DeadlockDetected():
-            text = (
-                f"others changed the same rows of {place!r} at the same moment, again and again "
-                f"({said}): {done}. Try again"
-            )
-        case errors.InsufficientPrivilege():
-            text = (
-                f"this user may not do that in {place!r} ({said}): {done}. Give it the rights of "
-                "the journal's owner"
-            )
-        case (
-            errors.UndefinedTable()
-            | errors.InvalidSchemaName()
-            | errors.UndefinedColumn()
-            | errors.UndefinedFunction()
-        ):
-            text = (
-                f"tables of the journal are missing in {place!r} ({said}): {done}. Restore them, "
-                "or use another database"
-            )
-        case errors.IntegrityError() | psycopg.DataError() | errors.ProgramLimitExceeded():
-            text = f"the journal {place!r} refuses it ({said}): {done}"
-        case psycopg.OperationalError():
-            text = (
-                f"the connection to {place!r} failed ({said}): {done}. See that the server is up "
-                "and can be reached, then go on"
-            )
-        case _:
-            text = f"the journal {place!r} failed ({said}): {done}"
-    return AgentError("agent", text)
+    text = next(
+        one.text
+        for one in _FAILURES
+        if isinstance(error, one.kinds)
+        and (not one.words or any(words in said for words in one.words))
+    )
+    return AgentError("agent", text.format(place=place, said=said, done=done))
 
 
 def is_lost(error: BaseException, db: psycopg.Connection | None) -> bool:
@@ -233,7 +271,9 @@ def _said(error: psycopg.Error, secrets: tuple[str, ...]) -> str:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Without repetitions: one line for each address that was tried, and libpq's hints."""
+    """Yield the lines without repetitions: psycopg has one for each address it tried, and libpq's
+    hints.
+    """
     seen: set[str] = set()
     for line in (line.strip() for line in text.splitlines()):
         if line and line not in seen and not line.startswith("Is the server running"):

@@ -1,9 +1,10 @@
-"""Adds what ended runs said to what a search finds, in a thread, a little at a time: many processes
-do it, one of them at once. Entry: `Indexing.wake`.
+"""Index of the messages of finished runs, for searching. A thread adds a few at a time; of many
+processes, one works at once. Entry point: `Indexing.wake`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Final
 
@@ -13,15 +14,16 @@ from treadle.journal.postgres.database import try_hold
 from treadle.journal.tables import search
 from treadle.journal.tables.database import Cursor, Writing
 from treadle.journal.tables.holding import INDEX, hold_runs
+from treadle.journal.threads import start
 
 AT_ONCE: Final = 10
 """Runs that one transaction adds."""
 PAUSE_S: Final = 1.0
-"""Pause for more runs to end before it begins: a search does not wait for it."""
+"""Pause before it starts, so that more runs can end; searches do not wait for it."""
 
 
 class Indexing:
-    """Begins its thread when a run ends here for the first time."""
+    """Starts its thread when a run first ends in this process."""
 
     def __init__(self, writing: Writing) -> None:
         self._writing = writing
@@ -33,21 +35,18 @@ class Indexing:
         abandon_in_children(self)
 
     def wake(self) -> None:
-        """A run may have ended. Never waits."""
+        """Notify it that a run may have ended. Never waits."""
         self._due.set()
         if self._thread is None:
             with self._lock:
                 if self._thread is None and not self._closed:
-                    self._thread = threading.Thread(
-                        target=self._run, name="treadle-search", daemon=True
-                    )
-                    self._thread.start()
+                    thread = threading.Thread(target=self._run, name="treadle-search", daemon=True)
+                    with contextlib.suppress(AgentError):  # a search adds what is missing
+                        start(thread)
+                        self._thread = thread
 
     def close(self) -> None:
-        """After what writes is closed.
-
-        What is not added yet is found all the same: a search adds it first. Idempotent.
-        """
+        """Stop, after the writer is closed. A search indexes the remaining runs. Idempotent."""
         with self._lock:
             thread, self._thread, self._closed = self._thread, None, True
         self._gone.set()
@@ -70,7 +69,9 @@ class Indexing:
                 while not self._gone.is_set() and self._writing.write_now(_some):
                     pass
             except AgentError:  # it is tried again after the next run, or by a search
-                continue
+                pass
+            if self._gone.is_set():  # `close` may have set `_due` before it was cleared here
+                return
 
 
 def _some(db: Cursor) -> bool:

@@ -6,30 +6,30 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
 import anyio
-import anyio.to_thread
 import psycopg
 
 from treadle.errors import AgentError
 from treadle.journal.entries import RunStarted
 from treadle.journal.journal import Journal, RunWriter
-from treadle.journal.postgres.connections import PostgresReaders, PostgresServer
+from treadle.journal.postgres.connections import PostgresServer
 from treadle.journal.postgres.driven import Driven
 from treadle.journal.postgres.indexing import Indexing
 from treadle.journal.postgres.notifier import PostgresNotifier
+from treadle.journal.postgres.readers import PostgresReaders
 from treadle.journal.postgres.schema import make_ready
 from treadle.journal.postgres.workers import LEASE_S
 from treadle.journal.postgres.writer import PostgresWriter
 from treadle.journal.sessions import ViewMark
 from treadle.journal.tables.journal import TableJournal
 from treadle.journal.tables.queue import TableQueue
+from treadle.journal.threads import run_in_thread
 
 Durability = Literal["process", "power"]
 
 
 class PostgresJournal(TableJournal):
-    """Runs in a database that any number of processes, of many machines, may use at once.
-
-    Made by `open`.
+    """Runs in a database that any number of processes on many machines can use at once. Created by
+    `open`.
     """
 
     def __init__(self, server: PostgresServer, *, lease_s: float = LEASE_S) -> None:
@@ -62,7 +62,7 @@ class PostgresJournal(TableJournal):
 
         `durability`: the two words mean the same here. A confirmed commit is in the server's log on
         disk (`synchronous_commit` is on for entries) and survives the death of this process, of the
-        server and of its power; standbys protect against the loss of the server's disk. `lease_s`:
+        server and of its power; a failover keeps what the promoted standby has (docs/runs.md). `lease_s`:
         time after its last sign of life for which a process keeps its runs; a dead one's can be
         taken over afterwards. Raises AgentError(invalid) for a URL, a server or a database that
         cannot be used; no error shows a password.
@@ -88,7 +88,7 @@ class PostgresJournal(TableJournal):
     async def aclose(self, *, keep_runs: bool = False) -> None:
         self._keeps_runs |= keep_runs
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._close, limiter=anyio.CapacityLimiter(1))
+            await run_in_thread(self._close, or_here=True)
 
     def _close(self) -> None:
         self.hurry()
@@ -96,7 +96,8 @@ class PostgresJournal(TableJournal):
         self._readers.close()
         self._writer.close()
         self._indexing.close()
-        if not self._keeps_runs:  # else its thread renews the lease until the process ends
+        # else its thread renews the lease until the process ends
+        if not (self._keeps_runs and self._driven.holds_runs):
             self._driven.workers.leave()
 
     async def begin(self, started: RunStarted, *, found: ViewMark | None = None) -> RunWriter:

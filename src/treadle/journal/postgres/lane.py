@@ -43,7 +43,7 @@ _UNKNOWN: Final = "nobody knows whether what was under way was committed"
 
 
 class PendingAppend(Pending[int]):
-    """Some entries, whose sequence it gives."""
+    """An append; its result is the sequence number of the first entry."""
 
     __slots__ = ("append", "maybe")
 
@@ -51,7 +51,7 @@ class PendingAppend(Pending[int]):
         super().__init__()
         self.append = append
         self.maybe = False
-        """True if it was sent once, and the connection was lost."""
+        """True if it was sent, and the connection was then lost."""
 
     @property
     def key(self) -> Hashable:
@@ -86,13 +86,13 @@ class PendingTransaction(Pending[T], Generic[T]):
 
 
 class _Tried(NamedTuple, Generic[T]):
-    """A transaction that may have been committed, as the server knows it."""
+    """A transaction that may have been committed, as the server identifies it."""
 
     number: str | None
     """Number of its transaction. None: it wrote nothing."""
     server: str
-    """Since when that server runs: another one, or one that crashed, may give the number to another
-    transaction.
+    """Start time of that server: another server, or one that crashed, may give the number to
+    another transaction.
     """
     result: T
 
@@ -100,8 +100,8 @@ class _Tried(NamedTuple, Generic[T]):
 def _was_demoted(
     error: psycopg.Error, batch: Sequence[PendingAppend] | Sequence[PendingTransaction[Any]]
 ) -> bool:
-    """Return True if a server that takes no writes answers in place of the one that something was
-    sent to: the one that does may come.
+    """Return True if a read-only server answers in place of the one that received the statement,
+    which may come back.
     """
     return isinstance(error, errors.ReadOnlySqlTransaction) and any(
         pending.maybe for pending in batch
@@ -120,7 +120,7 @@ class WriterLane:
         self._db: psycopg.Connection | None = None
 
     def do(self, batch: Sequence[PendingAppend] | Sequence[PendingTransaction[Any]]) -> None:
-        """Do the work. Raises nothing: a waiter would wait for ever."""
+        """Do the work. Never raises, because waiters would then wait for ever."""
         patience = self._server.patience(self._gone)
         appends = [pending for pending in batch if isinstance(pending, PendingAppend)]
         if appends:
@@ -153,7 +153,7 @@ class WriterLane:
     # ------------------------------------------------------------ appends
 
     def _append(self, batch: Sequence[PendingAppend], patience: Patience) -> None:
-        """Raises what went wrong with all of them."""
+        """Append a batch. Raises the error that they all share."""
         ready = [pending for pending in batch if not self._refuse_lost(pending)]
         while ready:
             db = None
@@ -213,7 +213,7 @@ class WriterLane:
                 pending.error = pending.append.mark.not_held()
 
     def _again(self, look: Work[T], patience: Patience) -> T:
-        """Repeat a read however often the connection is lost."""
+        """Run a read, and repeat it whenever the connection is lost."""
         while True:
             db = None
             try:
@@ -233,7 +233,7 @@ class WriterLane:
     # ------------------------------------------------------------ transactions
 
     def _transact(self, pending: PendingTransaction[T], patience: Patience) -> None:
-        """Raises what went wrong with it."""
+        """Run a transaction. Raises its error."""
         if pending.adds is not None and pending.adds.mark.lost:
             raise self._cannot_go_on()
         for tries_left in reversed(range(TRIES_MAX)):
@@ -246,9 +246,8 @@ class WriterLane:
     def _is_disturbed(
         self, pending: PendingTransaction[T], patience: Patience, tries_left: int
     ) -> bool:
-        """Others were in the way.
-
-        False: it is done, or the connection was lost, and there is time for another one.
+        """Try the transaction. Returns True if others were in the way; False if it is done, or if
+        the connection was lost and there is time for another one.
         """
         db = None
         try:
@@ -337,7 +336,7 @@ class WriterLane:
     # ------------------------------------------------------------ what goes wrong
 
     def _connection(self, patience: Patience) -> psycopg.Connection:
-        """Raises psycopg.Error where there is none in time."""
+        """Return the connection. Raises psycopg.Error if none can be made in time."""
         if self._db is not None and is_stale(self._db):
             self.close()
         if self._db is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import selectors
 import socket
 import threading
@@ -20,21 +21,24 @@ from typing import TYPE_CHECKING, Final, LiteralString
 
 import anyio
 import psycopg
-from psycopg import sql
 
+from treadle.errors import AgentError
 from treadle.journal.forks import abandon_in_children
 from treadle.journal.memory.notifier import POLL_S, LocalNotifier
 from treadle.journal.notifier import Listening, Notifier
 from treadle.journal.postgres.channels import (
-    WISHES,
+    ChannelKey,
     Notification,
     Unpacking,
     batches,
-    channel_of,
     packed,
 )
-from treadle.journal.postgres.connections import PostgresServer, abandoned, is_pooled
+from treadle.journal.postgres.connections import PostgresServer, is_pooled
+from treadle.journal.postgres.readers import abandoned
+from treadle.journal.threads import start
 from treadle.types import new_id
+
+logger = logging.getLogger("treadle.journal")
 
 TOGETHER_S: Final = 0.02
 """Time after a notification in which further messages are gathered for the next."""
@@ -50,7 +54,7 @@ HELD_MAX: Final = 10_000
 """Messages to be sent; the oldest are dropped."""
 SUBSCRIBED_WITHIN_S: Final = 2.0
 _ASKS: Final = "?"
-"""The wish of one that wants to know the others'."""
+"""Request for the subscribers of other processes."""
 
 _NOTIFY: Final[LiteralString] = """
 with fast as materialized (select set_config('synchronous_commit', 'off', true))
@@ -58,10 +62,27 @@ select pg_notify(channel, told) from fast, unnest(%s::text[], %s::text[]) as giv
 """
 
 
-class PostgresNotifier:
-    """Notifier of a journal object.
+_CHANNELS: Final[LiteralString] = """
+select set_config('treadle.unlisten', %s, false), set_config('treadle.listen', %s, false)
+"""
+_SUBSCRIBE: Final[LiteralString] = """
+do $$ declare channel text; begin
+  foreach channel in array string_to_array(current_setting('treadle.unlisten'), ',') loop
+    execute format('unlisten %I', channel);
+  end loop;
+  foreach channel in array string_to_array(current_setting('treadle.listen'), ',') loop
+    execute format('listen %I', channel);
+  end loop;
+end $$
+"""
+"""LISTEN takes no parameters, and a statement's text is visible to roles with pg_read_all_stats, as
+monitoring has them.
+"""
 
-    Its thread and its connection begin with the first subscriber or message.
+
+class PostgresNotifier:
+    """Notifier of a journal object. Its thread and its connection start with the first subscriber
+    or message.
     """
 
     def __init__(self, server: PostgresServer, *, poll_s: float = POLL_S) -> None:
@@ -72,14 +93,16 @@ class PostgresNotifier:
         """Guards all below."""
         self._topics: Counter[str] = Counter()
         self._waiting: list[tuple[asyncio.AbstractEventLoop, anyio.Event]] = []
-        """New subscribers, until the server knows them."""
+        """New subscribers that the server does not know yet."""
         self._outgoing: deque[Notification] = deque(maxlen=HELD_MAX)
         self._wishes: dict[str, float] = {}
-        """Topics of other processes' subscribers, and the time until which that is believed."""
+        """Topics of other processes' subscribers, and the time until which each is valid."""
         self._all_until = 0.0
-        """Time until which everything is sent."""
+        """Time until which every message is sent."""
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._is_refused = False
+        """True once the missing right has been logged."""
         self._wake_in, self._wake_out = _pair()
         self._db: psycopg.Connection | None = None
         abandon_in_children(self)
@@ -131,10 +154,10 @@ class PostgresNotifier:
                 if self._closed or self._thread is not None:
                     return
                 self._all_until = time.monotonic() + UNKNOWN_S
-                self._thread = threading.Thread(
-                    target=self._run, name="treadle-notifier", daemon=True
-                )
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="treadle-notifier", daemon=True)
+                with contextlib.suppress(AgentError):  # subscribers look at their own interval
+                    start(thread)
+                    self._thread = thread
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):  # it is awake as it is, or over
@@ -151,13 +174,24 @@ class PostgresNotifier:
                 psycopg.Error,
                 OSError,
                 ValueError,
-            ):  # hints only: those who wait look by themselves
+            ) as e:  # hints only: those who wait look by themselves
+                self._report(e)
                 pause_s = min(pause_s * 2, 5.0)
             finally:
                 if self._db is not None:
                     self._db.close()
                 self._subscribed()
             self._pause(pause_s)
+
+    def _report(self, error: Exception) -> None:
+        """Log a missing right once: unlike a lost connection, it does not recover by itself."""
+        if isinstance(error, psycopg.errors.InsufficientPrivilege) and not self._is_refused:
+            self._is_refused = True
+            logger.warning(
+                "this role cannot read the key of notifications in %s, so this process polls: "
+                "`grant select on treadle.notify_key` to it",
+                self._server.place,
+            )
 
     def _pause(self, pause_s: float) -> None:
         deadline = time.monotonic() + pause_s
@@ -173,23 +207,26 @@ class PostgresNotifier:
             selector.register(self._wake_out, selectors.EVENT_READ)
             selector.register(line.db.fileno(), selectors.EVENT_READ)
             self._all_until = time.monotonic() + (float("inf") if line.is_deaf else UNKNOWN_S)
-            line.subscribe((WISHES,))
-            line.notify([(WISHES, [Notification(_ASKS, b"")])])
+            key = line.key
+            line.subscribe((key.wishes,))
+            line.notify([(key.wishes, [Notification(_ASKS, b"")])])
             self._tell_all()  # changes that came without subscribers are found by polling
             wished_at, sent_at, wished = 0.0, 0.0, frozenset[str]()
             while not self._closed:
                 topics = frozenset(self._topics)
-                line.subscribe([WISHES, *map(channel_of, topics)])
+                line.subscribe([key.wishes, *map(key.channel_of, topics)])
                 self._subscribed()
                 now = time.monotonic()
                 if not topics <= wished or now >= wished_at + WISH_S or line.asked:
                     wished, wished_at, line.asked = topics, now, False
                     line.notify(
-                        [(WISHES, [Notification(topic, b"") for topic in topics])] if topics else []
+                        [(key.wishes, [Notification(topic, b"") for topic in topics])]
+                        if topics
+                        else []
                     )
                 if self._outgoing and now >= sent_at + TOGETHER_S:
                     sent_at = now
-                    line.notify(self._taken())
+                    line.notify(self._taken(key))
                 for told in line.heard():
                     self._hear(told, line)
                 pause_s = (
@@ -199,16 +236,16 @@ class PostgresNotifier:
                     if self._outgoing
                     else WISH_S / 4
                 )
-                for key, _ in selector.select(pause_s):
-                    if key.fileobj is self._wake_out:
+                for ready, _ in selector.select(pause_s):
+                    if ready.fileobj is self._wake_out:
                         _drain(self._wake_out)
 
-    def _taken(self) -> list[tuple[str, list[Notification]]]:
+    def _taken(self, key: ChannelKey) -> list[tuple[str, list[Notification]]]:
         """Return the messages to send, by channel, in order; an empty one is sent once."""
         by_channel: dict[str, dict[object, Notification]] = {}
         for number in range(len(self._outgoing)):
             told = self._outgoing.popleft()
-            by_channel.setdefault(channel_of(told.topic), {})[
+            by_channel.setdefault(key.channel_of(told.topic), {})[
                 number if told.payload else told.topic
             ] = told
         return [(channel, [*some.values()]) for channel, some in by_channel.items()]
@@ -261,13 +298,14 @@ class PostgresNotifier:
 
 
 class _Line:
-    """The connection, while it stands."""
+    """The connection while it is open."""
 
     def __init__(self, server: PostgresServer, db: psycopg.Connection, me: str) -> None:
         self.db = db
         self._silence = server.silence
         with self._silence.over(db):
             self.is_deaf = is_pooled(db)
+            self.key = ChannelKey(_key_of(db))
         self.asked = False
         """True if another process asked for the topics of this one."""
         self._me = me
@@ -278,14 +316,14 @@ class _Line:
         db.add_notify_handler(self._came.append)
 
     def subscribe(self, channels: Collection[str]) -> None:
-        """To these and no others. Raises psycopg.Error."""
+        """Listen to exactly these channels. Raises psycopg.Error."""
         if self.is_deaf or self._subscribed == {*channels}:
             return
+        wanted = {*channels}
         with self._silence.over(self.db):
-            for channel in self._subscribed.difference(channels):
-                self.db.execute(sql.SQL("unlisten {}").format(sql.Identifier(channel)))
-            for channel in {*channels} - self._subscribed:
-                self.db.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+            before, now = self._subscribed - wanted, wanted - self._subscribed
+            self.db.execute(_CHANNELS, (",".join(before), ",".join(now)))
+            self.db.execute(_SUBSCRIBE)
         self._subscribed = {*channels}
 
     def notify(self, told: Collection[tuple[str, Collection[Notification]]]) -> None:
@@ -297,7 +335,7 @@ class _Line:
                 self._serial += 1
                 for text in packed(self._me, self._serial, batch):
                     channels.append(channel)
-                    texts.append(text)
+                    texts.append(self.key.signed(channel, text))
         if texts:
             with self._silence.over(self.db):
                 self.db.execute(_NOTIFY, (channels, texts))
@@ -314,19 +352,27 @@ class _Line:
         told: list[Notification] = []
         while self._came:
             notify = self._came.popleft()
-            some = self._unpacking.setdefault(notify.channel, Unpacking(self._me)).take(
-                notify.payload
-            )
+            if (text := self.key.verified(notify.channel, notify.payload)) is None:
+                continue  # anyone who may connect to the database may notify
+            some = self._unpacking.setdefault(notify.channel, Unpacking(self._me)).take(text)
             told += (
                 [Notification(f"wish {one.topic}", b"") for one in some]
-                if notify.channel == WISHES
+                if notify.channel == self.key.wishes
                 else some
             )
         return told
 
 
+def _key_of(db: psycopg.Connection) -> bytes:
+    """Read the journal's key. Raises psycopg.Error for a role that may not read it."""
+    row = db.execute("select key from treadle.notify_key", prepare=False).fetchone()
+    if row is None:
+        raise psycopg.DataError("the table treadle.notify_key is empty")
+    return bytes(row[0])
+
+
 def _pair() -> tuple[socket.socket, socket.socket]:
-    """To wake a thread that waits for a connection."""
+    """Return a pair of sockets that wakes the thread while it waits for a connection."""
     into, out = socket.socketpair()
     into.setblocking(False)
     out.setblocking(False)

@@ -1,6 +1,5 @@
-"""The tables of a journal in PostgreSQL, in a schema of their own, and how a database gets them.
-
-Entry: `make_ready`.
+"""The tables of a journal in PostgreSQL, in their own schema, and their creation. Entry point:
+`make_ready`.
 """
 
 from __future__ import annotations
@@ -155,12 +154,12 @@ create index workers_named on treadle.workers(name) where name is not null;
 
 
 class Migration(NamedTuple):
-    """Makes the tables of a version out of those before."""
+    """A migration, which creates the tables of a version from those of the previous one."""
 
     script: LiteralString
     readable_by: int
-    """The oldest version whose Treadle still works on them, while others already do on the new
-    ones; what is only added keeps it.
+    """Oldest version whose processes can still use the new tables; migrations that only add
+    something keep it.
     """
 
 
@@ -170,7 +169,61 @@ _IDENTITY = "alter table treadle.workers add column identity text"
 # runs that were taken out of it
 _REMOVED = "alter table treadle.sessions add column removed integer not null default 0"
 
-MIGRATIONS: Final = (Migration(_FIRST, 1), Migration(_IDENTITY, 1), Migration(_REMOVED, 1))
+# The server that a driver came to its run on: a promoted standby and a restored backup have another
+# timeline, a copied or upgraded cluster another identifier. Asked for in this order, because a
+# checkpoint of the new timeline is written some time after the promotion, and because managed
+# services refuse some of these functions.
+_TIMELINE = """
+alter table treadle.runs add column timeline text collate "C";  -- of its last driver; null: unknown
+alter table treadle.runs add column failed_over integer;        -- head at which a driver found another timeline
+create function treadle.timeline() returns text language plpgsql volatile as $$
+declare
+    found text;
+begin
+    begin
+        found := left(pg_walfile_name(pg_current_wal_lsn()), 8);
+    exception when others then
+        begin
+            select lpad(upper(to_hex(timeline_id)), 8, '0') into found from pg_control_checkpoint();
+        exception when others then
+            return null;
+        end;
+    end;
+    begin
+        return found || ' ' || (select system_identifier from pg_control_system());
+    exception when others then
+        return found;
+    end;
+end $$;
+update treadle.runs set timeline = treadle.timeline() where finished is null;
+"""
+
+# LISTEN and NOTIFY need no right but to connect: channels and signatures come from this key
+# (channels.py). Roles that may append get it, as they got the other tables.
+_NOTIFY_KEY = """
+create table treadle.notify_key(key bytea not null);
+insert into treadle.notify_key select sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8'));
+revoke all on treadle.notify_key from public;
+do $$
+declare
+    role text;
+begin
+    for role in
+        select distinct acl.grantee::regrole::text from pg_class, aclexplode(relacl) as acl
+        where oid = 'treadle.runs'::regclass and acl.privilege_type = 'INSERT' and acl.grantee not in (0, relowner)
+    loop
+        execute format('grant select on treadle.notify_key to %s', role);
+    end loop;
+end $$;
+"""
+
+MIGRATIONS: Final = (
+    Migration(_FIRST, 1),
+    Migration(_IDENTITY, 1),
+    Migration(_REMOVED, 1),
+    Migration(_TIMELINE, 1),
+    Migration(_NOTIFY_KEY, 1),
+)
 VERSION: Final = len(MIGRATIONS)
 
 
@@ -179,7 +232,8 @@ def make_ready(db: psycopg.Connection, place: str) -> None:
     the database.
 
     Raises AgentError(invalid) for a server or an encoding that is not supported, tables of a newer
-    version that this one cannot use, and a role without the rights.
+    version that this one cannot use, a schema that is open to every role, and a role without the
+    rights.
     """
     try:
         _check_server(db, place)
@@ -213,11 +267,19 @@ def _version(db: psycopg.Connection, place: str) -> int:
     """Return the number of migrations that the tables have had."""
     try:
         row = db.execute(
-            "select version, readable_by from treadle.versions order by version desc limit 1"
+            "select version, readable_by, has_schema_privilege('public', 'treadle', 'usage, "
+            "create') from treadle.versions order by version desc limit 1"
         ).fetchone()
     except (errors.UndefinedTable, errors.InvalidSchemaName):
         return 0
-    version, readable_by = cast("tuple[int, int]", row or (0, 0))
+    version, readable_by, is_open = cast("tuple[int, int, bool]", row or (0, 0, False))
+    if is_open:
+        reason = (
+            f"every role of the server has rights in the schema treadle of {place!r}, so that any "
+            "of them may read runs or stand in for a process of yours: `revoke all on schema "
+            "treadle from public`, and grant its rights to the roles of docs/runs.md alone"
+        )
+        raise AgentError("invalid", reason)
     if readable_by > VERSION:
         told = f"version {version}, for version {readable_by} and newer; this one knows {VERSION}"
         raise AgentError(
@@ -244,14 +306,14 @@ def _migrate(db: psycopg.Connection, place: str) -> None:
 
 
 def _refuse_others(db: psycopg.Connection, place: str) -> None:
-    """Tables that are not ours may stand there, under the same name."""
+    """Refuse tables of the same name that are not Treadle's."""
     found = db.execute(
         "select relname from pg_class join pg_namespace n on n.oid = relnamespace where nspname "
         "= 'treadle' limit 1"
     ).fetchone()
     if found is not None:
         reason = (
-            f"the schema treadle of {place!r} holds {found[0]!r}, and no journal: give the "
+            f"the schema treadle of {place!r} contains {found[0]!r} but no journal: give the "
             "journal a database of its own"
         )
         raise AgentError("invalid", reason)

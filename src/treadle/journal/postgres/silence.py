@@ -17,38 +17,37 @@ from typing import Final
 
 import psycopg
 
+from treadle.errors import AgentError
 from treadle.journal.forks import abandon_in_children
+from treadle.journal.threads import start
 
 SILENT_S: Final = 25.0
 """Time without an answer after which the server is probed: a statement may be slow, a dead
 connection is not.
 """
 HURRIED_S: Final = 2.0
-"""The same in a process that ends."""
+"""The same time in a process that is about to end."""
 HURRIED_AGAIN_S: Final = 0.3
-"""The same after the server was found unreachable."""
+"""The same time after the server was found unreachable."""
 LOOK_S: Final = 5.0
 ANSWER_S: Final = 10
-"""Within this a server that is there takes a fresh connection, also over a bad line."""
+"""Maximum time in which a reachable server accepts a new connection, even over a bad network."""
 HURRIED_ANSWER_S: Final = 2
-"""libpq waits no shorter."""
+"""Shortest timeout that libpq supports."""
 
 
 class SilenceDetector:
-    """Detector for one server. Safe from any thread.
-
-    Its own thread begins when a connection is used, and ends when none is.
-    """
+    """Detector for one server. Thread-safe. Its thread runs while a connection is in use."""
 
     def __init__(self, is_there: Callable[[int], bool], *, silent_s: float = SILENT_S) -> None:
-        """`is_there`: asks the server over a connection of its own, for so many seconds at most."""
+        """`is_there` probes the server over its own connection, for at most so many seconds."""
         self._is_there = is_there
         self._silent_s = silent_s
         self._answer_s = ANSWER_S
         self._hurried = False
         self._lock = threading.Lock()
-        """Guards the two below, and keeps a connection that is being shut down from being closed at
-        the same time: its number may be another one's by then.
+        """Guards the two below. Also prevents closing a connection during its shutdown, since its
+        descriptor might be reused.
         """
         self._since: dict[psycopg.Connection, float] = {}
         self._thread: threading.Thread | None = None
@@ -64,11 +63,12 @@ class SilenceDetector:
             self._since[db] = time.monotonic()
             if self._thread is None:
                 thread = threading.Thread(target=self._watch, name="treadle-silence", daemon=True)
-                thread.start()
-                self._thread = thread
+                with contextlib.suppress(AgentError):  # the next one to wait tries again
+                    start(thread)
+                    self._thread = thread
 
     def end(self, db: psycopg.Connection) -> None:
-        """Before it is closed. Idempotent."""
+        """Stop watching a connection, before it is closed. Idempotent."""
         with self._lock:
             self._since.pop(db, None)
 
@@ -81,7 +81,9 @@ class SilenceDetector:
             self.end(db)
 
     def hurry(self) -> None:
-        """The process ends: a silent server is waited for a few seconds. Idempotent."""
+        """Limit the wait for a silent server to a few seconds, because the process is about to end.
+        Idempotent.
+        """
         if self._hurried:
             return
         self._hurried = True

@@ -1,7 +1,6 @@
-"""PostgreSQL's full-text index, over words that are folded here: no language, no dictionary, the
-same answers as SQLite's.
-
-What is put into it, and what is found, is the business of tables/search.py. Entry: `VectorWords`.
+"""PostgreSQL's full-text index over words that are folded here: no language and no dictionary, so
+it gives the same answers as SQLite's. tables/search.py decides what is indexed and found. Entry
+point: `VectorWords`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from treadle.journal.tables import search
 from treadle.journal.tables.database import Cursor
 
 WORD_MOST = 200
-"""Characters of one word that count."""
+"""Number of significant characters of a word."""
 WORDS_BYTES = 500_000
 """Bound on the different words of one message; PostgreSQL takes a million bytes, with its overhead
 for each.
@@ -31,7 +30,7 @@ order by at_us desc, said.num desc
 
 
 class VectorWords:
-    """The column `words` of `said`: which words a message holds, without their places."""
+    """The column `words` of `said`: the words of a message, without their positions."""
 
     def add(self, db: Cursor, num: int, text: str) -> None:
         kept: list[str] = []
@@ -46,7 +45,7 @@ class VectorWords:
         )
 
     def forget(self, db: Cursor, session: int, pos: int) -> None:
-        """They go with their row."""
+        """Do nothing: the words are deleted with their row."""
 
     def find(self, db: Cursor, words: Sequence[str], *, limit: int) -> list[tuple[Any, ...]]:
         phrases = [phrase for word in words if (phrase := _words(word))]
@@ -70,7 +69,7 @@ class VectorWords:
 
 
 def _words(text: str) -> list[str]:
-    """Runs of letters and digits, in order; small, without what stands over and under the letters."""
+    """Return runs of letters and digits, in order, in lower case and without diacritics."""
     plain = "".join(
         [
             c

@@ -21,22 +21,23 @@ import psycopg
 
 from treadle.errors import AgentError
 from treadle.journal.forks import abandon_in_children
-from treadle.journal.postgres.connections import Patience, PostgresServer, abandoned, within
+from treadle.journal.postgres.connections import Patience, PostgresServer, within
 from treadle.journal.postgres.failures import is_lost
+from treadle.journal.postgres.readers import abandoned
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.liveness import Process
+from treadle.journal.threads import start
 from treadle.types import new_id
 
 Fate: TypeAlias = Literal["alive", "gone", "unknown"]
-"""unknown: the process runs elsewhere, or the system does not tell."""
+"""unknown: the process runs on another host, or the system does not report it."""
 
 _PROC = Path("/proc")
 
 
 def identity() -> str | None:
-    """Host, namespaces, id and start time of this process.
-
-    None where the system does not tell, as on macOS and Windows.
+    """Host, namespaces, id and start time of this process; None if the system does not report them,
+    as on macOS and Windows.
     """
     host, pid = _host(), os.getpid()
     started = _started(pid)
@@ -79,9 +80,8 @@ def _started(pid: int) -> str | None:
 
 
 def _host() -> str | None:
-    """This boot of this machine and this container.
-
-    The name of the host tells copies of a running virtual machine apart.
+    """Identity of this boot, machine and container. The host name distinguishes copies of a running
+    virtual machine.
     """
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -106,13 +106,13 @@ on conflict(id) do update set seen_at_us = excluded.seen_at_us, lease_until_us =
 _LIVES: Final = (
     "lease_until_us > now_us() and seen_at_us <= now_us() + (lease_until_us - seen_at_us)"
 )
-"""A lease that was given in the future is none: the clock was put back since, or another server's
-is behind.
+"""Condition for a valid lease. A lease from the future is not valid: the clock was set back since,
+or another server's clock is behind.
 """
 
 
 def clock() -> float:
-    """Seconds that go on while the machine sleeps, where it tells them."""
+    """Return the seconds of a clock that continues while the machine sleeps, if there is one."""
     return (
         time.clock_gettime(time.CLOCK_BOOTTIME)
         if hasattr(time, "CLOCK_BOOTTIME")
@@ -121,9 +121,8 @@ def clock() -> float:
 
 
 class PostgresWorkers:
-    """The workers of one journal, and the one that this object is, once it registered.
-
-    Safe from any thread.
+    """The workers of one journal, including this process once it has registered. Safe from any
+    thread.
     """
 
     needs_lease = True
@@ -135,9 +134,8 @@ class PostgresWorkers:
         lease_s: float = LEASE_S,
         look: Callable[[psycopg.Connection], None] | None = None,
     ) -> None:
-        """`look`: what else is to be done now and then, on the connection that renews the lease.
-
-        Raises AgentError(invalid) for a lease that is too short.
+        """`look`: further periodic work on the connection that renews the lease. Raises
+        AgentError(invalid) for a lease that is too short.
         """
         if not lease_s >= LEASE_S_LEAST:
             raise AgentError(
@@ -146,15 +144,17 @@ class PostgresWorkers:
         self.me: str | None = None
         self.lease_s = lease_s
         self.renewals_missed = 0
-        """Renewals that failed or came late, since it registered."""
+        """Failed or late renewals since it registered."""
         self.lapses = 0
-        """Number of renewals after the lease no longer surely held: another worker may have taken
-        over runs in between.
+        """Number of renewals of a lease that may have expired: another worker may have taken over
+        runs in between.
         """
         self._server = server
         self._look = look
         self._lock = threading.Lock()
-        """Two threads that begin their first run at once are one worker."""
+        """Guards registration, so that two threads that start their first runs at once register one
+        worker.
+        """
         self._counting = threading.Lock()
         """Guards `_until` and `lapses` while both change."""
         self._until = 0.0
@@ -166,7 +166,7 @@ class PostgresWorkers:
     # ------------------------------------------------------------ this one
 
     def register(self) -> str:
-        """This worker's id; from the first call on it lives. Blocks. Raises AgentError."""
+        """Return this worker's id; the first call registers it. Blocks. Raises AgentError."""
         with self._lock:
             if self.me is None:
                 if self._gone.is_set():
@@ -180,14 +180,15 @@ class PostgresWorkers:
         patience = self._server.patience(self._gone)
         while not self._is_registered(me, patience):
             pass
-        self._thread = threading.Thread(
-            target=self._live, args=(me,), name="treadle-lease", daemon=True
-        )
-        self._thread.start()
+        thread = threading.Thread(target=self._live, args=(me,), name="treadle-lease", daemon=True)
+        start(thread)
+        self._thread = thread
         return me
 
     def _is_registered(self, me: str, patience: Patience) -> bool:
-        """False where the connection was lost, and there is time to try again. Raises AgentError."""
+        """Register. Returns False if the connection was lost and there is time for another attempt.
+        Raises AgentError.
+        """
         try:
             self._db = self._server.connect_patiently(patience)
             with self._server.silence.over(self._db):
@@ -205,7 +206,7 @@ class PostgresWorkers:
         return True
 
     def holds(self) -> bool:
-        """Return True if the lease surely holds now."""
+        """Return True if the lease is certainly valid now."""
         return clock() < self._until
 
     def renew(self, db: Cursor) -> Callable[[], bool]:
@@ -218,7 +219,7 @@ class PostgresWorkers:
         return lambda: self._renewed(sent)
 
     def leave(self) -> None:
-        """All that it held is free. Idempotent."""
+        """Release everything that this worker holds. Idempotent."""
         self._gone.set()
         with self._lock:
             me, thread = self.me, self._thread
@@ -236,8 +237,8 @@ class PostgresWorkers:
     # ------------------------------------------------------------ the others
 
     def of(self, db: Cursor, worker: str | None) -> Process | None:
-        """None for a dead worker: its lease has run out, or its process was on this host and is
-        gone.
+        """Return the process of a worker; None for a dead one, whose lease has expired or whose
+        process on this host is gone.
         """
         if worker is None:
             return None

@@ -18,15 +18,17 @@ from treadle.errors import AgentError
 from treadle.journal.forks import abandon_in_children
 from treadle.journal.pending import outcome_of, settle_all
 from treadle.journal.postgres.appending import PendingEntries
-from treadle.journal.postgres.connections import PostgresServer, abandoned
+from treadle.journal.postgres.connections import PostgresServer
 from treadle.journal.postgres.lane import PendingAppend, PendingTransaction, WriterLane
+from treadle.journal.postgres.readers import abandoned
 from treadle.journal.tables.database import Work
+from treadle.journal.threads import start
 
 T = TypeVar("T")
 
 THREADS_MAX: Final = 3
 TOGETHER_MAX: Final = 64
-"""Appends in one statement."""
+"""Maximum number of appends in one statement."""
 TOGETHER_BYTES: Final = 16 << 20
 """Bound on the entries of one statement, unless it is a single append: the server refuses a
 statement of a gigabyte, and others wait for a long one.
@@ -34,7 +36,9 @@ statement of a gigabyte, and others wait for a long one.
 
 
 class PostgresWriter:
-    """Begins its threads when there is something to write. Safe from any thread and any event loop."""
+    """Writer of a journal. Starts its threads on the first write. Safe from any thread and any
+    event loop.
+    """
 
     def __init__(self, server: PostgresServer) -> None:
         self._server = server
@@ -42,7 +46,7 @@ class PostgresWriter:
         """Guards all below."""
         self._queue: deque[PendingAppend | PendingTransaction[Any]] = deque()
         self._behind: dict[Hashable, deque[PendingAppend | PendingTransaction[Any]]] = {}
-        """Writes that wait for one of the same run that is queued or in progress."""
+        """Writes that wait for another write of the same run."""
         self._threads: list[threading.Thread] = []
         self._idle = 0
         self._closed = False
@@ -86,7 +90,7 @@ class PostgresWriter:
         return await outcome_of(pending)
 
     def write_now(self, work: Work[T], *, stood: Work[T | None] | None = None) -> T:
-        """The same for a caller that is no coroutine; its thread waits."""
+        """Run a transaction like `write`, but block the calling thread."""
         pending = PendingTransaction(work, stood=stood)
         future = pending.waited_for()
         self._hand_in(pending)
@@ -109,8 +113,16 @@ class PostgresWriter:
                 self._turn.notify()
             elif len(self._threads) < THREADS_MAX:
                 thread = threading.Thread(target=self._run, name="treadle-journal", daemon=True)
-                self._threads.append(thread)
-                thread.start()
+                try:
+                    start(thread)
+                except AgentError:
+                    if not self._threads:
+                        self._queue.remove(pending)
+                        if pending.key is not None:
+                            del self._behind[pending.key]
+                        raise
+                else:
+                    self._threads.append(thread)
 
     def abandon(self) -> None:
         """Abandon in a forked child: the threads do not exist there, and the connections are the
@@ -143,7 +155,7 @@ class PostgresWriter:
         lane.close()
 
     def _next(self) -> Sequence[PendingAppend] | Sequence[PendingTransaction[Any]]:
-        """Appends of many runs, or one transaction; nothing when it is closed."""
+        """Return the next appends of many runs, or one transaction; nothing if it is closed."""
         with self._turn:
             while not self._queue:
                 if self._closed and not self._behind:

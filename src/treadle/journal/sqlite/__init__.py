@@ -2,8 +2,8 @@
 
 The file, its versions, and its location: schema.py, database.py, places.py. The writing connection,
 readers, and errors of the disk: writer.py, readers.py, failures.py. Drivers of runs, by locks that
-die with their process: driving.py, workers.py. The lock that survives the loss of SQLite's own:
-guard.py. Changes by other processes: journal.py. Full-text search: database.py. Entry point:
+die with their process: driving.py, workers.py. Locks that survive the loss of SQLite's own:
+guard.py, write_turn.py. Changes by other processes: journal.py. Full-text search: database.py. Entry point:
 `SqliteJournal` in journal.py.
 """
 

@@ -1,11 +1,10 @@
-"""SQLite's connection as the tables use it, and what is SQLite's own in them.
-
-How one is opened stands in schema.py. Entry: `cursor_of`.
+"""SQLite's connection as the tables use it, and the parts that are specific to SQLite. schema.py
+opens connections. Entry point: `cursor_of`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import apsw
@@ -48,11 +47,12 @@ class _Sqlite:
     skip_locked = ""
     now = "cast(unixepoch('subsec') * 1000000 as integer)"
     next_change = "(select coalesce(max(changed), 0) + 1 from sessions)"
+    run_columns: Mapping[str, str] = {}
 
     def now_us(self, db: Cursor) -> int:
         return micros(now())
 
-    def call(self, call: str | bytes | None) -> object:
+    def call(self, call: str | bytes) -> object:
         """Return the value of a call's id: texts cannot hold lone surrogates, so bytes are stored
         as they are.
         """

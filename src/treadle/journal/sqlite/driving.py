@@ -1,8 +1,6 @@
-"""The one driver of a run: how it begins, is appended to, taken over and let go. Each is one
-transaction that checks the fence.
-
-Which thread writes is writer.py's, who is alive workers.py's business. Entry: `SqliteRun`, `begin`,
-`take_over`.
+"""The one driver of a run: how a run is created, appended to, taken over and released. Each is one
+transaction that checks the fence. writer.py decides which thread writes, workers.py which process
+is alive. Entry points: `SqliteRun`, `begin`, `take_over`.
 """
 
 from __future__ import annotations
@@ -38,10 +36,10 @@ _MINE = "select 1 from runs where num = ? and fence = ? and owner = ?"
 
 
 class LetGo(Protocol):
-    """Called when a run is not driven any more."""
+    """Called when a run is no longer driven."""
 
     def __call__(self, num: int, unwritten: Work[None] | None = None, /) -> None:
-        """`unwritten`: what says so in the file, which did not take it."""
+        """`unwritten`: the release, if the file did not accept it yet."""
         ...
 
 
@@ -51,12 +49,13 @@ class SqliteRun:
     def __init__(
         self, writer: SqliteWriter, started: RunStarted, hold: Hold, let_go: LetGo, *, begun: bool
     ) -> None:
-        """`begun`: this object drives it from its beginning, and so sees every entry. `let_go` is
-        called when it is done.
+        """`begun`: this object drives the run from its beginning, and so sees every entry. `let_go`
+        is called when it ends.
         """
         self.run_id = started.run_id
         self.num = hold.num
         self.fence = hold.fence
+        self.failed_over = False
         self._writer = writer
         self._hold = hold
         self._seen = DriverView(started, begun=begun)
@@ -66,7 +65,9 @@ class SqliteRun:
         self._over = False
         """True if the run was released, or is finished."""
 
-    async def append(self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None) -> int:
+    async def append(
+        self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None, wakes: bool = False
+    ) -> int:
         hold, seen = self._hold, self._seen
         if not entries:
             return hold.head + 1
@@ -80,7 +81,7 @@ class SqliteRun:
             if end is not None:
                 finish(db, hold, entries, end, seen)
             elif late:
-                add_late(db, hold, entries)
+                add_late(db, hold, entries, wakes=wakes)
             elif put_back is not None:
                 queue.put_back(db, hold, entries, put_back)
             else:
@@ -109,7 +110,7 @@ class SqliteRun:
         if end is not None or put_back is not None:
             self._over = True
             self._let_go(self.num)
-        if put_back is not None:
+        if put_back is not None or wakes:
             self.tell(QUEUE)
         return first
 
@@ -155,9 +156,8 @@ async def begin(
     *,
     found: ViewMark | None = None,
 ) -> SqliteRun:
-    """Makes the run with its first entry, and its session where there is none.
-
-    Raises as `Journal.begin`.
+    """Create the run with its first entry, and its session if it is missing. Raises as
+    `Journal.begin`.
     """
     check_id(started.run_id)
     worker, row = workers.register(), row_of(started)

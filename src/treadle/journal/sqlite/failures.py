@@ -10,7 +10,7 @@ from treadle.errors import AgentError
 
 
 def translated(error: apsw.Error, path: Path, done: str = "nothing was appended") -> AgentError:
-    """`done`: what is certain of the work that failed."""
+    """Return the error with its next step. `done`: the known state of the failed operation."""
     said = _said(error)
     match error:
         # no space for the file next to it

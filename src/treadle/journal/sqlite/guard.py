@@ -27,6 +27,7 @@ from treadle._internal.file_lock import take
 from treadle._internal.held_files import HELD
 from treadle.errors import AgentError
 from treadle.journal.forks import abandon_in_children
+from treadle.journal.sqlite.write_turn import WriteTurn
 
 logger = logging.getLogger("treadle")
 
@@ -75,6 +76,7 @@ class Guard:
         self._next_check = 0.0
         self._sqlite: dict[Path, int] = {}
         """SQLite's own descriptors, where their locks can be looked up."""
+        self.turns = WriteTurn()
         abandon_in_children(self)
 
     @classmethod
@@ -96,12 +98,13 @@ class Guard:
         return guard
 
     def share(self) -> None:
-        """SQLite has the journal open and its files are there: others may open it too."""
+        """Let others open the journal too: SQLite has it open, and its files exist."""
         try:
             if not self._known:
                 self._note()
             if self._descriptor is not None and self._users == 1:
                 take(self._descriptor, shared=True)
+            self.turns.descriptor = self._descriptor
         finally:
             self._turn.release()
 
@@ -144,7 +147,7 @@ class Guard:
                 f"({e.strerror or e}): nothing was done"
             )
             raise AgentError(
-                "agent", f"{text}. Make it readable and writable for whoever uses the journal"
+                "agent", f"{text}. Make it readable and writable for all users of the journal"
             ) from e
 
     def _is_current(self, descriptor: int) -> bool:
@@ -183,7 +186,7 @@ class Guard:
             return self._users == 1 and (self._descriptor is None or take(self._descriptor))
 
     def leave(self) -> None:
-        """SQLite has closed the journal."""
+        """Leave, after SQLite has closed the journal."""
         with self._turn:
             self._leave()
 
@@ -193,6 +196,7 @@ class Guard:
             return
         HELD.remove(self)
         self._known, self._sqlite, self._lost = {}, {}, None
+        self.turns.descriptor = None
         if self._descriptor is not None:
             if take(self._descriptor):
                 with suppress(OSError):
@@ -205,6 +209,7 @@ class Guard:
         """Abandon in a forked child: the lock stays the parent's."""
         global _finding
         _finding, self._turn = threading.Lock(), threading.Lock()
+        self.turns = WriteTurn()
         _guards.pop(self.path, None)
         HELD.remove(self)
         if self._descriptor is not None:
@@ -224,7 +229,7 @@ class Guard:
         HELD.add(self, self._known.values())
 
     def watch(self, file: Path) -> None:
-        """Check this file too, which says that this process is alive."""
+        """Check this file too, which proves that this process is alive."""
         if (inode := _inode_at(file)) is not None:
             self._known = {**self._known, file: inode}
             HELD.add(self, self._known.values())
@@ -374,7 +379,7 @@ def _is_locked_by_others(path: Path) -> bool:
 
 
 def _holders(file: Path) -> list[int]:
-    """The processes that have a flock on the file, where the kernel tells."""
+    """Return the processes that have a flock on the file, if the kernel reports them."""
     inode = _inode_at(file)
     pids: list[int] = []
     with suppress(OSError, ValueError):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
 import anyio
-import anyio.to_thread
 import apsw
 
 from treadle.errors import AgentError
@@ -35,6 +34,7 @@ from treadle.journal.tables.database import Cursor, Work
 from treadle.journal.tables.journal import TableJournal
 from treadle.journal.tables.queue import TableQueue
 from treadle.journal.tables.stopping import HeldRuns, wish
+from treadle.journal.threads import run_in_thread
 
 _RUN = "run:"
 _READY = """
@@ -45,8 +45,8 @@ select count(*), max(num) from (
 
 
 class SqliteWatch:
-    """A connection of its own, on which every commit of another one is a change, also of this
-    process.
+    """A separate connection, on which every commit of another one counts as a change, including
+    those of this process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -60,7 +60,7 @@ class SqliteWatch:
         self._cursor = cursor_of(self._db)
         self._version = -1
         self._seen: dict[str, object] = {}
-        """Last seen state by topic."""
+        """Last known state of each topic."""
 
     def changed(self, topics: Collection[str], /) -> Collection[str]:
         try:
@@ -102,7 +102,9 @@ FREED_AT_ONCE = 2000
 
 
 class SqliteJournal(TableJournal):
-    """Runs in a file that any number of processes of one machine may use at once. Made by `open`."""
+    """Runs in a file that any number of processes on one machine can use at once. Created by
+    `open`.
+    """
 
     def __init__(
         self, path: Path, db: apsw.Connection, guard: Guard, *, power: bool, busy_timeout_s: float
@@ -133,11 +135,11 @@ class SqliteJournal(TableJournal):
         )
         self._keeps_runs = False
         self._owes_log = False
-        """The log still holds what was deleted."""
+        """True while the log contains deleted data."""
         self._unwritten: list[Work[None]] = []
-        """Releases of runs that the file did not take."""
+        """Releases of runs that the file did not accept yet."""
         self._seen_version = 0
-        """Version of the file at the last check for writes of others."""
+        """Version of the file at the last check for other processes' writes."""
 
     @classmethod
     def open(
@@ -172,19 +174,20 @@ class SqliteJournal(TableJournal):
     async def aclose(self, *, keep_runs: bool = False) -> None:
         self._keeps_runs |= keep_runs
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._close, limiter=anyio.CapacityLimiter(1))
+            await run_in_thread(self._close, or_here=True)
 
     def _close(self) -> None:
         self.notifier.close()
         self._readers.close()
-        if not self._keeps_runs:
+        keeps = self._keeps_runs and bool(self._held)
+        if not keeps:
             self._sign_off()
         self._writer.close()
-        if not self._keeps_runs:  # else the kernel drops the lock when the process ends
+        if not keeps:  # else the kernel drops the lock when the process ends
             self._workers.leave()
 
     def _sign_off(self) -> None:
-        """A worker that ends in order is in no list of the dead."""
+        """Remove this worker from the lists: it did not die."""
         if (me := self._workers.me) is not None:
             with contextlib.suppress(AgentError):  # it is closed already, or the file takes nothing
                 self._writer.write_now(
@@ -246,8 +249,8 @@ class SqliteJournal(TableJournal):
         )
 
     def _chores(self, db: Cursor, *, idle: bool) -> bool:
-        """Looks whether others want a run to stop, and lets go of what could not be let go of; when
-        idle, adds to what a search finds.
+        """Check for requests to stop runs, and retry pending releases; when idle, index messages
+        for searching.
         """
         if self._held:
             self._stop_all_if_lost()
@@ -272,8 +275,8 @@ class SqliteJournal(TableJournal):
         return more or owes
 
     def _stop_all_if_lost(self) -> None:
-        """Runs end at their next append: those that wait for a model or a tool are stopped, to make
-        it now. Raises AgentError.
+        """Stop runs that wait for a model or a tool, because their next append would fail. Raises
+        AgentError.
         """
         try:
             self._guard.check()
@@ -291,7 +294,7 @@ class SqliteJournal(TableJournal):
             self._held.tell(num)
 
     async def _scrub(self) -> None:
-        """The log holds pages from before the deletion: move it into the file, and empty it."""
+        """Move the log, which contains pages from before a deletion, into the file, and empty it."""
         await self._writer.write(partial(self._empty_log, wait_s=1), alone=True)
 
     def _empty_log(self, db: Cursor, *, wait_s: float) -> None:
@@ -318,7 +321,7 @@ class SqliteJournal(TableJournal):
 
 
 def _opened(place: Path, busy_timeout_s: float) -> apsw.Connection:
-    """A connection to the journal, with all its tables. Raises AgentError."""
+    """Open a connection to the journal, with all its tables. Raises AgentError."""
     try:
         db = connect(place, busy_timeout_s=busy_timeout_s)
     except apsw.Error as e:

@@ -83,7 +83,7 @@ def prepare(path: Path) -> None:
         raise AgentError(
             "invalid",
             (
-                f"the journal {str(path)!r} would lie on a network file system ({kind}): {reason}. "
+                f"the journal {str(path)!r} would be on a network file system ({kind}): {reason}. "
                 "Choose a directory on a local disk"
             ),
         )
@@ -156,8 +156,8 @@ def _make_folders(folder: Path) -> None:
 
 
 def _make_file(path: Path) -> None:
-    """Never opened where it exists: closing it would drop the locks that SQLite has on it in this
-    process.
+    """Create the file if it is missing. It is never opened otherwise: closing it would drop the
+    locks that SQLite has on it in this process.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -189,7 +189,7 @@ def mount_points(mounts: str | None = None) -> set[str]:
 
 
 def _mounts(text: str | None) -> Iterator[tuple[str, str]]:
-    """Each mount point with the type of its file system, in the order of their mounting."""
+    """Yield each mount point with the type of its file system, in the order of mounting."""
     if text is None:
         try:
             text = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")

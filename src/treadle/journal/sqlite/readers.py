@@ -1,6 +1,5 @@
-"""Connections that only read: as many as read at once, kept for the next.
-
-A reader waits for no writer. Entry: `SqliteReaders.snapshot`.
+"""Pool of reading connections. A reader never waits for a writer. Entry point:
+`SqliteReaders.snapshot`.
 """
 
 from __future__ import annotations
@@ -8,11 +7,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-import anyio
-import anyio.to_thread
 import apsw
 
 from treadle.errors import AgentError
@@ -21,15 +19,16 @@ from treadle.journal.sqlite.database import cursor_of
 from treadle.journal.sqlite.failures import translated
 from treadle.journal.sqlite.schema import connect
 from treadle.journal.tables.database import Cursor
+from treadle.journal.threads import run_in_thread
 
 T = TypeVar("T")
 
 KEPT_MAX = 4
-"""Idle connections."""
+"""Maximum number of idle connections."""
 
 
 class SqliteReaders:
-    """Safe from any thread."""
+    """Pool of reading connections. Safe from any thread."""
 
     def __init__(self, path: Path, *, busy_timeout_s: float) -> None:
         self._path = path
@@ -42,7 +41,7 @@ class SqliteReaders:
 
     @contextlib.contextmanager
     def snapshot(self) -> Generator[Cursor]:
-        """Read the file as it is now, whatever is written at the same time. Raises AgentError."""
+        """Read the file as it is now, regardless of concurrent writes. Raises AgentError."""
         with self._lock:
             if self._closed:
                 raise AgentError(
@@ -64,9 +63,8 @@ class SqliteReaders:
                 self._give_back(db)
 
     async def read(self, what: Callable[[Cursor], T]) -> T:
-        """`what` of a snapshot, in a thread: the event loop does not wait."""
-        # of its own: tools may keep all the others
-        return await anyio.to_thread.run_sync(self.read_now, what, limiter=anyio.CapacityLimiter(1))
+        """Run `what` on a snapshot in a thread."""
+        return await run_in_thread(partial(self.read_now, what))
 
     def read_now(self, what: Callable[[Cursor], T]) -> T:
         with self.snapshot() as db:
@@ -80,7 +78,7 @@ class SqliteReaders:
         db.close()
 
     def abandon(self) -> None:
-        """Abandon in a forked child: no connection of its parent is used, and none is closed."""
+        """Abandon the parent's connections in a forked child, neither used nor closed there."""
         self._lock, self._closed = threading.Lock(), True
 
     def close(self) -> None:

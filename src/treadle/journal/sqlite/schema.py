@@ -1,5 +1,4 @@
-"""The tables of a journal, how a file gets them, and which files are none. Entry:
-
+"""The tables of a journal, their creation, and the detection of other files. Entry points:
 `connect`, `make_ready`.
 """
 
@@ -16,10 +15,10 @@ from treadle.journal.sqlite.failures import translated
 from treadle.journal.tables.database import Cursor
 
 APPLICATION_ID = 0x54726564
-"""`Tred`: what makes a SQLite file a journal of ours."""
+"""Application id `Tred`, which marks a SQLite file as a journal."""
 
 WAL_BYTES = 1 << 20
-"""To this the write-ahead log shrinks after each checkpoint."""
+"""Size to which the write-ahead log shrinks after each checkpoint."""
 
 _FIRST = """
 create table runs(
@@ -142,8 +141,8 @@ create table workers(                      -- those that take runs from queues; 
 _REMOVED = "alter table sessions add column removed integer not null default 0"
 
 MIGRATIONS = (_FIRST, _CHILDREN, _QUEUES, _REMOVED)
-"""Each makes the tables of a version out of those before; a file says in `user_version` how many it
-has had.
+"""Migrations, each from one version of the tables to the next. The file's `user_version` is the
+number of applied ones.
 """
 VERSION = len(MIGRATIONS)
 
@@ -170,10 +169,8 @@ def connect(path: Path, *, busy_timeout_s: float) -> apsw.Connection:
 
 
 def make_ready(connection: apsw.Connection, path: Path, *, busy_timeout_s: float) -> None:
-    """Makes the tables that are missing. Any number of processes may do so at once.
-
-    Raises AgentError(invalid) for a file that is no journal, a damaged one, and one of a newer
-    version.
+    """Create missing tables. Any number of processes may do so at once. Raises AgentError(invalid)
+    for a file that is not a journal, is damaged, or is of a newer version.
     """
     db = cursor_of(connection)
     try:
@@ -186,10 +183,11 @@ def make_ready(connection: apsw.Connection, path: Path, *, busy_timeout_s: float
 
 
 def unusable(error: apsw.Error, path: Path) -> AgentError:
-    """Why a file cannot be opened as a journal."""
+    """Return the error for a file that cannot be opened as a journal."""
     if isinstance(error, apsw.NotADBError):
         return AgentError(
-            "invalid", f"{str(path)!r} is no journal, nor any SQLite file: choose another one"
+            "invalid",
+            f"{str(path)!r} is neither a journal nor any other SQLite file: choose another one",
         )
     told = translated(error, path, "it is not used")
     return (
@@ -209,7 +207,7 @@ def _version(db: Cursor, path: Path) -> int:
     ):
         raise AgentError(
             "invalid",
-            f"{str(path)!r} is a SQLite file, but no journal of Treadle: choose another one",
+            f"{str(path)!r} is a SQLite file, but not a Treadle journal: choose another one",
         )
     if version > VERSION:
         raise AgentError(
@@ -234,7 +232,7 @@ def _migrate(db: Cursor, path: Path) -> None:
 
 
 def _use_wal(db: Cursor, *, deadline: float) -> None:
-    """Switch to WAL. That needs the file alone for a moment, and SQLite does not wait for it."""
+    """Switch to WAL. This needs exclusive access for a moment, for which SQLite does not wait."""
     while True:
         try:
             if db.execute("pragma journal_mode = wal").get == "wal":

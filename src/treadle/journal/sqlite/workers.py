@@ -32,7 +32,7 @@ _WAY_ON = {
 
 
 class SqliteWorkers:
-    """The workers of one journal file, and the one that this object is, once it registered."""
+    """The workers of one journal file, including this process once it has registered."""
 
     needs_lease = False
 
@@ -43,12 +43,14 @@ class SqliteWorkers:
         self.me: str | None = None
         self._descriptor: int | None = None
         self._lock = threading.Lock()
-        """Two threads that begin their first run at once are one worker."""
+        """Guards registration, so that two threads that start their first runs at once register one
+        worker.
+        """
         abandon_in_children(self)
 
     def register(self) -> str:
-        """This worker's id; makes its lock file at the first call, and clears away those of the
-        dead. Raises AgentError(agent).
+        """Return this worker's id. The first call creates its lock file and deletes those of dead
+        workers. Raises AgentError(agent).
         """
         with self._lock:
             if self.me is None:
@@ -99,7 +101,7 @@ class SqliteWorkers:
         return Process(int(pid) if pid.isdecimal() else None, host or None)
 
     def leave(self) -> None:
-        """All that it held is free. Idempotent."""
+        """Release everything that this worker holds. Idempotent."""
         me, descriptor, self.me, self._descriptor = self.me, self._descriptor, None, None
         if me is not None and descriptor is not None:
             if self._guard is not None:
@@ -114,7 +116,7 @@ class SqliteWorkers:
                     path.unlink(missing_ok=True)
 
     def _files(self) -> list[Path]:
-        """Raises OSError; a glob would leave out what may not be read."""
+        """List the lock files. Raises OSError: a glob would omit files that may not be read."""
         try:
             return [
                 self.folder / name for name in os.listdir(self.folder) if name.endswith(".lock")
@@ -127,7 +129,7 @@ class SqliteWorkers:
         return AgentError(
             "agent",
             (
-                f"whether another process drives the run cannot be told: {why}; nothing was taken "
+                f"cannot determine whether another process drives the run: {why}; nothing was taken "
                 f"over. {_WAY_ON.get(cause.errno or 0, _READABLE)}"
             ),
         )

@@ -1,7 +1,5 @@
-"""The one connection that writes to a journal file: a thread has it, and puts what many runs write
-at once into one transaction.
-
-What is written is the business of those who hand it in. Entry: `SqliteWriter.write`,
+"""The one connection that writes to a journal file. Its thread combines concurrent writes of many
+runs into one transaction; callers supply the writes. Entry points: `SqliteWriter.write`,
 `SqliteWriter.write_now`.
 """
 
@@ -12,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 import apsw
 
@@ -24,22 +22,24 @@ from treadle.journal.sqlite.database import cursor_of
 from treadle.journal.sqlite.failures import translated
 from treadle.journal.sqlite.guard import Guard
 from treadle.journal.tables.database import Cursor, Work
+from treadle.journal.threads import start
 
 T = TypeVar("T")
 
 TOGETHER_MAX = 256
-"""Writes in one transaction."""
+"""Maximum number of writes in one transaction."""
 IDLE_S = 0.2
-"""Time that the thread waits for the next write before it does its chores, or checks for requests
-to stop a run.
+"""Time for which the thread waits for the next write before it does maintenance, or checks for
+requests to stop a run.
 """
 LOG_PAGES_MIN, LOG_PAGES_MAX = 128, 1000
 """When the log is as long as the file, within these, it is moved into the file before the next
 write; when the thread is idle, a little is enough.
 """
 IDLE_PAGES = 32
+CHORES_WAIT_S = 0.1
 FEW = 4
-"""Up to so many drivers each write for themselves."""
+"""Maximum number of drivers that write in their own threads."""
 
 
 class Chores(Protocol):
@@ -69,15 +69,15 @@ class _Write(Pending[T]):
         super().__init__()
         self.work = work
         self.undo = undo
-        """Takes back what `work` changed in memory, where the transaction came to nothing."""
+        """Reverts the changes of `work` in memory if the transaction failed."""
         self.appends = appends
-        """True if it holds entries of a run: a test may ask the process to die right before or
-        after.
+        """True if it contains entries of a run: a test can kill the process directly before or
+        after it.
         """
         self.once = once
         """True if it must survive a loss of power."""
         self.alone = alone
-        """Outside of any transaction."""
+        """True if it runs outside any transaction."""
 
     def failed(self, error: BaseException, *, undo: bool = True) -> None:
         if self.error is None:
@@ -91,11 +91,13 @@ class _Write(Pending[T]):
     def outcome(self) -> T:
         if self.error is not None:
             raise self.error
-        return cast("T", self.result)
+        return self.result  # pyright: ignore[reportReturnType]  set where there is no error
 
 
 class SqliteWriter:
-    """Begins its thread at the first write. Safe from any thread and any event loop."""
+    """Writer of a journal. Starts its thread on the first write. Safe from any thread and any event
+    loop.
+    """
 
     def __init__(
         self,
@@ -107,9 +109,8 @@ class SqliteWriter:
         chores: Chores,
         drivers: Callable[[], int],
     ) -> None:
-        """`drivers`: how many runs are driven from here.
-
-        While there are any, the thread looks for chores although nothing was written.
+        """`drivers` returns the number of runs driven from here. While there are any, the thread
+        does maintenance even without writes.
         """
         self._db = db
         self._guard, self._path = guard, guard.path
@@ -122,16 +123,15 @@ class SqliteWriter:
         self._here = cursor_of(db)
         self._busy_timeout_ms = busy_timeout_ms
         self._lock = threading.Lock()
-        """Guards the three below: no write is queued behind the end."""
+        """Guards the three below, so that no write is queued after the end."""
         self._unwritten = 0
         """Submitted writes that are not done: later ones queue behind them."""
         self._thread: threading.Thread | None = None
         self._closed = False
         self._is_over = False
-        """The connection is closed, and the guard left."""
+        """True once the connection is closed and the guard released."""
         self._closing = threading.Lock()
-        """The connection is not closed under the thread, which is using it, by a second one that
-        closes.
+        """Prevents closing the connection while the thread uses it, and closing it twice at once.
         """
         self._full: bool | None = False
         """True if the disk is full; None if unknown."""
@@ -166,7 +166,7 @@ class SqliteWriter:
         return await outcome_of(write)
 
     def write_now(self, work: Work[T]) -> T:
-        """The same for a caller that is no coroutine; its thread waits."""
+        """Run the work like `write`, but block the calling thread."""
         write = _Write(work)
         future = write.waited_for()
         self._hand_in(write)
@@ -188,6 +188,8 @@ class SqliteWriter:
             if self._closed or self._unwritten:
                 return False
             self._guard.check()
+            if not self._guard.turns.take(self):
+                return False
             self._db.set_busy_timeout(0)
             try:
                 self._be_durable(self._here, full=False)
@@ -199,11 +201,12 @@ class SqliteWriter:
             self._commit(self._here, [write], begun=True)
         finally:
             self._roll_back(self._here)  # where a signal came right after its beginning
+            self._guard.turns.end(self)
             self._turn.release()
         if self._log_pages - self._moved_pages > self._log_pages_max:
             with contextlib.suppress(AgentError):  # it is being closed, which does so too
                 # the thread moves the log into the file
-                self._hand_in(_Write(_nothing, alone=True))
+                self._hand_in(_Write(lambda db: None, alone=True))
         return True
 
     def _hand_in(self, write: _Write[Any]) -> None:
@@ -213,10 +216,9 @@ class SqliteWriter:
                     "invalid", f"the journal {str(self._path)!r} is closed: open it again"
                 )
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="treadle-journal", daemon=True
-                )
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="treadle-journal", daemon=True)
+                start(thread)
+                self._thread = thread
             self._unwritten += 1
             self._queue.put(write)
 
@@ -241,7 +243,8 @@ class SqliteWriter:
                 if self._guard.is_lost or not self._guard.is_alone():
                     # the log is the last process's, even where SQLite sees no other one
                     self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-                self._db.close()
+                with contextlib.suppress(apsw.Error):  # the log keeps what the file did not take
+                    self._db.close()
                 self._guard.leave()
 
     # ------------------------------------------------------------ the thread
@@ -294,12 +297,13 @@ class SqliteWriter:
         settle_all(batch)
 
     def _commit(self, cursor: Cursor, batch: Sequence[_Write[Any]], *, begun: bool = False) -> None:
-        """`begun`: the transaction is open."""
-        appends = any([write.appends for write in batch])
+        """`begun`: the transaction is open, for an append."""
+        appends = begun or any([write.appends for write in batch])
         try:
             if not begun:
                 self._guard.check()
                 self._be_durable(cursor, full=self._power or any([write.once for write in batch]))
+                self._guard.turns.wait(self, self._busy_timeout_ms / 1000)
                 cursor.execute("begin immediate")
             if len(batch) == 1:
                 batch[0].result = batch[0].work(cursor)
@@ -317,9 +321,11 @@ class SqliteWriter:
             self._roll_back(cursor)
             for write in reversed(batch):
                 write.failed(self._error(e), undo=not stored)
+        finally:
+            self._guard.turns.end(self)
 
     def _work(self, cursor: Cursor, write: _Write[Any]) -> None:
-        """Do one of several: its own failure leaves the others."""
+        """Run one write of several: its failure does not affect the others."""
         cursor.execute("savepoint one")
         try:
             write.result = write.work(cursor)
@@ -333,10 +339,13 @@ class SqliteWriter:
     def _work_alone(self, cursor: Cursor, write: _Write[Any]) -> None:
         try:
             self._guard.check()
+            self._guard.turns.wait(self, self._busy_timeout_ms / 1000)
             write.result = write.work(cursor)
         except BaseException as e:  # noqa: BLE001  as above
             self._roll_back(cursor)
             write.failed(self._error(e))
+        finally:
+            self._guard.turns.end(self)
 
     def _roll_back(self, cursor: Cursor) -> None:
         if self._db.in_transaction:  # else SQLite did so by itself
@@ -351,7 +360,9 @@ class SqliteWriter:
             return e
 
     def _be_durable(self, cursor: Cursor, *, full: bool) -> None:
-        """NORMAL outlives the process; FULL a loss of power too, with all that was written before."""
+        """Set SQLite's synchronous mode. NORMAL survives the death of the process; FULL also a
+        power failure, with everything that was written before.
+        """
         if full != self._full:
             self._full = None  # an interrupt may come before the next line, or after it
             cursor.execute("pragma synchronous=full" if full else "pragma synchronous=normal")
@@ -362,20 +373,24 @@ class SqliteWriter:
     def _look_after(self, cursor: Cursor, *, idle: bool) -> bool:
         more = False
         try:
+            self._guard.turns.wait(self, CHORES_WAIT_S)
             more = self._chores(cursor, idle=idle)
         except Exception:  # noqa: BLE001  it has no waiter, and is tried again
             self._roll_back(cursor)
+        finally:
+            self._guard.turns.end(self)
         if idle and self._log_pages - self._moved_pages > IDLE_PAGES:
             self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
         return more
 
     def _checkpoint(self, mode: int) -> None:
-        if self._guard.is_lost:
+        if self._guard.is_lost or not self._guard.turns.take(self):
             return
         with contextlib.suppress(apsw.Error):  # the log keeps everything: it is tried again
             self._db.wal_checkpoint(mode=mode)
             pages: int = cursor_of(self._db).execute("pragma page_count").get
             self._log_pages_max = min(max(pages, LOG_PAGES_MIN), LOG_PAGES_MAX)
+        self._guard.turns.end(self)
         self._moved_pages = self._log_pages
 
     def _committed(self, db: apsw.Connection, schema: str, pages: int) -> int:
@@ -383,7 +398,3 @@ class SqliteWriter:
         # the log restarts once all of it is in the file
         self._moved_pages = min(self._moved_pages, pages)
         return apsw.SQLITE_OK
-
-
-def _nothing(db: Cursor) -> None:
-    """To wake the thread."""

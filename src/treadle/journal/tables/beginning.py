@@ -31,13 +31,13 @@ def make_run(
     found: ViewMark | None = None,
     standing: Standing = NEW,
 ) -> int:
-    """The run's own row, and its session where there is none; gives its number. Its entries up to
-    `head` are the caller's to insert.
+    """Insert the row of a run, and its session if it is missing, and return the run's number. The
+    caller inserts its entries up to `head`.
 
-    `standing`: that of a run from elsewhere. `place`: where it waits for a first driver. Raises
-    AgentError(busy) where the id is taken, or another run of the session is not finished (not where `alive` is None), SessionChanged where the
-    session's mark is no more `found`, and AgentError(invalid) where the run that it was forked from
-    is gone.
+    `standing`: that of an imported run. `place`: its place in a queue. Raises AgentError(busy) if
+    the id is taken, or if another run of the session is not finished (unless `alive` is None);
+    SessionChanged if the session's mark is not `found`; AgentError(invalid) if the run that it was
+    forked from is gone.
     """
     hold_runs(db, shared=True)
     if started.session_id is not None:
@@ -63,13 +63,13 @@ def make_run(
 
 
 def check_place(place: QueuePlace) -> None:
-    """Raises AgentError(invalid) for what the tables cannot hold."""
+    """Check the place. Raises AgentError(invalid) for values that the tables cannot hold."""
     for name in (place.queue, place.tenant):
         if name is not None and not key_of(name):
             raise AgentError(
                 "invalid",
                 (
-                    f"{name!r} names no queue and no tenant: use a text without NUL and halves of "
+                    f"{name!r} is not a valid queue or tenant name: use text without NUL and halves of "
                     "characters"
                 ),
             )
@@ -93,14 +93,16 @@ def _add(
         "summary": summary_of(started),
     }
     marks = [f"coalesce(?, {db.dialect.now})" if name == "ready_at_us" else "?" for name in columns]
+    own = db.dialect.run_columns
+    names, marks = [*columns, *own], [*marks, *own.values()]
     try:
         added = db.execute(
-            f"insert into runs({', '.join(columns)}) values({', '.join(marks)}) returning num",
+            f"insert into runs({', '.join(names)}) values({', '.join(marks)}) returning num",
             (*columns.values(),),
         )
         num = cast("int", added.get)
     except db.dialect.refused as e:
-        raise AgentError("busy", f"there is a run {started.run_id} already") from e
+        raise AgentError("busy", f"run {started.run_id} already exists") from e
     if conversation is not None and conversation.talks:
         db.execute(
             "insert into session_entries(session, pos, kind, run) values(?, ?, 'run', ?)",

@@ -1,8 +1,6 @@
-"""Entries as they are stored: long texts inside them are kept once, by hash, and read back to the
-very same bytes.
-
-What is cut out are whole JSON strings, so that a prompt, a result or an argument is the same piece
-wherever it stands. Entry: `cut`, `whole`.
+"""Encoding of stored entries: long texts are kept once, by hash, and restored byte for byte. Only
+whole JSON strings are cut out, so that a prompt, a result or an argument is the same piece in every
+entry. Entry points: `cut`, `whole`.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 LONG_BYTES = 8192
-"""Strings of this size, as JSON text, and longer ones are kept by hash."""
+"""Minimum size, as JSON text, of strings that are kept by hash."""
 
 _STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 
@@ -29,8 +27,6 @@ class BodyPiece(NamedTuple):
 
 def cut(entry: bytes) -> tuple[bytes, list[BodyPiece]]:
     """Return the rest of the entry, and its long strings in order."""
-    if len(entry) < LONG_BYTES:
-        return entry, []
     left: list[bytes] = []
     pieces: list[BodyPiece] = []
     done = 0

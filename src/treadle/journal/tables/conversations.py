@@ -11,15 +11,9 @@ from typing import NamedTuple, cast
 
 from treadle.errors import AgentError
 from treadle.journal.entries import RunStarted
-from treadle.journal.journal import Holder
-from treadle.journal.sessions import (
-    NEW_SESSION,
-    NO_MARK,
-    SessionChanged,
-    ViewMark,
-    check_session_id,
-    title_of,
-)
+from treadle.journal.run_info import Holder
+from treadle.journal.session_names import NEW_SESSION, check_session_id, title_of
+from treadle.journal.sessions import NO_MARK, SessionChanged, ViewMark
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.liveness import Alive
 from treadle.journal.tables.rows import bodies, key_of, micros, place_of, read_stored, showable
@@ -33,7 +27,7 @@ class SessionPosition(NamedTuple):
     pos: int
     """The place of its entry."""
     talks: bool
-    """A run that is a part of another one says nothing in the session itself."""
+    """False for a run that is part of another one, and adds nothing to the session itself."""
 
 
 def joined(
@@ -66,7 +60,7 @@ def joined(
 
 
 def ran(db: Cursor, run: int, at: Time, *, said: int | None) -> None:
-    """A run is over, and `said` so many messages, where that is known."""
+    """Record that a run has ended with so many messages, if their number is known."""
     row = db.execute("select session from session_entries where run = ?", (run,)).fetchone()
     if row is not None:
         db.execute("update sessions set messages = messages + ? where num = ?", (said, row[0]))
@@ -74,7 +68,7 @@ def ran(db: Cursor, run: int, at: Time, *, said: int | None) -> None:
 
 
 def recount(db: Cursor, run: int, at: Time) -> None:
-    """A run said something more, maybe after it was over."""
+    """Record further messages of a run, possibly after its end."""
     row = db.execute("select session from session_entries where run = ?", (run,)).fetchone()
     if row is not None:
         db.execute("update sessions set messages = null where num = ?", row)

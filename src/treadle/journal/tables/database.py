@@ -6,32 +6,32 @@ sqlite/ and postgres/ open, write and read it. Entry points: `Cursor`, `Dialect`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
 
 class Cursor(Protocol):
-    """Inside a transaction. Parameters stand as `?` in the text."""
+    """Cursor inside a transaction. Parameters are written as `?` in the statement."""
 
     @property
     def dialect(self) -> Dialect: ...
 
     @property
     def get(self) -> Any:
-        """The one value of the one row that is left; None where there is none."""
+        """Return the only value of the next row; None if there is none."""
         ...
 
     @property
     def changed(self) -> int:
-        """Rows that the last statement changed."""
+        """Number of rows that the last statement changed."""
         ...
 
     def stream(
         self, statement: str, bindings: Sequence[object] = (), /
     ) -> Iterator[tuple[Any, ...]]:
-        """Its rows, read as they are asked for, while this cursor runs other statements."""
+        """Yield rows on demand, while this cursor runs other statements."""
         ...
 
     def execute(self, statements: str, bindings: Sequence[object] | None = None, /) -> Cursor:
@@ -50,7 +50,9 @@ class Cursor(Protocol):
 
 
 class TextIndex(Protocol):
-    """The full-text index over what `said.num` stands for. Texts come prepared (`search.indexed`)."""
+    """Full-text index of the texts that `said.num` identifies. Texts are prepared by
+    `search.indexed`.
+    """
 
     def add(self, db: Cursor, num: int, text: str) -> None: ...
 
@@ -74,37 +76,41 @@ class Dialect(Protocol):
         """Exception for a duplicate that a unique index refuses."""
         ...
 
-    def call(self, call: str | bytes | None) -> object:
-        """The id of a call, which a model made up, as `entries.call` holds it.
-
-        Bytes: it is no Unicode.
+    def call(self, call: str | bytes) -> object:
+        """Return a call's id as `entries.call` stores it. Bytes, because models invent ids that are
+        not valid Unicode.
         """
         ...
 
     @property
     def together(self) -> int:
-        """Largest number of runs read at once: each query to a server takes its time."""
+        """Maximum number of runs read at once: each query to a server takes time."""
         ...
 
     @property
     def skip_locked(self) -> str:
-        """The end of a query for rows that this transaction changes, without those that others are
-        just changing. Nothing where one writes at a time.
+        """End of a query for rows that this transaction changes, which skips rows that others are
+        changing. Empty if there is only one writer.
         """
         ...
 
     @property
     def now(self) -> str:
-        """SQL of the same as `now_us`."""
+        """SQL expression for `now_us`."""
         ...
 
     def now_us(self, db: Cursor) -> int:
-        """Microseconds since 1970, by the clock that all processes share."""
+        """Return the microseconds since 1970 by the clock that all processes share."""
         ...
 
     @property
     def next_change(self) -> str:
-        """SQL of the next `sessions.changed`."""
+        """SQL expression for the next `sessions.changed`."""
+        ...
+
+    @property
+    def run_columns(self) -> Mapping[str, str]:
+        """Columns that only this database's runs have, and the SQL of their first values."""
         ...
 
     def hold(self, db: Cursor, what: str, *, shared: bool = False) -> None:
@@ -116,20 +122,20 @@ class Dialect(Protocol):
 
 
 Work: TypeAlias = Callable[[Cursor], T]
-"""Runs inside a transaction; what it raises undoes what it wrote, and nothing else."""
+"""Work inside a transaction. An exception rolls back its writes, and nothing else."""
 
 
 class ReadTransactions(Protocol):
     """Source of read-only transactions."""
 
     async def read(self, what: Work[T]) -> T:
-        """Read the journal as it is now, whatever is written at the same time, in a thread: the
-        event loop does not wait. Raises AgentError.
+        """Read the journal as it is now, regardless of concurrent writes, in a thread. Raises
+        AgentError.
         """
         ...
 
     def read_now(self, what: Work[T]) -> T:
-        """Read for a caller that is no coroutine; its thread waits. Raises AgentError."""
+        """Read the journal in the calling thread. Raises AgentError."""
         ...
 
 
@@ -141,5 +147,5 @@ class Writing(Protocol):
         ...
 
     def write_now(self, work: Work[T], /) -> T:
-        """The same for a caller that is no coroutine; its thread waits."""
+        """Run the work like `write`, but block the calling thread."""
         ...

@@ -38,26 +38,23 @@ class SaidCount:
     def __init__(self, started: RunStarted) -> None:
         self.count = len(started.messages) + (started.fork is None or started.fork.asks)
         self._open = 0
-        """Calls of the last response that have no result."""
+        """Open calls of the last response."""
 
     def add(self, entry: Entry) -> None:
-        """Raises AgentError for a receipt of a newer version."""
-        kind = type(entry)
-        if kind is ModelResponded:
-            message = cast("ModelResponded", entry).message
+        """Raises AgentError for a receipt of a newer version, and where it takes a fold to know."""
+        if isinstance(entry, ModelResponded):
+            message = entry.message
             self.count += bool(message.parts)
-            self._open = (
-                len(message.tool_calls)
-                if cast("ModelResponded", entry).stop_reason is not None
-                else 0
-            )
-        elif kind is ToolFinished:
+            self._open = len(message.tool_calls) if entry.stop_reason is not None else 0
+        elif isinstance(entry, ToolFinished):
             self._open -= 1
             self.count += self._open == 0
-        elif kind is ToolLate or kind is InputAdded:
+        elif isinstance(entry, (ToolLate, InputAdded)):
+            if isinstance(entry, ToolLate) and entry.status is not None and self._open:
+                raise AgentError("invalid", "it may be the result of an open call, and no message")
             self.count += 1
-        elif kind is Compaction:
-            receipt = read_receipt(cast("Compaction", entry).receipt)
+        elif isinstance(entry, Compaction):
+            receipt = read_receipt(entry.receipt)
             self.count -= (
                 0
                 if isinstance(receipt, Cleared)
@@ -66,7 +63,8 @@ class SaidCount:
 
 
 _ADVANCE_LATE = (
-    "update runs set head = head + ?, updated_at_us = ? where num = ? and fence = ? and head = ?"
+    "update runs set head = head + ?, updated_at_us = ?, waiting = case when ? = 1 then 0 else "
+    "waiting end where num = ? and fence = ? and head = ?"
 )
 _FINISH = """
 update runs set head = head + ?, updated_at_us = ?, finished = ?, summary = coalesce(?, summary), counted = ?, owner = null, sent_to = null
@@ -90,8 +88,8 @@ class Hold:
         return AgentError(
             "busy",
             (
-                f"run {self.run_id} is not held by this driver any more: another one took it over, "
-                "or it is over. Nothing was appended"
+                f"run {self.run_id} is no longer held by this driver: another one took it over, "
+                "or it has ended. Nothing was appended"
             ),
         )
 
@@ -100,9 +98,9 @@ class Look(NamedTuple):
     end: int | None
     """Index of the run's end among the entries."""
     late: bool
-    """True if nothing but late results follows the end, or is there at all."""
+    """True if only late results follow the end, or nothing."""
     once: bool
-    """A once-call begins."""
+    """True if a `once` call starts."""
 
 
 def looked_over(run_id: str, entries: Sequence[Entry]) -> Look:
@@ -112,30 +110,28 @@ def looked_over(run_id: str, entries: Sequence[Entry]) -> Look:
     """
     end, late, once = None, True, False
     for n, entry in enumerate(entries):
-        kind = type(entry)
-        if kind is RunFinished:
+        if isinstance(entry, RunFinished):
             end, late = n, True
-        elif kind is not ToolLate:
+        elif not isinstance(entry, ToolLate):
             late = False
-            once = once or (kind is ToolStarted and cast("ToolStarted", entry).effect == "once")
+            once = once or (isinstance(entry, ToolStarted) and entry.effect == "once")
     if end is not None and not late:
         raise AgentError(
             "invalid",
-            (
-                f"after its end nothing but tool.late is appended to run {run_id}: nothing was "
-                "appended"
-            ),
+            (f"run {run_id} has ended, so only tool.late can follow: nothing was appended"),
         )
     return Look(end, late, once)
 
 
 class DriverView:
-    """A driver's knowledge of its run without reading it: enough for the row of a run that ends."""
+    """Facts that a driver knows about its run without reading it: enough for the row of a run that
+    ends.
+    """
 
     __slots__ = ("_begun", "_resumed", "_said", "_started")
 
     def __init__(self, started: RunStarted, *, begun: bool) -> None:
-        """`begun`: it drives the run from its beginning, and so sees every entry."""
+        """`begun`: the driver drives the run from its beginning, and so sees every entry."""
         self._started = started
         self._begun = begun
         self._resumed: RunResumed | None = None
@@ -148,7 +144,7 @@ class DriverView:
             elif self._said is not None:
                 try:
                     self._said.add(entry)
-                except AgentError:  # a receipt of a newer version
+                except AgentError:  # a receipt of a newer version, or a late result
                     self._said = None
 
     def forget_said(self) -> None:
@@ -157,7 +153,7 @@ class DriverView:
 
     @property
     def said(self) -> int | None:
-        """Number of messages; None: it has to be counted."""
+        """Number of messages; None: it must be counted."""
         return None if self._said is None else self._said.count
 
     def summary(self, finished: RunFinished) -> bytes | None:
@@ -169,18 +165,18 @@ class DriverView:
         )
 
 
-def add_late(db: Cursor, hold: Hold, entries: Sequence[Entry]) -> None:
-    """Moves the head of a run also after its end, and after it was let go.
-
-    Where the run is not held any more, `db.changed` is 0.
+def add_late(db: Cursor, hold: Hold, entries: Sequence[Entry], *, wakes: bool) -> None:
+    """Move the head of a run, even after its end or release. `wakes`: it no longer waits for a
+    person. If the run is no longer held, `db.changed` is 0.
     """
     at = entries[-1].at
     recount(db, hold.num, at)
-    db.execute(_ADVANCE_LATE, (len(entries), micros(at), hold.num, hold.fence, hold.head))
+    values = (len(entries), micros(at), int(wakes), hold.num, hold.fence, hold.head)
+    db.execute(_ADVANCE_LATE, values)
 
 
 def finish(db: Cursor, hold: Hold, entries: Sequence[Entry], end: int, seen: DriverView) -> None:
-    """Moves the head, and lets go of the run. Where it is not held any more, `db.changed` is 0."""
+    """Move the head and release the run. If it is no longer held, `db.changed` is 0."""
     finished = cast("RunFinished", entries[end])
     summary = seen.summary(finished)
     db.execute("delete from stops where run = ?", (hold.num,))

@@ -10,16 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from functools import partial
 
-import anyio
-import anyio.to_thread
-
 from treadle._internal.json_text import decode_json, encode_json, members
 from treadle.budget.costs import By, Costs
 from treadle.errors import AgentError
 from treadle.journal.entries import Fork, Record, RunFinished, RunStarted
 from treadle.journal.importing import standing_of
-from treadle.journal.journal import Freed, Holder, RunInfo, info_of, read_run
+from treadle.journal.journal import read_run
 from treadle.journal.load import forked, load
+from treadle.journal.run_info import Freed, Holder, RunInfo, info_of
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import SessionView
 from treadle.journal.tables import pruning
@@ -31,10 +29,11 @@ from treadle.journal.tables.liveness import Alive
 from treadle.journal.tables.rows import bodies, check_id, find, insert, key_of, records, row_of
 from treadle.journal.tables.sessions import TableSessions
 from treadle.journal.tables.upcasting import upcast
+from treadle.journal.threads import run_in_thread
 from treadle.types import Time
 
 PRUNED_AT_ONCE = 20
-"""Runs that one transaction takes away, so that appends need not wait long."""
+"""Number of runs deleted in one transaction, so that appends need not wait long."""
 
 _LEFT_BEHIND = (
     "select id, owner from runs where finished is null and queue is null and waiting = 0 and "
@@ -77,10 +76,7 @@ class TableJournal:
         )
 
     async def view(self, session_id: str) -> SessionView:
-        # tools may keep all the others
-        return await anyio.to_thread.run_sync(
-            self.sessions.view, session_id, limiter=anyio.CapacityLimiter(1)
-        )
+        return await run_in_thread(partial(self.sessions.view, session_id))
 
     async def read_bytes(self, run_id: str) -> list[bytes]:
         return await self._reading.read(
@@ -159,7 +155,9 @@ class TableJournal:
 
         def work(db: Cursor) -> None:
             if db.execute("select 1 from runs where id = ?", (run_id,)).fetchone() is not None:
-                raise AgentError("invalid", f"run {run_id} is here already: nothing was added")
+                raise AgentError(
+                    "invalid", f"run {run_id} is already in this journal: nothing was added"
+                )
             if (
                 started.fork is not None
                 and db.execute("select 1 from runs where id = ?", (started.fork.run_id,)).fetchone()
@@ -168,8 +166,8 @@ class TableJournal:
                 raise AgentError(
                     "invalid",
                     (
-                        f"run {run_id} was forked from {started.fork.run_id}, which is not here: "
-                        "import that one first"
+                        f"run {run_id} was forked from {started.fork.run_id}, which is not in this journal: "
+                        "import it first"
                     ),
                 )
             num = make_run(db, started, None, owner=None, head=len(rows), standing=standing)
@@ -206,7 +204,9 @@ class TableJournal:
         return Freed(runs=runs, kept=tuple(planned.kept), size_bytes=size)
 
     async def _prune(self, before: Time, going: Mapping[str, int]) -> dict[str, int]:
-        """The newest first: what needs an older one goes before it. Gives each with its size."""
+        """Prune the runs, newest first, because newer runs can need older ones. Returns the size of
+        each.
+        """
         gone: dict[str, int] = {}
         while left := [run for run in reversed(list(going.items())) if run[0] not in gone]:
             before_these = len(gone)
@@ -225,12 +225,10 @@ class TableJournal:
         return Freed(runs=tuple(gone), kept=tuple(kept), size_bytes=sum(gone.values()))
 
     async def _scrub(self) -> None:
-        """Remove what was deleted from the database's own log, where the database keeps one that is
-        ours to empty.
-        """
+        """Remove deleted data from the database's own log, if Treadle can empty it."""
 
     async def _shrink(self) -> None:
-        """Gives back what was freed, where the database does not do so by itself."""
+        """Return freed space to the disk, if the database does not do so itself."""
 
 
 def _upcast(entries: Sequence[bytes]) -> Sequence[bytes]:
@@ -242,5 +240,7 @@ def _upcast(entries: Sequence[bytes]) -> Sequence[bytes]:
             else 1
         )
     except ValueError:
+        return entries
+    if schema < 1:
         return entries
     return [upcast(data, schema) for data in entries]

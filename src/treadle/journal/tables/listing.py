@@ -14,9 +14,9 @@ from treadle._internal.json_text import decode_json, encode_json
 from treadle.budget.costs import By, Costs, RunCost, Tally
 from treadle.errors import AgentError
 from treadle.journal.entries import RunFinished, RunResumed, RunStarted
-from treadle.journal.journal import UNCOUNTED, RunInfo, RunStatus, info_of, spent
 from treadle.journal.projection import total_of
-from treadle.journal.sessions import title_of
+from treadle.journal.run_info import UNCOUNTED, RunInfo, RunStatus, info_of, spent
+from treadle.journal.session_names import title_of
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.liveness import Alive
 from treadle.journal.tables.rows import bodies, entries_of, key_of, time_of
@@ -70,7 +70,7 @@ def summary_of(
 def listed(
     db: Cursor, is_alive: Alive, where: str = "", values: tuple[object, ...] = ()
 ) -> list[RunInfo]:
-    """The runs that `where` (the rest of the query) picks, in its order."""
+    """Return the runs that `where` (the rest of the query) selects, in its order."""
 
     def children_of(run_ids: Collection[str]) -> Iterator[RunInfo]:
         keys = [key_of(run_id) for run_id in run_ids]
@@ -135,8 +135,8 @@ def costs(db: Cursor, by: By, since: date | None) -> Costs:
 
 
 def _folded(db: Cursor, run: int, schema: int) -> RunInfo | None:
-    """None where a newer version wrote what this one cannot read: the list goes on without its
-    numbers.
+    """Return None if a newer version wrote something unreadable: the list continues without its
+    figures.
     """
     try:
         return info_of(entries_of(bodies(db, run), schema), "finished")

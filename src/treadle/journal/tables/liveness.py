@@ -48,23 +48,23 @@ def is_driven(run_id: str, process: Process) -> AgentError:
 
 
 Alive: TypeAlias = Callable[[Cursor, "str | None"], "Process | None"]
-"""The process of a living worker; None for a dead one, and for none."""
+"""Return the process of a living worker; None for a dead one, or if there is none."""
 
 
 class Members(Protocol):
-    """The processes over one journal, and this one among them."""
+    """Processes over one journal, including this one."""
 
     @property
     def needs_lease(self) -> bool:
-        """True if a living process has to renew a lease."""
+        """True if living processes must renew a lease."""
         ...
 
     def register(self) -> str:
-        """This process's id, the same each time. Blocks at the first call. Raises AgentError."""
+        """Return this process's id, always the same. Blocks at the first call. Raises AgentError."""
         ...
 
     def living(self, db: Cursor, /) -> list[str]:
-        """Ids of the living, this one too once it registered."""
+        """Return the ids of living processes, including this one once it has registered."""
         ...
 
     def of(self, db: Cursor, worker: str | None, /) -> Process | None:

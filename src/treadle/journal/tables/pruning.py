@@ -37,12 +37,12 @@ finished, or a fork of a later one.
 
 
 class PruningPlan(NamedTuple):
-    """Old runs by id, with their numbers."""
+    """Numbers of old runs, by id."""
 
     going: dict[str, int]
     kept: list[str]
-    """Runs that stay were forked from them, go on from what they said, or are parts of the same
-    tree of runs.
+    """Ids of old runs that stay, because a remaining run was forked from them, continues from their
+    messages, or is part of the same tree.
     """
 
 
@@ -108,8 +108,8 @@ def size_bytes(db: Cursor, runs: list[int]) -> int:
 def prune_some(
     db: Cursor, before: Time, some: Mapping[str, int], *, going: Collection[str]
 ) -> dict[str, int]:
-    """Takes those away that nothing came to need since they were planned; gives each with its size
-    in bytes. `going`: all that the plan takes away.
+    """Delete the runs that nothing has come to need since they were planned, and yield each with
+    its size in bytes. `going`: all planned runs.
     """
     hold_runs(db)
     return _take_away(db, _still_going(db, before, some, going))
@@ -136,9 +136,8 @@ def remove_some(db: Cursor, run_ids: Collection[str]) -> tuple[dict[str, int], l
 
 
 def _tree(db: Cursor, root: str) -> dict[str, int]:
-    """Numbers of a run and all below it, by id. Empty for an unknown run.
-
-    Raises AgentError(busy) where one is not finished.
+    """Return the numbers of a run and all runs below it, by id; empty for an unknown run. Raises
+    AgentError(busy) if one is not finished.
     """
     tree = dict[str, int]()
     found = db.execute("select id, num, finished from runs where id = ?", (root,)).fetchall()

@@ -6,20 +6,16 @@ Which workers live, and what the time is, the database says in its own way (`Mem
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import anyio
-import anyio.to_thread
 
 from treadle._internal.crash import boundary
-from treadle.journal.entries import SCHEMA, Entry, RunStarted
+from treadle.journal.entries import Entry, RunStarted
 from treadle.journal.importing import Standing
 from treadle.journal.notifier import QUEUE, Notifier, run_topic
 from treadle.journal.queue import (
-    BEGINNINGS,
-    FRUITLESS_MOST,
     Backlog,
     Parked,
     QueuePlace,
@@ -29,10 +25,10 @@ from treadle.journal.queue import (
     WorkerInfo,
     engine_mark,
     no_place,
-    why_parked,
 )
 from treadle.journal.sessions import ViewMark
 from treadle.journal.tables.beginning import check_place, make_run
+from treadle.journal.tables.claiming import PARK, DeadWorkers, among, claimed, ready_rows, ticket_of
 from treadle.journal.tables.database import Cursor, ReadTransactions, Work, Writing
 from treadle.journal.tables.driving import Hold
 from treadle.journal.tables.liveness import Members
@@ -43,11 +39,11 @@ from treadle.journal.tables.rows import (
     insert,
     key_of,
     micros,
-    place_of,
     row_of,
     showable,
     time_of,
 )
+from treadle.journal.threads import run_in_thread
 from treadle.types import Time
 
 LET_GO: Final = (
@@ -58,17 +54,6 @@ LET_GO: Final = (
 TAKEN: Final = "sent_to = case when sent_to = ? or sent_to like 'engine:%' then sent_to end"
 """SQL for a run that the worker of this id takes over: the earlier claimant no longer delivers it.
 """
-_READY: Final = """
-select num, id, queue, priority, tenant, ready_at_us, head, seen_head, deliveries, fruitless from runs
-where finished is null and {queue} and waiting = 0 and parked is null and {sent} and (owner is null or {gone}) and ready_at_us <= ? and schema <= ?
-order by priority desc, num limit ?"""
-_CLAIM: Final = (
-    "update runs set sent_to = ?, deliveries = ?, fruitless = ?, seen_head = ? where num = ?"
-)
-_PARK: Final = (
-    "update runs set parked = ?, sent_to = null, ready_at_us = ? where num = ? and finished is "
-    "null and queue is not null"
-)
 _PUT_BACK: Final = """
 update runs set queue = ?, priority = ?, tenant = ?, ready_at_us = ?, fruitless = ?, waiting = 0, sent_to = null, parked = null
 where num = ? and finished is null and owner is not distinct from ?"""
@@ -82,7 +67,7 @@ with recursive found(id) as (
     union all
     select (select min({it}) from runs where finished is null and queue is not null and {it} > found.id) from found where found.id is not null
 ) select id from found where id is not null"""
-"""Each once, without a look at every row."""
+"""Statement for distinct values, without reading every row."""
 _TICKETS: Final = (
     "select id, queue, priority, tenant, deliveries, fruitless, ready_at_us from runs "
 )
@@ -93,35 +78,6 @@ _STATES: Final = """
 select queue, case when owner is not null and not {gone} then 'running' when waiting = 1 then 'waiting' when parked is not null then 'parked'
     when sent_to is not null and not {lost} then 'sent' when ready_at_us > ? then 'later' else 'ready' end as state, count(*), min(ready_at_us)
 from runs where finished is null and queue is not null group by 1, 2"""
-
-
-class _Row(NamedTuple):
-    """A run that may be claimed."""
-
-    num: int
-    run_id: str
-    queue: str
-    priority: int
-    tenant: str | None
-    ready_at_us: int
-    head: int
-    seen_head: int | None
-    deliveries: int
-    fruitless: int
-
-    @property
-    def order(self) -> tuple[int, int]:
-        return -self.priority, self.num
-
-
-class _Gone(NamedTuple):
-    """Ids of the dead, among those that runs name."""
-
-    owners: Sequence[str]
-    holders: Sequence[str]
-    """To whom runs were sent."""
-    engines: Sequence[str]
-    """The marks of those that have runs; none of them is dead."""
 
 
 class TableQueue:
@@ -136,7 +92,9 @@ class TableQueue:
         *,
         append: Callable[[Work[None]], Awaitable[None]] | None = None,
     ) -> None:
-        """`append`: writes what holds entries of runs; None: as everything else is written."""
+        """`append` writes transactions with entries of runs; None: they are written like all
+        others.
+        """
         self._writing, self._reading, self._members, self._notifier = (
             writing,
             reading,
@@ -148,7 +106,7 @@ class TableQueue:
         self._handed: set[tuple[str, int]] = set()
         """Claims by run and delivery that were returned to a caller here."""
         self._claiming = anyio.Lock()
-        """Makes claims one at a time, so that a claim in progress does not count as lost."""
+        """Serialises claims, so that a claim in progress does not count as lost."""
 
     # ------------------------------------------------------------ in
 
@@ -219,7 +177,7 @@ class TableQueue:
         await self._writing.write(
             lambda db: (
                 db.execute(
-                    _PARK, (showable(why), db.dialect.now_us(db), find(db, run_id).num)
+                    PARK, (showable(why), db.dialect.now_us(db), find(db, run_id).num)
                 ).changed
             )
         )
@@ -250,17 +208,17 @@ class TableQueue:
             gone = self._gone(db, but=me)
             tickets = self._lost(db, me, gone, set(queues))[:most]
             while len(tickets) < most:
-                rows = _ready(
+                rows = ready_rows(
                     db,
                     sorted(set(map(key_of, queues))),
                     gone,
                     engine_mark(engine),
                     most - len(tickets),
                 )
-                claimed = [ticket for row in rows if (ticket := _claimed(db, row, me)) is not None]
-                tickets += claimed
+                mine = [ticket for row in rows if (ticket := claimed(db, row, me)) is not None]
+                tickets += mine
                 # else some were parked, and others may stand behind them
-                if len(claimed) == len(rows):
+                if len(mine) == len(rows):
                     break
             return tickets
 
@@ -269,7 +227,9 @@ class TableQueue:
             self._handed.update((ticket.run_id, ticket.delivery) for ticket in tickets)
         return tickets
 
-    def _lost(self, db: Cursor, me: str, gone: _Gone, queues: Collection[str]) -> list[Ticket]:
+    def _lost(
+        self, db: Cursor, me: str, gone: DeadWorkers, queues: Collection[str]
+    ) -> list[Ticket]:
         """Return the tickets of an earlier claim of ours that no caller received: its caller was
         cancelled, or the database broke off right after it.
         """
@@ -278,7 +238,7 @@ class TableQueue:
             [(run_id, delivery) for run_id, _, _, _, delivery, *_ in rows]
         )
         found = [
-            _ticket(*row)
+            ticket_of(row)
             for *row, owner, waits in rows
             if not waits and (owner is None or owner in gone.owners)
         ]
@@ -303,7 +263,7 @@ class TableQueue:
 
     async def with_engine(self, *, engine: str, most: int, after: str = "") -> list[Ticket]:
         def read(db: Cursor) -> list[Ticket]:
-            dead, values = _among("owner", self._gone(db).owners)
+            dead, values = among("owner", self._gone(db).owners)
             where = (
                 "where finished is null and queue is not null and sent_to = ? and id > ? and "
                 f"(owner is null or {dead}) order by id limit ?"
@@ -311,11 +271,11 @@ class TableQueue:
             rows = db.execute(
                 _TICKETS + where, (engine_mark(engine), key_of(after), *values, max(most, 0))
             ).fetchall()
-            return [_ticket(*row) for row in rows]
+            return [ticket_of(row) for row in rows]
 
         return await self._reading.read(read)
 
-    def _gone(self, db: Cursor, *, but: str | None = None) -> _Gone:
+    def _gone(self, db: Cursor, *, but: str | None = None) -> DeadWorkers:
         """Return the dead workers. The named ones are read first: a worker that arrives in between
         does not count as dead.
         """
@@ -325,17 +285,14 @@ class TableQueue:
         )
         living = {*self._members.living(db), but} if owners or holders else set[str | None]()
         engines = [one for one in holders if one.startswith(engine_mark(""))]
-        return _Gone(
+        return DeadWorkers(
             [one for one in owners if one not in living],
             [one for one in holders if one not in living and one not in engines],
             engines,
         )
 
     async def _enter(self) -> str:
-        # of its own: tools may keep all the others
-        return await anyio.to_thread.run_sync(
-            self._members.register, limiter=anyio.CapacityLimiter(1)
-        )
+        return await run_in_thread(self._members.register)
 
     # ------------------------------------------------------------ how it stands
 
@@ -343,8 +300,8 @@ class TableQueue:
         def read(db: Cursor) -> list[Backlog]:
             gone = self._gone(db)
             (dead, owners), (lost, holders) = (
-                _among("owner", gone.owners),
-                _among("sent_to", gone.holders),
+                among("owner", gone.owners),
+                among("sent_to", gone.holders),
             )
             found: dict[str, dict[str, int]] = {}
             oldest: dict[str, Time] = {}
@@ -390,9 +347,8 @@ class TableQueue:
 
 
 def put_back(db: Cursor, hold: Hold, entries: Sequence[Entry], place: QueuePlace) -> None:
-    """Move the head, release the run and queue it in `place`.
-
-    Where the run is not held any more, `db.changed` is 0. Raises AgentError(invalid).
+    """Move the head, release the run and queue it in `place`. If the run is no longer held,
+    `db.changed` is 0. Raises AgentError(invalid).
     """
     where, ready_at_us = _columns(place), _ready_at_us(db, None, place)
     values = (
@@ -417,84 +373,6 @@ def _columns(place: QueuePlace) -> tuple[str, int, str | None]:
 def _ready_at_us(db: Cursor, at: Time | None, place: QueuePlace | None) -> int:
     at = at or (None if place is None else place.ready_at)
     return db.dialect.now_us(db) if at is None else micros(at)
-
-
-def _among(column: str, values: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """SQL for whether a column that is not null holds one of these, and what it is given."""
-    return (f"{column} in ({', '.join('?' * len(values))})", values) if values else ("0 = 1", ())
-
-
-def _ready(db: Cursor, queues: Sequence[str], gone: _Gone, mark: str, most: int) -> list[_Row]:
-    """Return the first runs in order, over all queues; free ones are found in their order, and
-    those of dead workers are few.
-    """
-    dead, owners = _among("owner", gone.owners)
-    rest = (*owners, db.dialect.now_us(db), SCHEMA, most)
-    free = (
-        _READY.format(queue="queue = ?", sent="sent_to is null", gone=dead) + db.dialect.skip_locked
-    )
-    found = [
-        [_Row(*row) for row in db.execute(free, (queue, *rest)).fetchall()] for queue in queues
-    ]
-    if lost := [*gone.holders, *(one for one in gone.engines if one != mark)]:
-        (theirs, holders), (named, names) = _among("sent_to", lost), _among("queue", queues)
-        left = _READY.format(queue=named, sent=theirs, gone=dead) + db.dialect.skip_locked
-        found.append([_Row(*row) for row in db.execute(left, (*names, *holders, *rest)).fetchall()])
-    return list(heapq.merge(*found, key=lambda row: row.order))[:most]
-
-
-def _claimed(db: Cursor, row: _Row, me: str) -> Ticket | None:
-    """Claim a run. None: it is parked instead."""
-    fruitless = (
-        0 if row.seen_head is None or _got_further(db, row.num, row.seen_head) else row.fruitless
-    )
-    if fruitless >= FRUITLESS_MOST:
-        db.execute(_PARK, (why_parked(fruitless), db.dialect.now_us(db), row.num))
-        return None
-    db.execute(_CLAIM, (me, row.deliveries + 1, fruitless + 1, row.head, row.num))
-    return _ticket(
-        row.run_id,
-        row.queue,
-        row.priority,
-        row.tenant,
-        row.deliveries + 1,
-        fruitless + 1,
-        row.ready_at_us,
-    )
-
-
-def _got_further(db: Cursor, num: int, head: int) -> bool:
-    marks = ", ".join("?" * len(BEGINNINGS))
-    statement = (
-        f"select 1 from entries where place > ? and place < ? and type not in ({marks}) limit 1"
-    )
-    return (
-        db.execute(
-            statement, (place_of(num, head), place_of(num + 1, 0), *sorted(BEGINNINGS))
-        ).fetchone()
-        is not None
-    )
-
-
-def _ticket(
-    run_id: str,
-    queue: str,
-    priority: int,
-    tenant: str | None,
-    delivery: int,
-    fruitless: int,
-    ready_at_us: int,
-) -> Ticket:
-    at = time_of(ready_at_us)
-    return Ticket(
-        run_id=run_id,
-        queue=queue,
-        priority=priority,
-        tenant=tenant,
-        delivery=delivery,
-        fruitless=fruitless,
-        queued_at=at,
-    )
 
 
 def _backlog(queue: str, counts: Mapping[str, int], oldest_ready_at: Time | None) -> Backlog:

@@ -1,6 +1,5 @@
-"""Taking runs and sessions away, with all that only they needed.
-
-Which ones is for pruning.py and sessions.py to say. Entry: `remove_run`.
+"""Deletion of runs and sessions, with everything that only they needed. pruning.py and sessions.py
+select them. Entry point: `remove_run`.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from treadle.journal.tables.rows import place_of
 
 
 def remove_run(db: Cursor, run: int) -> None:
-    """Its place in its session, what a search finds of it, its entries, and long texts that nothing
-    else holds.
+    """Delete a run: its place in its session, its indexed words, its entries, and long texts that
+    nothing else uses.
 
-    Its own row goes before its entries: what its driver still adds is over by then, and goes too,
-    or is refused.
+    Its row is deleted before its entries. Entries that its driver still adds are then already
+    committed, and deleted too, or refused.
     """
     for session, pos in db.execute(
         "select session, pos from session_entries where run = ?", (run,)
@@ -45,7 +44,9 @@ def remove_run(db: Cursor, run: int) -> None:
 
 
 def remove_session(db: Cursor, session: int) -> None:
-    """Its own row, and what was added to it by hand. Its runs are gone by then."""
+    """Delete a session's row and the messages that were added to it by hand. Its runs are already
+    gone.
+    """
     for (pos,) in db.execute(
         "select pos from session_entries where session = ?", (session,)
     ).fetchall():
@@ -97,7 +98,7 @@ def _sweep_one(db: Cursor, session: int) -> bool:
 
 
 def _remove_below(db: Cursor, run_id: str) -> None:
-    """Runs that it had started: they are in no session."""
+    """Delete the runs that this one had started: they are in no session."""
     for num, child in db.execute("select num, id from runs where parent = ?", (run_id,)).fetchall():
         if not _is_needed(db, child, {}):
             remove_run(db, num)

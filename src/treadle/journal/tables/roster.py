@@ -1,5 +1,5 @@
-"""The workers of a journal, in its tables: their names, what they say of themselves, and which of
-them live. Entry: `Roster`.
+"""Workers of a journal in its tables: their names and descriptions, and which are alive. Entry
+point: `Roster`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COLUMNS: Final = (
 
 
 class Roster:
-    """Inside the caller's transaction."""
+    """Workers, as seen inside the caller's transaction."""
 
     def __init__(self, members: Members) -> None:
         self._members = members
@@ -40,7 +40,7 @@ class Roster:
             raise AgentError(
                 "invalid",
                 (
-                    f"{card.name!r} is no name of a worker: use a text without NUL and halves of "
+                    f"{card.name!r} is not a valid worker name: use text without NUL and halves of "
                     "characters"
                 ),
             )
@@ -55,7 +55,7 @@ class Roster:
                 raise AgentError(
                     "busy",
                     (
-                        f"there is a living worker {card.name!r} already: {held}. End that one "
+                        f"a worker {card.name!r} is already running: {held}. End that one "
                         "first, or give this one another name"
                     ),
                 )

@@ -21,8 +21,8 @@ from treadle.journal.entries import (
     ToolStarted,
     read_entry,
 )
-from treadle.journal.journal import unknown_run
-from treadle.journal.tables.bodies import BodyPiece, cut, whole
+from treadle.journal.run_info import unknown_run
+from treadle.journal.tables.bodies import LONG_BYTES, BodyPiece, cut, whole
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.upcasting import upcast
 from treadle.types import Time
@@ -44,7 +44,9 @@ class EntryRow(NamedTuple):
 
 def row_of(entry: Entry, data: bytes | None = None) -> EntryRow:
     """`data`: its bytes, where they are known."""
-    body, pieces = cut(encode_json(entry) if data is None else data)
+    body, pieces = encode_json(entry) if data is None else data, ()
+    if len(body) >= LONG_BYTES:
+        body, pieces = cut(body)
     call, attempt = None, None
     if isinstance(entry, ToolFinished):
         call = storable(entry.result.call_id)
@@ -87,7 +89,13 @@ def insert(db: Cursor, run: int, first: int, rows: Sequence[EntryRow]) -> None:
     db.executemany(
         "insert into entries(place, type, call, attempt, body) values(?, ?, ?, ?, ?)",
         [
-            (place + n, row.type, call(row.call), row.attempt, row.body)
+            (
+                place + n,
+                row.type,
+                row.call if row.call is None else call(row.call),
+                row.attempt,
+                row.body,
+            )
             for n, row in enumerate(rows)
         ],
     )
@@ -210,7 +218,7 @@ def time_of(stored_us: int) -> Time:
 def check_id(run_id: str) -> None:
     """Raises AgentError(invalid) for a run id that has no place in the tables."""
     if not key_of(run_id):
-        raise AgentError("invalid", f"{run_id!r} is no id of a run")
+        raise AgentError("invalid", f"{run_id!r} is not a run id")
 
 
 def entries_of(rows: Iterable[tuple[int, bytes]], schema: int) -> list[Entry]:

@@ -10,7 +10,8 @@ from typing import cast
 
 from treadle.errors import AgentError
 from treadle.journal.entries import Entry, InputAdded, ModelResponded, RunStarted
-from treadle.journal.sessions import SearchHit, excerpt_of
+from treadle.journal.session_names import excerpt_of
+from treadle.journal.sessions import SearchHit
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.holding import hold_index, hold_runs
 from treadle.journal.tables.rows import bodies, micros, read_stored, time_of

@@ -12,16 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.errors import AgentError
 from treadle.journal.receipts import Said
-from treadle.journal.sessions import (
-    NEW_SESSION,
-    NO_MARK,
-    SearchHit,
-    SessionInfo,
-    Sessions,
-    SessionView,
-    check_session_id,
-    title_of,
-)
+from treadle.journal.session_names import NEW_SESSION, check_session_id, title_of
+from treadle.journal.sessions import NO_MARK, SearchHit, SessionInfo, Sessions, SessionView
 from treadle.journal.tables import search
 from treadle.journal.tables.conversations import (
     add_session,
@@ -66,7 +58,7 @@ class TableSessions:
         def work(db: Cursor) -> SessionInfo:
             hold_session(db, key)
             if number_of(db, key) is not None:
-                raise AgentError("invalid", f"there is a session {key!r} already")
+                raise AgentError("invalid", f"session {key!r} already exists")
             add_session(db, key, title.strip() or NEW_SESSION, now())
             return self._infos(db, "where id = ?", (key,))[0]
 
@@ -250,7 +242,7 @@ class TableSessions:
 
         return self._change(session_id, work)
 
-    def remember(self, session_id: str, said: Sequence[Said]) -> None:
+    def remember(self, session_id: str, said: Sequence[Said], *, run_id: str) -> None:
         """Nothing: what runs said is in the journal."""
 
     def search(self, words: str, *, limit: int = 20) -> list[SearchHit]:

@@ -31,6 +31,12 @@ T = TypeVar("T")
 GOOD = frozenset({200, 201, 203})
 """Statuses of a successful response. 201 and 203 come from gateways that rebuild responses."""
 
+RESPONSE_BYTES_MAX = 256 * 1024 * 1024
+"""Maximum size of a streamed response: far more than the longest answer with its images, and a
+bound on the memory that a server can take.
+"""
+BLANKS_MAX = 64 * 1024
+"""Blank bytes before a response."""
 GEMINI_TIER = "x-gemini-service-tier"
 _EVENT_STARTS = (b"data:", b"event:", b":", b"id:", b"retry:")
 _BLANK = b" \t\r\n\xef\xbb\xbf"
@@ -54,6 +60,7 @@ async def exchanged(
         try:
             chunk = await _beginning(reply)
             document = _is_document(chunk, reply, refusals)
+            left = RESPONSE_BYTES_MAX - len(chunk)
             while decoder.end is None:
                 if document:
                     deltas = decoder.take_body(
@@ -71,6 +78,8 @@ async def exchanged(
                     raise decoder.failure
                 if decoder.end is None:
                     chunk = await reply.read()
+                    if (left := left - len(chunk)) < 0:
+                        raise _endless()
         except AgentError as error:
             # the provider has processed the request: its id allows inquiries
             error.status = reply.status
@@ -108,7 +117,18 @@ async def _beginning(reply: HttpReply) -> bytes:
         begun += chunk
         if begun.strip(_BLANK):
             break
+        if len(begun) > BLANKS_MAX:
+            raise _endless()
     return begun
+
+
+def _endless() -> AgentError:
+    return AgentError(
+        "network",
+        f"the response has more than {RESPONSE_BYTES_MAX >> 20} MiB, or begins with too many "
+        "blanks: check the server at base_url",
+        should_retry=False,
+    )
 
 
 def _is_document(begun: bytes, reply: HttpReply, refusals: Refusals) -> bool:

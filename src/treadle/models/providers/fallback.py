@@ -40,6 +40,11 @@ class FallbackModel:
 
     The model that takes over keeps the run: later turns ask it first and move on to the others, in
     a circle, only if it fails too.
+
+    Attributes:
+        models: The models as given, in the order in which they are asked.
+        on: Kinds of error, and `refusal`, after which the next model is asked.
+        names: Names of the models in requests, journals and other processes.
     """
 
     def __init__(self, *models: Model | str, on: Collection[ErrorKind | str] = ON) -> None:
@@ -64,7 +69,6 @@ class FallbackModel:
         self.models: tuple[Model | str, ...] = models
         self.on = frozenset(str(kind) for kind in on)
         self.names = tuple(model if isinstance(model, str) else model.name for model in models)
-        """Names of the models in requests, journals and other processes."""
         if len(set(self.names)) < len(self.names):
             raise AgentError(
                 "invalid", f"FallbackModel got the same model twice: {', '.join(self.names)}"
@@ -72,6 +76,7 @@ class FallbackModel:
 
     @property
     def name(self) -> str:
+        """Name of the first model."""
         return self.names[0]
 
     @property
@@ -101,6 +106,7 @@ class FallbackModel:
         return other
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        """Yield the deltas of the first model that responds."""
         first = self.names.index(request.model) if request.model in self.names else 0
         order = [*range(first, len(self.names)), *range(first)]
         for index, following in zip(order, [*order[1:], None], strict=True):

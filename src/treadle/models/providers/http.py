@@ -25,8 +25,8 @@ _WELL_FORMED = "it must look like 'https://host' or 'http://host:port/path'"
 
 
 class HttpConnection:
-    """Requests below one base URL, over kept-alive connections. Each event loop that uses it has
-    connections of its own.
+    """Client for requests below one base URL, with persistent connections. Each event loop has its
+    own connections.
     """
 
     def __init__(

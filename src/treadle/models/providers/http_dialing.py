@@ -30,6 +30,14 @@ class ProxyRefused(Exception):
         self.status, self.reason = status, reason
 
 
+class ProxyUnreachable(Exception):
+    """The connection to the proxy failed, for the reason that is its only argument."""
+
+    def __init__(self, reason: OSError) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class EnvironmentProxy(NamedTuple):
     host: str
     port: int
@@ -60,12 +68,15 @@ class Route(NamedTuple):
 
 async def dial(loop: asyncio.AbstractEventLoop, route: Route) -> HttpProtocol:
     """Open a connection. Raises OSError (ssl.SSLError and socket.gaierror among its subclasses),
-    ProxyRefused or NotHttp. Cancellation closes what was opened.
+    ProxyUnreachable, ProxyRefused or NotHttp. Cancellation closes what was opened.
     """
     proxy = route.proxy
     if proxy is None:
         return await connect(loop, route.host, route.port, route.tls)
-    protocol = await connect(loop, proxy.host, proxy.port, route.proxy_tls)
+    try:
+        protocol = await connect(loop, proxy.host, proxy.port, route.proxy_tls)
+    except OSError as error:
+        raise ProxyUnreachable(error) from error
     if route.tls is None:
         return protocol
     try:

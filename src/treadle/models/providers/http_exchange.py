@@ -20,7 +20,7 @@ import anyio
 
 from treadle.errors import AgentError
 from treadle.models.providers.connection import ReadTimeout
-from treadle.models.providers.http_dialing import EnvironmentProxy, ProxyRefused, Route
+from treadle.models.providers.http_dialing import ProxyRefused, ProxyUnreachable, Route
 from treadle.models.providers.http_pool import Pool
 from treadle.models.providers.http_protocol import (
     HttpProtocol,
@@ -39,7 +39,7 @@ class UnreadableEncoding(Exception):
     """The response has a content encoding, although only `identity` is accepted."""
 
 
-_FAILURES = (OSError, NotHttp, UnreadableEncoding, ProxyRefused)
+_FAILURES = (OSError, NotHttp, UnreadableEncoding, ProxyRefused, ProxyUnreachable)
 
 
 class Exchange:
@@ -131,12 +131,16 @@ class Exchange:
         return None if self._protocol is None else self._protocol.headers.get(name.lower())
 
     async def read(self) -> bytes:
-        assert self._protocol is not None, "an exchange is read inside its context"
-        if self._pool.loop.time() >= self._until:  # also if there is always something to read
+        protocol = self._protocol
+        assert protocol is not None, "an exchange is read inside its context"
+        # also if there is always something to read
+        if self._until != math.inf and self._pool.loop.time() >= self._until:
             raise AgentError("timeout", self._too_long)
+        if protocol.has_body:
+            return protocol.take()
         self._silence.begin()
         try:
-            return await self._protocol.read()
+            return await protocol.read()
         except _FAILURES as error:
             raise self._translated(error) from error
         finally:
@@ -199,7 +203,9 @@ class Exchange:
         proxy = None if route is None else route.proxy
         through = " through the proxy of the environment" if proxy else ""
         if self._protocol is None:
-            return _not_connected(error, host, through, proxy)
+            if isinstance(error, ProxyUnreachable) and proxy is not None:
+                return _not_connected(error.reason, f"the proxy {proxy.name}", "", CHECK_PROXY)
+            return _not_connected(error, host, through, CHECK_PROXY if proxy else CHECK_ADDRESS)
         match error:
             case UnreadableEncoding():
                 text = "responded in an encoding that was not requested and cannot be read"
@@ -216,37 +222,33 @@ class Exchange:
                 return AgentError("network", text)
 
 
-def _not_connected(
-    error: Exception, host: str, through: str, proxy: EnvironmentProxy | None
-) -> AgentError:
+def _not_connected(error: Exception, peer: str, through: str, check: str) -> AgentError:
     import ssl  # noqa: PLC0415  only https needs it, and this is an error
 
-    check = CHECK_PROXY if proxy else CHECK_ADDRESS
     match error:
         case ProxyRefused():
             kind = "network" if error.status >= 500 else "invalid"
-            text = f"the proxy of the environment refused to connect to {host}: {error.status}"
+            text = f"the proxy of the environment refused to connect to {peer}: {error.status}"
             return AgentError(kind, f"{text} {error.reason}: {CHECK_PROXY}", sent=False)
         case TimeoutError():
-            text = f"no connection to {host}{through} within the time allowed: {check}"
+            text = f"no connection to {peer}{through} within the time allowed: {check}"
             return AgentError("timeout", text, sent=False)
         case ssl.SSLCertVerificationError():
             why = error.verify_message or "it cannot be verified"
-            text = f"the certificate of {host} is not trusted: {why}. For a private authority, set"
+            text = f"the certificate of {peer} is not trusted: {why}. For a private authority, set"
             return AgentError("invalid", f"{text} SSL_CERT_FILE to its certificate")
         case socket.gaierror():
-            name = proxy.host if proxy else host.rpartition(":")[0]
+            name = peer.removeprefix("the proxy ").rpartition(":")[0]
             text = f"{name!r} cannot be resolved: check the address and the network"
             return AgentError("network", text, sent=False)
         case NotHttp():
             text = f"the proxy of the environment did not answer in HTTP: {CHECK_PROXY}"
             return AgentError("network", text, sent=False)
         case ssl.SSLError() | ConnectionResetError() | EOFError():
-            text = f"cannot speak TLS with {host}{through}: {CHECK_SCHEME}"
+            text = f"cannot speak TLS with {peer}{through}: {CHECK_SCHEME}"
             return AgentError("network", text, sent=False)
         case _:
-            where = f"the proxy {proxy.name}" if proxy else host
-            text = f"cannot connect to {where}: {_why(error)}: {check}"
+            text = f"cannot connect to {peer}: {_why(error)}: {check}"
             return AgentError("network", text, sent=False)
 
 

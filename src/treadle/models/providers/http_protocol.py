@@ -104,7 +104,8 @@ class HttpProtocol(asyncio.Protocol):
                     self._is_cut, self.keeps_alive = True, False
                     return
                 self.transport.write(view[begin : begin + AT_ONCE_BYTES])
-        await self._writable()
+        if self._unwritable:
+            await self._writable()
 
     async def _writable(self) -> None:
         while self._unwritable and not self.status:
@@ -121,6 +122,10 @@ class HttpProtocol(asyncio.Protocol):
             if self.ended:
                 return b""
             await self._wait()
+        return self.take()
+
+    def take(self) -> bytes:
+        """Return the bytes of the body that wait to be read."""
         pieces, self._pieces, self._size = self._pieces, [], 0
         if self._paused:
             self._paused = False
@@ -153,9 +158,6 @@ class HttpProtocol(asyncio.Protocol):
     async def _wait(self) -> None:
         if self.error is not None:
             raise self.error
-        await self._sleep()
-
-    async def _sleep(self) -> None:
         self._waiter = waiter = self._loop.create_future()
         await waiter
 
@@ -262,10 +264,12 @@ def request_head(
     method: str, target: str, host: str, headers: Sequence[tuple[str, str]], length: int | None
 ) -> bytes:
     """Request line and headers. Raises ValueError for a header with a line break."""
-    lines = [f"{method} {target} HTTP/1.1", f"host: {host}"]
-    lines += [f"{name}: {value}" for name, value in headers]
+    lines = [f"{method} {target} HTTP/1.1\r\nhost: {host}\r\n"]
+    lines += [f"{name}: {value}\r\n" for name, value in headers]
     if length is not None:
-        lines.append(f"content-length: {length}")
-    if any("\r" in line or "\n" in line or "\0" in line for line in lines):
+        lines.append(f"content-length: {length}\r\n")
+    head = "".join(lines)
+    ends = len(lines) + 1
+    if head.count("\r") != ends or head.count("\n") != ends or "\0" in head:
         raise ValueError("a header or the path holds a line break")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape")
+    return (head + "\r\n").encode("utf-8", "surrogateescape")

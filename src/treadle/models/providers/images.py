@@ -126,7 +126,7 @@ class Images:
 
     def fit(self, message: Message) -> Message:
         """Return the message with a line of text in place of each omitted image."""
-        if not any(_may_show(part) for part in message.parts):
+        if not any([_may_show(part) for part in message.parts]):
             return message
         parts = [self._fit_part(part) for part in message.parts]
         return message if parts == [*message.parts] else message.with_parts(parts)

@@ -147,11 +147,12 @@ class Refusals:
             return AgentError("invalid", text, status=status, request_id=request_id)
         said = read_error(body)
         kind = _kind(status, said)
-        words = _printable(said.message) or _page_words(body) or _phrase(status)
+        page = "" if said.message else _page_words(body)
+        words = _printable(said.message) or page or _phrase(status)
         name = _printable(said.words[0]) if said.words else ""
         text = (
             f"the provider refused the request ({' '.join(filter(None, (str(status), name)))}): "
-            f"{words}{self._next_step(kind, status)}"
+            f"{words}{self._next_step(kind, status, is_page=bool(page))}"
         )
         wait_s = retry_after_s(header)
         wait_s = said.retry_after_s if wait_s is None else wait_s
@@ -187,9 +188,15 @@ class Refusals:
             kind, text, status=200, request_id=said.request_id, retry_after_s=said.retry_after_s
         )
 
-    def _next_step(self, kind: ErrorKind, status: int) -> str:
+    def _next_step(self, kind: ErrorKind, status: int, *, is_page: bool = False) -> str:
+        if status == 407:
+            return (
+                ". A proxy answered: set HTTP_PROXY to http://USER:PASSWORD@HOST:PORT, or add the "
+                "host to NO_PROXY"
+            )
         if kind is ErrorKind.AUTH:
-            return f". Check {self._credential}"
+            proxy = ", and HTTP_PROXY if one is set: a proxy may have answered"
+            return f". Check {self._credential}{proxy if is_page else ''}"
         if status == 404:
             return ". Check the model's name, and base_url where one is set"
         if status == 405:

@@ -11,12 +11,21 @@ trial_thread.py.
 
 Entry: `find_sandbox`.
 
+    cage.py               one confined command
     connections.py        the connections of all proxies of this process
+    escape_attempt.py     an attempt of escapes.py, and the ground that it runs on
+    file_escapes.py       ways out through files
+    system_escapes.py     ways out through processes, the network and the kernel
     egress.py             A network namespace that confined commands share, and the proxy on its
+    git_files.py          files and folders of a repository
+    plain_settings.py     settings of git that name no program
+    pending_operations.py operations of git that have not ended
+    quarantine.py         moves of leftovers into quarantine
     lookups.py            names that a proxy resolves
     mounts.py             mounts that hide files of a workspace, or keep them from being written
     parent_proxy.py       proxies of the user's own environment, through which ours reaches
     proxy.py              the proxy through which confined commands reach listed hosts
+    proxy_streams.py      the two ends of a connection through the proxy
     request_head.py       the head of a request to the proxy, read strictly
     ruled_writes.py       new files that a `deny` rule for writing is about
     workspace_secrets.py  the files of a workspace that likely hold a secret, found again before
@@ -62,7 +71,7 @@ class NoSandbox:
 
 
 def find_sandbox(own: Path | None) -> Sandbox:
-    """`own`: Treadle's folder, where there is one. Nothing is tried yet."""
+    """`own`: Treadle's folder, if there is one. Does not test the sandbox yet."""
     if sys.platform.startswith("linux"):
         from treadle.policy.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  only on Linux
 

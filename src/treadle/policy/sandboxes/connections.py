@@ -17,7 +17,7 @@ from typing import Protocol
 import anyio
 
 AGAIN_S = 0.2
-"""Before a proxy accepts again where the process has no descriptor left."""
+"""Pause before a proxy accepts again if the process has no descriptor left."""
 LEAST = 16
 
 
@@ -35,7 +35,7 @@ class Shares:
 
     @contextmanager
     def sharing(self, connections: set[ProxyConnection]) -> Generator[None]:
-        """Inside, these count."""
+        """Count these connections inside the block."""
         self._of_all.append(connections)
         try:
             yield

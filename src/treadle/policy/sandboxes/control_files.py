@@ -31,7 +31,7 @@ MAX_GUARDED = 100_000
 What lies deeper is only inspected afterwards.
 """
 MAX_FOLDERS = 100_000
-"""Folders that are looked into. Where there are more, that is reported."""
+"""Maximum number of inspected folders; more are reported."""
 QUICK_FOLDERS = 200
 DIED = (
     "Treadle ended before it inspected what an earlier command left behind: everything that came "
@@ -59,7 +59,9 @@ class ControlFiles:
         self._lock = Lock()
         self._shared = SharedSight(own, self._root)
         self._inside = 0
-        """Commands of this process that run in the workspace now, those in the background too."""
+        """Commands of this process that run in the workspace now, including those in the
+        background.
+        """
         self._trusted: Sequence[Watched] = ()
         """State when the first command of any process began: in the workspace, and in the
         repository elsewhere that it is a worktree of.
@@ -72,7 +74,7 @@ class ControlFiles:
 
     @property
     def is_quick(self) -> bool:
-        """Looking again takes less than a change of threads."""
+        """True if another look takes less time than a change of threads."""
         return 0 < len(self._known) <= QUICK_FOLDERS and self._shared.is_free()
 
     def enter(self, *, is_open: bool, scratch: Path | None = None) -> Sight:
@@ -96,9 +98,8 @@ class ControlFiles:
         return sight
 
     def leave(self, quarantine: Callable[[], Path], *, is_open: bool) -> list[str]:
-        """Moves away what has come up since the first command began that still runs.
-
-        One sentence for each: what it was and where it is now.
+        """Move away files that appeared since the first command started that is still running.
+        Returns one sentence for each: what it was and where it is now.
         """
         with self._lock, self._shared.held():
             self._inside -= 1
@@ -223,9 +224,7 @@ class ControlFiles:
         return said
 
     def _opened(self, before: Sight, after: Sight, *, is_open: bool) -> Sight:
-        """A command may have taken our right to list a folder, and git needs none to find what is
-        in it.
-        """
+        """Open folders that a command has made unreadable: git can still use what is in them."""
         while new := after.unread - before.unread:
             opened = [_is_opened(os.path.join(self._root, path)) for path in new]
             if not any(opened):

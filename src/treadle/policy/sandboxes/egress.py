@@ -34,9 +34,9 @@ from treadle.tools.confinement import CommandRoom, NetworkGate, Opening
 
 WITHIN_S = 10.0
 AGAIN_S = 30.0
-"""After which what failed is tried again."""
+"""Time after which a failed attempt is repeated."""
 _PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM))
-"""Failures that say nothing of the machine: the next command tries again."""
+"""Failures that do not depend on the machine: the next command tries again."""
 _HELPER = """import os, socket, sys
 listening = socket.socket()
 listening.bind(("127.0.0.1", 0))
@@ -51,7 +51,7 @@ _portals = BlockingPortalProvider()
 
 
 class Egress:
-    """A `Network`. Its owner closes it once nothing runs in it any more."""
+    """A `Network`. Its owner closes it when nothing uses it any more."""
 
     def __init__(
         self,
@@ -61,9 +61,8 @@ class Egress:
         resolve: Resolve = resolve,
         route: Route = straight,
     ) -> None:
-        """`environment`: where the proxies of the user stand.
-
-        `resolve` and `route`: as for `Proxy`.
+        """`environment` has the addresses of the user's proxies. `resolve` and `route`: as for
+        `Proxy`.
         """
         self._hosts, self._environment = hosts, environment
         self._resolve, self._route = resolve, route
@@ -75,7 +74,7 @@ class Egress:
         self._holding: list[Callable[[], bool]] = []
         self._refused: dict[str, str] = {}
         self._lock = anyio.Lock()
-        """Makes tasks open or close it one at a time, so that there is one namespace."""
+        """Serialises opening and closing, so that there is only one namespace."""
 
     async def open(self, listen: Callable[[], Opening]) -> NetworkGate:
         """Cancellation takes effect once it is open.
@@ -101,7 +100,7 @@ class Egress:
         return self._gate is not None and all(is_over() for is_over in self._holding)
 
     async def rest(self) -> None:
-        """Give back what an idle one takes, until the next command."""
+        """Release the resources of an idle network until the next command."""
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 if self.is_idle:
@@ -281,9 +280,8 @@ _OTHER_PROXIES = frozenset(
 
 
 async def through_gate(room: CommandRoom, listen: Callable[[], Opening]) -> CommandRoom:
-    """A room with its network open.
-
-    Where that fails, it has none, and the network keeps the reason among what was refused.
+    """Return a room with its network open. If that fails, the room has none, and the network
+    records the reason among its refusals.
     """
     if isinstance(room.network, str | NetworkGate):
         return room
@@ -294,8 +292,8 @@ async def through_gate(room: CommandRoom, listen: Callable[[], Opening]) -> Comm
 
 
 def with_proxy(environment: Mapping[str, str], room: CommandRoom) -> Mapping[str, str]:
-    """An environment in which programs find the proxy, in both spellings, and no other one: those
-    of the user are out of reach.
+    """Return an environment in which programs find this proxy, in both spellings, and no other one:
+    the user's proxies are unreachable.
     """
     if not isinstance(room.network, NetworkGate):
         return environment

@@ -79,8 +79,8 @@ FREE_TEXT = re.compile(
     r"| [\w.-]+ (?: ~ | \.sw[a-p] | \.lock )",
     re.VERBOSE,
 )
-"""Others of them, in which nothing leads anywhere: messages, patches, what has been done, and what
-editors leave.
+"""Other such files, which lead nowhere: messages, patches, records of finished steps, and editors'
+files.
 """
 
 
@@ -127,7 +127,9 @@ def _replaced(place: str, _stamp: Stamp) -> frozenset[bytes]:
 
 
 def _links(folder: str) -> Iterator[tuple[str, frozenset[bytes]]]:
-    """Every symbolic link but for control entries, which are judged by themselves. Git makes none."""  # noqa: E501
+    """Yield every symbolic link except for control entries, which are judged separately. Git itself
+    creates none.
+    """
     waiting, left = [""], MAX_FOLDERS
     while waiting:
         inner = waiting.pop()

@@ -35,14 +35,16 @@ class Index(NamedTuple):
     file is not plain.
     """
     veiled: frozenset[bytes] = frozenset()
-    """Paths that are marked as unchanged or as not checked out, whatever is in the file."""
+    """Paths that are marked as unchanged or as not checked out, so that git ignores the files'
+    contents.
+    """
 
 
 _known: dict[Stamp, Index] = {}
 
 
 def index_at(place: str, hash_size: int) -> Index:
-    """Read an index. One that has not changed is not read again."""
+    """Read an index. An unchanged one is not read again."""
     try:
         stamp = stamp_of(os.lstat(place))._replace(size=hash_size)
         if (known := _known.get(stamp)) is not None:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from treadle._internal.environment import path_outside
-from treadle.policy.sandboxes.repositories import plain_settings, read
+from treadle.policy.sandboxes.git_files import read
+from treadle.policy.sandboxes.plain_settings import plain_settings
 from treadle.policy.sandboxes.sight import Sight
 
 WITHIN_S = 5.0
@@ -80,7 +81,7 @@ def _trees(root: str, sight: Sight) -> Iterator[_Tree]:
 
 
 def _told(place: str, before: str) -> str:
-    """The path that a small file of git holds, made absolute; empty where there is none."""
+    """Return the path in a small file of git, made absolute; empty if there is none."""
     text = os.fsdecode(read(place) or b"").rstrip("\n")
     return (
         os.path.realpath(os.path.join(os.path.dirname(place), text.removeprefix(before)))
@@ -131,8 +132,8 @@ def _named_places(
 def _settings_of(
     root: str, gitdir: str, of_user: tuple[int, ...]
 ) -> Sequence[tuple[str, str, str]]:
-    """Git is not asked about each of many plain repositories: those name no more than the user's
-    own settings do.
+    """Return the settings of a repository. Plain ones, of which there may be many, set no more than
+    the user's own settings do, so git is not asked about them.
     """
     users = _of_user(root, of_user)
     plain = [
@@ -158,9 +159,8 @@ def _of_user(root: str, _stamps: tuple[int, ...]) -> tuple[tuple[str, str, str],
 
 
 def _asked(root: str, *options: str, cwd: str) -> Iterator[tuple[str, str, str]]:
-    """Origin, key and value of each setting.
-
-    None where git is missing or refuses: then it runs no hook either.
+    """Return the origin, key and value of each setting; None if git is missing or refuses, because
+    then it runs no hook either.
     """
     program = shutil.which("git", path=path_outside(os.environ.get("PATH"), Path(root)))
     if program is None:

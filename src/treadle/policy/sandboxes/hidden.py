@@ -29,7 +29,7 @@ OF_THE_SYSTEM = (
     "/etc/wireguard",
     "/etc/ipsec.secrets",
 )
-"""Places that only root could read, with a right that it keeps without any capability."""
+"""Places that only root can read, which it can even without any capability."""
 MOVED = {
     "XDG_CONFIG_HOME": ".config",
     "XDG_DATA_HOME": ".local/share",
@@ -45,7 +45,7 @@ MOVED = {
     "CLAUDE_CONFIG_DIR": ".claude",
     "CODEX_HOME": ".codex",
 }
-"""Variables that put a folder of the home elsewhere."""
+"""Variables that move a folder of the home elsewhere."""
 NAMED = (
     "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "KUBECONFIG", "NETRC", "PGPASSFILE",  # noqa: E501
     "PGSERVICEFILE", "NPM_CONFIG_USERCONFIG", "REGISTRY_AUTH_FILE", "HISTFILE", "PYTHON_HISTORY", "XAUTHORITY", "BOTO_CONFIG", "DATABRICKS_CONFIG_FILE",  # noqa: E501
@@ -53,7 +53,7 @@ NAMED = (
 )  # fmt: skip
 """Variables that name a file with credentials, or several with a colon between them."""
 EMPTIED = frozenset({".yarnrc.yml"})
-"""Programs fail if they may not read these, so that an empty file stands in their place."""
+"""Files that programs must be able to read: an empty file replaces them."""
 
 _ALSO_LISTED = 200
 """Folders in `.config` that are searched by name."""
@@ -74,9 +74,8 @@ class HiddenPlaces:
     def __init__(
         self, home: Path, own: Path | None = None, environment: Mapping[str, str] | None = None
     ) -> None:
-        """`own`: Treadle's folder.
-
-        `environment`: the variables of the user, this process's if not given.
+        """`own`: Treadle's folder. `environment`: the user's variables; by default those of this
+        process.
         """
         self._home, self._own = str(home), own
         self._environment = os.environ if environment is None else environment
@@ -179,7 +178,7 @@ class HiddenPlaces:
 
 
 def _changed(folder: str) -> int:
-    """Its ctime in ns; 0 for no folder."""
+    """Return its ctime in ns; 0 if it is not a folder."""
     try:
         return os.stat(folder).st_ctime_ns
     except OSError:

@@ -7,13 +7,12 @@ Entry points: `clear`, `put_away`.
 from __future__ import annotations
 
 import os
-import re
-import stat
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle.policy.sandboxes.quarantine import put_away
 from treadle.policy.sandboxes.repositories import (
     RepositoryFolder,
     flaws,
@@ -23,11 +22,8 @@ from treadle.policy.sandboxes.repositories import (
 )
 from treadle.policy.sandboxes.sight import NOT_LOOKED_INTO, FoundPath, Sight
 
-MAX_NAME = 60
-"""Characters of a path that name it in quarantine."""
 MAX_SAID = 20
-"""Sentences about one command: their names are a command's choice."""
-MAX_ALIKE = 1_000_000
+"""Maximum number of sentences about one command, because a command chooses the names in them."""
 MAX_PATH = 3_500
 """Bytes of a path that a folder can be listed by, with room for a name."""
 
@@ -45,7 +41,7 @@ class _Leftover(NamedTuple):
     path: str
     why: str
     old: FoundPath | None = None
-    """A link that stood there before and is put back."""
+    """A link that existed before and is restored."""
 
 
 _INTO = "is a link to where nothing is inspected for files that run later"
@@ -57,9 +53,8 @@ _RUNS = "leads git to a program or out of the workspace"
 def clear(
     root: str, before: Sight, after: Sight, quarantine: Callable[[], Path], *, since_ns: int
 ) -> list[str]:
-    """Move away what is new and not plain.
-
-    Return one sentence for each: what it was and where it is now.
+    """Move away new files that are not plain. Return one sentence for each: what it was and where
+    it is now.
     """
     compared = _Compared(root, before, after, since_ns)
     said: list[str] = []
@@ -135,9 +130,8 @@ class _Compared(NamedTuple):
                 yield from self._of_known(repository, known)
 
     def veiled(self) -> Iterator[str]:
-        """Say what git does not show.
-
-        It stays: sparse checkouts mark files too, but leave none there.
+        """Report files that git does not show. They stay: sparse checkouts mark files too, but
+        leave none there.
         """
         for path, repository in self.after.repositories.items():
             known = self.before.repositories.get(path)
@@ -250,8 +244,8 @@ class _Compared(NamedTuple):
         )
 
     def _changed_at(self, path: str) -> int:
-        """Its ctime, which no program can set: tells what came up from what merely had not been
-        looked at.
+        """Return its ctime, which no program can set: it distinguishes new files from those that
+        had not been inspected.
         """
         try:
             return os.lstat(os.path.join(self.root, path)).st_ctime_ns
@@ -284,84 +278,3 @@ def _moved(root: str, leftover: _Leftover, place: Path) -> str:
             "Look at it"
         )
     return f"{leftover.path!r} {leftover.why}: it was moved to {where!r}"
-
-
-def put_away(root: str, path: str, place: Path, old: FoundPath | None = None) -> str:
-    """Move what lies at `path` below `root` to quarantine and return where it is now. Raises
-    OSError.
-
-    Where it cannot leave its folder, it stays there under a name that no program reads. It is never
-    copied: it may be endless, or hold what is no file. `old`: a link to put back.
-    """
-    target = _free(place, path)
-    with _opened_above(root, path) as (above, name):
-        try:
-            _renamed(above, name, str(target), None)
-            where = str(target)
-        except OSError:
-            free = (f".treadle-{target.name}-{number}" for number in range(MAX_ALIKE))
-            inner = next(inner for inner in free if not _is_there(inner, above))
-            _renamed(above, name, inner, above)
-            _close(inner, above)
-            where = os.path.join(root, os.path.dirname(path), inner)
-        if old is not None:
-            with suppress(OSError):
-                os.symlink(old.identity[2], name, dir_fd=above)
-    return where
-
-
-def _free(place: Path, path: str) -> Path:
-    """A short name that says what it was, and that neither a file system nor git takes amiss."""
-    name = "moved-" + re.sub(r"[^A-Za-z0-9._-]", "-", path)[-MAX_NAME:]
-    return next(
-        target
-        for number in range(MAX_ALIKE)
-        if not os.path.lexists(target := place / (f"{name}~{number}" if number else name))
-    )
-
-
-def _is_there(name: str, above: int) -> bool:
-    try:
-        os.lstat(name, dir_fd=above)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _close(name: str, above: int) -> None:
-    """Make a folder that stays in the workspace unreadable, with all its content."""
-    with suppress(OSError):
-        folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
-        try:
-            os.fchmod(folder, 0)
-        finally:
-            os.close(folder)
-
-
-@contextmanager
-def _opened_above(root: str, path: str) -> Generator[tuple[int, str]]:
-    """The folder that `path` lies in, open, and its name there.
-
-    No link is followed: a command that still runs may have put one in the way.
-    """
-    *folders, name = path.split("/")
-    above = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        for folder in folders:
-            inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
-            os.close(above)
-            above = inner
-        yield above, name
-    finally:
-        os.close(above)
-
-
-def _renamed(above: int, name: str, target: str, into: int | None) -> None:
-    """A command may have taken our right to change a folder, or the one that it lies in."""
-    try:
-        os.rename(name, target, src_dir_fd=above, dst_dir_fd=into)
-    except PermissionError:
-        os.fchmod(above, stat.S_IMODE(os.fstat(above).st_mode) | 0o700)
-        if stat.S_ISDIR((known := os.lstat(name, dir_fd=above)).st_mode):
-            os.chmod(name, stat.S_IMODE(known.st_mode) | 0o700, dir_fd=above)
-        os.rename(name, target, src_dir_fd=above, dst_dir_fd=into)

@@ -38,10 +38,8 @@ class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
     file_bytes: int = 8 << 30
 
     def ulimits(self, *, grouped: bool) -> str:
-        """Commands of a shell.
-
-        Without a group the processes are counted where the kernel counts them for each user
-        namespace.
+        """Shell commands that set the limits. Without a group, processes are counted if the kernel
+        counts them per user namespace.
         """
         limits = [f"ulimit -c 0 -f {self.file_bytes // 1024}"]
         if not grouped:
@@ -77,7 +75,7 @@ class Group:
 
     @classmethod
     def make(cls, limits: CommandLimits) -> Group | None:
-        """None where this process may make none. Blocks for less than a millisecond."""
+        """Create a group; None if this process may not. Blocks for less than a millisecond."""
         made: list[Path] = []
         name = new_id(_NAME)
         values = {
@@ -125,7 +123,7 @@ class Group:
         return None
 
     async def aclose(self) -> None:
-        """Once nothing runs in it any more. Idempotent."""
+        """Delete the group, once nothing runs in it. Idempotent."""
         with anyio.move_on_after(_EMPTY_WITHIN_S, shield=True):
             while self._folders:
                 try:
@@ -142,9 +140,8 @@ _swept: set[Path] = set()
 
 
 def _sweep(folder: Path) -> None:
-    """Once in a process: groups whose makers were killed, and that are empty.
-
-    Not the young ones, which may be about to be joined.
+    """Delete empty groups whose creators were killed, once per process. Recent ones stay, because a
+    process may be about to join them.
     """
     if folder in _swept:
         return
@@ -156,7 +153,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _controllers() -> Iterator[_Controller]:
-    """Raises OSError where there are none."""
+    """Yield the controllers of this process. Raises OSError if there are none."""
     ours = [
         line.strip().split(":", 2)
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
@@ -176,7 +173,9 @@ def _controllers() -> Iterator[_Controller]:
 
 
 def _mounts() -> dict[str, str]:
-    """Controller -> where it is mounted; `unified` for version 2. Raises OSError where none is."""
+    """Return the mount point of each controller; `unified` is version 2. Raises OSError if there is
+    none.
+    """
     found: dict[str, str] = {}
     for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():
         _, place, kind, options, *_ = line.split(" ")

@@ -25,7 +25,7 @@ FAILED_S = 5.0
 FAILED_MAX = 256
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
-"""The addresses of a name. Raises OSError."""
+"""Return the addresses of a name. Raises OSError."""
 
 
 async def resolve(host: str, port: int) -> list[str]:
@@ -36,7 +36,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 class _Lookup:
-    """A look-up in progress."""
+    """A lookup in progress."""
 
     def __init__(self) -> None:
         self.done = anyio.Event()
@@ -45,7 +45,7 @@ class _Lookup:
 
 
 class Lookups:
-    """Look-ups of one proxy. `start_soon` runs them while the proxy serves."""
+    """Lookups of one proxy. `start_soon` runs them while the proxy serves."""
 
     def __init__(self, resolve: Resolve, start_soon: Callable[..., object]) -> None:
         self._resolve, self._start_soon = resolve, start_soon
@@ -54,9 +54,8 @@ class Lookups:
         self._failed: dict[str, tuple[float, Exception]] = {}
 
     async def of(self, host: str, port: int) -> list[str]:
-        """The addresses of a name. Raises OSError and UnicodeError.
-
-        Cancellation: the lookup goes on for others who ask.
+        """Return the addresses of a name. Raises OSError and UnicodeError. Cancellation: the lookup
+        continues for other callers.
         """
         now = asyncio.get_running_loop().time()
         failed = self._failed.get(host)

@@ -23,14 +23,14 @@ Beyond these, whole folders at the top are read-only.
 """
 
 EMPTY = "empty"
-"""Stands in arguments for a descriptor of an empty file."""
+"""Placeholder in arguments for a descriptor of an empty file."""
 
 
 class MountView(NamedTuple):
     """Parts of the disk that are hidden from one command."""
 
     hidden: Sequence[Hidden] = ()
-    """Outside the workspace."""
+    """Hidden paths outside the workspace."""
     secrets: Secrets = Secrets()
     ruled: Ruled = Ruled()
     sight: Sight = Sight({})
@@ -132,8 +132,8 @@ def _above(path: str) -> list[str]:
 
 
 def _closed(path: str) -> str:
-    """The folder that is made read-only in place of one thing in it: all submodules or worktrees of
-    a repository, or a folder at the top.
+    """Return the folder that is made read-only in place of one entry in it: all submodules or
+    worktrees of a repository, or a folder at the top.
     """
     names = path.split("/")
     for depth, name in enumerate(names):
@@ -143,8 +143,8 @@ def _closed(path: str) -> str:
 
 
 def _real(root: str, found: FoundPath) -> str | None:
-    """The path below the workspace that is mounted over; of a link its target, where that lies in
-    the workspace.
+    """Return the path below the workspace to mount over: for a link its target, if that is in the
+    workspace.
     """
     if found.kind != "link":
         return found.path

@@ -18,7 +18,7 @@ from typing_extensions import override
 from treadle.policy.sandboxes.request_head import HEAD_BYTES_MAX, RequestHead
 
 _VARIABLES = {"http": ("http_proxy",), "https": ("https_proxy", "HTTPS_PROXY")}
-"""HTTP_PROXY in capitals is left out, as curl does: in a CGI program it is a header of the request.
+"""HTTP_PROXY in capitals is ignored, as curl does: in a CGI program it is a header of the request.
 """
 
 
@@ -29,14 +29,14 @@ class ParentProxy(NamedTuple):
     port: int
     is_tls: bool
     authorization: bytes
-    """A whole field, with its line end; empty where the URL has no user name."""
+    """Header field with its line end; empty if the URL has no user name."""
 
 
 class ParentProxies:
     """The variables HTTPS_PROXY, http_proxy, ALL_PROXY and NO_PROXY."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """Raises ValueError for a proxy that is not reached by HTTP."""
+        """Parse a proxy. Raises ValueError if it is not reached by HTTP."""
         every = _first(environment, ("all_proxy", "ALL_PROXY"))
         self._by_scheme = {
             scheme: _parent(_first(environment, names) or every)
@@ -45,7 +45,7 @@ class ParentProxies:
         self._direct = _first(environment, ("no_proxy", "NO_PROXY"))
 
     def of(self, head: RequestHead) -> ParentProxy | None:
-        """None where the host is reached directly."""
+        """Return the proxy for a host; None if it is reached directly."""
         parent = self._by_scheme["https" if head.is_tunnel else "http"]
         if parent is None or (
             self._direct and _is_bypassed(f"{head.host}:{head.port}", self._direct)
@@ -141,7 +141,7 @@ def _in_absolute_form(parent: ParentProxy, head: RequestHead) -> bytes:
 
 
 class _Asking(asyncio.Protocol):
-    """Asks a proxy for a tunnel, and gives what came after its answer."""
+    """Request a tunnel from a proxy, and return the bytes that followed its answer."""
 
     def __init__(
         self, parent: ParentProxy, head: RequestHead, answered: asyncio.Future[bytes]

@@ -19,17 +19,17 @@ from typing import NamedTuple
 
 from treadle._internal.stamps import Stamp, stamp_of
 from treadle.policy.guarded_paths import PathGuard, guard_of
-from treadle.policy.sandboxes.leftovers import put_away
-from treadle.policy.sandboxes.repositories import MAX_BYTES, is_plain_setting, read
+from treadle.policy.sandboxes.git_files import MAX_BYTES, read
+from treadle.policy.sandboxes.plain_settings import is_plain_setting
+from treadle.policy.sandboxes.quarantine import put_away
 from treadle.policy.sandboxes.sight import FoundPath, Sight
 from treadle.policy.sandboxes.walking import GROWS
 
 MAX_STATES = 2_000
-"""Entries of guarded folders that are remembered, over all of them."""
+"""Maximum number of remembered entries over all guarded folders."""
 MAX_TEXT = MAX_BYTES
-"""Bytes of guarded files that are remembered.
-
-What is larger is moved away all the same, and nothing is put back.
+"""Maximum remembered bytes of guarded files. Larger files are still moved away, but nothing is put
+back.
 """
 
 
@@ -116,7 +116,9 @@ def replaced(
     before: Mapping[str, State],
     quarantine: Callable[[], Path],
 ) -> list[str]:
-    """Undo what changed at guarded places, or came up there. One sentence for each."""
+    """Undo changes at guarded places, and remove what appeared there. Returns one sentence for
+    each.
+    """
     said: list[str] = []
     gone: list[str] = []
     remembered = (found for found in guarded if _real(root, found) in before)

@@ -105,7 +105,7 @@ def read_head(data: bytes) -> RequestHead:
 
 
 def _fields(block: bytes) -> list[tuple[bytes, bytes, bytes]]:
-    """Each with its name in lower case, its value, and as it was written."""
+    """Return each field: its name in lower case, its value, and its original spelling."""
     found: list[tuple[bytes, bytes, bytes]] = []
     for line in block.split(b"\r\n")[:-1]:
         name, _, value = line.partition(b":")
@@ -142,7 +142,9 @@ def _check_host(
     *,
     needed: bool,
 ) -> None:
-    """Raises BadRequest unless `Host` names the same place as the target: servers look at either."""  # noqa: E501
+    """Check that `Host` names the same place as the target, since servers use either. Raises
+    BadRequest.
+    """
     named = [value for name, value, _ in fields if name == b"host"]
     if len(named) > 1 or (needed and not named):
         raise BadRequest("A request has exactly one Host field")
@@ -220,8 +222,8 @@ class RequestBody:
         return at
 
     def _framed(self, line: bytes) -> None:
-        """After a size, its data; after these a blank line; after the size 0 and a blank line,
-        nothing: trailers are refused.
+        """Parse one framing line. An empty line ends the data of a chunk; after the size 0 only an
+        empty line may follow, because trailers are refused.
         """
         size = _CHUNK.fullmatch(line)
         if self._awaits == "size" and size is not None:

@@ -8,7 +8,7 @@ mounted over.
 from __future__ import annotations
 
 from treadle.errors import AgentError
-from treadle.policy.sandboxes.leftovers import put_away
+from treadle.policy.sandboxes.quarantine import put_away
 from treadle.tools.confinement import CommandRoom, Ruled
 
 

@@ -103,7 +103,7 @@ def _quoted(path: str) -> str:
 
 
 def _parents(path: str) -> list[str]:
-    """A folder that could be renamed away with what is guarded in it."""
+    """Return the folders above a path: renaming one would move the guarded contents away."""
     names = path.split("/")[:-1]
     return ["/".join(names[: depth + 1]) for depth in range(len(names))]
 
@@ -202,7 +202,9 @@ class Seatbelt:
 
 
 def surrounded(environment: Mapping[str, str], scratch: Path, *, is_open: bool) -> dict[str, str]:
-    """Its temporary files lie where it may write; there is no other view of /tmp."""
+    """Return the environment of a command, with temporary files where it can write: it has no /tmp
+    of its own.
+    """
     inside = confined_environment(environment, is_open=is_open)
     return inside | {
         "TMPDIR": str(scratch),

@@ -121,7 +121,7 @@ class Machine(NamedTuple):
     audit: int
     refused: dict[str, int]
     judged: dict[str, int]
-    """Their arguments decide."""
+    """System calls that are judged by their arguments."""
 
 
 MACHINES = {
@@ -132,8 +132,8 @@ MACHINES = {
         AARCH64, _ON_AARCH64 | _COMMON, {"ioctl": 29, "socket": 198, "clone": 220, "clone3": 435}
     ),
 }
-"""Machines by `platform.machine()`. On any other the sandbox does not work: half a wall is not
-called one.
+"""Machines by `platform.machine()`. On any other, the sandbox does not work, since an incomplete
+filter is no protection.
 """
 
 NEW_NAMESPACES = 0x7E020000
@@ -202,12 +202,12 @@ def seccomp_filter(machine: str, *, network: bool = False) -> bytes:
 
 
 def _case(number: int, steps: list[bytes]) -> list[bytes]:
-    """`steps` for one system call; what they do not end is allowed."""
+    """Return `steps` for one system call; calls that they do not decide are allowed."""
     return [_step(_EQUAL, number, 0, len(steps) + 1), *steps, _step(_RETURN, _ALLOW)]
 
 
 def _load_argument(index: int) -> bytes:
-    """Its lower half, which is all that these calls look at."""
+    """Load the lower half of an argument, which is all that these calls use."""
     return _step(_LOAD, 16 + 8 * index)
 
 

@@ -35,7 +35,7 @@ from treadle.policy.sandboxes.sight import Sight
 
 FOLDER = "workspaces"
 _SIGHT = "sight-1.json"
-"""The number changes with the form of what is in it."""
+"""Name of the file; its number is the version of the format."""
 
 
 class Watched(NamedTuple):

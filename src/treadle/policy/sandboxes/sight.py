@@ -14,9 +14,8 @@ NOT_LOOKED_INTO = frozenset(
         ".gradle", ".terraform", "target",
     }
 )  # fmt: skip
-"""Full of other people's files, where no agent and no editor looks for its own.
-
-Only repositories are looked for there, as git does.
+"""Folders with other people's files, where agents and editors look for no files of their own. Only
+repositories are searched for there, as git does.
 """
 
 
@@ -49,10 +48,10 @@ class Sight(NamedTuple):
     """Files that are made read-only."""
     at_ns: int = 0
     is_whole: bool = True
-    """False: there are more folders than are looked into."""
+    """False if there are more folders than are inspected."""
     seen: Mapping[str, FoundPath] = {}
-    """All that is guarded by its name, also what lies too deep to be made read-only, and every
-    repository's control entries.
+    """Everything that is guarded by its name, including files too deep to be made read-only, and
+    every repository's control entries.
     """
     repositories: Mapping[str, RepositoryFolder] = {}
     changed: Mapping[str, int] = {}

@@ -27,7 +27,7 @@ IN_PLACE = {
     "npm_config_cache": "/tmp/.cache/npm",
     "GIT_OPTIONAL_LOCKS": "0",
 }
-"""Caches lie in the home, which cannot be written."""
+"""Caches are redirected: the home cannot be written."""
 
 
 def confined_environment(

@@ -1,7 +1,5 @@
-"""The commands of a line in the small language, where two readers agree on them: our own
-(language.py) and bash's grammar (syntax.py).
-
-Entry: `agreed`.
+"""Commands of a line in the small language, if two readers agree on them: language.py and bash's
+grammar (syntax.py). Entry point: `agreed`.
 """
 
 from __future__ import annotations
@@ -10,15 +8,10 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from treadle.policy.shell.language import (
-    OutsideLanguage,
-    PlainCommand,
-    PlainLine,
-    PlainWord,
-    read_line,
-)
+from treadle.policy.shell.language import read_line
 from treadle.policy.shell.options import names
-from treadle.policy.shell.syntax import ParsedCommand, Redirect, Script
+from treadle.policy.shell.plain_line import OutsideLanguage, PlainCommand, PlainLine, PlainWord
+from treadle.policy.shell.script import ParsedCommand, Redirect, Script
 from treadle.policy.shell.words import ShellWord, read_word
 
 if TYPE_CHECKING:
@@ -26,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class Differ(Exception):
-    """The two readers do not find the same words and operators."""
+    """Raised if the two readers find different words or operators."""
 
 
 def agreed(text: str, script: Script, home: str) -> list[ParsedCommand] | OutsideLanguage:
-    """The commands of `text`, which `script` was read from; the reason where it is outside the
-    language. Raises Differ.
+    """Return the commands of `text`, from which `script` was read, or the reason why it is outside
+    the language. Raises Differ.
     """
     line = read_line(text, home)
     if isinstance(line, OutsideLanguage):
@@ -106,9 +99,8 @@ def _is_read_alike(line: PlainLine, text: str, root: Node) -> bool:
 def _tokens(
     node: Node, commands: list[list[tuple[int, int]]]
 ) -> Iterator[tuple[Node | None, bool]]:
-    """The leaves below `node` in order; None for one that the language does not have.
-
-    Fills `commands` with the words of each.
+    """Yield the leaves below `node` in order, or None for one that the language does not have. Adds
+    the words of each command to `commands`.
     """
     if node.type in ("command", "test_command"):
         commands.append([])

@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"[-+]?\d+")
 
 
 def judge_test(words: Sequence[ShellWord], looks_at: Callable[[str], CallFinding]) -> CallFinding:
-    """`words` with the name or the brackets."""
+    """Judge a test. `words` include the name or the brackets."""
     if not words or not all(word.is_literal or word.value in _GLUE | {"<", ">"} for word in words):
         return CallFinding(FindingKind.UNSURE, "what it tests is not known before it runs")
     if redirections_of(words):

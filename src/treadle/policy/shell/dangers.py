@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatch
 
-from treadle.config.rules import program_of
+from treadle.config.command_matching import program_of
 from treadle.policy.shell.find import read_find
 
 REMOVES = _REMOVES = frozenset({"rm", "unlink", "rmdir", "srm", "shred", "trash"})
@@ -49,7 +49,7 @@ _SYSTEM = frozenset(
 _SYSTEM_PARENTS = frozenset(
     {"usr", "etc", "home", "Users", "System", "boot", "lib", "var", "Library"}
 )
-"""System folders of which each entry is as vital as they are."""
+"""System folders whose entries are each as vital as they are."""
 _OFF = re.compile(
     r"(?:poweroff|reboot|halt|shutdown|kexec|emergency|rescue|suspend|hibernate)(?:\.target)?"
 )
@@ -76,7 +76,7 @@ PROGRAMS = (
 """Texts to search for if a command line cannot be parsed."""
 
 _BY_ARGUMENTS = ("rm", "dd", "tee", "find", "kill")
-"""Programs whose arguments make the danger, one of each kind."""
+"""Programs that are dangerous with some arguments, one of each kind."""
 
 
 def dangerous_with(
@@ -96,9 +96,8 @@ def dangerous_with(
 def danger_of(
     argv: Sequence[str], *, cwds: Sequence[str], workspace: str, home: str, is_sure: bool = True
 ) -> str | None:
-    """Why it is never run, in words; None where it is no such command.
-
-    What is not known of an argument counts as nothing.
+    """Return the reason why a command is never run, or None. Unknown parts of arguments count as
+    empty.
     """
     if not argv:
         return None
@@ -213,7 +212,7 @@ class _Places:
         )
 
     def _is_vital(self, place: str, contents: bool) -> bool:
-        """`contents`: all that lies in it, which for the workspace is a matter of asking."""
+        """`contents`: everything in it; for the workspace, that only needs approval."""
         place = "/" + place.lstrip("/")
         try:
             real = os.path.realpath(place)

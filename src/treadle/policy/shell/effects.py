@@ -1,7 +1,6 @@
-"""Plain words for what a command does, for the person who is asked about it: "it deletes files:
-build". Entry: `effect_of`.
-
-The words inform and decide nothing: verdicts come from the tables of the other modules.
+"""Plain descriptions of a command's effects, for the person who approves it: "it deletes files:
+build". Entry point: `effect_of`. They inform and decide nothing: verdicts come from the tables of
+the other modules.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ _TOLD: Final[dict[str, str]] = {
 
 
 def effect_of(argv: Sequence[str]) -> str:
-    """The rest of a sentence that begins with "Not run: "."""
+    """Return the rest of a sentence that begins with "Not run: "."""
     program, words = argv[0].rsplit("/", 1)[-1], argv[1:]
     if program == "git" and (said := _git(words)) is not None:
         return f"it {said} ({_shown(argv)})"

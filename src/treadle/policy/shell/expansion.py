@@ -4,20 +4,19 @@
 
 from __future__ import annotations
 
+import os
+import re
+
+from treadle.policy.guarded_paths import may_name_a_secret
 from treadle.policy.shell.globs import TooManyNames, expand
-from treadle.policy.shell.ground import Ground
-from treadle.policy.shell.simple import SimpleCommand
-from treadle.policy.shell.syntax import ParsedCommand
+from treadle.policy.shell.ground import MAX_PATHS, Ground
+from treadle.policy.shell.script import ParsedCommand
 from treadle.policy.shell.words import ShellWord
 
 
-def expanded(
-    command: ParsedCommand, ground: Ground, simple: SimpleCommand, most: int
-) -> list[list[str]]:
-    """List the words that the program is given, for each folder that the command may run in;
-    nothing where that is not known.
-
-    `most`: words of a command; one with more is not looked at.
+def expanded(command: ParsedCommand, ground: Ground, most: int) -> list[list[str]]:
+    """List the words that the program receives, for each folder that the command may run in;
+    nothing if that is unknown. `most`: maximum number of words; longer commands are not expanded.
     """
     if (
         not command.words
@@ -33,7 +32,7 @@ def expanded(
     try:
         for cwd in ground.cwds:
             names = [
-                [word.value] if not word.has_glob else _names(word, cwd, ground, simple)
+                [word.value] if not word.has_glob else _names(word, cwd, ground)
                 for word in command.words
             ]
             found.append([name for each in names for name in each])
@@ -45,9 +44,9 @@ def expanded(
     return found
 
 
-def _names(word: ShellWord, cwd: str, ground: Ground, simple: SimpleCommand) -> list[str]:
+def _names(word: ShellWord, cwd: str, ground: Ground) -> list[str]:
     if word.wild is None:
-        if (others := simple.expanded(word.value)) is None:
+        if (others := _matched(word.value, ground)) is None:
             raise TooManyNames
         return others
     names = expand(word.value, word.wild, cwd, ground.reach.is_inside)
@@ -55,3 +54,44 @@ def _names(word: ShellWord, cwd: str, ground: Ground, simple: SimpleCommand) -> 
         # it would be an option, and where it stands among the others is for bash to say
         raise TooManyNames
     return names
+
+
+def _matched(pattern: str, ground: Ground) -> list[str] | None:
+    import glob  # noqa: PLC0415  only for a pattern
+
+    if (
+        may_name_a_secret(pattern)
+        or pattern.count("*") > 4
+        or pattern.startswith(("-", "*-"))
+        or "**" in pattern
+    ):
+        return None
+    found: list[str] = []
+    for cwd in ground.cwds:
+        at = os.path.join(cwd, pattern)
+        if not ground.reach.is_inside(
+            os.path.realpath(os.path.dirname(re.split(r"[*?\[]", at)[0] + "x"))
+        ) or not _few_entries(at):
+            return None
+        found += [
+            os.path.relpath(place, cwd) if not pattern.startswith("/") else place
+            for place in glob.iglob(at)
+        ]
+        if len(found) > MAX_PATHS:
+            return None
+    names = [
+        name if name.startswith(("/", "./", "../")) or not name.startswith("-") else f"-{name}"
+        for name in dict.fromkeys(found)
+    ]
+    return names or [pattern]
+
+
+def _few_entries(pattern: str) -> bool:
+    """Return True if the folders of a pattern are small enough to be searched now."""
+    top = os.path.dirname(re.split(r"[*?\[]", pattern)[0] + "x")
+    deep = "/" in pattern[len(top) + 1 :]
+    try:
+        with os.scandir(top) as entries:
+            return sum(1 for _ in zip(entries, range(401), strict=False)) <= (40 if deep else 400)
+    except OSError:
+        return True

@@ -25,7 +25,7 @@ some versions only.
 AWK = Options(short_values="Fv", long="field-separator= assign= posix sandbox help version")
 
 _BRACKETS = r"\[\^?(?:\[:[a-z]+:\]|[^][/\\\n^])(?:\[:[a-z]+:\]|[^][/\\\n])*\]"
-"""A set of characters that ends at the same place for every version of sed."""
+"""A set of characters that ends at the same position for every version of sed."""
 _SET = re.compile(r"\[\^?(?:\[:[a-z]+:\]|[^][\\\n^])(?:\[:[a-z]+:\]|[^][\\\n])*\]")
 _ADDRESS = rf"(?:\d+(?:~\d+)?|\$|/(?:[^][/\\\n]|\\[^\n]|{_BRACKETS})*/[IM]*)"
 _ADDRESSES = re.compile(rf"\s*(?:{_ADDRESS}(?:\s*,\s*(?:[+~]?\d+|{_ADDRESS}))?)?\s*!*\s*")
@@ -37,8 +37,8 @@ MAX_CHARS = 4_000
 
 
 def sed_writes(program: str) -> str | None:
-    """Why a sed program is none that only prints; None where each of its commands is known to be
-    harmless.
+    """Return the reason why a sed program may do more than print; None if each of its commands is
+    known to be harmless.
     """
     if len(program) > MAX_CHARS:
         return "the sed program is too long to be judged"
@@ -108,9 +108,8 @@ _AWK_ACTS = re.compile(
 
 
 def awk_acts(program: str) -> str | None:
-    """Why an awk program may do more than print; None where no word of it can.
-
-    Strings and patterns count as if they were code.
+    """Return the reason why an awk program may do more than print; None if no word of it can.
+    Strings and patterns count as code.
     """
     if len(program) > MAX_CHARS:
         return "the awk program is too long to be judged"

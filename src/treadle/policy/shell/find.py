@@ -28,16 +28,16 @@ _RUNS = names("-exec -execdir -ok -okdir")
 class Find:
     starts: list[str] = field(default_factory=list[str])
     paths: list[str] = field(default_factory=list[str])
-    """Files that tests compare with."""
+    """Files with which tests compare."""
     runs: list[list[str]] = field(default_factory=list[list[str]])
-    """Commands of -exec and its kin; {} stands for what is found."""
+    """Commands of -exec and similar actions; {} is the file found."""
     deletes: bool = False
     unknown: str | None = None
-    """The first word that may do more than look."""
+    """The first word that may do more than read."""
 
 
 def read_find(argv: Sequence[str]) -> Find:
-    """`argv` without `find`."""
+    """Read the arguments of find, without `find` itself."""
     found, i = Find(), 0
     while i < len(argv) and (
         argv[i] in ("-H", "-P", "-L", "-D") or re.fullmatch(r"-O\d*", argv[i])

@@ -200,7 +200,7 @@ class GitCommand:
 
 
 def read_git(argv: Sequence[str]) -> GitCommand:
-    """`argv` without `git`."""
+    """Read the arguments of git, without `git` itself."""
     i = 0
     while i < len(argv) and argv[i] in _BEFORE:
         i += 1

@@ -14,18 +14,18 @@ from itertools import islice
 from typing import NamedTuple
 
 MAX_ENTRIES = 4_000
-"""Names in all folders that one pattern looks into."""
+"""Maximum number of names in all folders that one pattern searches."""
 MAX_NAMES = 300
 MAX_STARS = 4
-"""Stars in the name of one file, so that matching stays quick."""
+"""Maximum number of stars in a file name, so that matching stays fast."""
 
 
 class TooManyNames(Exception):
-    """The pattern stands for more names than are looked at, or looks where only bash may look."""
+    """Raised if the pattern matches too many names, or searches where only bash may."""
 
 
 class _Part(NamedTuple):
-    """A name between slashes. `pattern`: None where it is plain."""
+    """A path component. `pattern`: None if it is literal."""
 
     text: str
     pattern: re.Pattern[str] | None

@@ -12,17 +12,18 @@ from collections.abc import Sequence
 from treadle.policy.decision import CallFinding, FindingKind
 from treadle.policy.guarded_paths import first_guarded
 from treadle.policy.paths import Reach, beyond_too
+from treadle.policy.shell.script import Redirect
 from treadle.policy.shell.words import ShellWord
 
 MAX_PATHS = 300
-"""Paths of one command line that are looked up on the disk."""
+"""Maximum number of paths of one command line that are looked up on the disk."""
 MAX_CWDS = 4
 MAX_NAMES = 2_000
-"""Names that the patterns of one command line stand for."""
+"""Maximum number of names that the patterns of one command line match."""
 
 
 class Ground:
-    """A relative path may start in any of `cwds`, and the strictest of what follows counts."""
+    """Paths of a line. A relative path may start in any of `cwds`; the strictest finding counts."""
 
     def __init__(self, reach: Reach) -> None:
         self.reach = reach
@@ -145,14 +146,47 @@ class Ground:
             found.append(CallFinding(FindingKind.UNSURE, "where its paths start is not known"))
         return _strictest(found if follow else [*found, _TOO_MANY])
 
+    def redirects(self, redirect: Redirect) -> list[CallFinding]:
+        """Judge a redirection of a command."""
+        target, operator = redirect.target, redirect.operator
+        if operator in ("<<", "<<<"):
+            return (
+                []
+                if target.is_literal
+                else [
+                    CallFinding(
+                        FindingKind.UNSURE, "the text it is given is not known before it runs"
+                    )
+                ]
+            )
+        if operator in (">&", "<&") and re.fullmatch(r"\d+-?|-", target.value) and target.is_fixed:
+            return []
+        if operator not in ("<", ">", ">>", ">|", "&>", "&>>", ">&", "<>"):
+            return [CallFinding(FindingKind.UNSURE, f"the redirection {operator!r} is not judged")]
+        findings = (
+            []
+            if target.is_fixed
+            else [
+                CallFinding(
+                    FindingKind.UNSURE, "where it reads or writes is not known before it runs"
+                )
+            ]
+        )
+        if operator == "<":
+            return findings or [self.reads(target.value)]
+        written = (
+            self.writes(target.value)
+            if target.value
+            else CallFinding(FindingKind.UNSURE, "where it writes is not known")
+        )
+        return [*findings, written]
+
     def denied(self, path: str, *, writes: bool = False) -> CallFinding:
         """Apply denials of a rule for reading, and optionally of one for writing."""
         return _strictest([self.reach.denied(path, cwd, writes=writes) for cwd in self.cwds])
 
     def change_directory(self, operands: Sequence[ShellWord]) -> None:
-        """Change directory. It may fail, or run in a shell of its own: both places count from here
-        on.
-        """
+        """Change directory. It may fail or run in a subshell, so both folders count afterwards."""
         words = [word for word in operands if not re.fullmatch(r"--|-[PLe@]+", word.value)]
         target = words[0] if words else ShellWord(self.reach.home or "/", bool(self.reach.home))
         if len(words) > 1 or not target.is_fixed or target.value.startswith("-"):

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from treadle.config.rules import PermissionRule, may_be_meant_by, program_of
+from treadle.config.command_matching import may_be_meant_by, program_of
+from treadle.config.rule import PermissionRule
 from treadle.policy.shell.find import read_find
 from treadle.policy.shell.git import read_git, renames
 from treadle.policy.shell.options import names, read_options
 from treadle.policy.shell.programs import PROGRAMS
-from treadle.policy.shell.syntax import ParsedCommand, Script
+from treadle.policy.shell.script import ParsedCommand, Script
 from treadle.policy.shell.words import ShellWord
 from treadle.policy.shell.wrappers import SHELLS, unwrap
 
@@ -23,9 +24,9 @@ EVALUATE = names(
     "[ [[ test let declare typeset local export readonly read readarray mapfile unset printf "
     "wait getopts trap bind complete compgen enable hash alias"
 )
-"""Builtins that evaluate what stands in their arguments, or keep it for later."""
+"""Builtins that evaluate their arguments, or keep them for later."""
 MAX_INNER = 5
-"""Wrappers in wrappers."""
+"""Maximum depth of wrappers inside each other."""
 _READ_TEXT = SHELLS | {"eval", "source", "."}
 _COPY = frozenset({"cp", "ln", "link", "install", "mv"})
 _WRITE = _COPY | {"touch", "mkdir", "tee", "truncate", "rm", "rmdir", "cd", "sed"}
@@ -52,7 +53,7 @@ def may_run(rule: PermissionRule, text: str, script: Script) -> bool:
 
 
 def _data(command: ParsedCommand, program: str) -> Iterator[str]:
-    """Texts of a command that nothing runs or evaluates, whatever they hold."""
+    """Yield the texts of a command that nothing runs or evaluates, whatever they contain."""
     argv = command.argv
     name = program_of(argv[0]) if argv else ""
     if _holds_data(argv, name) and not (
@@ -150,7 +151,9 @@ def _may_be_fed(inner: list[str], argv: list[str], program: str) -> bool:
 
 
 def _reads_what_is_fed(command: ParsedCommand) -> bool:
-    """A shell without a script reads one from its input; that of an `echo` of plain words is known."""  # noqa: E501
+    """Return True if a shell without a script reads unknown text from its input. The output of an
+    `echo` of literal words is known.
+    """
     source = command.fed_by
     if source is None or any(not word.value.startswith("-") for word in command.words[1:]):
         return False
@@ -162,7 +165,7 @@ def _are_fixed(words: list[ShellWord]) -> bool:
 
 
 def _known(words: list[ShellWord]) -> list[str]:
-    """The words up to the first that is not known."""
+    """Return the words before the first unknown one."""
     known: list[str] = []
     for word in words:
         if not word.is_fixed:

@@ -9,19 +9,19 @@ from treadle.policy.decision import CallFinding, FindingKind
 
 @dataclass(frozen=True, slots=True)
 class JudgedWords:
-    """A simple command, and the findings about it."""
+    """A simple command and the findings about it."""
 
     argv: tuple[str, ...]
     findings: tuple[CallFinding, ...]
     pattern: str | None = None
-    """The rule that would allow it and its like; None where none is offered."""
+    """The rule that would allow it and similar commands; None if none is offered."""
 
 
 @dataclass(slots=True)
 class Judgement:
     commands: list[JudgedWords] = field(default_factory=list[JudgedWords])
     findings: list[CallFinding] = field(default_factory=list[CallFinding])
-    """Findings about the whole line, besides those about its commands."""
+    """Findings about the whole line, in addition to those about its commands."""
 
     def all(self) -> list[CallFinding]:
         return [
@@ -31,7 +31,7 @@ class Judgement:
 
     @property
     def patterns(self) -> list[str] | None:
-        """Rules that together would allow the line; None where no rules can."""
+        """Rules that together would allow the line; None if no rules can."""
         wanting = [c for c in self.commands if any(f.kind not in _UNASKED for f in c.findings)]
         if (
             any(f.kind not in _UNASKED for f in self.findings)

@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from treadle.policy.shell.options import names
+from treadle.policy.shell.plain_line import (
+    OutsideLanguage,
+    PlainCommand,
+    PlainLine,
+    PlainWord,
+    Token,
+)
 
 MAX_CHARS = 8_000
 MAX_COMMANDS = 200
 MAX_WORDS = 400
-"""Words of one line. A line beyond any of these limits is outside the language."""
+"""Maximum number of words of a line. A line beyond any of these limits is outside the language."""
 
 RESERVED = names(
     "if then elif else fi case esac for select while until do done in function time coproc { } ! "
     "[[ ]]"
 )
-"""Words that bash does not take for a program where a command begins."""
+"""Words that bash does not treat as a program at the beginning of a command."""
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./!-")
 _WILD = frozenset("*?")
@@ -34,49 +39,6 @@ _AFTER_A_WORD = frozenset(["", *" \t\n;|&"])
 _OPERATORS = ("&&", "||", "|", ";", "\n")
 _REDIRECT = re.compile(r"(?P<fd>[012]?)(?P<operator>>>|>&|>|<)|(?P<both>&>>?)")
 _NAME = re.compile(r"[A-Za-z0-9_.+/-]+|\[|:")
-
-
-class OutsideLanguage(NamedTuple):
-    """A line that the language does not hold."""
-
-    why: str
-    """The first thing that is outside, as the end of a sentence that begins with "it has"."""
-    is_beyond: bool = False
-    """A limit was reached, so that the rest was not read."""
-
-
-class PlainWord(NamedTuple):
-    start: int
-    end: int
-    value: str
-    wild: frozenset[int] = frozenset()
-    """Places in `value` of `*` and `?` that stand for names of files."""
-    is_bare: bool = True
-    """Written without quotes, escapes or expansions."""
-    is_exact: bool = True
-    """False: it holds `$?`, so that `value` has a 0 where bash puts a number."""
-
-
-@dataclass(slots=True)
-class PlainCommand:
-    words: list[PlainWord] = field(default_factory=list[PlainWord])
-    reads: list[PlainWord] = field(default_factory=list[PlainWord])
-    """Files behind `<`."""
-    is_fed: bool = False
-    """True behind a `|`."""
-
-
-class Token(NamedTuple):
-    start: int
-    end: int
-    is_word: bool
-
-
-@dataclass(slots=True)
-class PlainLine:
-    commands: list[PlainCommand] = field(default_factory=list[PlainCommand])
-    tokens: list[Token] = field(default_factory=list[Token])
-    """Words, operators and the parts of redirections, in order, without line breaks."""
 
 
 def read_line(text: str, home: str) -> PlainLine | OutsideLanguage:
@@ -125,7 +87,7 @@ class _Reader:
             self.at += 1
 
     def _joint(self) -> str:
-        """The operator behind a command; nothing at the end of the text."""
+        """Return the operator after a command; empty at the end of the text."""
         if self.at == len(self.text):
             return ""
         for operator in _OPERATORS:

@@ -13,18 +13,20 @@ from collections.abc import Iterable, Iterator
 
 MAX_HITS = 1_000
 _REACH = 600
-"""Characters behind a program's name that are looked at."""
+"""Number of characters that are inspected after a program's name."""
 _QUOTES = str.maketrans("", "", "'\"\\")
 _END = re.compile(r"[;&|\n()`]|\$\(")
 _BLANKS = re.compile(r"[\s,{}<>]+")
 
 
 class TooManyMentions(Exception):
-    """The text names such programs more often than can be looked at."""
+    """Raised if the text names such programs too often to inspect."""
 
 
 def commands_in(text: str, programs: Iterable[str]) -> Iterator[list[str]]:
-    """Words from each mention of one of `programs` to what may end its command. Raises TooMany."""
+    """Yield the words from each mention of one of `programs` to the possible end of its command.
+    Raises TooMany.
+    """
     names = "|".join(sorted({re.escape(name) for name in programs}, key=len, reverse=True))
     if not names:
         return
@@ -78,7 +80,7 @@ SPLICED = re.compile(r"[^\s\\]\\\n\S|\\\\\n")
 
 
 def invisible_in(text: str) -> str | None:
-    """The first character that a person does not see, or sees as a blank that is none, by its code."""  # noqa: E501
+    """Return the code of the first character that is invisible or only looks like a blank."""
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return None
     for c in text:

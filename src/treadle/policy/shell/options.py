@@ -25,24 +25,24 @@ class Options:
     """
 
     short: str = ""
-    """Letters without a value."""
+    """Letters of options without a value."""
     short_values: str = ""
     short_paths: str = ""
     long: str = ""
     glued: str = ""
-    """Letters whose value, if any, is the rest of their word."""
+    """Letters of options whose value, if any, is the rest of the word."""
     single: str = ""
-    """Names that stand behind one dash, like find's and go's; `=` and `:` as above."""
+    """Names after a single dash, as in find and go; `=` and `:` as above."""
     numbers: bool = False
-    """-20 is an option."""
+    """True if -20 is an option."""
     plus: bool = False
-    """+20 is an option."""
+    """True if +20 is an option."""
     stops_at_operand: bool = False
     """True if words after the first operand belong to it."""
     clusters: bool = True
-    """Letters may share a word: -la."""
+    """True if letters can share a word: -la."""
     value_glued: bool = True
-    """A letter's value may stand in the same word: -n5."""
+    """True if the value of a letter can be in the same word: -n5."""
 
 
 @dataclass(slots=True)
@@ -51,17 +51,17 @@ class Parsed:
     paths: list[str] = field(default_factory=list[str])
     """Values that are paths."""
     values: list[str] = field(default_factory=list[str])
-    """All values of options, the paths too."""
+    """All values of options, including paths."""
     by_name: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """The values of each option that was given one, in order."""
+    """Values of each option that has one, in order."""
     given: set[str] = field(default_factory=set[str])
-    """Names of options: `r`, `recursive`."""
+    """Names of the given options: `r`, `recursive`."""
     unknown: str | None = None
-    """The first that the table does not know."""
+    """The first unknown option."""
     after: list[str] = field(default_factory=list[str])
-    """Words behind `--`; also in `operands`."""
+    """Words after `--`; also in `operands`."""
     at: int = 0
-    """Index behind the last option, where operands stop the reading."""
+    """Index after the last option, if operands end the options."""
 
     def take(self, name: str, value: str, *, is_path: bool = False) -> None:
         self.values.append(value)
@@ -77,7 +77,7 @@ def _names(text: str) -> dict[str, str]:
 
 
 def read_options(argv: Sequence[str], options: Options) -> Parsed:
-    """`argv` without the program's name."""
+    """Parse the options in `argv`, which excludes the program's name."""
     parsed = Parsed()
     i = 0
     while i < len(argv):

@@ -29,7 +29,7 @@ INTERPRETERS = names(
     "nano less more man gdb lldb sqlite3 psql mysql mongo mongosh redis-cli m4 dc bc expect "
     "gnuplot octave make-it tar bsdtar cpio unzip zip 7z ar find xargs parallel env sudo doas"
 )
-"""Programs that run their arguments, or files that they name: a rule for one covers exactly its
+"""Programs that run their arguments or files named in them: a rule for one covers exactly its
 words.
 """
 
@@ -175,9 +175,8 @@ _VARIABLE = re.compile(r"\w+[:+?]?=")
 
 
 def extends(words: Sequence[str], argv: Sequence[str], *, any_more: bool) -> str | None:
-    """Why `argv` is more than the rule of `words` allows; None where it is not.
-
-    Paths in it are judged elsewhere.
+    """Return the reason why `argv` goes beyond the rule of `words`; None if it does not. Paths in
+    it are judged elsewhere.
     """
     rest = list(argv[len(words) :])
     if argv[0] in NETWORK:
@@ -227,8 +226,8 @@ def _runner(words: Sequence[str]) -> tuple[RunnerProgram | None, str]:
 
 
 def pattern_of(argv: Sequence[str]) -> str | None:
-    """The rule that is offered in place of this one command; None where only this one can be
-    approved.
+    """Return the rule that is offered in place of this one command; None if only the command itself
+    can be approved.
     """
     if (
         len(argv) >= 3

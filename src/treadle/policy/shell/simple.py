@@ -5,45 +5,36 @@ judge.py searches for denials. Entry point: `SimpleCommand.judged`.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from functools import lru_cache, partial
 
-from treadle.config.rules import PermissionRule, program_of
+from treadle.config.command_matching import program_of
 from treadle.policy.decision import LOOKING, CallFinding, FindingKind
-from treadle.policy.guarded_paths import may_name_a_secret
 from treadle.policy.shell.conditions import judge_plain_test, judge_test
 from treadle.policy.shell.effects import effect_of
 from treadle.policy.shell.filters import AWK, SED, awk_acts, sed_writes
 from treadle.policy.shell.find import read_find
-from treadle.policy.shell.git import NETWORK as GIT_NETWORK
 from treadle.policy.shell.git import read_git
-from treadle.policy.shell.ground import MAX_PATHS, Ground
+from treadle.policy.shell.ground import Ground
 from treadle.policy.shell.lookup import doubt_about
 from treadle.policy.shell.options import Options, any_given, read_options
-from treadle.policy.shell.programs import (
-    CHOSEN_BY_THE_FOLDER,
-    PROGRAMS,
-    VERSION_ONLY,
-    Program,
-    is_held,
-    is_recursive,
-)
-from treadle.policy.shell.runners import extends
+from treadle.policy.shell.program import Program, is_held, is_recursive
+from treadle.policy.shell.programs import CHOSEN_BY_THE_FOLDER, PROGRAMS, VERSION_ONLY
+from treadle.policy.shell.rule_scope import beyond
 from treadle.policy.shell.words import ShellWord
-from treadle.policy.shell.wrappers import WRAPPERS, Unwrapped, unwrap
+from treadle.policy.shell.wrappers import Unwrapped, unwrap
 from treadle.policy.shell.writers import written_by
 
 MAX_INNER = 5
-"""Wrappers in wrappers."""
+"""Maximum depth of wrappers inside each other."""
 _PLAIN_WRAPPERS = frozenset({"timeout", "nice", "command"})
 _LOOKS_ONLY = CallFinding(FindingKind.READS)
 
 
 class SimpleCommand:
     def __init__(self, ground: Ground, script: Callable[[str], list[CallFinding]]) -> None:
-        """`script` judges a text that a shell inside would read."""
+        """`script` judges a text that an inner shell would read."""
         self.ground = ground
         self.reach = ground.reach
         self._script = script
@@ -309,7 +300,7 @@ class SimpleCommand:
         return [CallFinding(FindingKind.UNSURE, effect_of(argv)), *writes]
 
     def unknown(self, name: str) -> str:
-        """The reason for a command with an argument that is not known before it runs."""
+        """Return the reason for a command with an argument that is unknown before it runs."""
         why = "an argument of it is not known before it runs"
         return why if name in PROGRAMS else f"{effect_of([name])}; {why}"
 
@@ -329,47 +320,13 @@ class SimpleCommand:
             f.kind in (FindingKind.READS_BEYOND, FindingKind.NEEDS_A_PERSON) for f in found
         ):
             return found
-        if (why := self.beyond(rule, argv)) is not None:
+        if (why := beyond(rule, argv, self.ground)) is not None:
             effects = [f.why for f in found if f.kind is FindingKind.UNSURE and f.why]
             return [CallFinding(FindingKind.UNSURE, "; ".join([*effects[:1], why]))]
         return [
             CallFinding(FindingKind.PERMITTED, f"the rule {rule.text!r} allows it"),
             *(f for f in found if f.kind in LOOKING),
         ]
-
-    def beyond(self, rule: PermissionRule, argv: list[str]) -> str | None:
-        name = argv[0]
-        exact = len(rule.words) == len(argv)
-        if (
-            (
-                name in PROGRAMS
-                or name in WRAPPERS
-                or name in ("sed", "test", "[", "set", "cd", "eval", "source", ".")
-            )
-            and not exact
-            and name != "git"
-        ):
-            return (
-                f"{name} so called does more than read, and a rule for it is for exactly what it "
-                "says"
-            )
-        if name == "git":
-            git = read_git(argv[1:])
-            if git.form == "unknown" and (
-                not exact or git.command in GIT_NETWORK or git.command.startswith("-")
-            ):
-                return git.why
-        elif (why := extends(rule.words, argv, any_more=rule.any_more)) is not None:
-            return why
-        for word in argv[1:]:
-            for part in paths_in(word):
-                finding = self.ground.writes(part)
-                if (
-                    finding.kind is FindingKind.FORBIDDEN
-                    or self.ground.reads(part).kind is not FindingKind.READS
-                ):
-                    return f"{part[:60]!r} is outside the workspace, or guarded"
-        return None
 
     def _cd(self, argv: list[str]) -> list[CallFinding]:
         words = [word for word in argv[1:] if word not in ("-P", "-L", "--", "-e")]
@@ -380,59 +337,3 @@ class SimpleCommand:
                 )
             ]
         return [self.ground.reads_names(words[0])]
-
-    def expanded(self, pattern: str) -> list[str] | None:
-        import glob  # noqa: PLC0415  only for a pattern
-
-        if (
-            may_name_a_secret(pattern)
-            or pattern.count("*") > 4
-            or pattern.startswith(("-", "*-"))
-            or "**" in pattern
-        ):
-            return None
-        found: list[str] = []
-        for cwd in self.ground.cwds:
-            at = os.path.join(cwd, pattern)
-            if not self.reach.is_inside(
-                os.path.realpath(os.path.dirname(re.split(r"[*?\[]", at)[0] + "x"))
-            ) or not _few_entries(at):
-                return None
-            found += [
-                os.path.relpath(place, cwd) if not pattern.startswith("/") else place
-                for place in glob.iglob(at)
-            ]
-            if len(found) > MAX_PATHS:
-                return None
-        names = [
-            name if name.startswith(("/", "./", "../")) or not name.startswith("-") else f"-{name}"
-            for name in dict.fromkeys(found)
-        ]
-        return names or [pattern]
-
-
-def _few_entries(pattern: str) -> bool:
-    """Return True if the folders of a pattern are small enough to be searched now."""
-    top = os.path.dirname(re.split(r"[*?\[]", pattern)[0] + "x")
-    deep = "/" in pattern[len(top) + 1 :]
-    try:
-        with os.scandir(top) as entries:
-            return sum(1 for _ in zip(entries, range(401), strict=False)) <= (40 if deep else 400)
-    except OSError:
-        return True
-
-
-def paths_in(word: str) -> list[str]:
-    """Return the possible paths in an argument: all of it, the part behind `=`, and behind the
-    letter of a short option.
-    """
-    parts = [word] if not word.startswith("-") else []
-    if "=" in word:
-        parts.append(word.split("=", 1)[1])
-    if re.match(r"-[^-]", word) and "/" in word:
-        parts.append(word[word.index("/") :] if word[2:3] != "." else word[2:])
-    return [
-        part
-        for part in parts
-        if part and ("/" in part or part.startswith((".", "~")) or os.sep in part)
-    ]

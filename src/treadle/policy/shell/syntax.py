@@ -1,221 +1,61 @@
-"""A command line as the simple commands in it, in order, and whatever in it is more than that.
+"""Parsing of a command line into the simple commands in it, and whatever in it is more than that.
 
-Parsed by tree-sitter with bash's grammar, bounded in size, nodes and time. What a command does is
-not known here. Entry: `parse`.
+Parsed by tree-sitter with bash's grammar, within the bounds of tree.py. What a command does is not
+known here. Entry: `parse`.
 """
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from treadle.policy.shell.options import names
+from treadle.policy.shell.script import ParsedCommand, Redirect, Script
+from treadle.policy.shell.tree import EDGES, INSTALL, MAX_BYTES, is_covered, nodes_of, parse_tree
 from treadle.policy.shell.words import ShellWord, read_word, split
 
 if TYPE_CHECKING:
-    from tree_sitter import Language, Node, Tree
+    from tree_sitter import Node
 
-MAX_BYTES = 20 * 1024
-MAX_NODES = 6_000
 MAX_DEPTH = 60
-MAX_SECONDS = 0.03
-"""Processor time for parsing: harmless texts of MAX_BYTES take a tenth of it."""
-MAX_BARS = 800
-"""`|` in a text: after a mistake in the text the parser looks at each with all others, and does not
-let itself be stopped there.
-"""
-_PIECE = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Redirect:
-    operator: str
-    target: ShellWord
-    descriptor: str = ""
-
-
-@dataclass(slots=True)
-class ParsedCommand:
-    """A simple command: assignments, words, redirects."""
-
-    words: list[ShellWord]
-    assignments: list[tuple[str, ShellWord]] = field(default_factory=list[tuple[str, ShellWord]])
-    redirects: list[Redirect] = field(default_factory=list[Redirect])
-    body: str | None = None
-    """Literal text of a here-document or here-string."""
-    fed_by: ParsedCommand | None = None
-    """The command before it in a pipeline."""
-    feeds: bool = False
-    """Another command reads what it prints."""
-    in_function: str = ""
-
-    @property
-    def argv(self) -> list[str]:
-        return [word.value for word in self.words]
-
-
-@dataclass(slots=True)
-class Script:
-    commands: list[ParsedCommand] = field(default_factory=list[ParsedCommand])
-    tests: list[list[ShellWord]] = field(default_factory=list[list[ShellWord]])
-    """Words of `[ … ]` and `[[ … ]]`, with the brackets."""
-    problems: list[str] = field(default_factory=list[str])
-    """Descriptions of everything beyond simple commands side by side."""
-    is_whole: bool = True
-    """False: not all of it could be read, so that something in it may have been missed."""
-    functions: set[str] = field(default_factory=set[str])
-    root: Node | None = None
 
 
 def parse(text: str, home: str) -> Script:
-    """Never raises, whatever the text.
-
-    Every command node is found, wherever in the tree, or `is_whole` is false.
+    """Parse a command line. Never raises. Finds every command node, wherever it is in the tree;
+    otherwise `is_whole` is false.
     """
     data = text.encode(errors="surrogatepass")
     if len(data) > MAX_BYTES:
         return Script(problems=[f"it is longer than {MAX_BYTES:,} bytes"], is_whole=False)
-    tree = _tree(data.translate(_PLAIN))
+    try:
+        tree = parse_tree(data)
+    except ModuleNotFoundError as e:
+        return Script(problems=[f"it is not read without {e.name}: {INSTALL}"], is_whole=False)
     if tree is None:
         return Script(problems=["it is too involved to be read in time"], is_whole=False)
     walker = _Walker(data, home)
-    if tree.root_node.has_error or not _is_covered(tree, data):
+    if tree.root_node.has_error or not is_covered(tree, data):
         walker.fail(_IN_DOUBT)
     walker.visit(tree.root_node, 0)
     walker.script.root = tree.root_node
     return walker.script
 
 
-@lru_cache(maxsize=1)
-def _language() -> Language:
-    import tree_sitter_bash  # noqa: PLC0415  only where a command is judged
-    from tree_sitter import Language  # noqa: PLC0415  it costs start-up time
-
-    return Language(tree_sitter_bash.language())
-
-
-_PLAIN = bytes([*range(128), *([ord(":")] * 128)])
-"""Letters beyond ASCII as what is part of a word and of no name, as to bash.
-
-The grammar's scanner looks them up in a table of 256, past its end.
-"""
-
-
-def _tree(data: bytes) -> Tree | None:
-    """None where the parser does not come to an end soon: trying all readings of a broken text can
-    take it seconds.
-    """
-    from tree_sitter import Parser  # noqa: PLC0415  it costs start-up time
-
-    if data.count(b"|") > MAX_BARS:
-        return None
-    until = time.thread_time() + MAX_SECONDS
-
-    def piece(at: int, _: object) -> bytes:
-        return data[at : at + _PIECE]
-
-    def is_late(_: int, __: bool) -> bool:
-        return time.thread_time() > until
-
-    try:
-        tree = Parser(_language()).parse(piece, progress_callback=is_late)
-    except ValueError:  # it was stopped
-        return None
-    return None if tree.root_node.descendant_count > MAX_NODES else tree
-
-
 _IN_DOUBT = "it cannot be read without doubt"
-_BETWEEN = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _IN_A_LINE = re.compile(rb"(?:[ \t]|\\\n)*")
 _MAKES_WORDS = re.compile(r"[$`<>{]")
 _DESCRIPTOR = re.compile(rb"\{\w+\}|\d+")
-_TEXTS = frozenset({"string", "raw_string", "ansi_c_string", "heredoc_body", "comment"})
-
-
-def _is_covered(tree: Tree, data: bytes) -> bool:
-    """Return True if only blanks are outside of what the grammar has understood: it passes over
-    some things that bash does not.
-    """
-    cursor, at = tree.walk(), 0
-    while True:
-        node = cursor.node
-        assert node is not None
-        if (
-            node.type == "simple_expansion"
-            and len(data[node.start_byte : node.end_byte].split()) != 1
-        ):
-            return False
-        if (
-            node.type == "comment"
-            and data[max(node.start_byte - 1, 0) : node.start_byte] not in _EDGES
-        ):
-            return False  # to bash, `#` behind a letter or a bracket is a part of that word
-        if node.type not in _TEXTS and cursor.goto_first_child():
-            continue
-        if node.start_byte > at and _BETWEEN.fullmatch(data, at, node.start_byte) is None:
-            return False
-        if (
-            not node.is_named
-            and data[node.start_byte : node.end_byte].strip() != node.type.encode().strip()
-        ):
-            return False
-        at = max(at, node.end_byte)
-        while not cursor.goto_next_sibling():
-            if not cursor.goto_parent():
-                return _BETWEEN.fullmatch(data, at) is not None
-
-
-_PLAIN_NODES = frozenset(
-    {
-        "program",
-        "list",
-        "pipeline",
-        "subshell",
-        "compound_statement",
-        "negated_command",
-        "if_statement",
-        "elif_clause",
-        "else_clause",
-    }
+_PLAIN_NODES = names(
+    "program list pipeline subshell compound_statement negated_command if_statement "
+    "elif_clause else_clause"
 )
-_SILENT = frozenset(
-    {
-        "comment",
-        ";",
-        "&&",
-        "||",
-        "|",
-        "|&",
-        "\n",
-        "(",
-        ")",
-        "{",
-        "}",
-        "!",
-        "if",
-        "then",
-        "elif",
-        "else",
-        "fi",
-    }
+_SILENT = names("comment ; && || | |& ( ) { } ! if then elif else fi") | {"\n"}
+_KNOWN_NODES = names(
+    'word string raw_string ansi_c_string concatenation number string_content " command_name '
+    "simple_expansion expansion variable_name special_variable_name $ ${ }"
 )
-_KNOWN_NODES = frozenset(
-    {
-        "word",
-        "string",
-        "raw_string",
-        "ansi_c_string",
-        "concatenation",
-        "number",
-        "string_content",
-        '"',
-        "command_name",
-    }
-) | {*("simple_expansion", "expansion", "variable_name", "special_variable_name", "$", "${", "}")}
 """Node types of a word that `read_word` reads; any other makes the word not literal."""
 LEAVES_RUNNING = "it leaves something running"
 _WORDS = {
@@ -255,16 +95,14 @@ class _Walker:
         data = self._data[node.start_byte : node.end_byte]
         try:
             return data.decode(errors="surrogatepass")
-        except (
-            UnicodeDecodeError
-        ):  # the grammar, which does not see letters beyond ASCII, has parted one
+        except UnicodeDecodeError:  # the grammar does not see letters beyond ASCII, and parted one
             self.fail(_IN_DOUBT)
             return data.decode(errors="replace")
 
     # ------------------------------------------------------------ structure
 
     def visit(self, node: Node, depth: int) -> list[ParsedCommand]:
-        """The commands directly under it, for a pipeline around them."""
+        """Return the commands directly under a node, for the pipeline around them."""
         if depth > MAX_DEPTH:
             self.fail("it is nested too deeply")
             return []
@@ -358,7 +196,7 @@ class _Walker:
             and len(split(self.text(node)) or ()) != 1
         ):
             self.fail(_IN_DOUBT)
-        if not all(inner.type in _KNOWN_NODES for inner in _leaves_and_all(node)) or node.has_error:
+        if not all(inner.type in _KNOWN_NODES for inner in nodes_of(node)) or node.has_error:
             self._inner_commands(node, depth, itself=True)
             word = replace(word, is_literal=False, has_glob=False)
         return word
@@ -367,31 +205,29 @@ class _Walker:
         text = self.text(node)
         if (
             not text.isdecimal()
-            or self._data[max(node.start_byte - 1, 0) : node.start_byte] not in _EDGES
+            or self._data[max(node.start_byte - 1, 0) : node.start_byte] not in EDGES
         ):
             self.fail(_IN_DOUBT)
         return text
 
     def _must_be_one_line(self, node: Node) -> None:
-        """A line break that is not escaped ends a command, whatever the grammar says."""
+        """Fail at an unescaped line break: it ends a command, whatever the grammar says."""
         for left, right in pairwise(node.children):
             if _IN_A_LINE.fullmatch(self._data, left.end_byte, right.start_byte) is None:
                 self.fail(_IN_DOUBT)
 
     def _stands_alone(self, node: Node) -> bool:
         """Return True if bash too begins and ends a word there."""
-        before, after = (
-            self._data[max(node.start_byte - 1, 0) : node.start_byte],
-            self._data[node.end_byte : node.end_byte + 1],
-        )
+        before = self._data[max(node.start_byte - 1, 0) : node.start_byte]
+        after = self._data[node.end_byte : node.end_byte + 1]
         names_a_descriptor = (
             after in (b"<", b">")
             and _DESCRIPTOR.fullmatch(self._data, node.start_byte, node.end_byte) is not None
         )
-        return before in _EDGES and after in _EDGES and not names_a_descriptor
+        return before in EDGES and after in EDGES and not names_a_descriptor
 
     def _inner_commands(self, node: Node, depth: int, *, itself: bool = False) -> None:
-        """Commands in substitutions inside a word."""
+        """Read the commands in substitutions inside a word."""
         if depth > MAX_DEPTH:
             self.fail("it is nested too deeply")
             return
@@ -510,31 +346,4 @@ class _Walker:
         self._inner_commands(node, depth)
 
 
-_EDGES = frozenset([bytes([c]) for c in b" \t\n;|&()<>`"]) | {b""}
-"""Bytes at which a word may begin and end."""
-_KEYWORDS = frozenset(
-    {
-        "coproc",
-        "for",
-        "while",
-        "until",
-        "select",
-        "case",
-        "function",
-        "do",
-        "done",
-        "esac",
-        "in",
-        "{",
-        "}",
-        "]]",
-        "!",
-    }
-)
-
-
-def _leaves_and_all(node: Node) -> Iterator[Node]:
-    if node.is_named and node.type != "string_content" and node.child_count:
-        for child in node.children:
-            yield from _leaves_and_all(child)
-    yield node
+_KEYWORDS = names("coproc for while until select case function do done esac in { } ]] !")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class ShellWord:
     value: str
-    """Value without its unknown parts."""
+    """The value without its unknown parts."""
     is_literal: bool = True
     """True if `value` is exactly what the program receives."""
     has_glob: bool = False
@@ -27,7 +27,7 @@ class ShellWord:
 
     @property
     def is_fixed(self) -> bool:
-        """Exactly one argument, known to the letter."""
+        """True if it is exactly one argument, and known completely."""
         return self.is_literal and not self.has_glob
 
 
@@ -247,7 +247,7 @@ _PIECE = re.compile(r"""(?:[^\s'"\\]+|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOT
 
 
 def split(text: str) -> list[str] | None:
-    """Words as they stand, cut at blanks outside quotes; None where a quote is not closed."""
+    """Return the unparsed words, split at blanks outside quotes; None if a quote is not closed."""
     words: list[str] = []
     at = 0
     while at < len(text):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from treadle.config.rules import program_of
+from treadle.config.command_matching import program_of
 from treadle.policy.shell.find import read_find
 from treadle.policy.shell.git import git_runs
 from treadle.policy.shell.options import Options, names, read_options
@@ -23,30 +23,27 @@ NO_OPTIONS = Options()
 class Wrapper:
     options: Options = NO_OPTIONS
     operands: int = 0
-    """Number of its own operands, before the inner command."""
+    """Number of the wrapper's own operands before the inner command."""
     assignments: bool = False
-    """NAME=VALUE may stand before the inner command."""
+    """True if NAME=VALUE can precede the inner command."""
     changes: str = ""
     """Change to the inner command, which then always asks."""
 
 
-def _w(
-    short: str = "", values: str = "", long: str = "", *, glued: str = "", numbers: bool = False
-) -> Options:
-    return Options(
-        short=short,
-        short_values=values,
-        long=long,
-        glued=glued,
-        numbers=numbers,
-        stops_at_operand=True,
-    )
+def _w(short: str = "", values: str = "", long: str = "", *, numbers: bool = False) -> Options:
+    return Options(short, values, long=long, numbers=numbers, stops_at_operand=True)
 
 
 _OTHER_USER = "it runs as another user"
 _ELSEWHERE = "it runs elsewhere, or changes what the command sees"
 _CONTAINERS = "it controls containers, outside the sandbox"
 _MANY = "what it runs is given arguments that are not known"
+_LATER = "it runs later"
+_GOES_ON = "it goes on after the command has ended"
+_MAY_FETCH = "it may fetch what it runs"
+_TIMEOUT = Wrapper(
+    _w("v", "sk", "signal= kill-after= preserve-status foreground verbose"), operands=1
+)
 
 WRAPPERS: dict[str, Wrapper] = {
     "env": Wrapper(_w("i0v", "u", "ignore-environment null unset= debug"), assignments=True),
@@ -56,17 +53,11 @@ WRAPPERS: dict[str, Wrapper] = {
     "nice": Wrapper(_w("", "n", "adjustment=", numbers=True)),
     "nohup": Wrapper(_w()),
     "time": Wrapper(_w("p", "", "portability")),
-    "timeout": Wrapper(
-        _w("v", "sk", "signal= kill-after= preserve-status foreground verbose"), operands=1
-    ),
-    "gtimeout": Wrapper(
-        _w("v", "sk", "signal= kill-after= preserve-status foreground verbose"), operands=1
-    ),
+    "timeout": _TIMEOUT,
+    "gtimeout": _TIMEOUT,
     "stdbuf": Wrapper(_w("", "ioe", "input= output= error=")),
     "ionice": Wrapper(_w("t", "cn", "class= classdata= ignore")),
-    "setsid": Wrapper(
-        _w("cfw", "", "ctty fork wait"), changes="it goes on after the command has ended"
-    ),
+    "setsid": Wrapper(_w("cfw", "", "ctty fork wait"), changes=_GOES_ON),
     "chrt": Wrapper(_w("abfiormv", "TPD"), operands=1, changes="it changes the priority"),
     "taskset": Wrapper(_w("ac", "", "all-tasks cpu-list"), operands=1),
     "setarch": Wrapper(_w("BFILRSTXZ3v"), operands=1, changes=_ELSEWHERE),
@@ -100,15 +91,18 @@ WRAPPERS: dict[str, Wrapper] = {
     "nsenter": Wrapper(
         _w("amuinpUCTF", "tSG", "target= all mount uts ipc net pid user cgroup"), changes=_ELSEWHERE
     ),
-    "bwrap": Wrapper(_w(), changes=_ELSEWHERE),
-    "firejail": Wrapper(_w(), changes=_ELSEWHERE),
+    **dict.fromkeys(
+        names(
+            "bwrap firejail dbus-run-session valgrind rlwrap torsocks start-stop-daemon daemonize"
+        ),
+        Wrapper(_w(), changes=_ELSEWHERE),
+    ),
     "systemd-run": Wrapper(
         _w("tPqGd", "pu", "user system scope pty pipe wait collect quiet unit= property="),
         changes=_ELSEWHERE,
     ),
     "systemd-inhibit": Wrapper(_w(long="what= who= why= mode="), changes=_ELSEWHERE),
     "caffeinate": Wrapper(_w("disum", "tw")),
-    "dbus-run-session": Wrapper(_w(), changes=_ELSEWHERE),
     "xvfb-run": Wrapper(_w("a", "ns"), changes=_ELSEWHERE),
     "strace": Wrapper(
         _w("cCdfFhikqrtTvVxy", "aEeIoOpPsSuXb"), changes="it writes down what the command does"
@@ -117,7 +111,6 @@ WRAPPERS: dict[str, Wrapper] = {
         _w("cCfhiLrStT", "aAeEloDnpsux"), changes="it writes down what the command does"
     ),
     "gdb": Wrapper(_w("nqx"), changes=_ELSEWHERE),
-    "valgrind": Wrapper(_w(), changes=_ELSEWHERE),
     "perf": Wrapper(_w("adv", "eo"), operands=1, changes=_ELSEWHERE),
     "flock": Wrapper(
         _w(
@@ -148,23 +141,19 @@ WRAPPERS: dict[str, Wrapper] = {
     ),
     "busybox": Wrapper(_w(), changes="it is many programs in one"),
     "toybox": Wrapper(_w(), changes="it is many programs in one"),
-    "rlwrap": Wrapper(_w(), changes=_ELSEWHERE),
     "script": Wrapper(
         _w("aefqE", "BcIOTmto", "command= append flush quiet return"),
         changes="it writes down what the command says",
     ),
     "entr": Wrapper(_w("acdnprsz"), changes=_MANY),
     "faketime": Wrapper(_w(), operands=1, changes=_ELSEWHERE),
-    "torsocks": Wrapper(_w(), changes=_ELSEWHERE),
     "proxychains": Wrapper(_w("q", "f"), changes=_ELSEWHERE),
     "proxychains4": Wrapper(_w("q", "f"), changes=_ELSEWHERE),
-    "npx": Wrapper(
-        _w("yq", "p", "yes no-install package= quiet"), changes="it may fetch what it runs"
-    ),
-    "bunx": Wrapper(_w(), changes="it may fetch what it runs"),
-    "pnpx": Wrapper(_w(), changes="it may fetch what it runs"),
-    "uvx": Wrapper(_w("q", "p", "from= with= python="), changes="it may fetch what it runs"),
-    "pipx": Wrapper(_w("q"), operands=1, changes="it may fetch what it runs"),
+    "npx": Wrapper(_w("yq", "p", "yes no-install package= quiet"), changes=_MAY_FETCH),
+    "bunx": Wrapper(_w(), changes=_MAY_FETCH),
+    "pnpx": Wrapper(_w(), changes=_MAY_FETCH),
+    "uvx": Wrapper(_w("q", "p", "from= with= python="), changes=_MAY_FETCH),
+    "pipx": Wrapper(_w("q"), operands=1, changes=_MAY_FETCH),
     "ssh": Wrapper(
         _w("1246AaCfGgKkMNnqsTtVvXxYy", "BbcDEeFIiJLlmOopQRSWw"),
         operands=1,
@@ -173,15 +162,13 @@ WRAPPERS: dict[str, Wrapper] = {
     "docker": Wrapper(_w("itdP"), operands=2, changes=_CONTAINERS),
     "podman": Wrapper(_w("itdP"), operands=2, changes=_CONTAINERS),
     "kubectl": Wrapper(_w("it", "nc"), operands=2, changes=_CONTAINERS),
-    "start-stop-daemon": Wrapper(_w(), changes=_ELSEWHERE),
-    "daemonize": Wrapper(_w(), changes=_ELSEWHERE),
-    "screen": Wrapper(_w("dmDRA", "SsT"), changes="it goes on after the command has ended"),
-    "tmux": Wrapper(_w("d", "Ls"), operands=1, changes="it goes on after the command has ended"),
-    "at": Wrapper(_w("mlbv", "qftf"), changes="it runs later"),
-    "batch": Wrapper(_w(), changes="it runs later"),
+    "screen": Wrapper(_w("dmDRA", "SsT"), changes=_GOES_ON),
+    "tmux": Wrapper(_w("d", "Ls"), operands=1, changes=_GOES_ON),
+    "at": Wrapper(_w("mlbv", "qftf"), changes=_LATER),
+    "batch": Wrapper(_w(), changes=_LATER),
     "coproc": Wrapper(_w(), changes="it goes on in the background"),
     "do": Wrapper(_w(), changes="it is part of a loop"),
-    "trap": Wrapper(_w("lp"), changes="it runs later"),
+    "trap": Wrapper(_w("lp"), changes=_LATER),
     "hash": Wrapper(_w("lrt", "pd"), changes="it changes which program a name means"),
     "alias": Wrapper(_w("p"), changes="it changes which program a name means"),
 }
@@ -189,28 +176,11 @@ WRAPPERS: dict[str, Wrapper] = {
 looked through.
 """
 
-LOOKED_THROUGH = frozenset(
-    {
-        "docker",
-        "podman",
-        "kubectl",
-        "busybox",
-        "toybox",
-        "sudo",
-        "ssh",
-        "npx",
-        "capsh",
-        "bwrap",
-        "firejail",
-        "gdb",
-    }
-)
+LOOKED_THROUGH = names("docker podman kubectl busybox toybox sudo ssh npx capsh bwrap firejail gdb")
 """Programs whose way of finding their command is not fully known: each of their words may begin it.
 """
 
-SHELLS = frozenset(
-    {"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "su", "script"}
-)
+SHELLS = names("sh bash dash zsh ksh mksh ash fish rbash su script")
 _SHELL_FLAGS = re.compile(r"-[lceuxfo]*c[lceuxfo]*|-c")
 _LOADERS = re.compile(r"ld-linux[\w.-]*\.so(\.\d+)?|ld-musl[\w.-]*|ld\.so")
 
@@ -226,11 +196,11 @@ class Unwrapped:
 
     commands: list[list[str]] = field(default_factory=list[list[str]])
     scripts: list[str] = field(default_factory=list[str])
-    """Texts that a shell reads."""
+    """Texts that an inner shell reads."""
     adds: str | None = None
-    """Why it asks, whatever is inside."""
+    """Reason for approval, regardless of the inner command."""
     is_sure: bool = True
-    """True if the inner command surely begins there."""
+    """True if the inner command certainly begins there."""
 
 
 def is_harmless_setting(name: str, value: str) -> bool:
@@ -239,7 +209,9 @@ def is_harmless_setting(name: str, value: str) -> bool:
 
 
 def unwrap(argv: Sequence[str], program: str) -> Unwrapped | None:
-    """`program` is the bare name of argv[0]. None where it is no wrapper."""
+    """Return the inner command of a wrapper, or None if it is not one. `program`: the bare name of
+    argv[0].
+    """
     if program in SHELLS and (shell := _shell(argv, program)) is not None:
         return shell
     if program == "eval":
@@ -257,7 +229,7 @@ def unwrap(argv: Sequence[str], program: str) -> Unwrapped | None:
 
 
 def runs_of(argv: Sequence[str], program: str) -> Unwrapped | None:
-    """The same also of `find -exec`, and of git where it runs other programs."""
+    """Return the commands that a program runs: those of wrappers, of `find -exec`, and of git."""
     if program == "find":
         return Unwrapped(commands=[run for run in read_find(argv[1:]).runs if run])
     if program == "git":
@@ -317,8 +289,8 @@ _MAY_HOLD_BLANKS = re.compile(r"[ \n\\]")
 
 
 def _texts(argv: Sequence[str]) -> list[str]:
-    """Words that hold blanks: some wrappers take a whole command line as one word (env -S, watch,
-    flock -c, ssh).
+    """Return words that contain blanks: some wrappers take a whole command line as one word (env
+    -S, watch, flock -c, ssh).
     """
     texts = [
         word.partition("=")[2]
@@ -329,17 +301,13 @@ def _texts(argv: Sequence[str]) -> list[str]:
         for word in argv[1:]
         if _MAY_HOLD_BLANKS.search(word)
     ]
-    # env -S has escapes of its own
-    texts = (
-        [re.sub(r"\\[_tnrvf]", " ", text) for text in texts]
-        if program_of(argv[0]) == "env"
-        else texts
-    )
+    if program_of(argv[0]) == "env":  # env -S has escapes of its own
+        texts = [re.sub(r"\\[_tnrvf]", " ", text) for text in texts]
     return [text for text in texts if " " in text.strip() or "\n" in text.strip()]
 
 
 def _shell(argv: Sequence[str], program: str) -> Unwrapped | None:
-    """Return the text behind -c."""
+    """Return the text after -c."""
     adds: str | None = (
         "it runs as somebody else"
         if program == "su"

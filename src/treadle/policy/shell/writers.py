@@ -19,7 +19,7 @@ class Written:
     writes: list[str] = field(default_factory=list[str])
     reads: list[str] = field(default_factory=list[str])
     is_plain: bool = False
-    """All that it does is known: it makes or changes these files, and takes none away."""
+    """True if all its effects are known: it creates or changes these files, and deletes none."""
 
 
 def _all(parsed: Parsed, argv: Sequence[str]) -> Written:
@@ -27,7 +27,7 @@ def _all(parsed: Parsed, argv: Sequence[str]) -> Written:
 
 
 def _in_place(parsed: Parsed, argv: Sequence[str]) -> Written:
-    """Editors: whatever they are given may be written."""
+    """Editors, which may write every file that they are given."""
     return Written([word for word in argv[1:] if not word.startswith("-")])
 
 
@@ -59,7 +59,7 @@ def _outputs(parsed: Parsed, argv: Sequence[str]) -> Written:
 
 
 def _copied(parsed: Parsed, argv: Sequence[str]) -> Written:
-    """The last operand is written, or what is in it, under the names of the others."""
+    """Return the last operand, or the files in it with the names of the others."""
     given = [word.partition("=")[2] for word in argv[1:] if word.startswith("--target-directory=")]
     given += [
         argv[i + 1] for i, word in enumerate(argv[:-1]) if word in ("-t", "--target-directory")
@@ -151,7 +151,7 @@ _WRITERS: dict[str, tuple[Options, Callable[[Parsed, Sequence[str]], Written]]] 
 
 
 def written_by(argv: Sequence[str], name: str) -> Written | None:
-    """None where the program is not known to write."""
+    """Return the files that a command writes; None if the program is not known to write."""
     found = _WRITERS.get(name)
     if found is None:
         return None

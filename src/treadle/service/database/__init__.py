@@ -15,4 +15,7 @@ not. Entry points: `Database.open`, `Identity`, `Scope`.
     migrations/env.py               Alembic's environment
     migrations/versions/0001_rows.py  the first tables, and their policies
     migrations/versions/0002_totals.py  totals used by all users together
+    migrations/versions/0003_registered_from.py  network that registered an account
+    migrations/versions/0004_own_messages.py  a message is in a conversation of its user
+    migrations/versions/0005_refreshed_at.py  time of a login's last refresh
 """

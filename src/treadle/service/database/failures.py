@@ -26,7 +26,7 @@ REFUSED: Final = (
     (
         re.compile(r'database ".*" does not exist'),
         (
-            "the server has no such database: make it with `createdb`, or check its name in the "
+            "the server has no such database: create it with `createdb`, or check its name in the "
             "address"
         ),
     ),

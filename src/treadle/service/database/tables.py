@@ -16,6 +16,7 @@ from sqlalchemy import (
     Connection,
     DateTime,
     Dialect,
+    ForeignKeyConstraint,
     Index,
     MetaData,
     Text,
@@ -92,6 +93,10 @@ class Account(Row, table=True):
     """Name in NFKC and casefolded."""
     password_hash: str = Field(max_length=256)
     created_at: datetime = Field(default_factory=now, sa_type=UtcTime, index=True)
+    registered_from: str | None = Field(default=None, max_length=64)
+    """Keyed digest of the network that registered the account; None: registered before there was
+    one. It groups accounts, and names no address.
+    """
 
 
 class Login(Row, table=True):
@@ -101,6 +106,8 @@ class Login(Row, table=True):
     account_id: str = Field(max_length=36, index=True, foreign_key="account.id", ondelete="CASCADE")
     refresh_hash: str = Field(max_length=64)
     """SHA-256 of the valid refresh token."""
+    refreshed_at: datetime | None = Field(default=None, sa_type=UtcTime)
+    """Time at which it replaced the one before; None: it is the first."""
     created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
     expires_at: datetime = Field(sa_type=UtcTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UtcTime)
@@ -110,7 +117,10 @@ class Login(Row, table=True):
 
 
 class Conversation(Owned, table=True):
-    __table_args__ = (Index("conversation_of_user", "user_id", "updated_at"),)
+    __table_args__ = (
+        Index("conversation_of_user", "user_id", "updated_at"),
+        Index("conversation_of_one_user", "user_id", "id", unique=True),
+    )
 
     id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
     title: str = Field(default="", max_length=120)
@@ -122,10 +132,16 @@ class ChatMessage(Owned, table=True):
     __table_args__ = (
         Index("message_of_conversation", "conversation_id", "number"),
         Index("message_of_run", "user_id", "run_id"),
+        ForeignKeyConstraint(
+            ["user_id", "conversation_id"],
+            ["conversation.user_id", "conversation.id"],
+            name="message_in_own_conversation",
+            ondelete="CASCADE",
+        ),
     )
 
     id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
-    conversation_id: str = Field(max_length=36, foreign_key="conversation.id", ondelete="CASCADE")
+    conversation_id: str = Field(max_length=36)
     number: int
     """Position in the conversation, from 1 without gaps."""
     role: str = Field(max_length=9)

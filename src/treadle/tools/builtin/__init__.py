@@ -3,6 +3,7 @@
 catalog.py       the base class of built-in tools
 coding.py        `default_tools`: the tools of the coding assistant
 read.py          `read`
+survey.py        encoding, lines and digest of a file
 notebook.py      the cells of a notebook
 pdf_pages.py     the pages of a PDF
 pdf_text.py      the text of PDF pages, in a child process
@@ -11,7 +12,8 @@ edit.py          `edit`
 ls.py            `ls`
 glob.py          `glob`
 apply_patch.py   `apply_patch`
-patches.py       parsing and applying patches
+patches.py       applying patches
+patch_format.py  parsing patches
 grep.py          `grep`
 bash.py          `bash`
 bash_output.py   `bash_output`
@@ -21,6 +23,7 @@ todo_write.py    `todo_write`
 agent.py         `agent`
 complete.py      `complete`
 files.py         resolving, reading and replacing files
+file_errors.py   errors of file access, in words for the model
 folder.py        an open directory that follows no links
 text.py          file contents as text: encoding and line endings
 matching.py      locating the text of an edit in a file

@@ -15,8 +15,9 @@ from typing_extensions import override
 
 from treadle.models.model import ToolDefinition
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.registry import closest
 from treadle.tools.subagent import PROMPT, answer_of
-from treadle.tools.tool import InvalidArguments, SpawnedAgent, ToolContext, Touched, closest
+from treadle.tools.tool import InvalidArguments, SpawnedAgent, ToolContext, Touched
 from treadle.types import Effect
 
 SHOWN_MOST = 50

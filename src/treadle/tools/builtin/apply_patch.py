@@ -21,7 +21,9 @@ from treadle.tools.builtin import files
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object, to_its_end
 from treadle.tools.builtin.difference import short_difference
 from treadle.tools.builtin.edit import decoded, encoded, existing
-from treadle.tools.builtin.patches import PATCH, FileChange, Kind, parse_diff, parse_patch, patch
+from treadle.tools.builtin.file_errors import telling
+from treadle.tools.builtin.patch_format import PATCH, FileChange, Kind, parse_diff, parse_patch
+from treadle.tools.builtin.patches import patch
 from treadle.tools.tool import (
     DidNotHappen,
     Happened,
@@ -161,7 +163,7 @@ def _planned(ctx: ToolContext[Any], change: FileChange, places: dict[str, Path])
     place = places[change.path]
     name = files.shown(place, ctx.cwd)
     try:
-        with files.telling("write", change.path, ctx.cwd):
+        with telling("write", change.path, ctx.cwd):
             if change.kind == "add":
                 return _added(place, name, change)
             old = existing(place, change.path)
@@ -233,7 +235,7 @@ def _do(ctx: ToolContext[Any], steps: Sequence[_Step]) -> None:
     done = list[_Step]()
     for step in steps:
         try:
-            with files.telling("write", step.name, ctx.cwd):
+            with telling("write", step.name, ctx.cwd):
                 _one(ctx, step)
         except ToolFailed as e:
             if left := _taken_back(done):

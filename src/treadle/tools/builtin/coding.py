@@ -4,8 +4,10 @@ point: `default_tools`.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
+from treadle.errors import AgentError
 from treadle.tools.builtin.apply_patch import ApplyPatch
 from treadle.tools.builtin.bash import Bash
 from treadle.tools.builtin.bash_kill import BashKill
@@ -20,12 +22,19 @@ from treadle.tools.builtin.read import Read
 from treadle.tools.builtin.todo_write import TodoWrite
 from treadle.tools.builtin.write import Write
 
+INSTALL = "pip install 'treadle[coding]'"
+_PACKAGES = ("pathspec", "tree_sitter", "tree_sitter_bash")
+"""Packages that judging commands and walking through folders import."""
+
 
 def default_tools() -> tuple[Builtin[Any], ...]:
     """Return new instances, although they keep no state between calls.
 
-    A model is offered `apply_patch` if it is trained on it.
+    A model is offered `apply_patch` if it is trained on it. Raises AgentError(invalid) if the extra
+    `coding` is not installed.
     """
+    if lacking := [name for name in _PACKAGES if find_spec(name) is None]:
+        raise AgentError("invalid", f"the coding tools need {', '.join(lacking)}: {INSTALL}")
     return (
         Read(),
         Write(),

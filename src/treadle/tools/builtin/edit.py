@@ -18,6 +18,7 @@ from typing_extensions import override
 from treadle.tools.builtin import files, matching
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object, to_its_end
 from treadle.tools.builtin.difference import short_difference
+from treadle.tools.builtin.file_errors import telling
 from treadle.tools.builtin.text import (
     Encoding,
     TextDocument,
@@ -118,7 +119,7 @@ class Edit(Builtin[EditArguments]):
 def _edit(ctx: ToolContext[Any], arguments: EditArguments) -> str:
     place = files.place_of(arguments.path, ctx)
     name = files.shown(place, ctx.cwd)
-    with files.changing(place), files.telling("edit", arguments.path, ctx.cwd):
+    with files.changing(place), telling("edit", arguments.path, ctx.cwd):
         old = existing(place, arguments.path)
         files.must_be_seen(ctx, place, old.digest)
         encoding, document = decoded(old, name)

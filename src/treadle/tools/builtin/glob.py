@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from treadle.tools.builtin import files
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.builtin.file_errors import telling
 from treadle.tools.builtin.patterns import GlobPattern
 from treadle.tools.builtin.walk import FoundFile, walk
 from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed, Touched
@@ -75,7 +76,7 @@ def _glob(ctx: ToolContext[Any], arguments: GlobArguments, max_chars: int) -> st
     if os.path.isfile(top):
         raise ToolFailed(f"{arguments.path!r} is a file: path takes the directory to look in.")
     search = _Search(GlobPattern(arguments.pattern), os.fspath(top))
-    with files.telling("list", arguments.path, cwd):
+    with telling("list", arguments.path, cwd):
         newest = heapq.nlargest(MAX_FILES, search.run(MAX_SECONDS))
     if not newest:
         return (

@@ -24,6 +24,7 @@ from typing_extensions import override
 
 from treadle.tools.builtin import files, ripgrep, search
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.builtin.file_errors import telling
 from treadle.tools.builtin.folder import NotARegularFile, OpenFolder
 from treadle.tools.builtin.patterns import GlobPattern
 from treadle.tools.builtin.report import MAX_MATCHES, Findings, report
@@ -169,7 +170,7 @@ class _Target(NamedTuple):
 def _opened(path: str, ctx: ToolContext[Any]) -> _Target:
     """Open the target. Raises ToolFailed if it does not exist."""
     place = files.place_of(path, ctx)
-    with files.telling("search", path, ctx.cwd):
+    with telling("search", path, ctx.cwd):
         try:
             return _Target(place, files.open_file(place), is_file=True)
         except NotARegularFile as e:

@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from treadle.tools.builtin import files
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.builtin.file_errors import telling
 from treadle.tools.builtin.folder import OpenFolder, kind_of
 from treadle.tools.tool import ToolContext, ToolFailed, Touched
 
@@ -61,7 +62,7 @@ class Ls(Builtin[LsArguments]):
 
 def _ls(ctx: ToolContext[Any], path: str, max_chars: int) -> str:
     place = files.place_of(path, ctx)
-    with files.telling("list", path, ctx.cwd), _opened(place, path) as folder:
+    with telling("list", path, ctx.cwd), _opened(place, path) as folder:
         counter = _Counter()
         with folder.entries() as entries:
             first = heapq.nsmallest(MAX_ENTRIES, counter.counted(entries))

@@ -14,6 +14,7 @@ from anyio import to_thread
 
 from treadle.messages.message import PDF, MediaPart, TextPart
 from treadle.tools.builtin import files, pdf_text
+from treadle.tools.builtin.file_errors import telling
 from treadle.tools.builtin.text import SNIFF_BYTES
 from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed, ToolOutput
 
@@ -82,7 +83,7 @@ def _within(text: str, max_chars: int) -> str:
 
 
 def _opened(ctx: ToolContext[Any], path: str) -> BinaryIO | None:
-    with files.telling("read", path, ctx.cwd):
+    with telling("read", path, ctx.cwd):
         file = os.fdopen(files.open_file(files.place_of(path, ctx)), "rb")
     if not file.read(SNIFF_BYTES).startswith(b"%PDF-"):
         file.close()

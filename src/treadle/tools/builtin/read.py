@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
-from anyio import from_thread, to_thread
+from anyio import to_thread
 from typing_extensions import override
 
 from treadle.errors import AgentError
@@ -24,8 +24,9 @@ from treadle.messages import images
 from treadle.messages.message import MediaPart, TextPart
 from treadle.tools.builtin import files, pdf_pages
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object
+from treadle.tools.builtin.file_errors import telling
+from treadle.tools.builtin.survey import Survey, chunks, survey
 from treadle.tools.builtin.text import (
-    LATIN_1,
     SNIFF_BYTES,
     UTF_8,
     Encoding,
@@ -42,7 +43,6 @@ from treadle.tools.tool import (
     Touched,
 )
 
-_CHUNK = 256 * 1024
 _HINT_CHARS = 300
 _HINT_LINES = 3
 
@@ -129,7 +129,7 @@ class _Looked(msgspec.Struct, frozen=True):
 def _look(ctx: ToolContext[Any], arguments: ReadArguments, max_chars: int) -> _Looked:
     place = files.place_of(arguments.path, ctx)
     with (
-        files.telling("read", arguments.path, ctx.cwd),
+        telling("read", arguments.path, ctx.cwd),
         os.fdopen(files.open_file(place), "rb") as file,
     ):
         head = file.read(SNIFF_BYTES)
@@ -143,9 +143,9 @@ def _look(ctx: ToolContext[Any], arguments: ReadArguments, max_chars: int) -> _L
             )
         if (cells := _cells(file, arguments, max_chars)) is not None:
             return _Looked(cells, place, None)
-        survey = _survey(file, head, to_the_end=arguments.offset < 0)
-        page = _page(file, survey, arguments, max_chars)
-    return _Looked(page, place, survey.digest)
+        found = survey(file, head, to_the_end=arguments.offset < 0)
+        page = _page(file, found, arguments, max_chars)
+    return _Looked(page, place, found.digest)
 
 
 def _image(file: BinaryIO, path: str, media_type: str) -> ToolOutput:
@@ -191,115 +191,38 @@ def _cells(file: BinaryIO, arguments: ReadArguments, max_chars: int) -> ToolOutp
 # ---------------------------------------------------------------- survey of the whole file
 
 
-class _Survey(msgspec.Struct, frozen=True):
-    encoding: Encoding
-    digest: str
-    lines: int | None
-    """None if the file is too large to be read just for counting."""
-
-
-def _survey(file: BinaryIO, head: bytes, *, to_the_end: bool) -> _Survey:
-    """Read up to 16 MiB of the file, or `to_the_end`, for its encoding, line count and digest."""
-    import hashlib  # noqa: PLC0415  as in files.py
-
-    encoding = Encoding.of(head, whole=False)
-    is_utf8 = codecs.getincrementaldecoder("utf-8")()
-    hashed = hashlib.blake2b(digest_size=16)
-    lines = _LineCount(encoding)
-    size = 0
-    for chunk in _chunks(file, 0):
-        size += len(chunk)
-        if size > files.MAX_WHOLE_BYTES and not to_the_end:
-            return _Survey(encoding, files.digest_of_large(os.fstat(file.fileno())), None)
-        hashed.update(chunk)
-        lines.feed(chunk)
-        encoding = _still(encoding, is_utf8, chunk)
-    encoding = _still(encoding, is_utf8, b"", final=True)
-    digest = (
-        hashed.hexdigest()
-        if size <= files.MAX_WHOLE_BYTES
-        else files.digest_of_large(os.fstat(file.fileno()))
-    )
-    return _Survey(encoding, digest, lines.total())
-
-
-def _still(
-    encoding: Encoding, is_utf8: codecs.IncrementalDecoder, chunk: bytes, *, final: bool = False
-) -> Encoding:
-    if encoding is not UTF_8:
-        return encoding
-    try:
-        is_utf8.decode(chunk, final)
-    except UnicodeDecodeError:
-        return LATIN_1
-    return encoding
-
-
-class _LineCount:
-    def __init__(self, encoding: Encoding) -> None:
-        self._bom: bytes = encoding.bom
-        self._decoder = (
-            codecs.getincrementaldecoder(encoding.codec)("replace") if encoding.is_wide else None
-        )
-        self._breaks = 0
-        self._open = False
-
-    def feed(self, chunk: bytes) -> None:
-        chunk, self._bom = chunk.removeprefix(self._bom), b""
-        text: str | bytes = self._decoder.decode(chunk) if self._decoder is not None else chunk
-        if isinstance(text, str):
-            self._count(text.count("\n"), open_line=not text.endswith("\n"), anything=text != "")
-        else:
-            self._count(text.count(b"\n"), open_line=not text.endswith(b"\n"), anything=text != b"")
-
-    def _count(self, breaks: int, *, open_line: bool, anything: bool) -> None:
-        self._breaks += breaks
-        if anything:
-            self._open = open_line
-
-    def total(self) -> int:
-        return self._breaks + self._open
-
-
-def _chunks(file: BinaryIO, start: int) -> Iterator[bytes]:
-    file.seek(start)
-    while chunk := file.read(_CHUNK):
-        from_thread.check_cancelled()
-        yield chunk
-
-
 # ---------------------------------------------------------------- the page
 
 
-def _page(file: BinaryIO, survey: _Survey, arguments: ReadArguments, max_chars: int) -> str:
-    if survey.lines == 0:
+def _page(file: BinaryIO, found: Survey, arguments: ReadArguments, max_chars: int) -> str:
+    if found.lines == 0:
         return "(the file is empty)"
     first = (
         arguments.offset
         if arguments.offset > 0
-        else max((survey.lines or 0) + arguments.offset + 1, 1)
+        else max((found.lines or 0) + arguments.offset + 1, 1)
     )
-    texts = _lines(file, survey.encoding, first)
+    texts = _lines(file, found.encoding, first)
     lines, more = _fitting(
         texts, first, min(arguments.limit, MAX_OUTPUT_LINES), max_chars - _HINT_CHARS
     )
     if not lines:
         total = (
-            survey.lines
-            if survey.lines is not None
-            else _survey(file, survey.encoding.bom, to_the_end=True).lines
+            found.lines
+            if found.lines is not None
+            else survey(file, found.encoding.bom, to_the_end=True).lines
         )
         raise ToolFailed(
             f"offset {arguments.offset} is past the end of {arguments.path!r}, which has "
             f"{total:,} lines."
         )
     if len(lines) > MAX_OUTPUT_LINES - _HINT_LINES and (
-        more or first > 1 or survey.encoding is not UTF_8
+        more or first > 1 or found.encoding is not UTF_8
     ):
         lines, more = lines[: MAX_OUTPUT_LINES - _HINT_LINES], True
     hints = [
-        *_place_hint(first, first + len(lines) - 1, survey.lines, more=more),
-        *_encoding_hint(survey.encoding),
+        *_place_hint(first, first + len(lines) - 1, found.lines, more=more),
+        *_encoding_hint(found.encoding),
     ]
     return "\n".join([*lines, *(["", *hints] if hints else [])])
 
@@ -346,7 +269,7 @@ def _lines(file: BinaryIO, encoding: Encoding, first: int) -> Generator[str]:
     """
     decoder = codecs.getincrementaldecoder(encoding.codec)("replace")
     skip, line, length = first - 1, "", 0
-    for chunk in _chunks(file, len(encoding.bom)):
+    for chunk in chunks(file, len(encoding.bom)):
         text = decoder.decode(chunk)
         if skip:
             skip, text = _after_breaks(text, skip)

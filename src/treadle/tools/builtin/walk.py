@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from treadle.errors import AgentError
 from treadle.tools.builtin.folder import OpenFolder
 
 if TYPE_CHECKING:
@@ -187,7 +188,12 @@ def _spec_in(folder: OpenFolder) -> GitIgnoreSpec | None:
             lines = file.read(_MAX_RULES_BYTES).decode("utf-8", "replace").splitlines()
     except OSError:
         return None
-    from pathspec import GitIgnoreSpec  # noqa: PLC0415  70 ms, and many folders have no such file
+    try:
+        from pathspec import GitIgnoreSpec  # noqa: PLC0415  70 ms, and many folders lack the file
+    except ModuleNotFoundError as e:
+        raise AgentError(
+            "invalid", "reading .gitignore needs pathspec: pip install 'treadle[coding]'"
+        ) from e
 
     return GitIgnoreSpec.from_lines(line for line in lines if _is_pattern(line))
 

@@ -14,6 +14,7 @@ from typing_extensions import override
 from treadle._internal.units import count
 from treadle.tools.builtin import files
 from treadle.tools.builtin.catalog import Arguments, Builtin, closed_object, to_its_end
+from treadle.tools.builtin.file_errors import telling
 from treadle.tools.builtin.text import (
     UTF_8,
     Encoding,
@@ -71,7 +72,7 @@ class Write(Builtin[WriteArguments]):
 def _write(ctx: ToolContext[Any], arguments: WriteArguments) -> str:
     place = files.place_of(arguments.path, ctx)
     name = files.shown(place, ctx.cwd)
-    with files.changing(place), files.telling("write", arguments.path, ctx.cwd):
+    with files.changing(place), telling("write", arguments.path, ctx.cwd):
         old = files.load(place)
         data, notes = _in_the_style_of(old, arguments)
         if old is not None and old.is_whole and old.data == data:

@@ -1,5 +1,5 @@
 """Tools from functions: `@tool` takes a function's signature for a schema, `FunctionTool` a given
-one (decorator.py).
+one (decorator.py, function_tool.py).
 
 What a tool declares about itself is traits.py. A function as a JSON Schema: signature.py,
 docstring.py, schema.py. Arguments, and what the model is told of wrong ones: arguments.py,
@@ -12,5 +12,5 @@ isolated.py. Entry: `tool`, `FunctionTool`.
 
 from __future__ import annotations
 
-from treadle.tools.function.decorator import FunctionTool as FunctionTool
 from treadle.tools.function.decorator import tool as tool
+from treadle.tools.function.function_tool import FunctionTool as FunctionTool

@@ -25,9 +25,8 @@ A type's own schema may ask for another tool's.
 
 
 class SignatureArguments:
-    """What a function's signature asks for.
-
-    Nothing is evaluated before `definition` or `parse` is used.
+    """Arguments as the signature of a function defines them. Lazy: evaluated by `definition` or
+    `parse`.
     """
 
     def __init__(
@@ -35,7 +34,7 @@ class SignatureArguments:
     ) -> None:
         self.name: Final = name
         self.description: Final = description
-        """None: what the docstring says."""
+        """Description for the model; None: from the docstring."""
         self.signature: Final = signature
         self.docstring: Final = docstring
         self._definition: ToolDefinition | None = None
@@ -106,7 +105,7 @@ class WithText:
 
 
 class Unbound:
-    """In the place of the arguments of a method that was taken from its class."""
+    """Placeholder for the arguments of a method that was taken from its class."""
 
     def __init__(self, label: str) -> None:
         self._error = AgentError(

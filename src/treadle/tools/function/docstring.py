@@ -147,7 +147,7 @@ class _Reader:
         return True
 
     def _take_rest(self) -> bool:
-        """One field: its line, and the deeper or unmarked lines after it up to a blank one."""
+        """Read one field: its line, and deeper or unmarked lines up to a blank one."""
         line = self.lines[self.at].strip()
         match = _REST.match(line)
         if match is None:

@@ -35,19 +35,19 @@ _START: Final = (
     "request['path'];from treadle.tools.function.isolated import main; main(request)"
 )
 _EXIT_GRACE_S: Final = 0.5
-"""How long a process that has answered, or closed its pipe, may take to leave."""
+"""Time for a process to exit after it has answered or closed its pipe, in seconds."""
 _TAIL_BYTES: Final = 2_000
-"""Of what it printed, shown where it died; the rest is read and dropped."""
+"""Bytes of its output that are shown if it dies; the rest is read and dropped."""
 
 
 async def run_isolated(
     target: Target, ctx: ToolContext[Any], arguments: Mapping[str, Any]
 ) -> ToolOutput:
-    """What the function returned. What it raised is raised here under the same name.
+    """Return the result of the function. Exceptions are raised here under the same name.
 
-    Raises ToolFailed(happened=False) where it could not be started, ToolFailed(happened=None) where
-    it died. Cancellation: the process and its group are killed at once, and gone before it is
-    re-raised.
+    Raises ToolFailed(happened=False) if the process could not be started, ToolFailed(happened=None)
+    if it died. Cancellation: the process and its group are killed at once, and gone before the
+    cancellation is re-raised.
     """
     refuse_while_loading(target)
     request = _request(target, arguments)
@@ -124,6 +124,7 @@ def _request(target: Target, arguments: Mapping[str, Any]) -> bytes:
     return (
         json.dumps(
             {
+                "parent": os.getpid(),
                 "path": [os.path.abspath(p) for p in sys.path],
                 "target": msgspec.structs.asdict(target),
                 **given,
@@ -145,7 +146,7 @@ def _is_json(value: object) -> bool:
 
 
 async def _ask(process: Process, request: bytes) -> bytes | None:
-    """One line in, one line out; None where the process ends without one."""
+    """Send one line and return one line; None if the process ends without one."""
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(anyio.BrokenResourceError, anyio.EndOfStream):
@@ -171,7 +172,9 @@ async def _keep_tail(stream: ByteReceiveStream | None, tail: bytearray) -> None:
 
 
 class _Raised(Exception):
-    """What the function raised, over there; the class is made here, under its name."""
+    """Exception of the function in the other process; its class is created here under the same
+    name.
+    """
 
 
 def _result(reply: dict[str, Any], target: Target) -> ToolOutput:

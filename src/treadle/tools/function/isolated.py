@@ -1,11 +1,9 @@
-"""Where a process finds the function of an isolated tool, and what it does with it there: load it,
-call it, answer in one line of JSON.
+"""Child process of an isolated tool: load the function, call it, answer in one line of JSON.
 
-The side that starts and kills the process is isolate.py. Entry: `Target`, `main`.
-
-A function is found by its module and its name, so it stands at the top level of a module, or of the
-script that was started. That script is run a second time under another name: what is to happen once
-belongs below `if __name__ == "__main__":`.
+isolate.py starts and kills the process. A function is found by its module and its name, so it must
+be at the top level of a module or of the script that was started. The script is run a second time
+under another name: put code that must run only once below `if __name__ == "__main__":`. Entry
+points: `Target`, `main`.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from types import ModuleType
@@ -34,22 +33,22 @@ MAX_REPLY_BYTES: Final = 32 * 1024 * 1024
 ANSWER: Final = b"\x1e"
 """Begins the answer: what was printed while Python itself started stands before it."""
 _SCRIPT: Final = "__treadle_main__"
-"""What the user's script is called here: not `__main__`, so that its last lines do not start
-everything again.
-"""
+"""Name of the user's script here, so that its main block does not run again."""
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
+_LOOK_S: Final = 0.05
+"""Interval at which it is checked that the process that waits for us is alive."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """A function as another process can find it."""
 
     module: str | None
-    """None: it stands in the script that was started."""
+    """Module of the function; None: the script that was started."""
     file: str | None
     function: str
     tool: str
     nothing: str
-    """What None becomes in the result."""
+    """Text of the result for None."""
 
     @classmethod
     def of(cls, function: Callable[..., object], label: str, *, tool: str, nothing: str) -> Target:
@@ -147,7 +146,7 @@ def main(request: dict[str, Any]) -> None:
     os.dup2(nothing, _STDIN)
     os.close(nothing)
     os.dup2(_STDERR, _STDOUT)
-    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_die_with, args=(parent, request["parent"]), daemon=True).start()
     faulthandler.enable()
     reply = json.dumps(_call(request)).encode()
     if len(reply) >= MAX_REPLY_BYTES:
@@ -160,13 +159,22 @@ def main(request: dict[str, Any]) -> None:
         out.write(ANSWER + reply + b"\n")
 
 
-def _die_with(parent: int) -> None:
+def _die_with(pipe: int, parent: int) -> None:
     """The other end of this pipe is held by the process that waits for us; it closes when that
-    process is gone.
+    process is gone, unless one that was forked from it has it open too.
     """
-    os.read(parent, 1)
     if sys.platform == "win32":
+        os.read(pipe, 1)
         os._exit(1)
+    threading.Thread(target=_die_without, args=(parent,), daemon=True).start()
+    os.read(pipe, 1)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _die_without(parent: int) -> None:
+    """Look for the process that waits for us, whose pipe a forked one may hold open."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK_S)
     os.killpg(0, signal.SIGKILL)
 
 

@@ -1,7 +1,6 @@
-"""What the model reads when its arguments are refused: that nothing was run, why, and to call
-again.
+"""Message to the model when its arguments are rejected: nothing was run, why, and to call again.
 
-The problems themselves are told by tools/schemas/problems.py. Entry: `misfit`, `unparsable`.
+tools/schemas/problems.py describes the problems themselves. Entry points: `misfit`, `unparsable`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def misfit(tool: str, problems: Sequence[SchemaProblem]) -> InvalidArguments:
 
 
 def unparsable(tool: str, text: str, reason: str) -> InvalidArguments:
-    """For a text that is no JSON."""
+    """Return the error for text that is not JSON."""
     why = why_unparsable(text, reason)
     return InvalidArguments(
         f"The arguments for the tool {tool!r} are not valid JSON, and nothing was run: {why}. "

@@ -1,7 +1,7 @@
-"""What a function returned, as what a model can be shown: text as it is, images and PDFs as media,
-everything else as JSON.
+"""Conversion of a function's result into content for a model: text unchanged, images and PDFs as
+media, everything else as JSON.
 
-How much of it the model sees is capped elsewhere (toolbox.py). Entry: `to_output`, `to_text`.
+toolbox.py limits its length. Entry points: `to_output`, `to_text`.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def _json(value: object) -> str:
 
 
 def _encodable(value: Any) -> object:
-    """What msgspec does not know: pydantic models, mappings, paths, and kinds of str, int and float
-    (numpy's among them).
+    """Encode types that msgspec does not know: pydantic models, mappings, paths, and subtypes of
+    str, int and float (such as numpy's).
     """
     kind = cast("type[object]", type(value))
     if hasattr(kind, "__pydantic_serializer__") and hasattr(kind, "model_dump"):

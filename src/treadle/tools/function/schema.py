@@ -96,7 +96,7 @@ def _annotated_words(declared: FieldInfo) -> str | None:
 
 
 def _blamed(signature: Signature, hints: Mapping[str, Any]) -> AgentError:
-    """Which parameter it was: each is tried alone."""
+    """Return the error that names the parameter at fault, by trying each one alone."""
     for p in signature.parameters:
         try:
             _json_schema(_adapter(p.name, {p.name: _field(p, hints[p.name], None)}))
@@ -144,7 +144,7 @@ def _with_defaults(schema: dict[str, Any], signature: Signature) -> dict[str, ob
 
 
 def _add_default(field: dict[str, Any], default: object) -> None:
-    """Nothing is said of a default that JSON cannot say."""
+    """Add the default, unless JSON cannot express it."""
     try:
         value: object = to_jsonable_python(default, fallback=msgspec.to_builtins)
         json.dumps(value, allow_nan=False)

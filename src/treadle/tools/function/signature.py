@@ -1,8 +1,7 @@
-"""What a function takes, read at decoration without evaluating its annotations: its parameters and
-which of them is the context.
+"""Parameters of a function, read at decoration without evaluating its annotations, and which of
+them is the context.
 
-No JSON Schema is made here (schema.py), and nothing is called (decorator.py). Entry:
-`Signature.of`.
+schema.py makes the JSON Schema, decorator.py calls the function. Entry points: `Signature.of`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _MISSING: Final = object()
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a function wants its ToolContext."""
+    """Position of the ToolContext among a function's parameters."""
 
     name: str
     first: bool
@@ -36,7 +35,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):
-    """What the model may fill in, and how its types are found when they are first needed."""
+    """Parameters for the model, and how to resolve their types on first use."""
 
     label: str
     """`module.qualname`, for error messages."""

@@ -10,15 +10,17 @@ from __future__ import annotations
 import logging
 import threading
 from asyncio import wrap_future
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from inspect import isawaitable
 from typing import Any, Final
 
 import anyio
 from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
 
-from treadle.tools.failures import words_of
+from treadle.errors import AgentError
+from treadle.tools.failures import LateStatus, words_of
 from treadle.tools.tool import ToolContext, ToolFailed
 
 logger = logging.getLogger("treadle")
@@ -73,7 +75,7 @@ class ThreadCall:
         return f"ThreadCall({self.tool!r}, call_id={self.call_id!r})"
 
     def run(self) -> object:
-        """In the thread."""
+        """Run the call. Called in the thread."""
         with _lock:
             self.has_begun = not self._abandoned
         try:
@@ -96,8 +98,8 @@ class ThreadCall:
             self.ended.set_result(None)
 
     def abandon(self) -> None:
-        """In the event loop, when the call was cancelled: one that has not begun never will; of one
-        that is over the result comes too late.
+        """Abandon a cancelled call: it never starts if it has not, and its result is late if it
+        has. Called in the event loop.
         """
         with _lock:
             self._abandoned = True
@@ -111,11 +113,19 @@ class ThreadCall:
         if self._late is None or self._text_of is None:
             return
         try:
-            self._late(self._text_of(self.value) if self.error is None else words_of(self.error))
+            text = self._text_of(self.value) if self.error is None else words_of(self.error)
+            self._late(text, self._status())
         except (
             Exception
         ):  # the edge of a thread that nobody waits for: its run, or the loop of it, may be gone
             logger.debug("what %r gave late could be told to nobody", self, exc_info=True)
+
+    def _status(self) -> LateStatus:
+        """Return the status of the result as it would have been in time; None: unknown."""
+        if self.error is None:
+            return None if isawaitable(self.value) else "ok"
+        known = isinstance(self.error, ToolFailed) and self.error.has_happened() is not None
+        return "error" if known else None
 
 
 async def run_in_thread(
@@ -125,7 +135,7 @@ async def run_in_thread(
     text_of: Callable[[object], str] | None = None,
 ) -> object:
     """Return what the function returns, or raise what it raises. Raises ToolFailed(happened=False)
-    where no thread can be started.
+    where no thread can be started, or where the run was taken over while a thread was awaited.
 
     Cancellation: returns at once. A function that has not begun never runs; one that has is left
     alone and listed in `abandoned_calls`. With `text_of`, `ctx.late` is told what such a one gave:
@@ -133,7 +143,13 @@ async def run_in_thread(
     """
     call = ThreadCall(tool, ctx, function, text_of)
     try:
-        return await run_sync(call.run, abandon_on_cancel=True, limiter=_threads())
+        limiter = _threads()
+        if ctx.verify is None or limiter.available_tokens >= 1:
+            return await run_sync(call.run, abandon_on_cancel=True, limiter=limiter)
+        async with limiter:
+            await _verify(ctx.verify)
+            alone = anyio.CapacityLimiter(1)  # this task has its token already
+            return await run_sync(call.run, abandon_on_cancel=True, limiter=alone)
     except RuntimeError as e:
         if call.has_begun:
             raise
@@ -147,8 +163,15 @@ async def run_in_thread(
         raise
 
 
+async def _verify(verify: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await verify()
+    except AgentError as e:
+        raise ToolFailed(f"Not run: {e.message}", happened=False) from e
+
+
 def abandoned_calls(run_id: str | None = None) -> tuple[ThreadCall, ...]:
-    """Those whose thread still runs, in this process, of one run or of all."""
+    """Return the abandoned calls whose thread still runs in this process, of one run or of all."""
     with _lock:
         return tuple(call for call in _abandoned if run_id in (None, call.run_id))
 

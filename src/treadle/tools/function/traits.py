@@ -1,7 +1,5 @@
-"""What a tool made from a function declares about itself, and which callables can be one; checked
-when it is made.
-
-Entry: `Traits`, `check_function`.
+"""Declared traits of a function tool, and the check of which callables can be tools. Entry points:
+`Traits`, `check_function`.
 """
 
 from __future__ import annotations

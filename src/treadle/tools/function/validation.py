@@ -16,7 +16,7 @@ from treadle.tools.tool import InvalidArguments
 
 
 def invalid_arguments(error: Exception, definition: ToolDefinition, text: str) -> InvalidArguments:
-    """What the model reads."""
+    """Return the error for the model."""
     if isinstance(error, RecursionError):
         return unparsable(definition.name, text, "it is nested too deeply")
     assert isinstance(error, ValidationError)  # pydantic makes one of every other ValueError

@@ -1,8 +1,8 @@
-"""One connection to an MCP server, from its beginning to its end, in a task of its own; calls are
-made from the tasks of runs.
+"""One connection to an MCP server, from start to end, in a task of its own. Calls come from the
+tasks of runs.
 
 The SDK's contexts belong to the task that enters them; its requests do not, and carry the span and
-the cancellation of whoever makes them. Not here: when to connect again (upkeep.py). Entry:
+the cancellation of their caller. upkeep.py decides when to reconnect. Entry points:
 `McpConnection`.
 """
 
@@ -33,7 +33,8 @@ from treadle.tools.tool import ToolContext, ToolFailed
 Era: TypeAlias = Literal["auto", "legacy"]
 
 # without a handler of the application, tracebacks of the SDK would be printed
-logging.getLogger("mcp").addHandler(logging.NullHandler())
+for _name in ("mcp", "client"):  # some of its modules log under the second name
+    logging.getLogger(_name).addHandler(logging.NullHandler())
 
 CLOSE_S = 5.0
 SILENCES = 2
@@ -45,7 +46,7 @@ _UNDONE = (mcp_types.INVALID_REQUEST, mcp_types.METHOD_NOT_FOUND, mcp_types.INVA
 
 @dataclass(eq=False)
 class _Call:
-    """One that is under way."""
+    """A call in progress."""
 
     tool: Offered
     ctx: ToolContext[Any]
@@ -78,18 +79,18 @@ class McpConnection:
         self, server: McpServer, environment: Mapping[str, str], ask: Ask | None, era: Era
     ) -> None:
         self.settled = anyio.Event()
-        """It can be used, or never could."""
+        """Set once the connection is usable, or has failed to become so."""
         self.over = anyio.Event()
-        """Nothing of it is left."""
+        """Set once everything of the connection is gone."""
         self.answered = False
-        """It has answered a call."""
+        """True once the server has answered a call."""
         self.reason = ""
         """Why it ended, or was not made."""
         self.traffic = Traffic()
         self._server, self._environment, self._ask, self._era = server, environment, ask, era
         self._client: Client | None = None
         self._scope: anyio.CancelScope | None = None
-        """Of a connection that is being made."""
+        """Scope of a connection that is being made."""
         self._calls: set[_Call] = set()
         self._silences = 0
 
@@ -160,7 +161,7 @@ class McpConnection:
         )
 
     def end(self, reason: str) -> None:
-        """It ends soon; `over` tells when."""
+        """Start ending the connection; `over` is set when it has ended."""
         self.traffic.end(reason)
         if self._scope is not None:
             self._scope.cancel()

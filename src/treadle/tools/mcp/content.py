@@ -84,8 +84,8 @@ def _part(block: mcp_types.ContentBlock) -> str | MediaPart:
 
 
 def _image(data: str, said: str, what: str) -> str | MediaPart:
-    """By its bytes, since a provider refuses the whole request for an image that is none, or
-    another.
+    """Return the image with the media type of its bytes, because a provider rejects the whole
+    request for an invalid or mislabelled image.
     """
     try:
         decoded = base64.b64decode(data, validate=True)

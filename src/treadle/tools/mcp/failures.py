@@ -1,7 +1,5 @@
-"""What our own side of a connection says in place of an answer, in the one form that the SDK hands
-on: an error of JSON-RPC.
-
-Entry: `Unreachable`, `own_error`, `read_own`.
+"""Errors of our own side of a connection, as JSON-RPC errors, the only form that the SDK passes on.
+Entry points: `Unreachable`, `own_error`, `read_own`.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 CODE = -32801
 _OURS = secrets.token_hex(8)
-"""Of this process, so that no server can speak in our name."""
+"""Marker of this process, so that no server can forge our errors."""
 
 
 class Unreachable(Exception):

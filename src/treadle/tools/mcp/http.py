@@ -26,7 +26,7 @@ from treadle.tools.mcp.traffic import Streams
 
 CONNECT_S = 10.0
 SIDE_S = 10.0
-"""For a message that wants no answer: others wait behind it."""
+"""Time limit for a message without a response, in seconds: others wait behind it."""
 IDLE_S = 300.0
 """Without a byte of an answer."""
 AGAIN_LEAST_S, AGAIN_MOST_S = 0.5, 5.0
@@ -59,7 +59,7 @@ async def http(server: McpServer) -> AsyncGenerator[Streams]:
 
 
 class _Head(msgspec.Struct):
-    """Of a message of JSON-RPC."""
+    """Identifying fields of a JSON-RPC message."""
 
     method: str | None = None
     id: int | str | None = None
@@ -70,7 +70,9 @@ class _Head(msgspec.Struct):
 
 
 class Pace:
-    """How often a stream that a server closes is opened again, whatever delay the server names."""
+    """Limit on how often a stream that the server closes is reopened, whatever delay the server
+    asks for.
+    """
 
     def __init__(self) -> None:
         self._last, self._delay_s = -math.inf, 0.0
@@ -93,7 +95,9 @@ class _Client(httpx2.AsyncClient):
 
     @override
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
-        """What fails on the way of a message is an answer of ours; of anything else it is raised."""  # noqa: E501
+        """Send a request. If a message fails on its way, return an error response; for other
+        requests, raise.
+        """
         head = _head_of(request)
         if head is None:
             if request.method == "GET":
@@ -125,7 +129,7 @@ def _head_of(request: httpx2.Request) -> _Head | None:
 
 
 async def _told(response: httpx2.Response) -> httpx2.Response:
-    """What a status means where the body does not say it."""
+    """Raise the error for the status of a response whose body does not explain it."""
     status, is_json = (
         response.status_code,
         response.headers.get("content-type", "").lower().startswith("application/json"),
@@ -199,7 +203,9 @@ def _bounded(response: httpx2.Response) -> httpx2.Response:
 
 
 class _Body(httpx2.AsyncByteStream):
-    """What goes wrong in it is told in the one error that the SDK takes for this answer's alone."""
+    """Body of a response. Failures in it become the one error that the SDK accepts for this
+    response alone.
+    """
 
     def __init__(self, inner: httpx2.AsyncByteStream, *, packed: str, longest: int | None) -> None:
         self._inner, self._packed, self._longest = inner, packed, longest

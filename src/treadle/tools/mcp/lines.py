@@ -1,7 +1,7 @@
-"""What a program writes, cut into lines of bounded length, with a guess at whom a line answers that
-is no message.
+"""Lines of bounded length from the output of a program, with a guess at which request an invalid
+line answers.
 
-Not here: reading and parsing (stdio.py). Entry: `BoundedLines`, `answered_id`.
+stdio.py reads and parses. Entry points: `BoundedLines`, `answered_id`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _LAST = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?
 
 class BoundedLine(NamedTuple):
     data: bytes
-    """Of a line that was too long its first and last 512 bytes."""
+    """Content; of an overlong line, the first and last 512 bytes."""
     size: int
-    """Of the whole line."""
+    """Size of the whole line."""
 
     @property
     def is_cut(self) -> bool:
@@ -36,7 +36,9 @@ class BoundedLines:
         self._pieces: list[bytes] = []
         self._size = 0
         self._head = b""
-        """Of a line that is too long already, whose pieces are only its last."""
+        """Beginning of the current line if it is already too long; of the rest only the end is
+        kept.
+        """
 
     def feed(self, data: bytes) -> Iterator[BoundedLine]:
         """The lines that are whole now, without their ends."""
@@ -61,8 +63,8 @@ class BoundedLines:
 
 
 def answered_id(line: BoundedLine) -> int | None:
-    """Which of our requests a line answers that is too long, or no message: by the `id` with which
-    it begins or ends. None where neither is there.
+    """Return the id of our request that an overlong or invalid line answers, from the `id` at its
+    beginning or end; None if there is none.
     """
     found = _FIRST.match(line.data[:_END]) or _LAST.search(line.data[-_END:])
     return int(found[1]) if found else None

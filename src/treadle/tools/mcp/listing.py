@@ -1,8 +1,6 @@
-"""What tools a server offers, as far as they can be offered to a model: bounded, in plain words,
-with a schema that is one.
+"""Tools of a server that can be offered to a model: bounded, in plain text, with a valid schema.
 
-Not here: whether they are still what they were (pins.py), calling them (tool.py). Entry:
-`listing_of`.
+pins.py compares them with earlier ones; tool.py calls them. Entry points: `listing_of`.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
 
 LONGEST = 64
-"""What all providers take."""
+"""Maximum length of a tool name that all providers accept."""
 _MARK_CHARS = 8
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -48,15 +46,15 @@ def tool_name(server: str, tool: str) -> str:
 
 
 TOOLS_MOST = 256
-"""Of one server, after `tools=`: each costs room in every request."""
+"""Maximum number of tools of one server, after `tools=`: each takes space in every request."""
 PAGES_MOST = 100
 SEEN_MOST = 20_000
 """Tools that are looked at."""
 DEFINITION_BYTES = 64 << 10
 DEFINITIONS_BYTES = 1 << 20
-"""Of one server."""
+"""Maximum size of all definitions of one server."""
 STATES_MOST = 100_000
-"""Of the patterns of all tools of one server."""
+"""Maximum number of states in the patterns of all tools of one server."""
 _DESCRIPTION = 8_000
 _NAME = 256
 _TOLD = 5
@@ -81,18 +79,18 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerListing(NamedTuple):
-    """What a server says that it offers."""
+    """Tools as a server lists them."""
 
     tools: Sequence[mcp_types.Tool]
     unfit: Mapping[str, str] = {}
-    """What of it is no tool of the protocol, by name, and why."""
+    """Entries that are not valid tools, by name, with the reason."""
 
 
 class Listing(msgspec.Struct, frozen=True):
     tools: Mapping[str, Offered]
-    """By the name there, in the server's order."""
+    """Tools by their name on the server, in its order."""
     notes: tuple[str, ...]
-    """What is not offered and why, for people."""
+    """Tools that are not offered and why, for people."""
 
 
 def listing_of(server: McpServer, told: ServerListing) -> Listing:
@@ -182,8 +180,10 @@ _VALUES = frozenset({"const", "enum", "default", "examples"})
 
 
 def _plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """With its prose as plain text, which a model reads. What a check depends on, such as a name
-    or a value, is not changed: raises AgentError(invalid) where it has invisible characters.
+    """Return the schema with its prose as plain text, which a model reads.
+
+    Names, values and everything else that validation depends on stay unchanged: raises
+    AgentError(invalid) if they contain invisible characters.
     """
     found: dict[str, Any] = {}
     for key, value in schema.items():

@@ -1,8 +1,8 @@
-"""What each tool of an MCP server was when it was first seen, so that one that changes afterwards
-is not offered until a person has looked.
+"""Each tool of an MCP server as it was first seen, so that a tool that changes later is withheld
+until a person accepts it.
 
-Trust on first use: nobody is asked about a tool that is new. Not here: asking servers (upkeep.py).
-Entry: `Pins`.
+Trust on first use: new tools need no confirmation. upkeep.py asks the servers. Entry points:
+`Pins`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ VERSION = 1
 TOOLS_MAX = 1_000
 """Names of tools that are remembered of one server, those that it has no more included."""
 STORE_CHARS_MAX = 900_000
-"""Of the file. Beyond that the server with most of it loses texts, and keeps their hashes."""
+"""Maximum size of the file. Beyond it, the server that takes the most space keeps only hashes."""
 ACCEPT = "treadle tools accept"
-"""What a person types to accept a change, with the server's name after it."""
+"""Command that accepts a change, followed by the name of the server."""
 
 
 class _Pin(msgspec.Struct, kw_only=True):
     sha256: str
     definition: str
     offered: str | None = None
-    """What it was last seen to be, where that is something else."""
+    """Form in which the tool was last seen, if it differs."""
 
 
 class _Pinned(msgspec.Struct, kw_only=True):
@@ -46,23 +46,25 @@ class _Pinned(msgspec.Struct, kw_only=True):
 class _Store(msgspec.Struct, kw_only=True):
     version: int = VERSION
     servers: dict[str, _Pinned] = {}
-    """By identity."""
+    """Tools by the identity of their server."""
 
 
 class ChangedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """As JSON texts of name, description, schemas and hints: what it was, and what it is now."""
+    """A changed tool: its former and current name, description, schemas and hints, as JSON."""
 
     server: str
     place: str
     """The program or address."""
     tool: str
-    """By its server's own name."""
+    """Name on the server."""
     before: str
     now: str
 
 
 class Pins:
-    """In one file of Treadle's own folder, for its owner's eyes only. Blocks: for a thread."""
+    """Store of the tools that were seen, in a file that only its owner can read. Its methods block:
+    call them in a thread.
+    """
 
     def __init__(self, own: Path) -> None:
         """`own`: Treadle's folder (`config.home`)."""
@@ -70,9 +72,8 @@ class Pins:
         self._file = own / FILE_NAME
 
     def changed(self) -> list[ChangedTool]:
-        """Those that are not offered because nobody has accepted what they became.
-
-        Raises AgentError(invalid) for a file that cannot be read.
+        """Return the tools that are withheld until their change is accepted. Raises
+        AgentError(invalid) if the file cannot be read.
         """
         return [
             ChangedTool(
@@ -88,10 +89,10 @@ class Pins:
         ]
 
     def accept(self, changes: Sequence[ChangedTool]) -> list[ChangedTool]:
-        """From now on they are what a person saw in `changes`; those that have changed again since
-        stay as they are. Gives the accepted ones.
+        """Accept `changes` as a person saw them, and return the accepted ones. Tools that have
+        changed again since are left as they are.
 
-        Raises AgentError(invalid) for a file that cannot be read or written.
+        Raises AgentError(invalid) if the file cannot be read or written.
         """
         accepted: list[ChangedTool] = []
         with self._changing() as store:
@@ -202,7 +203,7 @@ def _weight(server: _Pinned) -> int:
 
 
 def _news(known: _Pinned, tool: Offered) -> bool:
-    """Whether the file does not say it yet."""
+    """Return True if the file does not contain the tool in this form yet."""
     pin = known.tools.get(tool.theirs)
     if pin is None:
         return len(known.tools) < TOOLS_MAX

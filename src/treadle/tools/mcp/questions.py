@@ -1,7 +1,7 @@
-"""What a server asks a person in the middle of a call (elicitation), and who is asked. Where nobody
-can be, servers are told so.
+"""Questions of a server to a person during a call (elicitation), and their routing. If there is no
+one to ask, servers are informed of that.
 
-Not here: the calls (connection.py). Entry: `ServerQuestion`, `Ask`.
+connection.py makes the calls. Entry points: `ServerQuestion`, `Ask`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 MOST = 10
 """Questions of one call; further ones are declined."""
 _WORDS = 4_000
+_URL_CHARS = 2_000
 
 
 class ServerQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """In the server's own words, which nobody has checked."""
+    """A question in the server's own words, unverified."""
 
     server: str
     message: str
@@ -47,8 +48,8 @@ What it raises declines too.
 
 
 def question_of(server: str, params: ElicitRequestParams) -> ServerQuestion | None:
-    """None for what is asked of nobody: a page of another scheme than http and https, or with
-    characters that no address has.
+    """None for what is asked of nobody: a page of another scheme than http and https, with a name
+    before its host, which looks like one, or with characters that no address has.
     """
     from mcp_types import ElicitRequestURLParams  # noqa: PLC0415  costs the SDK, which only a connection needs
 
@@ -70,13 +71,15 @@ def _can_be_opened(url: str) -> bool:
     return (
         parts.scheme in ("http", "https")
         and bool(parts.hostname)
+        and "@" not in parts.netloc
+        and len(url) <= _URL_CHARS
         and url.isprintable()
         and not set(url) & set(" \"'`<>\\^{|}$")
     )
 
 
 def answer_of(content: Mapping[str, Any] | None) -> ElicitResult:
-    """What is no answer in the protocol's form declines."""
+    """Convert a person's answer. Anything that the protocol does not allow declines."""
     from mcp_types import ElicitResult  # noqa: PLC0415  as above
     from pydantic import ValidationError  # noqa: PLC0415  as above
 

@@ -1,7 +1,6 @@
-"""What an MCP server is before anybody connects to it: where it is reached, which of its tools are
-wanted, how far it is believed.
+"""Definition of an MCP server: its address, the wanted tools, and how far it is trusted.
 
-Not here: connecting (upkeep.py). Entry: `McpServer`.
+upkeep.py connects. Entry points: `McpServer`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from typing_extensions import override
 
-from treadle._internal.redaction import Redactor, Secret, names_a_secret
+from treadle._internal.redaction import Redactor, Secret
+from treadle._internal.secret_patterns import MASK, keys_in_path, names_a_secret
 from treadle.errors import AgentError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ SecretText: TypeAlias = "str | Secret"
 
 
 class ServerSettings(Protocol):
-    """What the configuration says of a server (`config.McpServer`)."""
+    """Settings of a server in the configuration (`config.McpServer`)."""
 
     @property
     def command(self) -> tuple[str, ...]: ...
@@ -62,40 +62,39 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     wanted.
 
     Making one raises AgentError(invalid) for what cannot be a server.
+
+    Attributes:
+        name: Letters, digits, `_` and `-`, at most 64: what its tools' names begin with.
+        command: The program and its arguments, for a server on stdio.
+        env: Added to its environment, which holds no provider's key. The values are secrets.
+        cwd: Where it runs; the process's own working directory where nothing is said.
+        url: Of a server on streamable HTTP.
+        headers: Sent to that host and to no other. The values are secrets.
+        auth: One of the SDK's OAuth providers (`mcp.client.auth`).
+        tools: The only tools that are offered, by the server's own names. None: all.
+        timeout_s: Of one call, without the time in which a person is asked something.
+        start_timeout_s: From its start until it has said what it is.
+        wait_s: How long a run waits for its tools before the first request; they join later if it
+            takes longer. Counts against the run's limit of seconds.
+        trust_hints: Whether its readOnlyHint and idempotentHint count: such a call is then run
+            unasked, or run again after a crash.
+        protocol: legacy: the handshake of 2025 and before, for a server that cannot be asked which
+            one it speaks.
     """
 
     name: str
-    """Letters, digits, `_` and `-`, at most 64: what its tools' names begin with."""
     command: Sequence[str] = ()
-    """The program and its arguments, for a server on stdio."""
     env: Mapping[str, SecretText] = {}
-    """Added to its environment, which holds no provider's key. The values are secrets."""
     cwd: Path | str | None = None
-    """Where it runs; the process's own working directory where nothing is said."""
     url: str | None = None
-    """Of a server on streamable HTTP."""
     headers: Mapping[str, SecretText] = {}
-    """Sent to that host and to no other. The values are secrets."""
     auth: httpx2.Auth | None = None
-    """One of the SDK's OAuth providers (`mcp.client.auth`)."""
     tools: Sequence[str] | None = None
-    """The only tools that are offered, by the server's own names. None: all."""
     timeout_s: float = TIMEOUT_S
-    """Of one call, without the time in which a person is asked something."""
     start_timeout_s: float = START_TIMEOUT_S
-    """From its start until it has said what it is."""
     wait_s: float = WAIT_S
-    """How long a run waits for its tools before the first request; they join later if it takes
-    longer. Counts against the run's limit of seconds.
-    """
     trust_hints: bool = False
-    """Whether its readOnlyHint and idempotentHint count: such a call is then run unasked, or run
-    again after a crash.
-    """
     protocol: Literal["auto", "legacy"] = "auto"
-    """legacy: the handshake of 2025 and before, for a server that cannot be asked which one it
-    speaks.
-    """
 
     def __post_init__(self) -> None:
         if fault := self._fault():
@@ -103,7 +102,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @classmethod
     def of(cls, name: str, settings: ServerSettings, *, cwd: Path | None = None) -> McpServer:
-        """As the configuration says. Raises AgentError(invalid)."""
+        """Return the server that the settings describe. Raises AgentError(invalid)."""
         return cls(
             name=name,
             command=settings.command,
@@ -144,8 +143,8 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         )
 
     def _mixed_up(self) -> str | None:
-        """What a type checker would say, where there is none: it would fail much later, and say
-        something else.
+        """Return what a type checker would report. Without the check, the mistake would fail much
+        later with a misleading error.
         """
         fields: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
         for name, like in (("command", "['npx', '-y', 'some-server']"), ("tools", "['search']")):
@@ -164,13 +163,13 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def redactor(self) -> Redactor:
-        """Without its secrets."""
+        """Redactor for the secrets of this server."""
         return Redactor(self.secrets)
 
     @cached_property
     def process(self) -> Hashable:
-        """Equal for servers that one connection serves: they differ only in what an agent makes of
-        it (`tools`, `timeout_s`, `trust_hints`).
+        """Key of the connection. Servers that differ only in `tools`, `timeout_s` or `trust_hints`
+        share it.
         """
         env, headers = revealed(self.env), revealed(self.headers)
         where = (
@@ -185,11 +184,11 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What nobody may read of it: values of `env` and `headers`, and what its URL holds beside
+        """Secrets of the server: values of `env` and `headers`, and everything in its URL except
         the place.
 
-        A variable that is handed on as this process has it (`env={**os.environ, …}`) is one only
-        where its name says so.
+        A variable that is passed on unchanged (`env={**os.environ, …}`) is a secret only if its
+        name indicates one.
         """
         handed_on = {
             name
@@ -205,13 +204,13 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def place(self) -> str:
-        """For people: the program, or the address without what may be secret in it."""
+        """Program or address, without possible secrets, for display."""
         return _place(self.url) if self.url is not None else self.command[0]
 
     @property
     def identity(self) -> str:
-        """By which its tools are remembered: another command or address under the same name is
-        another server.
+        """Key under which its tools are remembered: another command or address under the same name
+        is another server.
         """
         where: list[Any] = (
             [self.name, _place(self.url)]
@@ -236,7 +235,7 @@ def _plain(values: Mapping[str, Any]) -> list[Any]:
 
 
 def revealed(values: Mapping[str, SecretText]) -> dict[str, str]:
-    """With the secrets."""
+    """Return the values in plain text."""
     return {
         key: value.reveal() if isinstance(value, Secret) else value for key, value in values.items()
     }
@@ -244,10 +243,13 @@ def revealed(values: Mapping[str, SecretText]) -> dict[str, str]:
 
 def _place(url: str) -> str:
     parts = urlsplit(url)
-    return urlunsplit((parts.scheme, _USER.sub("", parts.netloc), parts.path, "", ""))
+    path = parts.path
+    for key in keys_in_path(path):
+        path = path.replace(key, MASK)
+    return urlunsplit((parts.scheme, _USER.sub("", parts.netloc), path, "", ""))
 
 
 def _secrets_in(url: str) -> list[str]:
     parts = urlsplit(url)
     values = [pair.partition("=")[2] for pair in parts.query.split("&")]
-    return [text for text in (parts.password, *values) if text]
+    return [text for text in (parts.password, *values, *keys_in_path(parts.path)) if text]

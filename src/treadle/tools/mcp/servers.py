@@ -59,13 +59,14 @@ class McpServers:
         self._environment = child_environment(()) if environment is None else environment
         self._ask = ask
         self._upkeeps: dict[Hashable, Upkeep] = {}
-        """By what they keep going: agents that want different tools of one server share it."""
+        """Upkeeps by their connection, which agents that want different tools of one server share.
+        """
         self._group: TaskGroup | None = None
         self._context = contextvars.copy_context()
         self._closed = False
 
     def open(self, group: TaskGroup) -> None:
-        """In the place of `async with`: what runs for servers is the group's, which is left after
+        """Open without `async with`: tasks for servers run in `group`, which must be left after
         `aclose`.
         """
         # connections outlive the run, and the span, in which they are first wanted
@@ -99,13 +100,13 @@ class McpServers:
         required: Collection[str] = (),
         warn: Callable[[str], None],
     ) -> list[McpTool]:
-        """What `servers` offer now, in their order; all are asked at once. Each is asked again for
-        the next run.
+        """Return the current tools of `servers`, in their order. All servers are asked at once, and
+        again for the next run.
 
-        What cannot be offered is told to `warn`, a sentence each: a server that cannot be reached,
-        a tool that has changed since it was first seen, one whose name is among `taken` (the run's
-        own tools) or another server's. Raises AgentError(tool) for a server whose name is among
-        `required` and that cannot be reached, (invalid) where the SDK is not installed.
+        Calls `warn` with a sentence for each thing that cannot be offered: a server that cannot be
+        reached, a tool that has changed since it was first seen, a name in `taken` (the run's own
+        tools) or of another server's tool. Raises AgentError(tool) if a server whose name is in
+        `required` cannot be reached, AgentError(invalid) if the SDK is not installed.
         """
         if not servers:
             return []
@@ -135,9 +136,8 @@ class McpServers:
         return joining
 
     def standing(self, servers: Sequence[McpServer]) -> list[ServerStatus]:
-        """How it is with each, in their order, without asking any.
-
-        Blocks while it reads which tools have changed.
+        """Return the status of each server, in order, without asking any. Blocks while it reads
+        which tools have changed.
         """
         found: list[ServerStatus] = []
         try:

@@ -24,11 +24,11 @@ _IN_WORDS: dict[str, str] = dict.fromkeys(("model_type", "dict_type"), "Input sh
 
 
 class Sieve:
-    """Of one connection."""
+    """Filter for the messages of one connection."""
 
     def __init__(self) -> None:
         self.version = ""
-        """Of the protocol, as soon as it is known."""
+        """Version of the protocol, once it is known."""
         self.unfit: dict[str, str] = {}
         """Why, by name: what was taken out since somebody last emptied this."""
         self._asked = set[int | str]()
@@ -65,7 +65,9 @@ class Sieve:
         response.result["tools"] = [tool for place, tool in enumerate(tools) if place not in wrong]
 
     def _fault(self, result: Mapping[str, Any]) -> str | None:
-        """Of the list in the form of its version, or of its first tool in the SDK's own."""
+        """Return the fault of the list by the rules of its version, or of its first tool by those
+        of the SDK.
+        """
         try:
             methods.validate_server_result(_LIST, self.version, result)
             for tool in result["tools"]:

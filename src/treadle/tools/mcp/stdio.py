@@ -16,7 +16,7 @@ import anyio
 from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 
 from treadle.tools.builtin.processes import MARK, Tree, tree_of
 from treadle.tools.mcp.failures import Unreachable, own_error
@@ -26,8 +26,7 @@ from treadle.tools.mcp.traffic import Streams, Traffic
 from treadle.tools.mcp.words import one_line
 
 BABBLE_BYTES = 256 << 20
-"""What it may write between two messages that is none, each line counted as at least `BABBLE_LINE`.
-"""
+"""Maximum of other output between two responses; each line counts as at least `BABBLE_LINE`."""
 BABBLE_LINE = 256
 QUEUE = 64
 """Messages that wait for it to read: whoever cancels a call must not wait for a program that does
@@ -143,7 +142,7 @@ class _Pipes:
         self._into.close()
 
     async def _hand_on(self, message: SessionMessage | None) -> None:
-        """What comes when nobody listens any more is let go, so that the program can end."""
+        """Pass a message on, or drop it if there is no reader left, so that the program can end."""
         if message is not None:
             with suppress(*_GONE):
                 await self._into.send(message)
@@ -156,14 +155,15 @@ class _Pipes:
             except ValueError:
                 pass
             else:
-                self._babble = 0
+                if isinstance(message, JSONRPCResponse):
+                    self._babble = 0
                 return SessionMessage(message)
         self._babble += max(line.size, BABBLE_LINE)
         self._nonsense = data[:_QUOTED]
         return self._unreadable(line) if line.is_cut or data.startswith(b"{") else None
 
     def _unreadable(self, line: BoundedLine) -> SessionMessage | None:
-        """For the call that seems to be meant."""
+        """Return an error for the call that the line probably answers."""
         if (request := answered_id(line)) is None:
             return None
         what = (

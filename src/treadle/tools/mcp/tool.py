@@ -68,14 +68,14 @@ class McpTool:
 
     @property
     def trace(self) -> Mapping[str, str]:
-        """What it says of itself for a trace (`Tracer.tool`)."""
+        """Attributes of the tool for a trace (`Tracer.tool`)."""
         return {"mcp.server": self.server, "mcp.tool": self._offered.theirs}
 
     def parse(self, arguments_json: JsonText) -> dict[str, Any]:
         return self._offered.arguments.parse(arguments_json)
 
     def touches(self, arguments: Any, cwd: Path) -> Touched | None:
-        """Nobody here can say."""
+        """Return None: it is not known what a foreign tool touches."""
         return None
 
     async def execute(self, ctx: ToolContext[Any], arguments: dict[str, Any]) -> ToolOutput:

@@ -1,12 +1,14 @@
-"""What passes between a server and the SDK: what is of no use to us stays out, and what is seen on
-the way is kept for people.
+"""Messages between a server and the SDK: irrelevant ones are dropped, and facts for people are
+recorded.
 
-Not here: the transports (stdio.py, http.py). Entry: `Traffic`.
+stdio.py and http.py are the transports. Entry points: `Traffic`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import math
+import time
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Self, TypeAlias
 
@@ -18,7 +20,13 @@ from treadle.tools.mcp.sieve import Sieve
 
 ASKING_MOST = 32
 """Requests of a server that are open at once; further ones get no answer."""
-_USED = frozenset({"notifications/progress", "notifications/cancelled"})
+UNASKED_MOST = 50_000
+"""Notifications and requests of a server at once, as a burst."""
+UNASKED_PER_S = 500
+"""Notifications and requests of a server in the long run."""
+_FIGURE_MOST = 1e300
+_PROGRESS = "notifications/progress"
+_USED = frozenset({_PROGRESS, "notifications/cancelled"})
 _TOOLS_CHANGED = "notifications/tools/list_changed"
 
 Reading: TypeAlias = Any
@@ -29,8 +37,23 @@ Writing: TypeAlias = Any
 Streams: TypeAlias = "tuple[Reading, Writing]"
 
 
+class Allowance:
+    """Bound on events: a burst of `most`, refilled by `per_s` each second."""
+
+    def __init__(self, most: int, per_s: float) -> None:
+        self._most, self._per_s = most, per_s
+        self._left, self._at = float(most), -math.inf
+
+    def take(self, now: float) -> bool:
+        """Count one event at `now`, in seconds. False if none is left."""
+        self._left = min(self._left + (now - self._at) * self._per_s, self._most)
+        self._at = now
+        self._left -= 1
+        return self._left >= 0
+
+
 class Traffic:
-    """Of one connection."""
+    """Filtered messages of one connection."""
 
     def __init__(self) -> None:
         self.over = anyio.Event()
@@ -40,10 +63,11 @@ class Traffic:
         self.received = 0
         """Messages so far."""
         self.tools_changed = False
-        """It has said that its tools are not what they were."""
+        """True once the server has announced that its tools have changed."""
         self.asking = 0
         """Its requests that have no answer yet."""
         self.sieve = Sieve()
+        self._unasked = Allowance(UNASKED_MOST, UNASKED_PER_S)
 
     def end(self, reason: str) -> None:
         """The first reason counts."""
@@ -53,13 +77,18 @@ class Traffic:
 
     def lets_in(self, item: SessionMessage | Exception) -> bool:
         """Called once for each that comes."""
-        if isinstance(item, Exception):
+        if isinstance(item, Exception) or self.over.is_set():
             return False
         self.received += 1
+        if isinstance(
+            item.message, JSONRPCNotification | JSONRPCRequest
+        ) and not self._unasked.take(time.monotonic()):
+            self.end(f"it sends more than {UNASKED_PER_S} messages a second that answer nothing")
+            return False
         match item.message:
             case JSONRPCNotification(method=method):
                 self.tools_changed = self.tools_changed or method == _TOOLS_CHANGED
-                return method in _USED
+                return method in _USED and _is_whole(method, item.message.params or {})
             case JSONRPCRequest():
                 if self.asking >= ASKING_MOST:
                     return False
@@ -89,6 +118,18 @@ class Traffic:
             yield _Reading(reading, self), _Writing(writing, self)
 
 
+def _is_whole(method: str, params: Mapping[str, Any]) -> bool:
+    """True if the SDK can read a notification. It logs a traceback for each that it cannot."""
+    name = "progressToken" if method == _PROGRESS else "requestId"
+    if type(params.get(name)) not in (str, int):
+        return False
+    figures = [params.get("progress"), params.get("total") or 0] if method == _PROGRESS else []
+    words = params.get("message" if method == _PROGRESS else "reason")
+    return (words is None or isinstance(words, str)) and all(
+        isinstance(figure, int | float) and abs(figure) <= _FIGURE_MOST for figure in figures
+    )
+
+
 class _Stream:
     def __init__(self, inner: Any, traffic: Traffic) -> None:
         self._inner, self._traffic = inner, traffic
@@ -106,7 +147,9 @@ class _Stream:
 class _Reading(_Stream):
     @property
     def last_context(self) -> Any:
-        """In which the SDK handles a message: that of whoever sent the request that it belongs to."""  # noqa: E501
+        """Context in which the SDK handles a message: that of the sender of the request it belongs
+        to.
+        """
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:

@@ -1,7 +1,7 @@
-"""One MCP server over a runtime's life: connected when it is wanted, again when it has died, and
-what it offers as last heard.
+"""One MCP server during the life of a runtime: connected when needed, reconnected after it died,
+with its latest list of tools.
 
-Not here: a single connection (connection.py). Entry: `Upkeep`.
+connection.py is a single connection. Entry points: `Upkeep`.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class Backoff:
 
 
 FRESH_S = 60.0
-"""How long what it offers is believed, where it does not say that it has changed."""
+"""Seconds for which a list of tools is current, unless the server announces a change."""
 PATIENCE_S = 2.0
-"""Of the wait before its next start: a longer one is told at once."""
+"""Longest wait before the next start, in seconds, that is not reported at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """What the server last said that it offers."""
+    """The latest list of tools of a server."""
 
     by: McpConnection
     told: ServerListing
@@ -76,29 +76,32 @@ class _Listed:
     offered: dict[tuple[str, ...] | None, Listing] = field(
         default_factory=dict[tuple[str, ...] | None, Listing]
     )
-    """Of them, by which are wanted."""
+    """Offered tools, by the selection that is wanted."""
 
 
 class ServerStatus(NamedTuple):
-    """How it is with one server, as far as is known without asking it."""
+    """Status of one server, as far as it is known without asking it."""
 
     name: str
     place: str
     state: Literal["idle", "running", "failed"]
     """idle: nobody has wanted it yet, or it has ended by itself."""
     tools: tuple[str, ...] = ()
-    """As the model calls them, as the server last said."""
+    """Names of the latest tools, as the model calls them."""
     wrong: tuple[str, ...] = ()
-    """For people: why it cannot be used, and what of it is not offered."""
+    """Reasons why it cannot be used, and what it does not offer, for people."""
 
 
 class Upkeep:
-    """Calls may come from any task of the runtime's event loop."""
+    """Connection to one MCP server, restarted when it is lost.
+
+    Its methods may be called from any task of the runtime's event loop.
+    """
 
     def __init__(
         self, server: McpServer, connect: Callable[[McpServer, Era], McpConnection]
     ) -> None:
-        """`connect` makes a connection and starts its task."""
+        """`connect` creates a connection and starts its task."""
         self.server = server
         self._connect = connect
         self._backoff = Backoff(anyio.current_time)
@@ -106,13 +109,13 @@ class Upkeep:
         self._now: McpConnection | None = None
         self._listed: _Listed | None = None
         self._trouble = ""
-        """Why the last connection is none any more; empty where one stands."""
+        """Reason why there is no connection; empty if there is one."""
         self._listing = anyio.Lock()
-        """One listing at a time: runs that begin together want the same one."""
+        """Serializes listings: runs that begin together want the same one."""
 
     async def listing(self, server: McpServer, *, fresh: bool) -> Listing:
-        """What it offers of what `server` wants, asked for again where it has changed, or (`fresh`)
-        a minute is over. Raises Unreachable.
+        """Return the tools that `server` selects. They are requested again after a change, or with
+        `fresh` after a minute. Raises Unreachable.
         """
         wanted = None if server.tools is None else tuple(server.tools)
         known = self._known(fresh=fresh)
@@ -136,7 +139,7 @@ class Upkeep:
         return known
 
     def _known(self, *, fresh: bool) -> _Listed | None:
-        """What it last said, where that still holds."""
+        """Return the latest list, if it is still current."""
         connection, listed = self._now, self._listed
         if (
             listed is None
@@ -151,9 +154,10 @@ class Upkeep:
     async def call(
         self, server: McpServer, tool: Offered, ctx: ToolContext[Any], arguments: Mapping[str, Any]
     ) -> mcp_types.CallToolResult:
-        """As `server`, one of those that this connection serves, wants it. Raises ToolFailed.
+        """Make a call for `server`, one of those that share this connection. Raises ToolFailed.
 
-        Once more where the server says that it does not know our session, and so has run nothing.
+        Repeats the call once if the server does not know our session, and therefore has not run
+        anything.
         """
         why = ""
         for _ in range(2):
@@ -182,7 +186,7 @@ class Upkeep:
             )
 
     def standing(self, server: McpServer) -> ServerStatus:
-        """As `server`, one of those that this connection serves, would say it."""
+        """Return the status of `server`, one of those that share this connection."""
         is_running = self._now is not None and self._now.is_usable
         known = (
             None

@@ -13,7 +13,7 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 hidden.
 """
 _JOINERS = "\u200c\u200d"
-"""Of many scripts and of emojis."""
+"""Joiners, which many scripts and emojis need."""
 
 
 def plain(text: str, longest: int) -> str:

@@ -84,20 +84,22 @@ def _end_of_class(pattern: str, at: int) -> int:
 
 PATTERN_CHARS_MOST: Final = 4_000
 STATES_MOST: Final = 20_000
-"""Of all patterns of one schema."""
+"""Maximum number of states in all patterns of one schema."""
 ALTERNATIVES_MOST: Final = 20_000
 """Schemas that one place of a value is checked by, each as often as it is reached."""
 WORK_MOST: Final = 20_000_000
-"""Of one check: a second or two."""
+"""Maximum work of one check: a second or two."""
 TOLD_MOST: Final = 20_000
-"""Of a check that tells what is wrong, which makes an object for each alternative that failed."""
+"""Maximum work of a check that collects problems, which makes an object for each failed
+alternative.
+"""
 _SURELY_LITTLE: Final = 2_000_000
 _COUNTING = 10
-"""What counting one part takes, in checks of one."""
+"""Cost of counting one part, in checks of one."""
 
 
 class Bounds:
-    """Of one schema."""
+    """Bounds of one schema."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         """Raises TooMuch for a schema beyond a limit, without following what it unfolds to."""

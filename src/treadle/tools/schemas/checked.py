@@ -37,7 +37,7 @@ _TOLD_WHOLE: Final = 30
 _COUNTED: Final = 1_000
 BACKTRACKS_MOST: Final = 100_000
 PATTERN_BYTES_MOST: Final = 4 << 20
-"""Of one compiled pattern; what bounds.py counts is estimated."""
+"""Maximum size of a compiled pattern, because bounds.py only estimates."""
 
 
 class CheckedSchema:
@@ -61,7 +61,9 @@ class CheckedSchema:
                 "under '$defs' and refer to it as '#/$defs/NAME'"
             )
         self.fault: Final = fault
-        """What is wrong with it at first sight, or that it refers to a schema elsewhere."""
+        """Fault that is visible without compiling the schema, or a reference to a schema elsewhere;
+        None if there is none.
+        """
         self._compiled: tuple[Validator, Bounds] | None = None
         self._chars_surely = -1
         self._is_valid: Callable[[object], bool] = lambda _: False
@@ -100,10 +102,10 @@ class CheckedSchema:
             raise TooMuch(_LONG)
 
     def problems(self, value: object, noun: str) -> Sequence[SchemaProblem]:
-        """What is wrong with it, if anything. `noun`: what an unknown name would be the name of.
-        Raises ValueError as `fits` does.
+        """Return the problems of a value, if any. `noun` names what an unknown name would be.
 
-        The first 30 are told, of the others there is only how many they are, up to 1,000.
+        Raises ValueError as `fits` does. Describes the first 30 problems and counts the others, up
+        to 1,000.
         """
         validator, bounds = self.compile()
         work = bounds.work(value, WORK_MOST)
@@ -169,7 +171,7 @@ def _reason(error: ValueError) -> str:
 
 
 def _faults(schema: object, place: str) -> Iterator[str]:
-    """What is wrong with it at first sight."""
+    """Yield the faults that are visible without compiling the schema."""
     if isinstance(schema, bool):
         return
     if not isinstance(schema, dict):

@@ -45,9 +45,8 @@ def fault_of_text(error: ValidationError) -> str | None:
 def problems_of(
     error: ValidationError, document: object, schema: JsonSchema, noun: str
 ) -> Sequence[SchemaProblem]:
-    """One for each place; what the forms of a union say about the same place is joined.
-
-    Unknown names, which often explain the rest, come first.
+    """Return one problem for each place in the document; problems of a union's members are merged.
+    Unknown names come first, because they often explain the rest.
     """
     by_place: dict[Path, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
@@ -57,7 +56,7 @@ def problems_of(
 
 
 def _place(detail: ErrorDetails, document: object) -> Path:
-    """The place without the names of union members, which are no keys of what was sent."""
+    """Return the place without the names of union members, which the document does not contain."""
     path: list[str | int] = []
     here = document
     steps = detail["loc"]

@@ -24,7 +24,7 @@ _REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _UNEVALUATED: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 """Keywords whose check looks at the other keywords again."""
 _META_WEIGHT = 1_000
-"""Of a reference to a meta-schema, which is not part of the schema."""
+"""Weight of a reference to a meta-schema, which is not part of the schema."""
 
 
 class TooMuch(ValueError):
@@ -106,7 +106,7 @@ class SchemaGraph:
         return number
 
     def _numbers_of(self, found: object) -> list[int]:
-        """Of a schema, or a list of them; `true` and `false` have none."""
+        """Return the numbers of a schema, or of a list of schemas; `true` and `false` have none."""
         inner = cast("list[object]", found) if isinstance(found, list) else [found]
         return [self._number(cast("dict[str, Any]", one)) for one in inner if isinstance(one, dict)]
 
@@ -154,9 +154,8 @@ class SchemaGraph:
     def _targets(
         self, words: dict[str, Any], reference: str, *, follows_all: bool
     ) -> list[dict[str, Any]]:
-        """Where a reference may lead; a dynamic one to each anchor of its name.
-
-        Raises Dangling where that is nowhere.
+        """Return the possible targets of a reference; of a dynamic one, each anchor of its name.
+        Raises Dangling if there is none.
         """
         base = self._bases.get(id(words), "")
         target = joined(base, reference)
@@ -233,7 +232,7 @@ def _ordered(
 
 
 def _at(resource: object, pointer: str) -> object:
-    """What a JSON pointer names, None if that is nothing."""
+    """Return the target of a JSON pointer, or None."""
     here = resource
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")

@@ -1,8 +1,8 @@
-"""What a model reads of a value that does not fit: one line a problem, with the place, what is
-wrong and what would be right.
+"""Validation problems in words for a model: one line each, with the place, the fault and the
+expected value.
 
-Finding the problems is faults.py's and checked.py's part; what is said around them is their user's.
-Entry: `SchemaProblem`, `told`, `strict_json`.
+faults.py and checked.py find them; their callers add the text around them. Entry points:
+`SchemaProblem`, `told`, `strict_json`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
-from treadle.tools.tool import closest
+from treadle.tools.registry import closest
 
 Path: TypeAlias = tuple[str | int, ...]
 JsonSchema: TypeAlias = Mapping[str, Any]
@@ -56,7 +56,7 @@ class SchemaProblem(msgspec.Struct, frozen=True):
     path: Path
     """Keys and indices from the top down."""
     text: str
-    """What is wrong there and what is expected."""
+    """Description of the fault and of the expected value."""
 
 
 def told(problems: Sequence[SchemaProblem], whole: str, chars_max: int | None = None) -> list[str]:

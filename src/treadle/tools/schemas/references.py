@@ -1,8 +1,7 @@
-"""Where a JSON Schema refers to what is not in it: a remote schema is never fetched, so one that
-needs it is refused.
+"""References of a JSON Schema to other schemas: a remote schema is never fetched, so a schema that
+needs one is rejected.
 
-Following references is jsonschema-rs's part, which is told to stay offline. Entry:
-`remote_reference`, `schemas`, `joined`.
+jsonschema-rs follows references, offline. Entry points: `remote_reference`, `schemas`, `joined`.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def _is_struct(hint: object) -> bool:
 
 
 class _Struct:
-    """What pydantic asks of a type that it does not know."""
+    """Hooks that pydantic calls for a type that it does not know."""
 
     def __init__(self, struct: Any, strict: bool) -> None:
         self.struct = struct

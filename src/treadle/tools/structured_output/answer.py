@@ -30,9 +30,9 @@ _first_use: Final = threading.RLock()
 class _Made(msgspec.Struct, frozen=True):
     shape: Shape
     schema: dict[str, object]
-    """For providers."""
+    """Schema for providers."""
     wrapped: bool
-    """It asks for `{"result": value}`."""
+    """True if the schema asks for `{"result": value}`."""
 
 
 class StructuredAnswer(Generic[OutOf]):
@@ -47,9 +47,8 @@ class StructuredAnswer(Generic[OutOf]):
 
     @property
     def schema(self) -> dict[str, object]:
-        """Of an object: a value that is none is its `result`.
-
-        Raises AgentError(invalid) for a type that cannot be described.
+        """JSON Schema of an object; any other value is wrapped as its `result`. Raises
+        AgentError(invalid) for a type that cannot be described.
         """
         return self._made.schema
 
@@ -103,7 +102,7 @@ class StructuredAnswer(Generic[OutOf]):
             )
 
     def partial(self, text: str) -> object | None:
-        """Plain data, not validated; None where nothing of it can be told yet. Never raises."""
+        """Parse an incomplete answer into plain data, without validation. Never raises."""
         value = beginning(text)
         if not self._made.wrapped or not isinstance(value, dict):
             return value

@@ -1,6 +1,6 @@
-"""What the beginning of an answer says so far: what more text brings only adds to it.
+"""Parser for the beginning of an answer. More text only adds to its result.
 
-Whether it fits its type is nobody's business before it is whole. Entry: `beginning`.
+An incomplete answer is not validated. Entry points: `beginning`.
 """
 
 from __future__ import annotations

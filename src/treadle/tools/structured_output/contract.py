@@ -1,8 +1,8 @@
-"""What a typed answer is: a shape that the model is told, and the one way to read its words as a
-value of it.
+"""Contract of typed answers: a schema for the model, and a reader that turns text into a value of
+it.
 
-Making one from a type or a schema is outputs/; asking again where the words do not fit is the
-loop's. Entry: `AnswerType`, `Unfit`.
+structured_output/ makes one from a type or a schema; the loop asks again if the text does not fit.
+Entry points: `AnswerType`, `Unfit`.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class AnswerType(Protocol[OutOf]):
         ...
 
     def encoded(self, value: object) -> JsonText:
-        """What `read` gave, as JSON for the journal and for events."""
+        """Encode a value that `read` returned, as JSON for the journal and events."""
         ...
 
     def partial(self, text: str) -> object | None:
-        """What the beginning of a text says so far, as plain data, not validated; None where
-        nothing of it can be told yet.
+        """Parse the beginning of a text into plain data, without validation; None if nothing is
+        known yet.
         """
         ...

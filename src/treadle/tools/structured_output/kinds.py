@@ -1,7 +1,8 @@
-"""Which family a type belongs to, and what is no type of an answer: looked at when an agent is
-defined, without importing anything.
+"""Families of output types, and rejection of values that are not types, checked when an agent is
+defined and without imports.
 
-What only describing a type can tell is told at its first use. Entry: `answer_type`.
+Faults that only describing a type can show are reported at its first use. Entry points:
+`answer_type`.
 """
 
 from __future__ import annotations
@@ -42,13 +43,12 @@ def answer_type(kind: Mapping[str, object]) -> AnswerType[object]: ...
 @overload
 def answer_type(kind: typing_extensions.TypeForm[Out]) -> AnswerType[Out] | None: ...
 def answer_type(kind: object) -> AnswerType[Any] | None:
-    """How an answer of this type, or JSON Schema, is asked for and read; None for `str` and None:
-    then the answer is the model's text.
+    """Return how to request and read an answer of this type or JSON Schema; None for `str` and
+    None, whose answer is the text of the model.
 
-    Libraries are imported, and the type is described, when the answer's `schema` is first asked
-    for: that raises AgentError(invalid) for a type which JSON cannot describe. Raises
-    AgentError(invalid) here for what can be seen to be none, and for a schema that refers to a
-    remote one.
+    Raises AgentError(invalid) for a value that is visibly not a type, and for a schema that refers
+    to a remote one. The type is described, and libraries are imported, at the first use of the
+    answer's `schema`, which raises AgentError(invalid) for a type that JSON cannot describe.
     """
     if kind is None or kind is str:
         return None
@@ -67,8 +67,8 @@ def _given(schema: Mapping[str, object]) -> AnswerType[object]:
 
 
 def _described(kind: object, scope: Mapping[str, object]) -> Shape:
-    """By the family that knows the type best, else by the other: a dataclass may hold Structs,
-    which pydantic does not know.
+    """Describe the type by its own family, or by the other if that fails: a dataclass can contain
+    Structs, which pydantic does not know.
     """
     first: Exception | None = None
     for family in (_structs, _typed) if _msgspecs_own(kind) else (_typed, _structs):
@@ -116,7 +116,7 @@ def _parts(kind: object) -> Iterator[Any]:
 
 
 def _faults(kind: object) -> Iterator[str]:
-    """What can be told without describing it."""
+    """Yield the faults that are visible without describing the type."""
     for part in _parts(kind):
         if isinstance(part, type):
             if _is_plain(part):
@@ -151,7 +151,7 @@ def _is_plain(kind: Any) -> bool:
 
 
 def _is_form(kind: object) -> bool:
-    """What stands for types without being one: unions, Any, aliases, NewType."""
+    """Return True for forms that stand for types: unions, Any, aliases, NewType."""
     if isinstance(kind, TypeVar):
         return False
     made_of = type(kind)

@@ -23,7 +23,7 @@ _STAYS: Final = ("$defs", "definitions", "$schema")
 """At the root also of what is wrapped: references to definitions mean the same then."""
 
 _BESIDE: Final = frozenset({"$ref", "title", "description", "default", "examples", *_STAYS})
-"""What may stand beside a root's reference without saying more than it."""
+"""Keywords that add nothing to a reference at the root."""
 
 
 def rooted(schema: _Schema) -> tuple[_Schema, bool]:
@@ -35,15 +35,15 @@ def rooted(schema: _Schema) -> tuple[_Schema, bool]:
 
 
 def unwrapped(text: JsonText) -> JsonText:
-    """What stands in `{"result": …}`, which is JSON where the text is and has no other property;
-    any other text as it is.
+    """Return the value in `{"result": …}`, as JSON if the text is JSON and has no other property;
+    any other text unchanged.
     """
     begin = _WRAPPED.match(text)
     return text[begin.end() : -1].strip() if begin and text.endswith("}") else text
 
 
 def _with_definition(schema: _Schema) -> _Schema:
-    """With the definition that the root refers to in its place, where it says nothing else."""
+    """Replace a root that is only a reference by its definition."""
     for _ in range(10):
         found = _LOCAL.fullmatch(str(schema.get("$ref")))
         definition = cast("object", schema.get(found[1], {}).get(found[2])) if found else None

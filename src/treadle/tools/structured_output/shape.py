@@ -1,7 +1,6 @@
-"""What a family of types does for an answer: it describes itself, reads JSON, and tells what is
-wrong with it.
+"""Contract of a family of output types: describe the type, read JSON, report problems.
 
-What all have in common is answer.py's part. Entry: `Shape`.
+answer.py has what all families share. Entry points: `Shape`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ class Shape(Protocol):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Of the value itself, whatever its root is."""
+        """JSON Schema of the value itself, whatever its root is."""
         ...
 
     def read(self, text: JsonText) -> Any:
@@ -26,11 +25,11 @@ class Shape(Protocol):
         ...
 
     def problems(self, document: object, error: Exception) -> Sequence[SchemaProblem]:
-        """What `read` raised `error` for, given what its text says."""
+        """Return the problems for which `read` raised `error`, given the parsed text."""
         ...
 
     def again(self, plain: object) -> Any:
-        """From plain data, leniently. Raises any exception."""
+        """Make a value from plain data, leniently. Raises any exception."""
         ...
 
     def encoded(self, value: Any) -> JsonText:

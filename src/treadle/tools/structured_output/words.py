@@ -21,9 +21,9 @@ _FENCE: Final = re.compile(
     r"^[ \t]*```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)^[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE
 )
 _OBJECT: Final = re.compile(r"\{(?=\s*[\"}])")
-"""Where an object may begin; the braces of `{name}` are none."""
+"""Possible beginning of an object; the braces of `{name}` are not one."""
 _ARRAY: Final = re.compile(r"\[\s*(?:[\"\d{\[-]|true\b|false\b|null\b)")
-"""How an array begins; `[note]` is none."""
+"""Possible beginning of an array; `[note]` is not one."""
 _HALF: Final = "it holds half a surrogate pair, which no text may"
 
 
@@ -53,9 +53,8 @@ def check_sound(text: JsonText) -> None:
 
 
 def _may_be_odd(text: JsonText) -> bool:
-    """Whether it has what parsers differ in, were it only in a string: then Python's is asked.
-
-    Two microseconds for each thousand characters.
+    """Return True if the text contains anything on which parsers differ, even inside a string;
+    Python's parser then decides. Takes two microseconds per thousand characters.
     """
     if "NaN" in text or "Infinity" in text or ("\\u" in text and _SURROGATE.search(text)):
         return True

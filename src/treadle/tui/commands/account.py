@@ -14,7 +14,8 @@ from rich.text import Text
 from treadle._internal.terminal_text import one_line
 from treadle._internal.units import count, money, tokens
 from treadle.budget.costs import Cost, Costs, Tally
-from treadle.journal.journal import Journal, RunInfo, spent
+from treadle.journal.journal import Journal
+from treadle.journal.run_info import RunInfo, spent
 from treadle.messages.message import Message, ToolResult
 from treadle.models.model import ModelRequest
 from treadle.models.providers.estimate import estimated_tokens

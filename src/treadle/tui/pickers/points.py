@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from treadle._internal.terminal_text import one_line
 from treadle._internal.units import ago, count
 from treadle.errors import AgentError
-from treadle.journal.journal import RunInfo
+from treadle.journal.run_info import RunInfo
 from treadle.runtime.undo import changed_files
 from treadle.tui.going_back import go_back_before, prompts, put_files_back, shown
 from treadle.tui.picker import Picker, PickerRow

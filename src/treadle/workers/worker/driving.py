@@ -14,8 +14,8 @@ import anyio
 from treadle.agents.agent import Agent
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.engine import Engine
-from treadle.journal.journal import RunInfo
 from treadle.journal.queue import FRUITLESS_MOST, Ticket
+from treadle.journal.run_info import RunInfo
 from treadle.runtime.runtime import Runtime
 from treadle.types import Time, now
 
@@ -97,11 +97,12 @@ class Driving:
         await self.pay()
 
     async def pay(self) -> None:
-        """Return the runs that the journal did not take back before: no other worker gets them
-        while this process lives.
+        """Return the runs that the journal did not take back before, and those whose calls ran on:
+        no other worker gets them while this process lives.
 
         Raises AgentError if it still does not.
         """
+        await self._runtime.release_left()
         for run_id, at in [*self._owed.items()]:
             await self._put_back(run_id, at)
             self._owed.pop(run_id, None)

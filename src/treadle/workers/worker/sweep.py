@@ -18,7 +18,7 @@ from treadle.journal.engine import Engine
 from treadle.journal.journal import Journal
 from treadle.journal.notifier import QUEUE
 from treadle.journal.queue import Ticket, WorkerInfo
-from treadle.runtime.children import close_orphans
+from treadle.runtime.closing_runs import close_orphans
 from treadle.workers.engines.bare_group import bare_group
 from treadle.workers.worker.driving import Driving
 

@@ -4,9 +4,10 @@
                        wishes.py: the results as values
     wording.py         tokenization; phrases.py, verbs.py: tables of phrases; spelling.py: typing
                        errors
-    adding.py          new tasks; asides.py: fields next to a title; values.py, dates.py: a day, a
-                       priority, a text
-    changing.py        changes by command; stating.py, telling.py, afterthoughts.py: changes without
+    commands.py        one clause that begins with a verb of command
+    adding.py          new tasks; asides.py: fields next to a title; values.py, dates.py,
+                       written_dates.py: a day, a priority, a text
+    changing.py        changes by command; field_changes.py: their fields; stating.py, telling.py, afterthoughts.py: changes without
                        a command
     questions.py       requests for lists; listing.py, periods.py: filters
     targets.py         references to tasks; acting.py: resolution by the list; conversation.py: by

@@ -35,6 +35,9 @@ _LEADS = known(
     """the i mean meant want its it's it is was to one about for that as with on by make set called please no sorry my task"""
 )
 _SMALL = known("""the a an one task my i mean meant about with of for to it is please that""")
+_CHOOSING = known("the i mean meant want its option choose pick take id say")
+_ALL = ("all", "both", "all of them", "both of them", "every one", "everything")
+_NUMBERS = ("one", "two", "three", "four", "five")
 
 _WORDS = 30
 """Maximum words of a choice; longer text is a new message."""
@@ -81,43 +84,18 @@ def _chosen(text: str, words: Words, today: date, talk: Dialogue) -> tuple[Named
     keys = keys_of(words)
     start = opened(keys)
     rest = list(words[start : max(closed(keys), start)])
-    while (
-        len(rest) > 1
-        and rest[0].key
-        in (
-            "the",
-            "i",
-            "mean",
-            "meant",
-            "want",
-            "its",
-            "option",
-            "choose",
-            "pick",
-            "take",
-            "id",
-            "say",
-        )
-        and not rest[0].quoted
-    ):
+    while len(rest) > 1 and rest[0].key in _CHOOSING and not rest[0].quoted:
         rest.pop(0)
     if not rest:
         return None
     keys = keys_of(rest)
-    if keys in (
-        ["all"],
-        ["both"],
-        ["all", "of", "them"],
-        ["both", "of", "them"],
-        ["every", "one"],
-        ["everything"],
-    ):
+    if " ".join(keys) in _ALL:
         return tuple(Named(option) for option in talk.options)
     if len(keys) == 1 and keys[0].isdigit():
         picked = talk.numbered(int(keys[0]))
         return None if picked is None else (Named(picked),)
-    if keys in (["one"], ["two"], ["three"], ["four"], ["five"]):
-        picked = talk.numbered(["one", "two", "three", "four", "five"].index(keys[0]) + 1)
+    if len(keys) == 1 and keys[0] in _NUMBERS:
+        picked = talk.numbered(_NUMBERS.index(keys[0]) + 1)
         return None if picked is None else (Named(picked),)
     matching = _matching(
         keys_of(rest) if not rest[0].quoted else [key_of(w) for w in rest[0].text.split()],

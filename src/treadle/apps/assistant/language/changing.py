@@ -10,19 +10,23 @@ from datetime import date
 
 from treadle.apps.assistant.language.asides import looks_like_a_day
 from treadle.apps.assistant.language.conversation import Dialogue
+from treadle.apps.assistant.language.field_changes import (
+    DEFAULT_LEVEL,
+    TO,
+    changing,
+    gap_of,
+    of_field,
+    valued,
+)
 from treadle.apps.assistant.language.listing import filter_of
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.spelling import near
 from treadle.apps.assistant.language.targets import TASK, target_of
-from treadle.apps.assistant.language.values import NOT_DUE, Fields, no_day, value_of, values_of
+from treadle.apps.assistant.language.values import values_of
 from treadle.apps.assistant.language.wishes import (
-    Doing,
-    Every,
     Missing,
     Named,
     PlainCall,
-    Target,
-    TaskChange,
     Wish,
 )
 from treadle.apps.assistant.language.wording import Token, Words, keys_of, phrase
@@ -67,35 +71,12 @@ _UNDONE = Phrases.plain(
         "back? to|as open|pending|todo|incomplete",
     ]
 )
-_TO = ("to", "as", "into", "=", "->", "→", "be", "become", "reads", "read", "say", "with")
 _DAY_WORDS = known("to until till by on for is due")
-VALUE = {
-    "due": "the new due date",
-    "priority": "the new priority",
-    "title": "the new title",
-    "description": "the new description",
-}
 _WITH = ("rename", "retitle", "replace", "reword")
 _SEVERAL = known(
     "all every everything my tasks todos items ones the list whatever anything what whats thats "
     "things stuff"
 )
-_CLEARING = (
-    "clear",
-    "remove",
-    "delete",
-    "drop",
-    "cancel",
-    "erase",
-    "unset",
-    "reset",
-    "take",
-    "get",
-)
-_DEFAULT_LEVEL = {
-    "prioritize": "High", "prioritise": "High", "deprioritize": "Low", "deprioritise": "Low", "raise": "High",
-    "increase": "High", "bump": "High", "lower": "Low", "decrease": "Low", "reduce": "Low",
-}  # fmt: skip
 POSTPONING = known("postpone reschedule delay defer push move bump extend shift pull")
 _RETITLING = known("correct rename retitle reword change edit update call modify replace swap")
 
@@ -165,33 +146,6 @@ def _completed_ones(text: str, words: Words, today: date) -> PlainCall | None:
     )
 
 
-def changing(
-    doing: Doing, text: str, words: Words, today: date, talk: Dialogue, fields: Fields = ()
-) -> list[Wish | Missing]:
-    target = target_of(text, words, today, talk)
-    if isinstance(target, Missing):
-        return [Missing(_which(target, doing), "task", doing=doing, fields=fields)]
-    if doing == "complete" and isinstance(target, Every):
-        if target.filter.status == "completed" or (
-            (target.filter.empty or target.filter.status == "open")
-            and target == Every(type(target.filter)(target.filter.status))
-        ):
-            return [PlainCall("complete_all")]
-        target = Every(type(target.filter)("open", target.filter.priority, target.filter.search))
-    targets: Sequence[Target] = target if isinstance(target, tuple) else (target,)
-    return [TaskChange(doing, one, fields) for one in targets]
-
-
-def _which(missing: Missing, doing: Doing) -> str:
-    if missing.what != TASK.what:
-        return missing.what
-    return {
-        "complete": "which task you have completed",
-        "delete": "which task to delete",
-        "update": "which task to change",
-    }[doing]
-
-
 def _without_done(words: Words) -> list[Token]:
     kept = list(words)
     if (found := _DONE.ending(keys_of(kept))) is not None and found[0] < len(kept):
@@ -235,12 +189,12 @@ def changed(
             and not words[place].quoted
             and (
                 place + possessed[0] == len(keys)
-                or keys[place + possessed[0]] in _TO
+                or keys[place + possessed[0]] in TO
                 or keys[place + possessed[0]] == "from"
             )
         ):
             target = _owner(text, words[:place])
-            return _valued(
+            return valued(
                 text, target, words[place + possessed[0] :], possessed[1], verb, today, talk
             )
     return _by_value(text, words, verb, today, talk)
@@ -278,114 +232,6 @@ def _owner(text: str, words: Words) -> list[Token]:
     return [*words[:-1], last]
 
 
-def of_field(
-    text: str, words: Words, field: str, verb: str, today: date, talk: Dialogue
-) -> list[Wish | Missing]:
-    """Parse "set the priority of X to high", "clear the due date of X", "add a note to X: Y"."""
-    keys = keys_of(words)
-    start = 1 if keys and keys[0] in ("of", "for", "on", "from", "to") and len(keys) > 1 else 0
-    if verb in _CLEARING:
-        return changing(
-            "update",
-            text,
-            words[start:],
-            today,
-            talk,
-            ((field, None if field == "due" else "" if field == "description" else "Medium"),),
-        )
-    # "add a due date of friday to X"
-    if (verb in ("add", "give") or keys[:1] == ["of"]) and field in ("due", "priority"):
-        for place in range(len(keys) - 1, 0, -1):
-            if keys[place] in ("to", "for", "on") and place + 1 < len(keys) and place > start:
-                value = value_of(text, words[start:place], field, today)
-                if value is not None:
-                    return changing(
-                        "update", text, words[place + 1 :], today, talk, ((field, value),)
-                    )
-    if (
-        verb in ("add", "give", "put")
-        and field == "description"
-        and words[0].quoted
-        and keys[1:2] in (["to"], ["for"], ["on"])
-        and len(words) > 2
-    ):
-        return changing("update", text, words[2:], today, talk, (("description", words[0].text),))
-    for place in range(len(keys) - 1, start, -1):
-        here = (
-            keys[place] in _TO
-            or keys[place] in ("for", "on", "by", "is")
-            or words[place - 1].stop == ":"
-        )
-        if not here:
-            continue
-        after = place if words[place - 1].stop == ":" else place + 1
-        if (
-            field in ("title", "description")
-            and after < len(words)
-            and not _first_to(words, place, start)
-        ):
-            continue
-        value = value_of(text, words[after:], field, today)
-        if value is not None:
-            return changing("update", text, words[start:place], today, talk, ((field, value),))
-    return gap_of(text, words[start:], field, verb, today, talk)
-
-
-def _first_to(words: Words, place: int, start: int) -> bool:
-    """True if a text may begin after this word: the first "to", or a colon, which takes
-    precedence.
-    """
-    if words[place - 1].stop == ":":
-        return True
-    return not any(
-        w.key in ("to", "as") or w.stop == ":" for w in words[start + 1 : place]
-    ) and not any(w.stop == ":" for w in words[place:])
-
-
-def _valued(
-    text: str, target: Words, words: Words, field: str, verb: str, today: date, talk: Dialogue
-) -> list[Wish | Missing]:
-    """Parse "X's priority to high"."""
-    rest = list(words)
-    if rest and rest[0].key == "from":
-        to = next((i for i, word in enumerate(rest) if word.key == "to"), None)
-        rest = rest if to is None else rest[to:]
-    while rest and not rest[0].quoted and rest[0].key in (*_TO, "is", "by", "on", "for"):
-        del rest[0]
-    if verb in _CLEARING and not rest:
-        return changing(
-            "update",
-            text,
-            target,
-            today,
-            talk,
-            ((field, None if field == "due" else "" if field == "description" else "Medium"),),
-        )
-    value = value_of(text, rest, field, today)
-    if value is not None or (field == "due" and no_day(keys_of(rest))):
-        return changing("update", text, target, today, talk, ((field, value),))
-    return gap_of(text, target, field, verb, today, talk)
-
-
-def gap_of(
-    text: str, target: Words, field: str, verb: str, today: date, talk: Dialogue
-) -> list[Wish | Missing]:
-    """Ask for the missing value, unless the verb implies it ("raise the priority of X")."""
-    if field == "priority" and verb in _DEFAULT_LEVEL:
-        return changing("update", text, target, today, talk, (("priority", _DEFAULT_LEVEL[verb]),))
-    if field == "due":
-        for start in range(1, len(target)):
-            if NOT_DUE.at(keys_of(target), start) is not None:
-                return changing("update", text, target[:start], today, talk, (("due", None),))
-    meant = target_of(text, target, today, talk)
-    named = meant if isinstance(meant, (Named, Every)) else None
-    return (
-        [Missing(VALUE[field], "value", doing="update", target=named, field=field)]
-        if named is not None
-        else [Missing("which task to change, and how", "any")]
-    )
-
-
 def _by_value(
     text: str, words: Words, verb: str, today: date, talk: Dialogue
 ) -> list[Wish | Missing]:
@@ -407,10 +253,10 @@ def _by_value(
         )
     if fields:
         return [Missing("which task to change", "task", doing="update", fields=fields)]
-    if verb in _DEFAULT_LEVEL and (
+    if verb in DEFAULT_LEVEL and (
         verb not in POSTPONING or (verb == "bump" and "back" not in keys_of(words))
     ):
-        return changing("update", text, words, today, talk, (("priority", _DEFAULT_LEVEL[verb]),))
+        return changing("update", text, words, today, talk, (("priority", DEFAULT_LEVEL[verb]),))
     if verb in POSTPONING:
         return gap_of(
             text,

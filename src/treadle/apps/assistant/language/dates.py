@@ -9,16 +9,25 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import date, timedelta
-from typing import TypeAlias
 
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.spelling import near
-
-Keys = Sequence[str]
-Found: TypeAlias = tuple[int, date]
-"""Number of words, and the day."""
+from treadle.apps.assistant.language.written_dates import (
+    DAY,
+    ISO,
+    MONTH,
+    ORDINAL_DAY,
+    SLASHED,
+    Found,
+    Keys,
+    coming,
+    explicit,
+    monday_of,
+    months_on,
+    next_start,
+)
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _WEEKDAY = {name: i for i, name in enumerate(WEEKDAYS)} | {
@@ -28,25 +37,6 @@ _WEEKDAY = {name: i for i, name in enumerate(WEEKDAYS)} | {
     )
     for short in shorts.split()
 }
-_MONTHS = (
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-)
-_MONTH = (
-    {name: i for i, name in enumerate(_MONTHS, 1)}
-    | {name[:3]: i for i, name in enumerate(_MONTHS, 1)}
-    | {"sept": 9}
-)
 _ONES = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty"""
 NUMBERS = {name: i for i, name in enumerate(_ONES.split())} | {
     "a": 1,
@@ -106,11 +96,6 @@ _HOLIDAYS = Phrases(
         "halloween": (10, 31),
     }
 )
-_ISO = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:t[\d:.z+]{2,16})?")
-_SLASHED = re.compile(r"(\d{1,2})([/.-])(\d{1,2})(?:\2(\d{4}|\d{2})?)?")
-_DAY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?")
-_ORDINAL_DAY = re.compile(r"(\d{1,2})(?:st|nd|rd|th)")
-_YEAR = re.compile(r"(?:19|20)\d\d")
 _SHORT_SPAN = re.compile(r"(\d{1,3})(d|w|wk|wks|days?|weeks?|months?)")
 _PARTS_OF_DAY = known("morning afternoon evening night noon")
 _NUMBER = re.compile(r"\d{1,4}")
@@ -144,13 +129,10 @@ def holiday_at(keys: Keys, place: int, today: date) -> Found | None:
 
 
 def looks_like_a_day(key: str, following: str = "") -> bool:
-    if following in _MONTH and _DAY.fullmatch(key):
+    if following in MONTH and DAY.fullmatch(key):
         return True
     return bool(
-        _ISO.fullmatch(key)
-        or _SLASHED.fullmatch(key)
-        or key in _MONTH
-        or _ORDINAL_DAY.fullmatch(key)
+        ISO.fullmatch(key) or SLASHED.fullmatch(key) or key in MONTH or ORDINAL_DAY.fullmatch(key)
     )
 
 
@@ -183,29 +165,6 @@ def days_at(keys: Keys, place: int) -> tuple[int, int] | None:
     start += keys[start : start + 1] == ["more"]
     unit = _UNITS.get(keys[start]) if start < len(keys) else None
     return None if unit is None else (start + 1 - place, number[1] * unit)
-
-
-def months_on(day: date, months: int) -> date:
-    """Return the same day `months` later, or the last one of a shorter month."""
-    count = day.year * 12 + day.month - 1 + months
-    year, month = divmod(count, 12)
-    return date(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1]))
-
-
-def coming(today: date, month: int, day: int) -> date:
-    """Return the next such day, including today. 29 February waits for its year."""
-    for year in range(today.year, today.year + 9):
-        if day <= calendar.monthrange(year, month)[1] and date(year, month, day) >= today:
-            return date(year, month, day)
-    raise ValueError("no such day")
-
-
-def monday_of(day: date) -> date:
-    return day - timedelta(days=day.weekday())
-
-
-def month_of(key: str) -> int | None:
-    return _MONTH.get(key)
 
 
 def weekday_of(key: str) -> int | None:
@@ -282,13 +241,13 @@ def _end_of(keys: Keys, today: date) -> Found | None:
     place += later
     if place >= len(keys):
         return None
-    if (month := _MONTH.get(keys[place])) is not None:
+    if (month := MONTH.get(keys[place])) is not None:
         return place + 1, _last_day(
             "month", coming(today, month, calendar.monthrange(2026, month)[1])
         )
     if keys[place] not in ("week", "month", "year"):
         return None
-    start = today if not later else _next(keys[place], today)
+    start = today if not later else next_start(keys[place], today)
     return place + 1, _last_day(keys[place], start)
 
 
@@ -304,12 +263,6 @@ def _last_day(unit: str, day: date) -> date:
         if unit == "month"
         else date(day.year, 12, 31)
     )
-
-
-def _next(unit: str, today: date) -> date:
-    if unit == "week":
-        return monday_of(today) + timedelta(days=7)
-    return months_on(today.replace(day=1), 1) if unit == "month" else date(today.year + 1, 1, 1)
 
 
 def _named(keys: Keys, today: date) -> Found | None:
@@ -340,8 +293,10 @@ def _named(keys: Keys, today: date) -> Found | None:
         )
         on = weekday_of(keys[place + 1]) if on is None and place + 1 < len(keys) else on
         if name == "week" and on is not None:
-            return place + 2 + (keys[place + 1] == "on"), _next("week", today) + timedelta(days=on)
-        return place + 1, _next(name, today)
+            return place + 2 + (keys[place + 1] == "on"), next_start("week", today) + timedelta(
+                days=on
+            )
+        return place + 1, next_start(name, today)
     weekday = weekday_of(name)
     return None if weekday is None or word == "the" else _of_weekday(keys, place, weekday, today)
 
@@ -350,83 +305,22 @@ def _of_weekday(keys: Keys, place: int, weekday: int, today: date) -> Found | No
     word = keys[0] if keys[0] != "the" else keys[1]
     after = place + 1
     # "friday december 4"
-    if (explicit := _explicit(keys[after:], today)) is not None and word != "next":
-        return after + explicit[0], explicit[1]
+    if (written := explicit(keys[after:], today)) is not None and word != "next":
+        return after + written[0], written[1]
     if list(keys[after : after + 2]) == ["next", "week"]:
-        return after + 2, _next("week", today) + timedelta(days=weekday)
+        return after + 2, next_start("week", today) + timedelta(days=weekday)
     if keys[after : after + 1] == ["week"]:
         return after + 1, today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 8)
     if word == "next":
-        return after, _next("week", today) + timedelta(days=weekday)
+        return after, next_start("week", today) + timedelta(days=weekday)
     if word == "this" and weekday == today.weekday():
         return after, today
     return after, today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 1)
 
 
-def _explicit(keys: Keys, today: date) -> Found | None:
-    """Parse "2026-12-01", "12/24", "24.12.", "dec 1st 2026", "1 december", "the 5th"."""
-    if not keys:
-        return None
-    if (iso := _ISO.fullmatch(keys[0])) is not None:
-        return 1, date(int(iso[1]), int(iso[2]), int(iso[3]))
-    if (slashed := _SLASHED.fullmatch(keys[0])) is not None:
-        return _of_numbers(slashed, today)
-    place = 1 if keys[0] == "the" else 0
-    if place >= len(keys):
-        return None
-    if (month := _MONTH.get(keys[place])) is not None and place + 1 < len(keys):
-        place += 1 + (keys[place + 1] == "the")
-        if place < len(keys) and (day := _DAY.fullmatch(keys[place])) is not None:
-            return _with_year(keys, place + 1, month, int(day[1]), today)
-        return None
-    return _day_first(keys, place, today)
-
-
-def _day_first(keys: Keys, place: int, today: date) -> Found | None:
-    day = _DAY.fullmatch(keys[place])
-    if day is None:
-        return None
-    after = place + 1 + (keys[place + 1 : place + 2] == ["of"])
-    if after < len(keys) and (month := _MONTH.get(keys[after])) is not None:
-        return _with_year(keys, after + 1, month, int(day[1]), today)
-    if not _ORDINAL_DAY.fullmatch(keys[place]) or place == 0:
-        return None
-    if list(keys[place + 1 : place + 4]) in (["of", "next", "month"], ["of", "this", "month"]):
-        month_start = today.replace(day=1) if keys[place + 2] == "this" else _next("month", today)
-        return place + 4, month_start.replace(day=int(day[1]))
-    for months in range(13):
-        start = months_on(today.replace(day=1), months)
-        if (
-            int(day[1]) <= calendar.monthrange(start.year, start.month)[1]
-            and (found := start.replace(day=int(day[1]))) >= today
-        ):
-            return place + 1, found
-    return None
-
-
-def _with_year(keys: Keys, place: int, month: int, day: int, today: date) -> Found:
-    if place < len(keys) and _YEAR.fullmatch(keys[place]):
-        return place + 1, date(int(keys[place]), month, day)
-    return place, coming(today, month, day)
-
-
-def _of_numbers(match: re.Match[str], today: date) -> Found | None:
-    one, mark, two, year = int(match[1]), match[2], int(match[3]), match[4]
-    if mark == "-" and year is None:
-        return None  # "3-4 eggs"
-    if mark == "." and year is None and not match[0].endswith(".") and not (one > 12 and two <= 12):
-        return None  # "version 2.1"
-    day, month = (one, two) if mark == "." or one > 12 else (two, one)
-    if month > 12:
-        day, month = month, day
-    if year is None:
-        return 1, coming(today, month, day)
-    return 1, date(int(year) + (2000 if len(year) == 2 else 0), month, day)
-
-
 _READERS: tuple[Callable[[Keys, date], Found | None], ...] = (
     _relative,
-    _explicit,
+    explicit,
     _span,
     _end_of,
     _named,

@@ -10,17 +10,9 @@ import calendar
 from collections.abc import Sequence
 from datetime import date, timedelta
 
-from treadle.apps.assistant.language.dates import (
-    coming,
-    corrected,
-    day_at,
-    holiday_at,
-    monday_of,
-    month_of,
-    months_on,
-    number_at,
-)
+from treadle.apps.assistant.language.dates import corrected, day_at, holiday_at, number_at
 from treadle.apps.assistant.language.phrases import Phrases
+from treadle.apps.assistant.language.written_dates import coming, monday_of, month_of, months_on
 
 _SATURDAY = 5
 _EARLIEST, _LATEST = date(2000, 1, 1), date(9999, 12, 31)
@@ -77,8 +69,10 @@ def period_at(keys: Sequence[str], place: int, today: date) -> tuple[int, str] |
         return month
     if (ahead := _ahead(words, skipped, today)) is not None:
         return ahead
-    day = day_at(words, skipped, today) or (day_at(words, 0, today) if skipped else None)
-    return None if day is None else (skipped + day[0], f"due:{day[1].isoformat()}")
+    for begin in range(skipped, -1, -1):  # "in 3 days" is one with its first word
+        if (day := day_at(words, begin, today)) is not None:
+            return begin + day[0], f"due:{day[1].isoformat()}"
+    return None
 
 
 def span(first: date, last: date) -> str:

@@ -70,26 +70,9 @@ def asked_for(
     if (own := _OWN.at(keys)) is not None and own[0] < len(words):
         wanted = filter_of(text, words[own[0] :], today, search=True).filter
         return [Show(_told(wanted))] if wanted.search is not None else None
-    thing = next(
-        (place for place in range(min(len(keys), 4)) if _THING.at(keys, place) is not None), None
-    )
-    if (
-        thing is not None
-        and len(keys) < 12
-        and (thing == 0 or verb in ("what", "whats", "where", "wheres", "which"))
-    ):
-        return [
-            Show(
-                _told(
-                    filter_of(
-                        text,
-                        [word for word in words[thing:] if word.key != "again"],
-                        today,
-                        search=True,
-                    ).filter
-                )
-            )
-        ]
+    if (thing := _thing_at(keys, verb)) is not None:
+        about = [word for word in words[thing:] if word.key != "again"]
+        return [Show(_told(filter_of(text, about, today, search=True).filter))]
     filtered = filter_of(text, rest, today)
     wanted = filtered.filter
     about_tasks = any(key in _NOUNS or is_noun(key) for key in keys)
@@ -119,21 +102,22 @@ def asked_for(
             return None
     elif wanted.empty and not about_tasks and verb not in _SURE and not _about_me(keys):
         return None
-    if (
-        head is None
-        and not about_tasks
-        and not (question or filtered.due)
-        and wanted.status is None
-    ):
+    unasked = head is None and not about_tasks and not (question or filtered.due)
+    if unasked and wanted.status is None:
         return None
-    if (
-        wanted.status is None
-        and filtered.due
-        and (verb in _ASKING or question)
-        and wanted.search != "overdue"
-    ):
+    if wanted.status is None and filtered.due and asks and wanted.search != "overdue":
         wanted = Filter("open", wanted.priority, wanted.search)
     return [Show(_told(wanted))]
+
+
+def _thing_at(keys: list[str], verb: str) -> int | None:
+    """Return where "that thing about X" begins, if the words ask for it."""
+    if len(keys) >= 12:
+        return None
+    places = (place for place in range(min(len(keys), 4)) if _THING.at(keys, place) is not None)
+    thing = next(places, None)
+    asks = thing == 0 or verb in ("what", "whats", "where", "wheres", "which")
+    return thing if asks else None
 
 
 def _about_me(keys: list[str]) -> bool:

@@ -13,17 +13,10 @@ from datetime import date
 import msgspec
 
 from treadle.apps.assistant.language.asides import LEVELS
-from treadle.apps.assistant.language.changing import (
-    FIELD,
-    POSTPONING,
-    REOPEN,
-    changing,
-    done_at,
-    gap_of,
-    of_field,
-)
+from treadle.apps.assistant.language.changing import FIELD, POSTPONING, REOPEN, done_at
 from treadle.apps.assistant.language.conversation import Dialogue
 from treadle.apps.assistant.language.dates import day_at, days_at
+from treadle.apps.assistant.language.field_changes import changing, gap_of, of_field
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.values import fields_alone, stem_of, values_of
 from treadle.apps.assistant.language.verbs import ACTIONS

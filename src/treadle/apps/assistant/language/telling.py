@@ -12,9 +12,9 @@ from itertools import pairwise
 
 import msgspec
 
-from treadle.apps.assistant.language.changing import changing
 from treadle.apps.assistant.language.conversation import Dialogue
 from treadle.apps.assistant.language.dates import day_at
+from treadle.apps.assistant.language.field_changes import changing
 from treadle.apps.assistant.language.phrases import Phrases, known
 from treadle.apps.assistant.language.verbs import ACTIONS, base_of
 from treadle.apps.assistant.language.wishes import Every, Missing, Named, TaskChange, Wish

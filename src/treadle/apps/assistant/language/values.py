@@ -57,7 +57,7 @@ def value_of(text: str, words: Words, field: str, today: date) -> str | None:
 
 
 def level_of(keys: Sequence[str]) -> str | None:
-    """Return the priority if the words contain nothing else."""
+    """Return the priority, or None if the words contain anything else."""
     kept = [
         key
         for key in keys

@@ -3,6 +3,7 @@
 
 const NETWORK = "There is no connection to the server. Nothing you typed is lost; try again when it is back.";
 const SIGNED_OUT = "You were signed out. Sign in again to go on; what you typed is still there.";
+const FOREIGN = "This browser holds the login of an account that was not signed in to on this page. Sign in again to go on.";
 const NAME = "treadle-name"; // in localStorage: whom the page greets after it was loaded again
 const TABS = new BroadcastChannel("treadle-session");
 
@@ -40,14 +41,17 @@ export const session = new (class extends EventTarget {
 
   /** As it was typed in this browser; empty where it was not. */
   get name() {
-    const kept = JSON.parse(localStorage.getItem(NAME) ?? "null");
+    const kept = entered();
     return kept?.subject === this.subject ? kept.name : "";
   }
 
-  /** Raises Problem. `kind` is login or register. */
+  /** Raises Problem. `kind` is login or register. The cookie and the kept subject change under one lock: a refresh never sees one without the other. */
   async enter(kind, username, password) {
-    const { access_token: token } = await read(await send(`/auth/${kind}`, { method: "POST", body: { username, password } }));
-    localStorage.setItem(NAME, JSON.stringify({ subject: subjectOf(token), name: username }));
+    const token = await alone(async () => {
+      const { access_token: token } = await read(await send(`/auth/${kind}`, { method: "POST", body: { username, password } }));
+      localStorage.setItem(NAME, JSON.stringify({ subject: subjectOf(token), name: username }));
+      return token;
+    });
     this.#become(token);
     TABS.postMessage({ subject: this.subject });
   }
@@ -62,7 +66,7 @@ export const session = new (class extends EventTarget {
     this.dispatchEvent(new Event("left"));
   }
 
-  /** A new access token by the cookie. True where somebody is signed in; raises Problem where that cannot be known. */
+  /** Fetch an access token by the cookie. True if the account that signed in on this page is signed in; raises Problem if that cannot be known, or at the login of another account. */
   refresh() {
     this.#refreshing ??= alone(() => this.#refresh()).finally(() => (this.#refreshing = null));
     return this.#refreshing;
@@ -73,6 +77,11 @@ export const session = new (class extends EventTarget {
     const response = await send("/auth/refresh", { method: "POST" });
     if (response.status >= 500 || response.status === 429) throw await problemOf(response);
     const token = response.ok ? (await response.json()).access_token : null;
+    // A page on another port or a sibling domain can replace the cookie by that of its own login.
+    if (token !== null && subjectOf(token) !== entered()?.subject) {
+      this.#become(null, FOREIGN);
+      throw new Problem(401, FOREIGN);
+    }
     if (token !== null || before !== null) this.#become(token, SIGNED_OUT);
     return token !== null;
   }
@@ -146,6 +155,15 @@ const clock = (s) => new Date(Date.now() + 1000 * s).toLocaleTimeString("en-GB",
 function subjectOf(token) {
   try {
     return JSON.parse(atob(token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/"))).sub ?? null;
+  } catch {
+    return null;
+  }
+}
+
+/** Return the subject and name of the last sign-in on this page, in any tab; null if there is none, or it cannot be read. */
+function entered() {
+  try {
+    return JSON.parse(localStorage.getItem(NAME) ?? "null");
   } catch {
     return null;
   }

@@ -1,8 +1,9 @@
 """Anthropic's Messages API, for Claude and compatible servers (model.py).
 
-request.py, schemas.py, thinking.py, images.py, compaction.py and messages.py encode requests;
-events.py, blocks.py and stream.py decode responses; models_list.py reads the list of models, and
-sdk.py adapts clients of the official SDK. Entry points: `AnthropicModel`, `connect`.
+request.py, fields.py, caching.py, schemas.py, thinking.py, compaction.py, messages.py and
+content.py encode requests; events.py, blocks.py and stream.py decode responses; models_list.py
+reads the list of models, and sdk.py adapts clients of the official SDK. Entry points:
+`AnthropicModel`, `connect`.
 """
 
 from __future__ import annotations

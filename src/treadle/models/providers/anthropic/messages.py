@@ -7,45 +7,27 @@ messages, citations only there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from hashlib import blake2b
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 
 from treadle.config.model_profile import UNKNOWN, Abilities
-from treadle.messages.message import (
-    MediaPart,
-    Message,
-    Part,
-    ProviderPart,
-    ReasoningPart,
-    TextPart,
-    ToolCall,
-    ToolResult,
-)
+from treadle.messages.message import Message, ProviderPart, ReasoningPart, ToolCall
 from treadle.models.providers.anthropic.blocks import PREFIX, PROVIDER, program_of
 from treadle.models.providers.anthropic.compaction import CompactedBlock, block_in
-from treadle.models.providers.encoding import (
-    arguments_of,
-    described,
-    dumped,
-    identifier,
-    own_fields,
-    raw,
-    shown,
-    text_in,
+from treadle.models.providers.anthropic.content import (
+    REASONING,
+    Typed,
+    blocks_of,
+    head_of,
+    sendable,
 )
+from treadle.models.providers.encoding import dumped, own_fields, shown
 from treadle.models.providers.images import Images, claude_limits
 
-Block: TypeAlias = dict[str, object]
-Typed: TypeAlias = tuple[str, Block | msgspec.Raw]
-"""A block, with its type in front."""
-
-_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _MARKABLE = frozenset({"text", "image", "document", "tool_use", "tool_result"})
-_REASONING = frozenset({"thinking", "redacted_thinking"})
-ID_CHARS_MAX = 128
 
 
 class Sent(NamedTuple):
@@ -149,7 +131,7 @@ class MessageEncoder:
             if message.role != "assistant"
             else _without(message, self._sent.abandoned)
         )
-        blocks = _sent(_blocks(message, without_thinking))
+        blocks = sendable(blocks_of(message, without_thinking))
         if not blocks:
             return b""
         role = "user" if message.role == "tool" else message.role
@@ -171,8 +153,8 @@ class MessageEncoder:
 
     def _add(self, blocks: list[Typed], role: str) -> bytes:
         encoded = dumped({"role": role, "content": [block for _, block in blocks]})
+        lasting = [block for kind, block in blocks if kind not in REASONING]
         if self._head:
-            lasting = [block for kind, block in blocks if kind not in _REASONING]
             self._chain = _digest(
                 self._chain
                 + (
@@ -181,7 +163,7 @@ class MessageEncoder:
                     else dumped({"role": role, "content": lasting})
                 )
             )
-        self.has_thinking = self.has_thinking or any(kind in _REASONING for kind, _ in blocks)
+        self.has_thinking |= len(lasting) < len(blocks)
         self._role = role
         self._length += len(encoded) + (self._length > 0)
         self.end = self._length - 3 if blocks[-1][0] in _MARKABLE else 0
@@ -250,7 +232,7 @@ def abandoned(messages: Iterable[Message], *, has_container: bool) -> frozenset[
             if isinstance(part, ToolCall):
                 programs |= {*filter(None, [program_of(own_fields(part, PROVIDER))])}
             elif isinstance(part, ProviderPart) and part.provider == PROVIDER:
-                block = _head_of(part)
+                block = head_of(part)
                 waiting.discard(block.tool_use_id)
                 if block.id and block.type.endswith("_tool_use"):
                     waiting.add(block.id)
@@ -270,7 +252,7 @@ def _without(message: Message, gone: frozenset[str]) -> Message:
         if not (
             isinstance(part, ProviderPart)
             and part.provider == PROVIDER
-            and _head_of(part).id in gone
+            and head_of(part).id in gone
         )
     ]
     for i, part in enumerate(parts):
@@ -279,160 +261,7 @@ def _without(message: Message, gone: frozenset[str]) -> Message:
     return message.with_parts(parts)
 
 
-def _blocks(message: Message, settled: bool) -> list[Typed]:
-    match message.role:
-        case "assistant":
-            return [
-                typed
-                for part in message.parts
-                if (typed := _assistant_block(part, settled)) is not None
-            ]
-        case "system":
-            return [
-                _text(part) for part in message.parts if isinstance(part, TextPart) and part.text
-            ]
-        case "user" | "tool":
-            return [block for part in message.parts for block in _user_blocks(part)]
-
-
-def _sent(blocks: list[Typed]) -> list[Typed]:
-    """Drop blocks that the API rejects: blank texts, and reasoning at the end of a message or with
-    nothing else in it.
-    """
-    blocks = _without_blanks(blocks)
-    while blocks and blocks[-1][0] in _REASONING:
-        blocks.pop()
-    return blocks
-
-
-def _without_blanks(blocks: list[Typed]) -> list[Typed]:
-    """Drop text blocks if all are blank. The API accepts a blank text only next to another."""
-    for kind, block in blocks:
-        if kind == "text" and isinstance(block, dict) and str(block["text"]).strip():
-            return blocks
-    return [typed for typed in blocks if typed[0] != "text"]
-
-
 # ---------------------------------------------------------------- assistant
 
 
-def _assistant_block(part: Part, settled: bool) -> Typed | None:
-    match part:
-        case TextPart():
-            return (
-                ("text", {"type": "text", "text": part.text, **own_fields(part, PROVIDER)})
-                if part.text
-                else None
-            )
-        case ToolCall():
-            return "tool_use", {
-                "type": "tool_use",
-                "id": identifier(part.id, longest=ID_CHARS_MAX),
-                "name": identifier(part.name, longest=ID_CHARS_MAX),
-                "input": raw(arguments_of(part.arguments_json)),
-                **own_fields(part, PROVIDER),
-            }
-        case ReasoningPart():
-            given = {} if settled else own_fields(part, PROVIDER)
-            given.pop(PREFIX, None)
-            return (
-                ("thinking", {"type": "thinking", "thinking": part.text, **given})
-                if "signature" in given
-                else None
-            )
-        case ProviderPart(provider="anthropic"):
-            kind = _head_of(part).type
-            return None if settled and kind in _REASONING else (kind, raw(part.data))
-        case MediaPart():
-            return "text", {"type": "text", "text": described(part)}
-        case _:
-            return None
-
-
-def _text(part: TextPart) -> Typed:
-    return "text", {"type": "text", "text": part.text}
-
-
-class _Head(msgspec.Struct):
-    """The identifying fields of a block that is returned verbatim."""
-
-    type: str = ""
-    id: str = ""
-    tool_use_id: str = ""
-
-
-_head = msgspec.json.Decoder(_Head)
-
-
-def _head_of(part: ProviderPart) -> _Head:
-    try:
-        return _head.decode(part.data)
-    except (ValueError, RecursionError):
-        return _Head()
-
-
 # ---------------------------------------------------------------- user
-
-
-def _user_blocks(part: Part) -> Iterator[Typed]:
-    match part:
-        case ToolResult():
-            yield "tool_result", _tool_result(part)
-        case TextPart() if part.text:
-            yield _text(part)
-        case MediaPart():
-            yield "image", _media(part)
-        case _:
-            pass
-
-
-def _tool_result(part: ToolResult) -> Block:
-    block: Block = {
-        "type": "tool_result",
-        "tool_use_id": identifier(part.call_id, longest=ID_CHARS_MAX),
-    }
-    if isinstance(part.content, str):
-        content = part.content if part.content.strip() else ""
-    else:
-        content = [
-            inner
-            for _, inner in _without_blanks(
-                [typed for p in part.content for typed in _user_blocks(p)]
-            )
-        ]
-    if not content and part.is_error:
-        content = "It failed without saying why."  # the API refuses an error without content
-    if content:
-        block["content"] = content
-    if part.is_error:
-        block["is_error"] = True
-    return block
-
-
-def sends(part: MediaPart) -> bool:
-    """True if the API accepts this part in a user message."""
-    return _media(part)["type"] != "text"
-
-
-def _media(part: MediaPart) -> Block:
-    source: Block | None = None
-    title: Block = {"title": part.name} if part.name else {}
-    if part.media_type in _IMAGES:
-        source, title = _source(part), {}
-    elif part.media_type == "application/pdf":
-        source = _source(part)
-    elif (text := text_in(part)) is not None:
-        source = {"type": "text", "media_type": "text/plain", "data": text}
-    if source is None:
-        return {"type": "text", "text": described(part)}
-    return {
-        "type": "image" if part.media_type in _IMAGES else "document",
-        "source": source,
-        **title,
-    }
-
-
-def _source(part: MediaPart) -> Block:
-    if part.url is not None:
-        return {"type": "url", "url": part.url}
-    return {"type": "base64", "media_type": part.media_type, "data": part.data or ""}

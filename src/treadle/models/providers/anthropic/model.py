@@ -19,7 +19,8 @@ from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.errors import AgentError, ErrorKind
 from treadle.models.model import Delta, ModelNotice, ModelRequest
 from treadle.models.providers.anthropic.compaction import summarised
-from treadle.models.providers.anthropic.request import AS_TEXT, SINCE, Encoded, RequestEncoder
+from treadle.models.providers.anthropic.fields import AS_TEXT, SINCE
+from treadle.models.providers.anthropic.request import Encoded, RequestEncoder
 from treadle.models.providers.anthropic.schemas import fitted
 from treadle.models.providers.anthropic.stream import MessagesDecoder
 from treadle.models.providers.connection import Connection
@@ -271,7 +272,9 @@ class AnthropicModel:
     def _asked(
         self, encoded: Encoded, wanted_back: Mapping[str, object] | None = None
     ) -> AsyncGenerator[Delta, None]:
-        decoder = MessagesDecoder(self._refusals.in_stream, encoded.prefix, wanted_back)
+        decoder = MessagesDecoder(
+            self._refusals.in_stream, encoded.prefix, wanted_back, encoded.body
+        )
         return exchanged(
             self._connection,
             "/v1/messages",

@@ -18,20 +18,28 @@ from treadle.errors import AgentError
 from treadle.messages.history import History
 from treadle.messages.message import MediaPart, Message
 from treadle.models.model import ModelRequest
-from treadle.models.providers.anthropic.compaction import (
-    BETA,
-    LEAST_TOKENS,
-    NOT_COMBINED,
-    compacting,
+from treadle.models.providers.anthropic.caching import (
+    BREAKPOINTS_MAX,
+    compared_with,
+    mark_last,
+    mark_of,
+    marked,
+    marked_blocks,
 )
-from treadle.models.providers.anthropic.messages import (
-    Block,
-    MessageEncoder,
-    Sent,
-    abandoned,
-    sends,
+from treadle.models.providers.anthropic.compaction import LEAST_TOKENS, NOT_COMBINED, compacting
+from treadle.models.providers.anthropic.content import Block, sends
+from treadle.models.providers.anthropic.fields import (
+    AS_TEXT,
+    FAST_BETA,
+    SINCE,
+    beta_header,
+    settings_fields,
+    thinking_since,
+    with_beta,
+    with_types,
 )
-from treadle.models.providers.anthropic.schemas import fitted, strict_tools
+from treadle.models.providers.anthropic.messages import MessageEncoder, Sent, abandoned
+from treadle.models.providers.anthropic.schemas import strict_tools
 from treadle.models.providers.anthropic.thinking import fit
 from treadle.models.providers.encoding import (
     checked,
@@ -47,11 +55,7 @@ from treadle.models.providers.images import TOO_MANY_IMAGES, Images, OmittedImag
 from treadle.types import Settings, SystemBlock
 
 WIRE = "anthropic"
-BREAKPOINTS_MAX = 4
-"""Maximum number of cache breakpoints that the API accepts."""
 
-_MARK: Block = {"cache_control": {"type": "ephemeral"}}
-_LONG_MARK: Block = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
 _HOSTED = ("web_search_20250305", "web_fetch_20250910", "code_execution_20250825")
 """Versions of hosted tools that every Claude with hosted tools accepts.
 
@@ -70,20 +74,6 @@ _COUNTED = frozenset(
     }
 )
 """Fields of a token count request, in addition to the messages."""
-FAST_BETA = "fast-mode-2026-02-01"
-"""Beta header that some models require for `speed`, and none rejects.
-
-Source: platform.claude.com, "Fast mode", and SDK 2.11; read 2026-11-22.
-"""
-_OWN_ID = "msg_"
-
-
-SINCE = "thinking_since"
-"""Field of `settings.extra` that is not sent: time, in seconds since 1970, up to which thinking is
-omitted.
-"""
-AS_TEXT = "compacted_as_text"
-"""Field of `settings.extra` that is not sent: send a summary by the API as plain text."""
 
 
 class Encoded(NamedTuple):
@@ -145,7 +135,7 @@ class RequestEncoder:
         )
         said = (self, request.tools, request.system, request.settings)
         first = remembered(history, f"{WIRE} {self._model_id}", said, lambda: self._head(request))
-        since = _since(request.settings)
+        since = thinking_since(request.settings)
         wire = (
             f"{self._wire} {since} {blake2b(first.lasting, digest_size=8).hexdigest()}"
             if since or first.lasting
@@ -160,13 +150,13 @@ class RequestEncoder:
             )
         pieces: list[bytes | memoryview] = [first.data]
         view, begin = memoryview(messages), 0
-        for end in _marked(encoder, first.marks_left):
+        for end in marked(encoder, first.marks_left):
             pieces += [view[begin:end], first.mark]
             begin = end
-        end = b"]," + _compared_with(encoder.response_id) + b"}" if first.diagnoses else b"]}"
+        end = b"]," + compared_with(encoder.response_id) + b"}" if first.diagnoses else b"]}"
         return Encoded(
             b"".join([*pieces, view[begin:], encoder.tail(), end]),
-            _with_beta(first.headers) if encoder.has_block else first.headers,
+            with_beta(first.headers) if encoder.has_block else first.headers,
             encoder.prefix,
             encoder.has_thinking,
             notes,
@@ -197,7 +187,7 @@ class RequestEncoder:
         )
         encoded = self.encode(request)
         body = compacting(encoded.body, instructions)
-        return encoded._replace(body=body, headers=_with_beta(encoded.headers))
+        return encoded._replace(body=body, headers=with_beta(encoded.headers))
 
     def encode_count(self, request: ModelRequest) -> tuple[bytes, Mapping[str, str]]:
         """Encode a request for its token count."""
@@ -207,7 +197,7 @@ class RequestEncoder:
         messages = bytes(History(request.messages).encoded(WIRE, encoder.encode)) + encoder.tail()
         counted = {name: value for name, value in body.items() if name in _COUNTED}
         if encoder.has_block:
-            headers = _with_beta(headers)
+            headers = with_beta(headers)
         return dumped({**counted, "messages": msgspec.Raw(b"[" + messages + b"]")}), headers
 
     def _encoded(
@@ -257,7 +247,9 @@ class RequestEncoder:
         wire: str = WIRE,
     ) -> MessageEncoder:
         gone = abandoned(messages, has_container="container" in (settings.extra or {}))
-        sent = Sent(_since(settings), gone, Images(self._images, left), self.sends_blocks(settings))
+        sent = Sent(
+            thinking_since(settings), gone, Images(self._images, left), self.sends_blocks(settings)
+        )
         return MessageEncoder(self._abilities, lasting, sent, wire)
 
     def _lasting(self, body: Block) -> bytes:
@@ -325,7 +317,7 @@ class RequestEncoder:
 
     def _head(self, request: ModelRequest) -> _Head:
         body, headers, marks_left = self._fields(request)
-        mark = b"," + dumped(_mark_of(request.settings))[1:-1]
+        mark = b"," + dumped(mark_of(request.settings))[1:-1]
         diagnoses = (
             self._is_vendor and request.settings.cache is not False and "diagnostics" not in body
         )
@@ -351,8 +343,8 @@ class RequestEncoder:
             extra["container"] = container["id"]
         if request.settings.service_tier == "fast" and "speed" not in extra:
             extra["betas"] = [*cast("list[object]", extra.get("betas") or []), FAST_BETA]
-        headers = _beta_header(extra)
-        mark = _mark_of(request.settings)
+        headers = beta_header(extra)
+        mark = mark_of(request.settings)
         tools = with_theirs(self._tools(request), extra.pop("tools", None))
         caching = request.settings.cache is not False and "cache_control" not in extra
         marks_left = BREAKPOINTS_MAX if caching else 0
@@ -360,11 +352,11 @@ class RequestEncoder:
         body: Block = {
             "model": self._model_id,
             "stream": True,
-            **_settings(request.settings, self._abilities, has_tools=bool(tools)),
+            **settings_fields(request.settings, self._abilities, has_tools=bool(tools)),
         }
         if system:
             marked = (
-                _marked_blocks(system, BREAKPOINTS_MAX - 1 - bool(tools))
+                marked_blocks(system, BREAKPOINTS_MAX - 1 - bool(tools))
                 if caching
                 else frozenset[int]()
             )
@@ -375,9 +367,9 @@ class RequestEncoder:
             ]
         if tools:
             if caching:
-                marks_left -= _mark_last(tools, mark)
+                marks_left -= mark_last(tools, mark)
             body["tools"] = tools
-        return with_extra(body, _typed(extra, body)), headers, marks_left
+        return with_extra(body, with_types(extra, body)), headers, marks_left
 
 
 def _hosted(abilities: Abilities) -> dict[str, Block]:
@@ -386,124 +378,3 @@ def _hosted(abilities: Abilities) -> dict[str, Block]:
         version.rpartition("_")[0]: {"type": version, "name": version.rpartition("_")[0]}
         for version in versions
     }
-
-
-def _marked(encoder: MessageEncoder, marks_left: int) -> list[int]:
-    """Return the positions of breakpoints in the messages: at the end, and at the end of the
-    previous request.
-
-    The API searches its cache about 20 blocks back from a breakpoint, and one turn of parallel
-    calls can be longer.
-    """
-    ends = [end for end in (encoder.asked, encoder.end) if end]
-    return ends[-marks_left:] if marks_left > 0 else []
-
-
-def _marked_blocks(system: list[SystemBlock], most: int) -> frozenset[int]:
-    """Return the indexes of the marked blocks: the last one and those that the caller marked, the
-    latest if there are too many.
-    """
-    last = len(system) - 1
-    return frozenset([i for i, block in enumerate(system) if block.cache or i == last][-most:])
-
-
-def _mark_of(settings: Settings) -> Block:
-    return _LONG_MARK if settings.cache == "1h" else _MARK
-
-
-def _compared_with(response_id: str) -> bytes:
-    """Encode the id of the response whose request the API compares with this one; null before there
-    is one.
-    """
-    return b'"diagnostics":' + dumped(
-        {"previous_message_id": response_id if response_id.startswith(_OWN_ID) else None}
-    )
-
-
-def _mark_last(tools: list[Block], mark: Block) -> bool:
-    """Mark the last tool that is not deferred, and return whether there is one.
-
-    Deferred tools come after the cached prefix, so the API rejects a breakpoint on them.
-    """
-    for i in reversed(range(len(tools))):
-        if not tools[i].get("defer_loading"):
-            tools[i] = {**tools[i], **mark}
-            return True
-    return False
-
-
-def _typed(extra: Block, body: Block) -> Block:
-    """Add the types of `thinking` and `tool_choice` that the API requires, if neither the extras
-    nor our settings contain them.
-    """
-    usual = {"thinking": "adaptive", "tool_choice": "auto"}
-    bare = {
-        name: cast("Block", extra[name])
-        for name in usual
-        if isinstance(extra.get(name), dict) and name not in body
-    }
-    return {**extra, **{name: {"type": usual[name], **fields} for name, fields in bare.items()}}
-
-
-def _since(settings: Settings) -> float:
-    since = (settings.extra or {}).get(SINCE, 0)
-    return float(since) if isinstance(since, int | float) else 0.0
-
-
-def _beta_header(extra: Block) -> dict[str, str]:
-    """Return `betas` of the extras as a header, as the vendor's SDK does."""
-    betas = extra.pop("betas", None)
-    if betas is None:
-        return {}
-    names = (
-        [str(name) for name in cast("list[object]", betas)]
-        if isinstance(betas, list | tuple)
-        else []
-    )
-    if not names or not all(
-        name.isascii() and name.isprintable() and "," not in name for name in names
-    ):
-        raise AgentError(
-            "invalid", f"settings.extra['betas'] must be a list of beta names, not {betas!r}"
-        )
-    return {"anthropic-beta": ",".join(names)}
-
-
-def _with_beta(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Add the beta header for compaction."""
-    names = [name for name in headers.get("anthropic-beta", "").split(",") if name]
-    return headers if BETA in names else {**headers, "anthropic-beta": ",".join([*names, BETA])}
-
-
-def _settings(settings: Settings, abilities: Abilities, *, has_tools: bool) -> Block:
-    fields: Block = {"max_tokens": abilities.output(settings.max_tokens)}
-    if settings.temperature is not None:
-        fields["temperature"] = settings.temperature
-    if settings.service_tier is not None and settings.service_tier != "flex":
-        fields |= (
-            {"speed": "fast"}
-            if settings.service_tier == "fast"
-            else {"service_tier": "standard_only"}
-        )
-    if settings.stop:
-        fields["stop_sequences"] = settings.stop
-    thinking, effort, choice, _ = fit(settings, abilities)
-    if thinking is not None:
-        fields["thinking"] = thinking
-    if choice is not None and has_tools:  # without tools the API refuses it
-        fields["tool_choice"] = (
-            {"type": choice}
-            if choice in ("auto", "any", "none")
-            else {"type": "tool", "name": choice}
-        )
-    output: Block = {}
-    if effort is not None:
-        output["effort"] = effort
-    if settings.output_schema is not None:
-        output["format"] = {
-            "type": "json_schema",
-            "schema": fitted(settings.output_schema) or settings.output_schema,
-        }
-    if output:
-        fields["output_config"] = output
-    return fields

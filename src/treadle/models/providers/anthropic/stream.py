@@ -12,7 +12,12 @@ import msgspec
 from typing_extensions import override
 
 from treadle.errors import AgentError
-from treadle.messages.response_details import OtherUsage, ResponseDetails, tier_of
+from treadle.messages.response_details import (
+    NO_DETAILS,
+    OtherUsage,
+    ResponseDetails,
+    tier_of,
+)
 from treadle.models.model import Delta, ModelNotice, ResponseEnd, Restart
 from treadle.models.providers.anthropic.blocks import ContentBlock, open_block, program_of
 from treadle.models.providers.anthropic.events import (
@@ -64,19 +69,30 @@ _BESIDE = frozenset({"compaction", "advisor_message"})
 
 
 class MessagesDecoder(Decoder):
-    __slots__ = ("_block", "_index", "_message", "_prefix", "_program_waits", "_wanted_back")
+    __slots__ = (
+        "_block",
+        "_index",
+        "_message",
+        "_prefix",
+        "_program_waits",
+        "_request",
+        "_wanted_back",
+    )
 
     def __init__(
         self,
         reported: Callable[[bytes], AgentError],
         prefix: str = "",
         wanted_back: Mapping[str, object] | None = None,
+        request: bytes = b"",
     ) -> None:
         """`prefix`: digest of everything before the response.
 
         `wanted_back`: fields for `settings.extra` of the next request.
+        `request`: the body sent, which names the container that runs already.
         """
         super().__init__(reported)
+        self._request = request
         self._prefix, self._wanted_back = prefix, dict(wanted_back or {})
         self._block: ContentBlock | None = None
         self._index: int | None = None
@@ -179,7 +195,8 @@ class MessagesDecoder(Decoder):
         # the whole content if the response is one document; calls of a program that the server runs
         for fields in message.content:
             self._open_block(fields, deltas)
-        self._close_block(deltas)
+        if self._block is not None:
+            self._close_block(deltas)
 
     def _change_message(self, event: MessageDelta) -> None:
         if (message := self._message) is None:
@@ -191,7 +208,8 @@ class MessagesDecoder(Decoder):
             _overwrite(message.usage, event.usage)
 
     def _open_block(self, fields: Fields, deltas: list[Delta]) -> None:
-        self._close_block(deltas)
+        if self._block is not None:
+            self._close_block(deltas)
         self._program_waits |= program_of(fields) is not None
         self._block = open_block(fields, deltas, self._prefix)
 
@@ -226,8 +244,14 @@ class MessagesDecoder(Decoder):
             context_tokens=_context_tokens(counts),
             results_only=self._program_waits,
             withdraws=stop is StopReason.REFUSAL,
-            details=_details(message, counts),
+            details=self._details(message, counts),
         )
+
+    def _details(self, message: WireMessage, counts: Counts) -> ResponseDetails | None:
+        details, container = _details(message, counts), message.container
+        if container is None or container.id.encode() in self._request:
+            return details
+        return msgspec.structs.replace(details or NO_DETAILS, containers=1)
 
 
 def _overwrite(known: msgspec.Struct, said: msgspec.Struct) -> None:
@@ -239,33 +263,32 @@ def _overwrite(known: msgspec.Struct, said: msgspec.Struct) -> None:
 
 def _context_tokens(counts: Counts) -> int | None:
     """Return the size of the conversation, from the model's own last pass if there were several."""
-    last = next((one for one in reversed(counts.iterations or ()) if one.type in _PASSES), None)
-    if last is not None:
-        said = (
-            last.input_tokens,
-            last.output_tokens,
-            last.cache_read_input_tokens,
-            last.cache_creation_input_tokens,
-        )
-        return sum(map(tokens, said))
-    return (
-        0
-        if any(
-            bytes(count) not in (b"0", b"null") for count in (counts.server_tool_use or {}).values()
-        )
-        else None
-    )
+    for one in reversed(counts.iterations or ()):
+        if one.type in _PASSES:
+            said = (
+                one.input_tokens,
+                one.output_tokens,
+                one.cache_read_input_tokens,
+                one.cache_creation_input_tokens,
+            )
+            return sum(map(tokens, said))
+    for count in (counts.server_tool_use or {}).values():
+        if bytes(count) not in (b"0", b"null"):
+            return 0
+    return None
 
 
 def _details(message: WireMessage, counts: Counts) -> ResponseDetails | None:
     miss, tier = cache_miss_of(message), tier_of(counts.speed)
-    others = tuple(
-        [
-            OtherUsage(model=one.model, usage=_usage_of(one))
-            for one in counts.iterations or ()
-            if one.type in _OF_OTHERS and one.model
-        ]
-    )
+    others: tuple[OtherUsage, ...] = ()
+    if counts.iterations:
+        others = tuple(
+            [
+                OtherUsage(model=one.model, usage=_usage_of(one))
+                for one in counts.iterations
+                if one.type in _OF_OTHERS and one.model
+            ]
+        )
     return (
         ResponseDetails(cache_miss=miss, service_tier=tier, others=others)
         if miss is not None or tier is not None or others

@@ -16,7 +16,6 @@ from treadle.messages.message import JsonText, ProviderPart
 from treadle.models.model import (
     ArgumentsDelta,
     Delta,
-    ModelNotice,
     PartEnd,
     ReasoningDelta,
     ReasoningStart,
@@ -26,29 +25,33 @@ from treadle.models.model import (
     ToolCallStart,
     WholePart,
 )
-from treadle.models.providers.decoding import Decoder, tokens, verbatim
+from treadle.models.providers.decoding import Decoder, verbatim
 from treadle.models.providers.encoding import Fields
 from treadle.models.providers.gemini.chunks import (
+    CUT,
+    GARBLED,
+    GOES_ON,
     NOTHING,
+    REFUSALS,
     Candidate,
     ContentPart,
     FunctionCall,
     GeminiChunk,
     PromptFeedback,
-    SafetyRating,
     call_of,
     chunks_of,
-    counts_of,
     decode_bare,
     decode_chunk,
     decode_rare,
     is_said,
+    refused,
     searches_of,
+    shown_of,
     text_of,
+    usage_of,
 )
 from treadle.models.providers.gemini.naming import GENERATION_OF_LEVELS, is_older
 from treadle.models.providers.gemini.partial import PartialArguments
-from treadle.models.providers.hosted import shown_call
 from treadle.models.providers.sse import EventSplitter
 from treadle.types import StopReason, Usage
 
@@ -59,38 +62,6 @@ MODEL, PREFIX = "model", "prefix"
 characters before the signed ones.
 """
 
-_REFUSALS = frozenset(
-    {
-        "SAFETY",
-        "RECITATION",
-        "PROHIBITED_CONTENT",
-        "BLOCKLIST",
-        "SPII",
-        "LANGUAGE",
-        "IMAGE_SAFETY",
-        "IMAGE_PROHIBITED_CONTENT",
-        "IMAGE_RECITATION",
-        "MODEL_ARMOR",
-        "ESCALATION",
-        "PUP_LIMITED_DISABLED",
-    }
-)
-_GARBLED = {
-    "MALFORMED_FUNCTION_CALL": "a call that cannot be read",
-    "UNEXPECTED_TOOL_CALL": "a call that it was not offered",
-    "MALFORMED_RESPONSE": "an answer that cannot be read",
-}
-"""Failures that a retry may avoid."""
-_CUT = {
-    "MAX_TOKENS": StopReason.MAX_TOKENS,
-    "CONTINUATION": StopReason.MAX_TOKENS,
-    "TOO_MANY_TOOL_CALLS": StopReason.PAUSE,
-}
-"""Reasons that cut an answer. `CONTINUATION` without a new token cannot be continued; too many
-calls refers to the provider's own tools.
-"""
-
-_GOES_ON = frozenset({None, "", "FINISH_REASON_UNSPECIFIED"})
 
 _PLAIN_END = PartEnd()
 Kept: TypeAlias = Mapping[str, object]
@@ -217,7 +188,7 @@ class ContentDecoder(Decoder):
                         self._take_piece(part, deltas)
                     else:
                         self._take_fields(part, deltas)
-            if candidate.finish_reason not in _GOES_ON:
+            if candidate.finish_reason not in GOES_ON:
                 self._finish = candidate
             self.continuation = candidate.continuation_token or self.continuation
             self._keep("groundingMetadata", candidate.grounding_metadata)
@@ -289,7 +260,7 @@ class ContentDecoder(Decoder):
         self._close(deltas)
         deltas.append(
             WholePart(
-                ProviderPart(provider=PROVIDER, data=self._signed(fields), shown=_shown(fields))
+                ProviderPart(provider=PROVIDER, data=self._signed(fields), shown=shown_of(fields))
             )
         )
 
@@ -356,7 +327,7 @@ class ContentDecoder(Decoder):
             super()._conclude(deltas)
         elif blocked is not None:
             deltas.append(
-                _refused(
+                refused(
                     "the prompt",
                     blocked.block_reason,
                     blocked.safety_ratings,
@@ -373,25 +344,21 @@ class ContentDecoder(Decoder):
         if self._beside:
             deltas.append(WholePart(ProviderPart(provider=PROVIDER, data=verbatim(self._beside))))
         said = f": {finish.finish_message}" if finish.finish_message else ""
-        if raw in _REFUSALS:
-            deltas.append(
-                _refused("to continue", raw, finish.safety_ratings, finish.finish_message)
-            )
+        if raw in REFUSALS:
+            deltas.append(refused("to continue", raw, finish.safety_ratings, finish.finish_message))
             stop = StopReason.REFUSAL
         elif raw == "MISSING_THOUGHT_SIGNATURE":
             self.failure = AgentError(
                 "invalid",
-                (
-                    f"the provider requires the signature of an earlier call ({raw}){said}. Begin "
-                    "a new conversation"
-                ),
+                f"the provider requires the signature of an earlier call ({raw}){said}. Begin "
+                "a new conversation",
             )
             return
-        elif raw in _GARBLED and not self._called:
-            self._break(f"the model made {_GARBLED[raw]} ({raw}){said}")
+        elif raw in GARBLED and not self._called:
+            self._break(f"the model made {GARBLED[raw]} ({raw}){said}")
             return
         else:
-            stop = _CUT.get(raw) or (StopReason.TOOL_USE if self._called else StopReason.COMPLETE)
+            stop = CUT.get(raw) or (StopReason.TOOL_USE if self._called else StopReason.COMPLETE)
         self.end = self._ended(stop, raw)
 
     def _ended(self, stop: StopReason, raw: str) -> ResponseEnd:
@@ -408,51 +375,6 @@ class ContentDecoder(Decoder):
         )
 
     def _spent(self) -> Usage:
-        return _usage(
+        return usage_of(
             self._usage_passing if b"TokenCount" in bytes(self._usage_passing) else self._usage
         )
-
-
-def _refused(
-    what: str, reason: str | None, ratings: list[SafetyRating] | None, message: str | None
-) -> ModelNotice:
-    blocked = ", ".join(rating.category for rating in ratings or () if rating.blocked)
-    return ModelNotice(
-        f"the provider refused {what}: "
-        f"{': '.join(word for word in (reason, blocked, message) if word)}"
-    )
-
-
-def _usage(said: msgspec.Raw) -> Usage:
-    """Convert usage. The prompt count includes cached tokens, not tool results and thoughts."""
-    counts = counts_of(said)
-    cached, thoughts = (
-        tokens(counts.cached_content_token_count),
-        tokens(counts.thoughts_token_count),
-    )
-    return Usage(
-        input_tokens=max(tokens(counts.prompt_token_count) - cached, 0)
-        + tokens(counts.tool_use_prompt_token_count),
-        output_tokens=tokens(counts.candidates_token_count) + thoughts,
-        cache_read_tokens=cached,
-        reasoning_tokens=thoughts,
-    )
-
-
-def _shown(fields: Kept) -> str:
-    """Describe a hosted tool call for display; "" for other parts."""
-    if "executableCode" in fields:
-        return shown_call("code_execution", _field(fields["executableCode"], "code"))
-    if "toolCall" in fields:
-        name = bytes(_field(fields["toolCall"], "toolType")).strip(b'"').decode().lower()
-        return shown_call(name, _field(fields["toolCall"], "args"))
-    return ""
-
-
-def _field(value: object, name: str) -> msgspec.Raw:
-    try:
-        return msgspec.json.decode(msgspec.json.encode(value), type=Fields).get(
-            name, msgspec.Raw(b'""')
-        )
-    except (ValueError, RecursionError):
-        return msgspec.Raw(b'""')

@@ -118,7 +118,7 @@ class ChatModel:
     server: the caller owns the history and its cached encoding.
 
     `settings.extra` is merged into the body: `tools` are merged by name into the request's (others
-    are appended), objects are merged with ours.
+    are appended), objects are merged with the request's.
     """
 
     def __init__(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 from typing_extensions import override
 
+from treadle._internal.units import usd
 from treadle.errors import AgentError
 from treadle.messages.message import ProviderPart
 from treadle.messages.response_details import ResponseDetails, tier_of
@@ -43,7 +44,7 @@ from treadle.models.providers.openai_chat.events import (
     text_of,
 )
 from treadle.models.providers.openai_chat.reasoning import ReasoningDetails
-from treadle.types import StopReason, Usage, usd
+from treadle.types import StopReason, Usage
 
 _STOPS = {
     "tool_calls": StopReason.TOOL_USE,

@@ -1,5 +1,5 @@
-"""What Alembic runs: over the connection that migrating.py hands it, in its transaction and under
-its lock.
+"""Entry point for Alembic: runs over the connection that migrating.py passes, in its transaction
+and under its lock.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from treadle.errors import AgentError
 from treadle.journal.engine import Deliver, Engine, QueueLimits
 from treadle.journal.queue import Ticket
+from treadle.journal.threads import none_left, run_in_thread
 from treadle.types import Time, now
 from treadle.workers.engines.bare_group import bare_group
 from treadle.workers.engines.dbos import process
@@ -35,7 +36,7 @@ SETTLE_S: Final = 5.0
 """Time that it waits, at its end, for DBOS to record deliveries."""
 LOST_S: Final = 15.0
 """Time after which a run that DBOS holds for this worker, neither delivered nor recorded as done,
-counts as lost.
+counts as lost. Also the time between two looks at DBOS's threads.
 """
 
 
@@ -69,7 +70,7 @@ class DbosEngine:
 
     async def __aexit__(self, *exc: object) -> None:
         with anyio.CancelScope(shield=True):
-            await self._in_thread(self._store.close)
+            await run_in_thread(self._store.close, or_here=True)
 
     @asynccontextmanager
     async def delivering(
@@ -81,7 +82,7 @@ class DbosEngine:
             await self._in_thread(process.launch, self._store.database, worker, lanes, handover)
             try:
                 looking = anyio.CancelScope()
-                group.start_soon(self._see_to_lost, worker, handover, looking)
+                group.start_soon(self._look_after, worker, lanes, handover, looking)
                 try:
                     yield
                 finally:
@@ -132,14 +133,28 @@ class DbosEngine:
         except AgentError as e:
             logger.warning("%s stays with this worker until its end: %s", name, e.message)
 
-    async def _see_to_lost(self, worker: str, handover: Handover, scope: anyio.CancelScope) -> None:
-        """A server that dies after DBOS's claim and before its look at it, or before it notes the
-        end, leaves a row that waits for this worker for ever.
+    async def _look_after(
+        self, worker: str, queues: Collection[str], handover: Handover, scope: anyio.CancelScope
+    ) -> None:
+        """Return lost deliveries until cancelled. A server that dies after DBOS's claim and before
+        its look at it, or before it notes the end, leaves a row that waits for this worker for
+        ever.
+
+        Raises AgentError(agent) if DBOS no longer takes from the queues.
         """
         before: set[str] = set()
+        was_taking = True
         with scope:
             while True:
                 await anyio.sleep(LOST_S)
+                is_taking = process.is_taking(queues)
+                if not (is_taking or was_taking):
+                    raise AgentError(
+                        "agent",
+                        "DBOS has no thread that takes runs from the queues, probably because the "
+                        "system had none left: start the worker again",
+                    )
+                was_taking = is_taking
                 try:
                     names = {
                         name
@@ -171,7 +186,7 @@ class DbosEngine:
             logger.warning(
                 "what worker %s had under way may be delivered once more: %s", worker, e.message
             )
-        await self._in_thread(process.destroy)
+        await run_in_thread(process.destroy, or_here=True)
         with suppress(AgentError):  # others rescue them
             await self._in_thread(self._store.put_back, worker)
 
@@ -183,6 +198,10 @@ class DbosEngine:
                 "agent",
                 f"the tables of DBOS in {self._store.database.url!r} do not answer: {_words(e)}",
             ) from e
+        except RuntimeError as e:
+            if "start new thread" not in str(e):
+                raise
+            raise none_left(e) from e
 
 
 def _words(error: Exception) -> str:

@@ -1,6 +1,6 @@
 """The one DBOS that a process can have: launched for a worker, ended with it. Entry:
 
-`launch`, `stop`, `destroy`.
+`launch`, `is_taking`, `stop`, `destroy`.
 """
 
 from __future__ import annotations
@@ -92,6 +92,14 @@ def launch(database: Database, worker: str, queues: Collection[str], handover: H
     except BaseException:
         destroy()
         raise
+
+
+def is_taking(queues: Collection[str]) -> bool:
+    """True while DBOS has a thread for each of the queues. One that could not be started ends the
+    thread that starts them all, and DBOS does not report it.
+    """
+    alive = {thread.name for thread in threading.enumerate()}
+    return all(TAKER + queue in alive for queue in queues)
 
 
 def stop() -> None:

@@ -1,4 +1,4 @@
-"""What all users together have used and reserved, and when accounts were made."""
+"""Usage and reservations of all users together, and creation times of accounts."""
 
 from __future__ import annotations
 

@@ -1,0 +1,68 @@
+"""Errors for mistaken arguments and methods of `Agent`, each with what to write instead.
+
+Entry points: `check_arguments`, `missing`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from treadle.errors import AgentError
+
+_INSTEAD: Final[Mapping[str, str]] = {
+    "deps_type": (
+        "leave it out, because the types of deps come from the tools; pass deps= to the run"
+    ),
+    "context_type": "leave it out, because the types of deps come from the tools",
+    "handoffs": "let the agent return an output that names the next agent, then use it in the "
+    "session: session.use(agent=…)",
+    "model_settings": "use settings=Settings(…)",
+    "output_retries": "leave it out: an answer that does not fit is corrected twice",
+    "output_type": "use output=",
+    "prompt": "use instructions= here, and pass the prompt to the run",
+    "response_format": "use output=",
+    "result_type": "use output=",
+    "retries": "leave it out: failed requests are repeated three times",
+    "system": "use instructions=",
+    "system_prompt": "use instructions=",
+    "toolsets": "use tools=, or mcp_servers= for MCP servers",
+}
+_METHODS: Final[Mapping[str, str]] = {
+    "ainvoke": "await runtime.run(agent, …)",
+    "invoke": "treadle.run_sync(agent, …)",
+    "iter": "runtime.stream(agent, …)",
+    "run": "await runtime.run(agent, …)",
+    "run_stream": "runtime.stream(agent, …)",
+    "run_sync": "treadle.run_sync(agent, …)",
+    "stream": "runtime.stream(agent, …)",
+    "tool": "@treadle.tool above the function, and Agent(tools=[function])",
+}
+
+
+def check_arguments(
+    positional: tuple[object, ...], given: Mapping[str, object], known: Collection[str]
+) -> None:
+    """Reject positional and unknown arguments of `Agent`. Raises AgentError(invalid)."""
+    if positional:
+        raise AgentError(
+            "invalid",
+            f"Agent takes keyword arguments only, like Agent(name={positional[0]!r:.80}, model=…)",
+        )
+    for name in given:
+        if name not in known:
+            raise AgentError("invalid", f"Agent has no argument {name!r}: {_instead(name, known)}")
+
+
+def missing(name: str) -> AttributeError:
+    """Return the error for an attribute that agents do not have."""
+    instead = f": use {_METHODS[name]}" if name in _METHODS else ""
+    return AttributeError(f"'Agent' object has no attribute {name!r}{instead}")
+
+
+def _instead(name: str, known: Collection[str]) -> str:
+    if name in _INSTEAD:
+        return _INSTEAD[name]
+    near = difflib.get_close_matches(name, known, 1)
+    return f"{f'did you mean {near[0]!r}? ' if near else ''}It has: {', '.join(known)}"

@@ -1,0 +1,143 @@
+"""Runs as lists show them, with their figures and errors.
+
+Entry points: `RunInfo`, `info_of`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Literal, TypeAlias
+
+from treadle.budget.costs import RunCost
+from treadle.budget.spending import Spending
+from treadle.errors import AgentError
+from treadle.journal.entries import Entry
+from treadle.journal.run_state import RunState
+from treadle.journal.session_names import title_of
+from treadle.messages.metrics import RunTotals
+from treadle.types import Mode, Outcome, Time, Usage, Value
+
+RunStatus: TypeAlias = Literal["queued", "running", "waiting", "stopped", "finished"]
+"""queued: waits for a worker; running: a living process drives it; waiting: for a person; stopped:
+its process died or closed before its end, and it is in no queue, or parked there."""
+UNCOUNTED = RunTotals(runs=0)
+"""Placeholder of a `RunInfo` that its own entries do not complete: see journal/totals.py."""
+
+
+class RunInfo(Value, frozen=True, kw_only=True):
+    """A run as a list shows it: a fold of its entries."""
+
+    run_id: str
+    session_id: str | None
+    parent_run_id: str | None
+    forked_from: str | None
+    agent: str
+    model: str
+    mode: Mode
+    cwd: str
+    status: RunStatus
+    outcome: Outcome | None
+    """None until it is finished."""
+    started_at: Time
+    updated_at: Time
+    """Time of the last entry."""
+    prompt: str
+    """First line of the prompt."""
+    turns: int
+    tool_calls: int
+    usage: Usage
+    cost_usd: float | None = None
+    """Cost of the responses with a known price; None if none had one."""
+    spending: tuple[Spending, ...] = ()
+    """Breakdown of both; empty if an older version wrote the run's end."""
+    total: RunTotals = UNCOUNTED
+    """Totals of the run and its children, up to now. `Journal` always fills it."""
+    user_id: str | None = None
+    """User id given to the run; None also if an older version wrote the run's end."""
+    entries: int
+    """Number of entries, and sequence number of the last."""
+    queue: str | None = None
+    """Queue in which it waits or waited for a worker; None if none."""
+    tenant: str | None = None
+    parked: str | None = None
+    """Reason why it is not delivered until it is woken."""
+    imported: Time | None = None  # as in RunStarted
+
+
+class Holder(Value, frozen=True, kw_only=True):
+    """The driver of a session's current run."""
+
+    run_id: str
+    pid: int | None
+    """Process id as that process sees it; in a container, the number differs outside.
+
+    None if the driver does not report it.
+    """
+    host: str | None
+    """None if an older version drives it."""
+    since: Time
+    """Time at which the run began or was last resumed."""
+
+
+class Freed(Value, frozen=True, kw_only=True):
+    """Result of pruning, or of its preview."""
+
+    runs: tuple[str, ...]
+    kept: tuple[str, ...]
+    """Old enough, but required by a remaining run: its fork, a run that continues from its
+    messages, or one of the same tree.
+    """
+    size_bytes: int
+    """Size of the entries; data shared with remaining runs is not counted."""
+
+
+def info_of(entries: Sequence[Entry], status: RunStatus) -> RunInfo:
+    """Return the row of a run in a list."""
+    state = RunState()
+    for entry in entries:
+        state.apply(entry)
+    started, finished = state.started, state.finished
+    assert started is not None, "a run begins with run.started"
+    return RunInfo(
+        run_id=started.run_id,
+        session_id=started.session_id,
+        parent_run_id=started.parent_run_id,
+        forked_from=started.fork.run_id if started.fork else None,
+        agent=started.agent,
+        model=state.model,
+        mode=state.mode,
+        cwd=state.cwd,
+        status=status,
+        outcome=finished.outcome if finished else None,
+        started_at=started.at,
+        updated_at=entries[-1].at,
+        prompt=title_of(started.input.text),
+        turns=state.ledger.turns,
+        tool_calls=state.ledger.tool_calls,
+        usage=state.ledger.usage,
+        cost_usd=state.ledger.cost_usd,
+        spending=tuple(state.spending.by_day.values()),
+        total=UNCOUNTED if finished is None or finished.total is None else finished.total,
+        user_id=started.user_id,
+        entries=len(entries),
+        imported=started.imported,
+    )
+
+
+def spent(info: RunInfo) -> RunCost:
+    """Return the figures of a run for a tally."""
+    return RunCost(**{name: getattr(info, name) for name in RunCost.__struct_fields__})
+
+
+def unknown_run(run_id: str, known: Collection[str]) -> AgentError:
+    """Return the error for an unknown run, with the ids that were probably meant."""
+    near = [name for name in known if name.startswith(run_id)][:3] if run_id else []
+    if not near:
+        from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong
+
+        near = get_close_matches(run_id, list(known)[-1000:], n=3)
+    return AgentError(
+        "invalid",
+        f"there is no run {run_id!r} here. "
+        + (f"Did you mean {' or '.join(near)}?" if near else "`treadle runs list` shows them"),
+    )

@@ -1,0 +1,96 @@
+"""A person's answers to the open calls of a run. recovery.py applies them.
+
+Entry point: `Answers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
+
+from treadle.errors import AgentError
+from treadle.journal.run_state import RunState
+from treadle.messages.message import JsonText, ToolCall
+from treadle.types import OnUnknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """A person's answers to open calls, by call id, passed to a resume."""
+
+    on_unknown: OnUnknown | None = None
+    """Replaces the run's own setting; None keeps it, and open questions stay open."""
+    approve: frozenset[str] = frozenset()
+    """Calls to run, or to run again if the person knows that they had no effect."""
+    deny: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Reasons for refusals, for the model. A refused call that had started gets an unknown
+    outcome.
+    """
+    results: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Results that a person supplies."""
+    arguments: Mapping[str, JsonText] = field(default_factory=dict[str, JsonText])
+    """Arguments that replace those of an approved call."""
+    seen: int | None = None
+    """Number of entries of the run that the person had seen. None: not known."""
+
+    def __bool__(self) -> bool:
+        return bool(self.calls)
+
+    @property
+    def calls(self) -> set[str]:
+        """Ids of the calls that have an answer."""
+        return {*self.approve, *self.deny, *self.results}
+
+    def only(self, calls: Collection[str]) -> Answers:
+        """Return the answers to these calls."""
+        deny, results = (
+            {call_id: text for call_id, text in said.items() if call_id in calls}
+            for said in (self.deny, self.results)
+        )
+        return replace(self, approve=self.approve.intersection(calls), deny=deny, results=results)
+
+    def check(self, state: RunState, *, below: Sequence[str] = ()) -> None:
+        """Raise AgentError(invalid) for an answer to a call that is not open.
+
+        `below`: open calls of child runs.
+        """
+        still_open = [*(call.id for call in state.current.open_calls), *below]
+        if strange := [
+            call_id
+            for call_id in (*self.approve, *self.deny, *self.results)
+            if call_id not in still_open
+        ]:
+            there_are = f"open are: {', '.join(still_open)}" if still_open else "none is open"
+            raise AgentError(
+                "invalid", f"no call {strange[0]!r} of this run waits for an answer; {there_are}"
+            )
+        self.check_late(state)
+
+    def check_late(self, state: RunState) -> None:
+        """Raise AgentError(invalid) for an answer to a call whose result has arrived late."""
+        for call_id, late in state.current.late.items():
+            if call_id in self.calls:
+                raise AgentError(
+                    "invalid",
+                    (
+                        f"the call {call_id!r} needs no answer any more: its result came late: "
+                        f"{late.text:.200} Resume the run without an answer to it; it is not made "
+                        "again"
+                    ),
+                )
+
+    def to_open(self, state: RunState) -> Answers:
+        """Return the answers without those to calls whose result has arrived late."""
+        late = state.current.late
+        return self.only(self.calls - late.keys()) if late else self
+
+
+def replace_arguments(call: ToolCall, arguments_json: JsonText) -> ToolCall:
+    """Return the call with these arguments. The message that requested it is unchanged."""
+    return (
+        call
+        if call.arguments_json == arguments_json
+        else structs.replace(call, arguments_json=arguments_json)
+    )

@@ -1,0 +1,194 @@
+"""Parts of a message: text, reasoning, calls, results, media, and blocks of one provider.
+
+Entry points: `Part`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from treadle._internal.json_text import (
+    JsonText,
+    parse_json,
+)
+from treadle.errors import AgentError
+from treadle.types import Value
+
+PDF = "application/pdf"
+
+
+class TextPart(
+    Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="text"
+):
+    """Text of a message.
+
+    Attributes:
+        text: The text.
+        provider: Name of the provider whose data `provider_data` holds, or None.
+        provider_data: JSON object of fields specific to `provider` (citations). It is sent back
+            verbatim, and only to that provider.
+    """
+
+    text: str
+    provider: str | None = None
+    provider_data: JsonText | None = None
+
+
+class ReasoningPart(
+    Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="reasoning"
+):
+    """Reasoning of a model, as far as its provider shows it, with the data that the provider needs
+    back.
+
+    Attributes:
+        text: Readable reasoning, possibly a summary or empty.
+        provider: Name of the provider whose signature `provider_data` holds, or None.
+        provider_data: JSON object with the signature that the provider needs back within the same
+            run.
+    """
+
+    text: str
+    provider: str | None = None
+    provider_data: JsonText | None = None
+
+
+class ToolCall(
+    Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="tool_call"
+):
+    """A tool call requested by the model.
+
+    Attributes:
+        id: The provider's id of the call, unique within the conversation.
+        name: Name of the tool.
+        arguments_json: Arguments exactly as the model wrote them; possibly malformed.
+        provider: Name of the provider whose data `provider_data` holds, or None.
+        provider_data: JSON object that the provider needs back with the call, or None.
+    """
+
+    id: str
+    name: str
+    arguments_json: JsonText = "{}"
+    provider: str | None = None
+    provider_data: JsonText | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments as a new dict each time.
+
+        Raises ValueError if the text is not a JSON object, or is deeper than 200 levels.
+        """
+        parsed = parse_json(self.arguments_json or "{}")
+        if not isinstance(parsed, dict):
+            raise ValueError(f"the arguments must be a JSON object, not {type(parsed).__name__}")
+        return cast("dict[str, Any]", parsed)
+
+
+class MediaPart(
+    Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="media"
+):
+    """An image or a file: exactly one of `data` (base64) and `url`.
+
+    Attributes:
+        media_type: MIME type, like `image/png`.
+        data: Content in base64, or None.
+        url: Address that the provider loads, or None.
+        name: File name, shown to models that read names.
+    """
+
+    media_type: str
+    data: str | None = None
+    url: str | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.data is None) == (self.url is None):
+            raise AgentError(
+                "invalid",
+                (
+                    f"a MediaPart has exactly one of data and url, this one ({self.media_type!r}) "
+                    f"has {'both' if self.data else 'neither'}"
+                ),
+            )
+
+    @property
+    def is_image(self) -> bool:
+        """True if the media type is one of images."""
+        return self.media_type.startswith("image/")
+
+
+class ToolResult(
+    Value,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="type",
+    tag="tool_result",
+):
+    """Result of one tool call.
+
+    Attributes:
+        call_id: Id of the call that this answers.
+        name: Name of the tool.
+        content: Text, or text and media parts.
+        is_error: True if the call failed, or was not made.
+        unknown: True if the call started but its effect is unknown.
+        exit_code: Exit code of the command that the call ran; None for calls without a command, or
+            whose command is still running.
+    """
+
+    call_id: str
+    name: str
+    content: str | tuple[TextPart | MediaPart, ...] = ""
+    is_error: bool = False
+    unknown: bool = False
+    exit_code: int | None = None
+
+    @property
+    def failed(self) -> bool:
+        """True for an error, and for a command with a nonzero exit code."""
+        return self.is_error or bool(self.exit_code)
+
+    @property
+    def text(self) -> str:
+        """Text of the content; media are left out."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(p.text for p in self.content if isinstance(p, TextPart))
+
+
+class ProviderPart(
+    Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="provider"
+):
+    """A block of `provider` (server tools, redacted thinking, compaction), kept verbatim.
+
+    Attributes:
+        provider: Name of the provider that understands the block.
+        data: The block as JSON, verbatim.
+        shown: One-line description of a hosted tool call, for display; empty for other blocks.
+    """
+
+    provider: str
+    data: JsonText
+    shown: str = ""
+
+
+class UnknownPart(
+    Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="unknown"
+):
+    """A part written by a newer version: its tag, and its JSON verbatim.
+
+    Attributes:
+        type: Kind of the part.
+        raw: The part as JSON, verbatim.
+    """
+
+    type: str = msgspec.field(name="kind")
+    raw: JsonText
+
+
+KnownPart: TypeAlias = TextPart | ReasoningPart | ToolCall | ToolResult | MediaPart | ProviderPart
+
+
+Part: TypeAlias = KnownPart | UnknownPart

@@ -1,0 +1,245 @@
+"""One confined command: the words and descriptors that start it in bubblewrap, and what is found
+once it has ended. Entry point: `BubblewrapCage`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+from anyio import to_thread
+
+from treadle.policy.sandboxes.control_files import ControlFiles
+from treadle.policy.sandboxes.leftovers import shortened
+from treadle.policy.sandboxes.limits import CommandLimits, Group
+from treadle.policy.sandboxes.mounts import (
+    EMPTY,
+    MountView,
+)
+from treadle.policy.sandboxes.ruled_writes import taken_away
+from treadle.tools.confinement import CommandNotes, CommandRoom, NetworkGate
+
+_FIRST = """unset BASH_ENV; {{ {ulimits}; }} 2>/dev/null
+{bound}echo begun >&{fd}; read -rn 1 -u {word} treadle || exit 1; exec {word}<&-; unset treadle
+trap 'set -- /proc/[0-9]*; while [ $# -gt 2 ] && [ $((treadle += 1)) -le 20 ]; do sleep 0.01; set -- /proc/[0-9]*; done
+[ $# -le 2 ] || echo left >&{fd}' EXIT
+"""  # noqa: E501
+"""Shell code before the command: it sets limits, and finally waits a moment for processes that the
+command has left running, which end with it.
+
+It begins at our word, which comes once all of it would die with us: bubblewrap's processes ask for
+that one after the other, and do not check whether we still exist. If we died before, the word never
+comes, and it ends. The first process is bubblewrap's, the second the shell. A command that ends its
+shell otherwise is not waited for.
+"""
+
+_BOUND = """for ((treadle = 0; treadle < 1000; treadle++)); do
+    read -rd '' REPLY < /proc/1/status; [[ $REPLY == *Seccomp:?2* ]] && break
+done; unset REPLY
+"""
+"""Waits for the first process, which filters its system calls right after it has asked to die with
+its parent.
+"""
+
+
+class ConfinedCommand(NamedTuple):
+    argv: Sequence[str]
+    cwd: Path
+    environment: Mapping[str, str]
+
+
+class Confinement(NamedTuple):
+    """Restrictions on a command."""
+
+    program: str
+    """bubblewrap."""
+    arguments: Sequence[str]
+    system_calls: bytes
+    """The filter; empty for none."""
+    limits: CommandLimits
+
+
+class BubblewrapCage:
+    """Confinement of one command. Holds descriptors and a control group until `leave`."""
+
+    def __init__(
+        self,
+        command: ConfinedCommand,
+        confinement: Confinement,
+        room: CommandRoom,
+        view: MountView,
+        files: ControlFiles | None = None,
+    ) -> None:
+        """`files`: where the command has entered; None if it can write nothing there."""
+        self.environment = dict(command.environment)
+        self._room, self._files, self._view = room, files, view
+        self._theirs: list[int] = []
+        """Descriptors that are closed here once the child has them."""
+        self._ours: list[int] = []
+        self._group = Group.make(confinement.limits)
+        self._speaks = os.path.basename(command.argv[0]) == "bash"
+        """True if its shell reports that it has started, and then waits for permission to continue.
+        """
+        self._said = b""
+        self._left: CommandNotes | None = None
+        try:
+            self._status, status = self._pipe()
+            self.argv = self._command(command, confinement, status)
+            if self._speaks:
+                self._let_wait(confinement, status)
+        except BaseException:
+            self._close([*self._theirs, *self._ours])
+            raise
+        self.pass_fds = tuple(self._theirs)
+
+    def _command(
+        self, command: ConfinedCommand, confinement: Confinement, status: int
+    ) -> list[str]:
+        """Return the words that start bubblewrap; it reads its arguments from a descriptor."""
+        filtered = confinement.system_calls
+        arguments = [
+            *confinement.arguments,
+            *(["--seccomp", str(self._memory(filtered))] if filtered else []),
+            *("--chdir", str(command.cwd)),
+            *([] if self._speaks else ["--info-fd", str(status)]),
+        ]
+        arguments = [
+            str(self._memory(b"")) if argument is EMPTY else argument for argument in arguments
+        ]
+        listed = self._memory("\0".join(arguments).encode("utf-8", "surrogateescape") + b"\0")
+        network = self._room.network
+        words = [
+            *(network.enter if isinstance(network, NetworkGate) else ()),
+            *(confinement.program, "--args", str(listed), "--"),
+            *command.argv,
+        ]
+        return words if self._group is None else self._group.joined(words)
+
+    def _let_wait(self, confinement: Confinement, status: int) -> None:
+        """Have the shell run our code before the command."""
+        word, self._word = os.pipe()
+        self._theirs.append(word)
+        self._ours.append(self._word)
+        first = _FIRST.format(
+            fd=status,
+            word=word,
+            ulimits=confinement.limits.ulimits(grouped=self._group is not None),
+            bound=_BOUND if confinement.system_calls else "",
+        )
+        self.environment["BASH_ENV"] = f"/proc/self/fd/{self._memory(first.encode())}"
+
+    def _pipe(self) -> tuple[int, int]:
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        self._ours.append(reader)
+        self._theirs.append(writer)
+        return reader, writer
+
+    def _memory(self, data: bytes) -> int:
+        fd = os.memfd_create("treadle")
+        self._theirs.append(fd)
+        os.write(fd, data)
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fd
+
+    async def entered(self, pid: int) -> int | None:
+        self._close(self._theirs)
+        while not self._is_there():
+            await anyio.wait_readable(self._status)
+        return self._let_begin(pid)
+
+    def _is_there(self) -> bool:
+        """Return True if it has reported that it waits, or ended before it could."""
+        with suppress(BlockingIOError):
+            while piece := os.read(self._status, 4096):
+                self._said += piece
+            return True
+        return (b"begun\n" if self._speaks else b"}\n") in self._said
+
+    def _let_begin(self, pid: int) -> int | None:
+        """Return the first process inside, if the kernel reports whose child it is."""
+        inside = None
+        with suppress(OSError, IndexError):
+            inside = int(Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split()[0])
+        if self._speaks:
+            with suppress(BrokenPipeError):  # it has ended
+                os.write(self._word, b"!")
+        return inside
+
+    def run_blocking(self, timeout_s: float) -> tuple[int, str]:
+        """Run a command to its end, for trials: return its exit code and output. Raises
+        subprocess.TimeoutExpired after killing it.
+        """
+        try:
+            process = subprocess.Popen(
+                self.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                # also where bubblewrap is a program that does not go there itself
+                cwd=self._room.workspace,
+                env=dict(self.environment),
+                pass_fds=self.pass_fds,
+            )
+            with process:
+                try:
+                    self._close(self._theirs)
+                    while (
+                        not self._is_there() and select.select([self._status], [], [], timeout_s)[0]
+                    ):
+                        pass
+                    self._let_begin(process.pid)
+                    said, _ = process.communicate(timeout=timeout_s)
+                finally:
+                    process.kill()
+            return process.returncode, said.decode("utf-8", "replace")
+        finally:
+            anyio.run(self.leave)
+
+    @property
+    def quarantined(self) -> Sequence[str]:
+        return () if self._left is None else self._left.quarantined
+
+    async def leave(self) -> CommandNotes:
+        with anyio.CancelScope(shield=True):
+            self._left = self._left or await self._leave()
+        return self._left or CommandNotes()
+
+    async def _leave(self) -> CommandNotes:
+        self._is_there()
+        self._close([*self._theirs, *self._ours])
+        notes: list[str] = []
+        if self._group is not None:
+            exceeded = self._group.exceeded()
+            notes += [exceeded] if exceeded else []
+            await self._group.aclose()
+        if self._files is None:
+            quarantined = []
+        elif self._files.is_quick and self._room.ruled is None:
+            quarantined = self._clear(self._files)
+        else:
+            quarantined = await to_thread.run_sync(self._clear, self._files)
+        notes += self._view.secrets.notes
+        begun = not self._speaks or b"begun" in self._said
+        return CommandNotes(
+            begun=begun, left_behind=b"left" in self._said, quarantined=quarantined, notes=notes
+        )
+
+    def _clear(self, files: ControlFiles) -> list[str]:
+        said = files.leave(self._room.quarantine, is_open=self._room.is_open)
+        if self._room.ruled is not None:
+            said += taken_away(self._room, self._view.ruled)
+        return shortened(said)
+
+    def _close(self, fds: list[int]) -> None:
+        for fd in list(fds):
+            os.close(fd)
+            for kept in (self._theirs, self._ours):
+                if fd in kept:
+                    kept.remove(fd)

@@ -1,0 +1,196 @@
+"""Arguments and options of a run, checked, and laid over those of its agent and configuration.
+
+Entry points: `merged_settings`, `merged_limits`, `limits_over`, `answers_of`, `checked_mode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast, get_args
+
+import msgspec
+
+from treadle.agents.agent import Agent, Deps
+from treadle.errors import AgentError
+from treadle.journal.entries import RunStarted
+from treadle.journal.run_state import RunState
+from treadle.journal.session_names import check_session_id
+from treadle.loop.answers import Answers
+from treadle.messages.message import MediaPart, Message, Part, encode_json
+from treadle.messages.result import Out
+from treadle.models.model import Model
+from treadle.runtime.model_choice import ChosenModel
+from treadle.runtime.session import ForkOptions, ResumeOptions, RunOptions, Session, WakeOptions
+from treadle.tools.approval import check_texts
+from treadle.types import NOTHING_SET, Limits, Mode, OnAsk, OnUnknown, Settings
+
+DEFAULT_LIMITS = Limits(turns=100)
+"""Limits of a run that sets none."""
+_WORDS = (("on_ask", get_args(OnAsk)), ("on_unknown", get_args(OnUnknown)))
+_MODES = get_args(Mode)
+
+
+def answers_of(options: ResumeOptions | WakeOptions) -> Answers:
+    """Return the answers to open calls.
+
+    Raises AgentError(invalid) for values that no journal could keep.
+    """
+    approve = options.get("approve", ())
+    for name in ("deny", "results"):
+        check_texts(name, options.get(name, {}))
+    return Answers(
+        on_unknown=options.get("on_unknown"),
+        approve=frozenset([approve] if isinstance(approve, str) else approve),
+        deny=options.get("deny", {}),
+        results=options.get("results", {}),
+        seen=options.get("seen"),
+    )
+
+
+def merged_settings(
+    call: Settings, lower: Settings, model: Model
+) -> tuple[Settings, tuple[str, ...]]:
+    """Merge the settings of the call over those of agent and configuration.
+
+    A setting that the model refuses is an error on the call, and is otherwise dropped with a
+    warning.
+    """
+    refuses = model.refuses
+    if refuses and (wrong := sorted(call.given & refuses)):
+        raise AgentError("invalid", f"{model.name} does not take {wrong[0]}: leave it out")
+    settings = call.over(lower)
+    dropped = sorted(settings.given & refuses) if refuses else []
+    if dropped:
+        settings = msgspec.structs.replace(settings, **dict.fromkeys(dropped))
+    notes: Callable[[Settings], tuple[str, ...]] | None = getattr(model, "notes", None)
+    changed = notes(settings) if notes is not None else ()
+    return settings, (
+        *(f"{model.name} does not take {name}: it was left out" for name in dropped),
+        *(f"{model.name}: {note}" for note in changed),
+    )
+
+
+def output_settings(agent: Agent[Any, Any]) -> Settings:
+    """Return the settings that a typed answer needs; none if a tool takes it."""
+    return (
+        NOTHING_SET
+        if agent.answer is None or agent.completion
+        else Settings(output_schema=agent.answer.schema)
+    )
+
+
+def given_schema(agent: Agent[Any, Any], settings: Settings) -> str | None:
+    """Return a schema that another process could not derive from the request to the model."""
+    output = cast("object", agent.output)
+    return (
+        encode_json(cast("object", output)).decode()
+        if isinstance(output, Mapping) and settings.output_schema != output
+        else None
+    )
+
+
+def check_images(prompt: Message, chosen: ChosenModel) -> None:
+    if "images" in chosen.model.refuses and (
+        image := next((p for p in prompt.parts if isinstance(p, MediaPart) and p.is_image), None)
+    ):
+        raise AgentError(
+            "invalid",
+            (
+                f"{chosen.name} takes no images: leave out {image.name or 'the image'} "
+                f"({image.media_type}), or choose another model"
+            ),
+        )
+
+
+def merged_limits(call: Limits | None, agent: Agent[Any, Any]) -> Limits:
+    if call is None or agent.limits is None:
+        return call or agent.limits or DEFAULT_LIMITS
+    return limits_over(call, agent.limits)
+
+
+def limits_over(call: Limits | None, lower: Limits) -> Limits:
+    merged = {
+        name: value
+        for limits in (lower, call)
+        if limits is not None
+        for name, value in msgspec.structs.asdict(limits).items()
+        if value is not None
+    }
+    return Limits(**merged)
+
+
+def check_words(options: Mapping[str, Any]) -> None:
+    """Raise AgentError(invalid) for texts that the journal could not read again."""
+    for name, words in _WORDS:
+        if options.get(name) not in (None, *words):
+            raise AgentError("invalid", f"{name}={options[name]!r} is none of: {', '.join(words)}")
+    if not isinstance(options.get("user_id"), str | None):
+        raise AgentError(
+            "invalid", f"user_id= is {type(options['user_id']).__name__}: give a text, like str(id)"
+        )
+
+
+def checked_mode(mode: str) -> Mode:
+    """Raises AgentError(invalid)."""
+    if mode not in _MODES:
+        raise AgentError("invalid", f"mode={mode!r} is none of: {', '.join(_MODES)}")
+    return mode  # pyright: ignore[reportReturnType]  it is one of them
+
+
+def directory_of(cwd: str | Path | None) -> Path:
+    if cwd is None:
+        return Path.cwd()  # the system gives it absolute, real and a directory
+    path = Path(cwd)
+    if not path.is_dir():
+        raise AgentError("invalid", f"cwd={str(path)!r} is no directory")
+    return path.resolve()
+
+
+class ForkPoint(NamedTuple):
+    """Point from which a forked run goes on, and the next words of the person."""
+
+    run_id: str
+    turn: int
+    text: str | Sequence[Part] | None
+
+
+def forked_options(
+    agent: Agent[Deps, Out], started: RunStarted, state: RunState, options: ForkOptions
+) -> tuple[Agent[Deps, Out], RunOptions]:
+    """Return the agent and the options of a fork: those of its origin, unless it names its own."""
+    model = options.get("model") or (
+        state.model if isinstance(agent.model, str | None) else agent.model
+    )
+    same = agent.name == started.agent
+    inputs = msgspec.json.decode(started.inputs, type=dict[str, Any])
+    given: RunOptions = {
+        "mode": state.mode,
+        "cwd": state.cwd,
+        "user_id": started.user_id,
+        "on_ask": started.on_ask,
+        "on_unknown": started.on_unknown,
+        "inputs": agent.used_inputs(inputs) if same else {},
+        **{k: v for k, v in options.items() if k not in ("model", "results")},
+    }  # pyright: ignore[reportAssignmentType]  what is left are a run's
+    settings = started.settings if same else agent.settings
+    return replace(agent, model=model, limits=started.limits, settings=settings), given
+
+
+def check_agent(agent: object) -> None:
+    if not isinstance(agent, Agent):
+        raise AgentError(
+            "invalid",
+            (
+                "the first argument is the agent, an Agent(name=…), and not a "
+                f"{type(agent).__name__}; the second one is the prompt"
+            ),
+        )
+
+
+def session_id_of(session: Session[Any, Any] | str | None) -> str | None:
+    session = session.id if isinstance(session, Session) else session
+    if session is not None:
+        check_session_id(session)
+    return session

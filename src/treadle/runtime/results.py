@@ -1,0 +1,46 @@
+"""Results of runs, from their state and their end.
+
+Entry points: `result_of`, `with_output`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from treadle.agents.agent import Agent
+from treadle.journal.run_state import RunState
+from treadle.loop.ending import Ending
+from treadle.messages.result import Out, RunResult
+
+
+def result_of(state: RunState, ending: Ending) -> RunResult[Any]:
+    started = state.started
+    assert started is not None, "a run begins with run.started"
+    # a request cannot end with a call that waits
+    closed = len(state.context.history) - bool(state.current.open_calls)
+    return RunResult(
+        run_id=started.run_id,
+        session_id=started.session_id,
+        outcome=ending.outcome,
+        output=ending.output,
+        validated=ending.validated,
+        output_json=ending.output_json,
+        waiting=ending.waiting,
+        text=ending.text,
+        error=ending.error,
+        messages=state.context.history[:closed],
+        new_messages=state.context.history[state.context.prompt_at : closed],
+        metrics=ending.metrics,
+    )
+
+
+def with_output(result: RunResult[Any], agent: Agent[Any, Out]) -> RunResult[Out]:
+    """Return the result with its output as a value of the agent's type, if it was valid when the
+    run ended.
+    """
+    return (
+        replace(result, output=agent.answer.again(result.output))
+        if agent.answer is not None and result.validated
+        else result
+    )

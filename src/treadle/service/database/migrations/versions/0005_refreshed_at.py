@@ -1,0 +1,13 @@
+"""Time at which a refresh token was exchanged last."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+
+
+def upgrade() -> None:
+    op.add_column("login", sa.Column("refreshed_at", sa.DateTime(timezone=True)))

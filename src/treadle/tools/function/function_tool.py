@@ -1,0 +1,318 @@
+"""A function as a tool: its definition, its arguments, and how it is run. Entry point:
+`FunctionTool`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Concatenate, Generic, Protocol, TypeAlias, cast, overload
+
+from typing_extensions import ParamSpec, TypeVar
+
+from treadle.errors import AgentError
+from treadle.models.model import ToolDefinition
+from treadle.tools.function.arguments import SignatureArguments, Unbound, WithText
+from treadle.tools.function.given import GivenArguments
+from treadle.tools.function.isolated import Target
+from treadle.tools.function.returned import to_output, to_text
+from treadle.tools.function.signature import (
+    AnyFunction,
+    Context,
+    context_of,
+)
+from treadle.tools.function.traits import Traits, check_function, is_async
+from treadle.tools.tool import (
+    MAX_OUTPUT_CHARS,
+    DidNotHappen,
+    Happened,
+    Probe,
+    ProbeAnswer,
+    ToolContext,
+    ToolOutput,
+    Touched,
+)
+from treadle.types import Effect
+
+Deps = TypeVar("Deps", contravariant=True, default=object)
+Params = ParamSpec("Params", default=...)
+Result = TypeVar("Result", covariant=True, default=Any)
+D = TypeVar("D")
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+_Run: TypeAlias = Callable[[ToolContext[Any], Mapping[str, Any]], Awaitable[object]]
+
+
+class _Arguments(Protocol):
+    """Source of the schema."""
+
+    @property
+    def definition(self) -> ToolDefinition: ...
+
+    def parse(self, arguments_json: str) -> dict[str, Any]: ...
+
+
+class FunctionTool(Generic[Deps, Params, Result]):
+    """A function that a model can call, and you can still call: `await charge(ctx, 3)` goes
+    straight to the function.
+
+    `FunctionTool[Shop]` needs the dependencies Shop; one that asks for no context is a
+    `FunctionTool[object]` and fits every agent.
+    """
+
+    function: AnyFunction
+    """The decorated function."""
+
+    @overload
+    def __init__(
+        self: FunctionTool[D, Concatenate[ToolContext[D], P], R],
+        *,
+        name: str,
+        description: str,
+        parameters: Mapping[str, object],
+        execute: Callable[Concatenate[ToolContext[D], P], R],
+        effect: Effect = "once",
+        timeout_s: float | None = None,
+        parallel: bool = True,
+        needs_approval: bool = False,
+        max_output: int = MAX_OUTPUT_CHARS,
+        probe: Probe | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: FunctionTool[object, P, R],
+        *,
+        name: str,
+        description: str,
+        parameters: Mapping[str, object],
+        execute: Callable[P, R],
+        effect: Effect = "once",
+        timeout_s: float | None = None,
+        parallel: bool = True,
+        needs_approval: bool = False,
+        max_output: int = MAX_OUTPUT_CHARS,
+        probe: Probe | None = None,
+    ) -> None: ...
+    def __init__(  # noqa: PLR0913  what a tool may declare, by keyword, nearly all with defaults
+        self,
+        *,
+        name: str,
+        description: str,
+        parameters: Mapping[str, object],
+        execute: AnyFunction,
+        effect: Effect = "once",
+        timeout_s: float | None = None,
+        parallel: bool = True,
+        needs_approval: bool = False,
+        max_output: int = MAX_OUTPUT_CHARS,
+        probe: Probe | None = None,
+    ) -> None:
+        """A tool from a JSON Schema of an object; `execute` is called with keyword arguments, and
+        with the context where it takes one.
+
+        Raises AgentError(invalid) for a schema that cannot be one; what only compiling it can tell
+        is raised at the first call.
+        """
+        traits = Traits(
+            name=name,
+            effect=effect,
+            timeout_s=timeout_s,
+            parallel=parallel,
+            needs_approval=needs_approval,
+            max_output=max_output,
+            probe=probe,
+        )
+        traits.check(f"tool {name!r}")
+        check_function(execute, f"tool {name!r}")
+        arguments = GivenArguments(name, description, parameters)
+        context = context_of(execute)
+        if context is not None and arguments.asks_for(context.name):
+            context = None
+        self._set_up(arguments, execute, traits, _runner(traits, execute, context, "null"))
+
+    @classmethod
+    def of(
+        cls, arguments: SignatureArguments, function: AnyFunction, traits: Traits
+    ) -> FunctionTool[Any, ..., Any]:
+        """Return the tool for a function, with arguments from its signature. Checks only whether an
+        isolated function can be found again.
+        """
+        signature = arguments.signature
+        nothing = "done" if signature.returns_nothing else "null"
+        made = cls.__new__(cls)
+        if traits.isolate is None:
+            made._set_up(
+                arguments,
+                function,
+                traits,
+                _runner(traits, function, signature.context, nothing),
+                nothing=nothing,
+            )
+        else:
+            target = Target.of(function, signature.label, tool=traits.name, nothing=nothing)
+            made._set_up(
+                WithText(arguments), function, traits, _isolated_runner(target), nothing=nothing
+            )
+        return made
+
+    def _set_up(
+        self,
+        arguments: _Arguments,
+        function: AnyFunction,
+        traits: Traits,
+        run: _Run,
+        *,
+        nothing: str = "null",
+    ) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self.name = traits.name
+        self.effect: Effect = traits.effect
+        self.timeout_s = traits.timeout_s
+        self.parallel = traits.parallel
+        self.needs_approval = traits.needs_approval
+        self.max_output = traits.max_output
+        self.isolate = traits.isolate
+        self.function = function
+        self._traits = traits
+        self._arguments = arguments
+        self._run = run
+        self._nothing = nothing
+        self._method: SignatureArguments | None = None
+        self._bound: SignatureArguments | None = None
+
+    def __call__(self, *args: Params.args, **kwargs: Params.kwargs) -> Result:
+        """The function itself: not validated, not in a thread, not in a process."""
+        return cast("Result", self.function(*args, **kwargs))
+
+    def __repr__(self) -> str:
+        return f"FunctionTool({self.name!r}, effect={self.effect!r})"
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """Built at the first use, the same object from then on.
+
+        Raises AgentError(invalid) naming the function, the parameter and its type where that cannot
+        be described as JSON.
+        """
+        return self._arguments.definition
+
+    def parse(self, arguments_json: str) -> dict[str, Any]:
+        """Validated arguments by name; an empty text is `{}`.
+
+        Raises InvalidArguments, with a line for each problem.
+        """
+        return self._arguments.parse(arguments_json)
+
+    def touches(self, arguments: Any, cwd: Path) -> Touched | None:
+        """Return None: the files that a function touches are unknown."""
+        return None
+
+    async def execute(self, ctx: ToolContext[Deps], arguments: Any) -> ToolOutput:
+        """Call the function with parsed arguments. Its exceptions propagate.
+
+        Raises ToolFailed(happened=True) for a result that is neither text, media nor JSON.
+        Cancellation: an async function is cancelled; a sync one runs on in its thread
+        (threads.abandoned_calls); an isolated one is killed.
+        """
+        value = await self._run(ctx, arguments)
+        return value if type(value) is str else to_output(value, self._nothing)
+
+    async def probe(self, ctx: ToolContext[Deps], arguments: Any) -> ProbeAnswer:
+        """Return what the tool's probe found about this call; None if there is no probe or it
+        cannot tell.
+
+        Propagates exceptions of the probe. Raises AgentError(tool) if it returns anything else.
+        """
+        if self._traits.probe is None:
+            return None
+        answer = cast("object", await self._traits.probe(ctx, **arguments))
+        if answer is None or isinstance(answer, (Happened, DidNotHappen)):
+            return answer
+        raise AgentError(
+            "tool",
+            (
+                f"the probe of tool {self.name!r} gave {answer!r}: it gives Happened(result), "
+                "DidNotHappen() or None"
+            ),
+        )
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """A tool decorated in a class body is a method: taken from an instance it is bound to it,
+        as a function would be.
+        """
+        arguments = self._arguments
+        if (
+            isinstance(arguments, SignatureArguments)
+            and getattr(self.function, "__qualname__", "") == f"{owner.__qualname__}.{name}"
+        ):
+            self._method = arguments
+            self._arguments = Unbound(arguments.signature.label)
+
+    @overload
+    def __get__(
+        self, instance: None, owner: type | None = None
+    ) -> FunctionTool[Deps, Params, Result]: ...
+    @overload
+    def __get__(
+        self: FunctionTool[D, Concatenate[S, P], R], instance: S, owner: type | None = None
+    ) -> FunctionTool[D, P, R]: ...
+    def __get__(self, instance: object | None, owner: type | None = None) -> Any:
+        if self._method is None or instance is None:
+            return self
+        function = cast("Any", self.function).__get__(instance, owner)
+        if self._bound is None:
+            self._bound = self._method.of_bound(function)
+        return self.of(self._bound, function, self._traits)
+
+
+def _runner(traits: Traits, function: AnyFunction, context: Context | None, nothing: str) -> _Run:
+    call = _caller(function, context)
+    if is_async(function):
+        return call
+    # what another tool gives too late is of no use: its call was no `unknown`, and may be repeated
+    text_of = functools.partial(_late_text, nothing=nothing) if traits.effect == "once" else None
+
+    async def in_thread(ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> object:
+        from treadle.tools.function.threads import run_in_thread  # noqa: PLC0415  start-up: asyncio and anyio come with the first run
+
+        value = await run_in_thread(
+            traits.name, ctx, functools.partial(call, ctx, arguments), text_of
+        )
+        return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
+
+    return in_thread
+
+
+def _late_text(value: object, nothing: str) -> str:
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        return (
+            f"It ended with a {type(value).__name__} that nobody waited for any more: what that "
+            "was to do may not have been done."
+        )
+    return to_text(value, nothing)
+
+
+def _caller(
+    function: AnyFunction, context: Context | None
+) -> Callable[[ToolContext[Any], Mapping[str, Any]], Any]:
+    if context is None:
+        return lambda _, arguments: function(**arguments)
+    if context.first:
+        return lambda ctx, arguments: function(ctx, **arguments)
+    keyword = context.name
+    return lambda ctx, arguments: function(**{keyword: ctx}, **arguments)
+
+
+def _isolated_runner(target: Target) -> _Run:
+    async def in_process(ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> object:
+        from treadle.tools.function.isolate import run_isolated  # noqa: PLC0415  start-up: as in _runner
+
+        return await run_isolated(target, ctx, arguments)
+
+    return in_process

@@ -1,0 +1,38 @@
+"""A turn, a delta and an append cost no more Python calls than when they were last counted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+TOLERANCE = 1.02
+COUNTED = {
+    "append-sqlite": 35,
+    "run-memory": 595,
+    "turn-memory": 536,
+    "run-memory-wire": 877,
+    "turn-memory-wire": 534,
+    "delta-memory-wire": 9,
+    "run-sqlite": 742,
+    "turn-sqlite": 630,
+    "run-sqlite-wire": 1024,
+    "turn-sqlite-wire": 607,
+    "delta-sqlite-wire": 9,
+}
+"""Calls by row of `python -m benchmarks.calls`, on Python 3.11. Newer versions need fewer."""
+
+
+def test_no_turn_delta_or_append_costs_more_calls_than_counted() -> None:
+    counting = [sys.executable, "-m", "benchmarks.calls", "--json"]
+    counted = subprocess.run(counting, cwd=ROOT, capture_output=True, text=True, check=True)
+    calls: dict[str, float] = json.loads(counted.stdout)
+    assert calls.keys() == COUNTED.keys()
+    more = {
+        name: f"{calls[name]:.0f} instead of {at_most}"
+        for name, at_most in COUNTED.items()
+        if calls[name] > at_most * TOLERANCE
+    }
+    assert not more, f"find out which functions: python -m benchmarks.calls --of ROW; {more}"
