@@ -295,6 +295,22 @@ def test_a_package_says_what_each_of_its_files_is_for(folder: Path) -> None:
     assert [name for name in there if name not in (said or "")] == []
 
 
+_FILE = re.compile(r"(?<![\w/.*-])((?:\.?[\w-]+/)*[\w-]+\.(?:md|py|toml))\b")
+MAPS = [
+    *(ROOT / name for name in ("AGENTS.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
+    ROOT / "docs" / "internals" / "walks.md",
+]
+
+
+@pytest.mark.parametrize("page", MAPS, ids=names)
+def test_a_file_that_a_map_of_the_code_names_exists(page: Path) -> None:
+    """A path is relative to the project, the package or the page."""
+    named = set(_FILE.findall(page.read_text(encoding="utf-8")))
+    assert named
+    bases = (ROOT, SOURCE, page.parent)
+    assert sorted(f for f in named if not any((base / f).is_file() for base in bases)) == []
+
+
 def test_the_layers_of_the_architecture_are_those_that_are_checked() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
         "importlinter"
