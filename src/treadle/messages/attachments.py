@@ -1,6 +1,6 @@
-"""A user's file as a part of a prompt: images and PDFs as they are, other files as text.
+"""A user's file as a message part: images and PDFs unchanged, other files as text.
 
-The frontends decide which files are attached. Entry points: `attachment`.
+Fronts decide which files to attach. Entry points: `attachment`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ FILE_BYTES_MAX = 20 * 1024 * 1024
 def attachment(path: Path, *, named: str | None = None, in_place: bool = False) -> Part:
     """Read a file as a message part.
 
-    `named`: name of the file in errors; None for its path. `in_place`: `path` is resolved already,
-    and a symlink that has replaced it since is not followed. Raises AgentError(invalid) if it is
-    not a file, too large, or not text.
+    `named`: name of the file in errors, by default its path. `in_place`: `path` is resolved, and a
+    symlink that has replaced it since is not followed. Raises AgentError(invalid) if the file
+    cannot be read, exceeds `FILE_BYTES_MAX`, or is neither an image, a PDF nor UTF-8 text.
     """
     named = named or repr(str(path))
     data, media = content(path, named, in_place=in_place), media_type(path)
@@ -34,9 +34,7 @@ def attachment(path: Path, *, named: str | None = None, in_place: bool = False) 
 
 
 def content(path: Path, named: str, *, in_place: bool = False) -> bytes:
-    """Return the content of a regular file. `in_place`: as for `attachment`. Raises
-    AgentError(invalid).
-    """
+    """Return the content of a regular file. Arguments and errors as for `attachment`."""
     try:
         if not path.is_file():
             raise AgentError("invalid", f"{named} is not a file")
@@ -50,15 +48,13 @@ def content(path: Path, named: str, *, in_place: bool = False) -> bytes:
 
 
 def media_type(path: Path) -> str | None:
-    """Return the media type, guessed from the name, if models accept the file as it is; else
-    None.
-    """
+    """Return the media type of an image or a PDF, guessed from its name; None for other files."""
     guessed = mimetypes.guess_type(path.name)[0] or ""
     return guessed if guessed.startswith("image/") or guessed == "application/pdf" else None
 
 
 def as_text(path: str, text: str, *, lines: str = "") -> TextPart:
-    """Return a text part for a file. `lines`: the range it covers, like "10-20"; empty for all."""
+    """Wrap a file's text in a `<file>` element. `lines`: its range, like "10-20"; "" for all."""
     return TextPart(
         text=f"<file path={path!r}{f' lines={lines!r}' if lines else ''}>\n{text}\n</file>"
     )

@@ -13,11 +13,11 @@ class RunEvent(Value, frozen=True, kw_only=True, omit_defaults=False, tag_field=
     Attributes:
         run_id: Id of the run.
         session_id: Session of the run, or None.
-        seq: Number of the event, which increases by one with each event of the run in this process.
+        seq: Sequence number, which increases by one with each event of the run in this process.
         at: Time of the event, in UTC.
-        id: `ENTRY.K`: the journal's number of the entry, and the number of the event within that
-            entry. Only durable events have one.
-        parent_run_id: Run that started this one. Absent for a run that no other run started.
+        id: `ENTRY.K`: sequence number of the journal entry, and index of the event within it. Only
+            durable events have one.
+        parent_run_id: Id of the parent run. Absent for a run without a parent.
     """
 
     run_id: str
@@ -29,12 +29,12 @@ class RunEvent(Value, frozen=True, kw_only=True, omit_defaults=False, tag_field=
 
 
 class DeltaEvent(RunEvent, frozen=True, kw_only=True):
-    """Fields of every piece of a response.
+    """Fields of every delta event.
 
     Attributes:
-        message_id: Id that the message will have.
-        attempt: Number of the attempt, from 1. `retry`, or `run_end` without the message, voids the
-            pieces of an attempt.
+        message_id: Id of the message that the deltas form.
+        attempt: Number of the attempt, from 1. A `retry` voids the attempt's deltas, and so does a
+            `run_end` that no `message` precedes.
     """
 
     message_id: str

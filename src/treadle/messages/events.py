@@ -1,8 +1,8 @@
-"""Events of a run, in the order in which subscribers receive them. docs/command-line.md lists those
-of `stream-json`.
+"""Events of a run, in the order in which subscribers receive them.
 
-Durable events are projections of journal entries (journal.py) and carry `id`; deltas are lossy and
-do not. hub.py delivers them. Entry points: `Event`.
+Durable events are projections of journal entries and have an `id`. Deltas have none, and slow
+subscribers may miss some. docs/command-line.md lists the events of `stream-json`. Entry points:
+`Event`.
 
     run_start
       turn_start
@@ -47,17 +47,17 @@ class RunStart(RunEvent, frozen=True, kw_only=True, tag="run_start"):
 
 
 class TurnStart(RunEvent, frozen=True, kw_only=True, tag="turn_start"):
-    """A turn begins: the next request is about to be sent.
+    """Emitted before the request of a turn is sent.
 
     Attributes:
-        turn: Turn number, from 1.
+        turn: Number of the turn, from 1.
     """
 
     turn: int
 
 
 class TurnEnd(RunEvent, frozen=True, kw_only=True, tag="turn_end"):
-    """Emitted after the last result of a turn, or when the run ends within it.
+    """Emitted after the last result of a turn, or when the run ends during the turn.
 
     Attributes:
         turn: Number of the turn, from 1.
@@ -67,50 +67,50 @@ class TurnEnd(RunEvent, frozen=True, kw_only=True, tag="turn_end"):
 
 
 class TextDelta(DeltaEvent, frozen=True, kw_only=True, tag="text_delta"):
-    """Piece of the answer's text.
+    """Fragment of the response's text.
 
     Attributes:
-        text: The text.
+        text: The fragment.
     """
 
     text: str
 
 
 class ReasoningStart(DeltaEvent, frozen=True, kw_only=True, tag="reasoning_start"):
-    """The model begins to reason."""
+    """Emitted when the model begins to reason."""
 
 
 class ReasoningDelta(DeltaEvent, frozen=True, kw_only=True, tag="reasoning_delta"):
-    """Piece of the model's readable reasoning.
+    """Fragment of the model's readable reasoning.
 
     Attributes:
-        text: The text.
+        text: The fragment.
     """
 
     text: str
 
 
 class ReasoningEnd(DeltaEvent, frozen=True, kw_only=True, tag="reasoning_end"):
-    """Follows every reasoning_start, even if the attempt is interrupted."""
+    """Emitted after every reasoning_start, even if the attempt is interrupted."""
 
 
 class MessageAdded(RunEvent, frozen=True, kw_only=True, tag="message"):
-    """An assistant message as stored, emitted after its append and before its tool_call_start.
+    """Emitted after an assistant message is journaled, and before its tool calls start.
 
     Attributes:
-        message: The message.
+        message: The message as stored.
     """
 
     message: Message
 
 
 class Retry(RunEvent, frozen=True, kw_only=True, tag="retry"):
-    """Attempt `attempt` failed and is void. Another one follows after `wait_s` seconds.
+    """Emitted when an attempt failed. Discard its deltas; another attempt follows.
 
     Attributes:
         attempt: Number of the failed attempt, from 1.
         wait_s: Seconds until the next attempt.
-        kind: Error kind; `lost` if the process died, `hook` if a hook replaced the response.
+        kind: Kind of the error; `lost` if the process died, `hook` if a hook replaced the response.
     """
 
     attempt: int
@@ -119,18 +119,18 @@ class Retry(RunEvent, frozen=True, kw_only=True, tag="retry"):
 
 
 class UsageReported(RunEvent, frozen=True, kw_only=True, tag="usage"):
-    """Usage of a response.
+    """Usage of one response.
 
     Attributes:
         input_tokens: Input that is neither read from nor written to the cache.
-        output_tokens: Output, reasoning included.
+        output_tokens: Output, including reasoning.
         cache_read_tokens: Input read from the provider's prompt cache.
         cache_write_tokens: Input written to the provider's prompt cache.
         reasoning_tokens: Part of the output that went into reasoning.
         cache_write_1h_tokens: Part of `cache_write_tokens` that is kept for an hour.
         web_searches: Number of web searches run by the provider.
-        cost_usd: Cost in USD; absent if the price is not known.
-        details: Request id, rate limits, service tier and cache miss reason, as far as the provider
+        cost_usd: Cost in USD; absent if the price is unknown.
+        details: Request id, rate limits, service tier and reason for a cache miss, if the provider
             reports them.
     """
 
@@ -146,13 +146,11 @@ class UsageReported(RunEvent, frozen=True, kw_only=True, tag="usage"):
 
 
 class Warned(RunEvent, frozen=True, kw_only=True, tag="warning"):
-    """Something a person should know, although the run continues.
+    """A warning for people. The run continues.
 
     Attributes:
-        call_id: Id of the call that was not run, if the warning gives the reason.
-
-    Attributes:
-        text: Text for people.
+        text: The warning.
+        call_id: Id of the call that was not run, if the warning says why.
     """
 
     text: str
@@ -160,11 +158,11 @@ class Warned(RunEvent, frozen=True, kw_only=True, tag="warning"):
 
 
 class LimitWarning(RunEvent, frozen=True, kw_only=True, tag="limit_warning"):
-    """Most of a limit is used.
+    """Emitted when most of a limit is used.
 
     Attributes:
         limit: Name of the limit, as in `Limits`.
-        left: Amount that is left.
+        left: Remaining amount, in the limit's unit.
     """
 
     limit: str
@@ -183,21 +181,21 @@ class InputAdded(RunEvent, frozen=True, kw_only=True, tag="input_added"):
 
 
 class Compacted(RunEvent, frozen=True, kw_only=True, tag="compaction"):
-    """The visible part of the conversation was reduced.
+    """Emitted after a compaction, which reduces the conversation that the model sees.
 
     Attributes:
-        receipt: Removed content, as JSON.
+        receipt: Kind of the compaction and everything needed to repeat it, as JSON.
     """
 
     receipt: object
 
 
 class ChildStart(RunEvent, frozen=True, kw_only=True, tag="child_start"):
-    """A tool of this run started a run of another agent. Its events carry `parent_run_id`.
+    """Emitted when a tool of this run starts a child. The child's events have `parent_run_id`.
 
     Attributes:
-        child_run_id: Id of the run that was started.
-        agent: Name of its agent.
+        child_run_id: Id of the child.
+        agent: Name of the child's agent.
     """
 
     child_run_id: str
@@ -205,11 +203,11 @@ class ChildStart(RunEvent, frozen=True, kw_only=True, tag="child_start"):
 
 
 class ChildEnd(RunEvent, frozen=True, kw_only=True, tag="child_end"):
-    """A run that this one started has ended.
+    """Emitted when a child of this run ends.
 
     Attributes:
-        child_run_id: Id of the run that ended.
-        outcome: Reason why it ended.
+        child_run_id: Id of the child.
+        outcome: Outcome of the child.
     """
 
     child_run_id: str
@@ -229,11 +227,11 @@ class OutputReady(RunEvent, frozen=True, kw_only=True, tag="output"):
 
 
 class ErrorRaised(RunEvent, frozen=True, kw_only=True, tag="error"):
-    """An error ends the run.
+    """The error that ends the run.
 
     Attributes:
         kind: Category of the error.
-        message: Description for a person.
+        message: Description for people.
         request_id: The provider's id of the request.
         status: HTTP status of the provider's response.
     """
@@ -249,7 +247,7 @@ class ErrorInfo(Value, frozen=True, kw_only=True):
 
     Attributes:
         kind: Category of the error.
-        message: Description for a person.
+        message: Description for people.
         status: HTTP status of the provider's response.
         request_id: The provider's id of the request.
     """
@@ -264,16 +262,16 @@ class RunEnd(RunEvent, frozen=True, kw_only=True, tag="run_end"):
     """Last event of every run.
 
     Attributes:
-        outcome: Reason why the run ended.
+        outcome: Outcome of the run.
         text: Text of the last assistant message that has any.
-        output: The typed output, or the text, as JSON data.
+        output: The typed output as JSON data, or the text.
         validated: True if the output satisfies the requested type.
         usage: Total usage of the run.
         turns: Number of accepted responses.
         tool_calls: Number of calls executed.
         duration_s: Active time of the run in seconds.
-        cost_usd: Cost of the responses with a known price; absent if there are none.
-        total: Totals of the run and all runs it started. Limits count these.
+        cost_usd: Cost in USD of the responses with a known price; absent if there are none.
+        total: Totals of the run and its descendants. Limits apply to these.
         error: The error, if one ended the run.
     """
 
@@ -320,7 +318,7 @@ Event: TypeAlias = (
 )
 """Any event of a run."""
 DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
-"""Events that are pieces of a response; they have no id and are not stored."""
+"""Delta events. They have no id and are not stored."""
 TOOL_EVENTS = (
     ToolCallAsked,
     ApprovalRequested,

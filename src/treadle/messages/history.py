@@ -1,4 +1,4 @@
-"""Conversation history with its wire encodings, in which each message is encoded once.
+"""Conversation history that encodes each message once per wire.
 
 Entry points: `History`.
 """
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 
 class History(Sequence[Message]):
-    """An append-only list of messages that the caller owns, with its wire encodings.
+    """Append-only list of messages that caches its encoding for each wire. The caller owns it.
 
     `settled`: messages before this index belong to ended runs, whose reasoning is not sent again.
-    It is fixed for the life of the object: the next run makes a new History, which switches the
-    encoding once.
+    It never changes, since it affects the encoding: the next run creates a new History.
     """
 
     __slots__ = ("_bytes", "_messages", "memo", "settled")
@@ -31,18 +30,16 @@ class History(Sequence[Message]):
         self._bytes: dict[str, tuple[int, bytearray]] = {}
         self.settled = settled
         self.memo: dict[str, tuple[object, ...]] = {}
-        """Values that wires cache for this conversation, by wire name. They live as long as the
-        history.
-        """
+        """Values that wires cache for this conversation, by wire name."""
 
     def append(self, message: Message) -> None:
         self._messages.append(message)
 
     def encoded(self, wire: str, encode: Callable[[Message, bool], bytes]) -> bytearray:
-        """Return every message as JSON, joined by commas. Do not keep or change the result.
+        """Return every message as JSON, joined by commas. Do not keep or modify the returned array.
 
-        Only messages added since the last call are encoded. `encode(message, settled)` may return
-        b"" for a message that this wire does not send.
+        Encodes only messages added since the last call. `encode(message, settled)` returns b"" for
+        a message that this wire does not send.
         """
         done, joined = self._bytes.get(wire) or (0, bytearray())
         messages, settled = self._messages, self.settled

@@ -1,10 +1,9 @@
-"""Images within the limits of vendors: type and size from the first bytes, and smaller copies of
-large images.
+"""Checks of images against vendors' limits, and scaled copies of images that exceed them.
 
-Limits on all images of a request belong to each wire. Entry points: `fitted`, `fits`, `size_of`,
-`image_type`. Source: platform.claude.com, "Vision", section "Image limits", read 2026-11-22: 8,000
-pixels a side, 2,000 with more than 20 images, 10 MB of base64 (5 MB on clouds). OpenAI and Google
-document higher limits, and scale images above about 2,000 to 3,000 pixels.
+Each wire enforces its own limits on all images of a request. Entry points: `fitted`, `fits`,
+`size_of`, `image_type`. Source: platform.claude.com, "Vision", section "Image limits", read
+2026-11-22: 8,000 pixels a side, 2,000 with more than 20 images, 10 MB of base64 (5 MB on clouds).
+OpenAI and Google document higher limits, and scale down images above 2,000 to 3,000 pixels.
 """
 
 from __future__ import annotations
@@ -23,25 +22,23 @@ from treadle.errors import AgentError
 from treadle.messages.message import MediaPart, Message, TextPart
 
 SIDE_MAX: Final = 8_000
-"""Maximum length of the longer side for Claude, in pixels."""
+"""Longest side that Claude accepts, in pixels."""
 BASE64_MAX: Final = 10_000_000
-"""Maximum size of one image for Claude, in bytes of base64."""
+"""Largest image that Claude accepts, in bytes of base64."""
 SCALED_SIDE: Final = 2_000
-"""Length of the longer side of a smaller copy, in pixels. Every vendor accepts it, in a request
-with any number of images.
-"""
+"""Longer side of a scaled copy, in pixels. Every vendor accepts it for any number of images."""
 SCALED_BASE64: Final = 5_000_000
-"""Maximum base64 size of a smaller copy, in bytes: the limit of clouds that serve Claude."""
+"""Largest scaled copy, in bytes of base64: the limit of clouds that serve Claude."""
 PIXELS_MAX: Final = 80_000_000
-"""Maximum number of pixels decoded to make a smaller copy, which takes 320 MB of memory."""
+"""Largest image that is decoded for scaling, in pixels. Decoding it takes 320 MB of memory."""
 FILE_BYTES_MAX: Final = 20 * 1024 * 1024
-"""Maximum size of an image file that is read, in bytes."""
+"""Largest image file that is decoded, in bytes."""
 EXTRA: Final = "pip install 'treadle[files]' makes smaller copies of images"
 
 _HEAD_CHARS = 1 << 19
-"""Base64 characters that hold the size of any image, unless its metadata is very large."""
+"""Base64 characters decoded to find an image's size. Very large metadata can exceed them."""
 _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""JPEG markers that precede the image size."""
+"""JPEG markers of the segments that contain the image size."""
 _TYPES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -49,15 +46,13 @@ _TYPES = (
     (b"GIF89a", "image/gif"),
 )
 _DECODED = ("PNG", "JPEG", "GIF", "WEBP")
-"""Formats that Pillow may decode. No other decoder processes untrusted bytes."""
+"""Formats that Pillow may decode, so that its other decoders never process untrusted bytes."""
 _QUALITY = 85
 _SHRINK = 0.75
 
 
 def image_type(head: bytes) -> str | None:
-    """Return the media type of an image that models accept, from the first bytes of its file, or
-    None.
-    """
+    """Return the media type of an image from its first bytes; None if models do not accept it."""
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return "image/webp"
     return next((media_type for magic, media_type in _TYPES if head.startswith(magic)), None)
@@ -66,11 +61,11 @@ def image_type(head: bytes) -> str | None:
 class Fitted(NamedTuple):
     image: MediaPart
     note: str = ""
-    """Description of the change, as one sentence; empty if nothing changed."""
+    """Description of the scaling, without a full stop; empty if the image was not scaled."""
 
 
 def fits(image: MediaPart) -> bool:
-    """True if every vendor accepts this image. Reads at most its first 400 kB."""
+    """True if every vendor accepts this image. Decodes at most its first 400 kB."""
     if not image.is_image or image.data is None:
         return True
     return (
@@ -82,11 +77,10 @@ def fits(image: MediaPart) -> bool:
 
 def fitted(image: MediaPart) -> Fitted:
     """Correct a wrong media type, and scale the image down to a size that every vendor accepts.
-    Blocks for up to about a second.
 
-    Without Pillow, images between `SCALED_SIDE` and `SIDE_MAX` stay as they are, because most
-    requests accept them. Raises AgentError(invalid) for an image that Claude rejects in every
-    request and that cannot be scaled.
+    Blocks for up to about a second. An image that cannot be scaled, for example without Pillow, is
+    kept if it is within `SIDE_MAX` and `BASE64_MAX`, because most requests accept it. Otherwise
+    raises AgentError(invalid).
     """
     if fits(image):
         return Fitted(image)
@@ -107,10 +101,10 @@ def fitted(image: MediaPart) -> Fitted:
 
 
 async def fitted_parts(parts: Sequence[TextPart | MediaPart]) -> list[TextPart | MediaPart]:
-    """Fit each image of a tool's output within the limits, with a text where one was scaled or
-    cannot be shown. Decodes in a thread.
+    """Scale the images of a tool's output. A text part follows each scaled image, and replaces each
+    image that cannot be sent.
 
-    On cancellation, waits until the image is decoded, because the tool's result is known and kept.
+    Decodes in a thread. Finishes despite cancellation, because the tool's result must be kept.
     """
     fitting: list[TextPart | MediaPart] = []
     for part in parts:
@@ -131,7 +125,7 @@ def _fitted_or_said(image: MediaPart) -> list[TextPart | MediaPart]:
 
 
 async def fitted_message(message: Message) -> tuple[Message, tuple[str, ...]]:
-    """Return a prompt with each image within the limits, and descriptions of the changes.
+    """Return a prompt with scaled images, and a description of each scaling.
 
     Decodes in a thread. Raises the errors of `fitted`.
     """
@@ -163,16 +157,16 @@ def _type_of(image: MediaPart) -> str | None:
         return None
 
 
-# ---------------------------------------------------------------- smaller copies
+# ---------------------------------------------------------------- scaled copies
 
 
 class _NotScaled(Exception):
-    """Raised if an image cannot be scaled. The message says what to do instead."""
+    """Raised if an image cannot be scaled. The message gives the reason, and often a remedy."""
 
 
 def _pillow() -> Any:
-    """Return Pillow's module `Image`, imported by name because type checkers may not find this
-    optional library.
+    """Import Pillow's `Image` module by name, since type checkers may not find this optional
+    library.
     """
     try:
         return importlib.import_module("PIL.Image")
@@ -212,7 +206,7 @@ def _scaled(image: MediaPart, data: bytes, pillow: Any) -> Fitted:
             media_type, encoded, after = _encoded(copy, image.media_type, pillow)
     except _NotScaled:
         raise
-    except Exception as e:  # Pillow raises errors of many kinds for broken files: OSError, ValueError, SyntaxError, struct.error  # noqa: E501
+    except Exception as e:  # for broken files Pillow raises OSError, ValueError, SyntaxError, struct.error and others  # noqa: E501
         raise _NotScaled(f"it cannot be decoded ({type(e).__name__})") from e
     note = (
         f"{named(image)} was scaled from {before[0]:,} x {before[1]:,} to {after[0]:,} x "
@@ -227,8 +221,8 @@ def _scaled(image: MediaPart, data: bytes, pillow: Any) -> Fitted:
 
 
 def _encoded(copy: Any, media_type: str, pillow: Any) -> tuple[str, bytes, tuple[int, int]]:
-    """Return media type, file and size: a PNG unless the image is a photo or the PNG is too large,
-    else a JPEG.
+    """Return media type, file and size. Photos, and images whose PNG is too large, become JPEG;
+    others become PNG.
     """
     has_alpha = copy.mode in ("RGBA", "LA", "PA") or "transparency" in copy.info
     if media_type != "image/jpeg" and (has_alpha or media_type != "image/webp"):
@@ -261,9 +255,7 @@ def _base64_chars(data: bytes) -> int:
 
 
 def size_of(image: MediaPart) -> tuple[int, int]:
-    """Return width and height in pixels, read from the head of the file, or zeros if they are not
-    found.
-    """
+    """Return width and height in pixels, read from the start of the file; zeros if not found."""
     try:
         head = base64.b64decode((image.data or "")[:_HEAD_CHARS])
         return _size_in(head)

@@ -1,7 +1,6 @@
-"""Messages and their parts, with a lossless binary encoding.
+"""Messages, and their stored form as JSON, which keeps the fields of newer versions.
 
-model.py holds histories, journal.py stores messages, and each provider has its own encoding. Entry
-points: `Message`.
+Wires have encodings of their own. Entry points: `Message`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from treadle.messages.parts import UnknownPart as UnknownPart
 from treadle.types import Time, Value, new_id, now
 
 SCHEMA = 1
-"""Major version of the stored form. Higher versions are rejected."""
+"""Major version of the stored form. Messages with a higher one are rejected."""
 
 SUMMARY = "summary"
 """Id prefix of a message that replaces those it summarizes."""
@@ -55,7 +54,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         parts: Content, in order.
         created_at: Time of creation, in UTC.
         response_id: Provider's id of the response; empty for messages that are not responses.
-        source: Stored text, kept only if it has unknown fields, and written back verbatim.
+        source: Stored JSON of a message that a newer version wrote, written back verbatim.
     """
 
     id: str
@@ -88,11 +87,11 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @classmethod
     def tool(cls, results: Sequence[ToolResult]) -> Message:
-        """Create the message with the results of the preceding calls."""
+        """Create the message that holds the results of the preceding calls."""
         return cls.of("tool", results)
 
     def with_parts(self, parts: Sequence[Part]) -> Message:
-        """Return a copy with other parts, without any fields that this version does not know."""
+        """Return a copy with other parts. Fields of a newer version are lost."""
         return Message(
             id=self.id,
             role=self.role,
@@ -103,7 +102,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def is_summary(self) -> bool:
-        """True if the message replaces others that were removed from the visible conversation."""
+        """True if the message summarizes others that a compaction removed."""
         return self.id.startswith(f"{SUMMARY}_")
 
     @property
@@ -118,7 +117,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def reasoning_metadata(self) -> tuple[JsonText, ...]:
-        """Provider data of the reasoning parts (signatures), in order, each a JSON object."""
+        """Provider data of the reasoning parts, such as signatures: JSON objects, in order."""
         return tuple(
             p.provider_data
             for p in self.parts
@@ -132,7 +131,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def hosted_calls(self) -> tuple[str, ...]:
-        """One-line descriptions of hosted tool calls, run by the provider."""
+        """One-line descriptions of tool calls that the provider ran."""
         return tuple(p.shown for p in self.parts if isinstance(p, ProviderPart) and p.shown)
 
     @property
@@ -143,9 +142,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @classmethod
     @override
     def from_json(cls, data: bytes | str) -> Self:
-        """Decode a message. Raises AgentError(invalid) for invalid text, or for a higher major
-        schema.
-        """
+        """Decode a message. Raises AgentError(invalid) for invalid JSON or a newer schema."""
         return cast(
             "Self",
             decode_message(
@@ -172,7 +169,7 @@ class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     response_id: str = ""
     schema: int = SCHEMA
     source: JsonText | None = None
-    """Set only for a message inside another value."""
+    """Set only if the message is a field of another value."""
 
 
 _HEAD = {"id", "role", "created_at", "response_id"}
@@ -187,21 +184,21 @@ _KNOWN: dict[str, type[KnownPart]] = {
 
 
 def encode_message(message: Message) -> bytes:
-    """Return the stored form."""
+    """Encode the stored form."""
     return encode_json(message) if message.source is None else message.source.encode()
 
 
 def decode_message(data: bytes) -> Message:
     """Decode the stored form. Fields of a newer version survive a round trip.
 
-    Raises AgentError(invalid) if the bytes are not a message, or have a higher major schema.
+    Raises AgentError(invalid) if the bytes are not a message or have a newer schema.
     """
     try:
         stored = decode_json(data, _Stored)
     except ValueError:
         return _decode_strange(data)
     _check_schema(stored.schema)
-    # only the source counts, or a message could change its content when it is stored
+    # use the source alone, else its content could differ from the decoded fields
     if stored.source is not None:
         return decode_message(stored.source.encode())
     return Message(
@@ -214,9 +211,7 @@ def decode_message(data: bytes) -> Message:
 
 
 def _decode_strange(data: bytes) -> Message:
-    """Decode a message from a newer version piece by piece, so that unknown pieces stay
-    untouched.
-    """
+    """Decode a message of a newer version field by field, keeping unknown parts as they are."""
     try:
         text = data.decode()
         fields = members(text)
@@ -243,7 +238,7 @@ def _decode_strange(data: bytes) -> Message:
 
 
 def decode_part(piece: JsonText) -> Part:
-    """Decode a part, dropping unknown fields. Raises ValueError if it is not a part."""
+    """Decode a part without its unknown fields. Raises ValueError if it is not a part."""
     try:
         return decode_json(piece.encode(), cast("type[Part]", Part))
     except ValueError:
@@ -266,7 +261,7 @@ def decode_part(piece: JsonText) -> Part:
 
 
 def _shown(part: Part) -> Part:
-    """Return a part that may be nested in a tool result: unknown parts become a line of text."""
+    """Replace an unknown part with a line of text, since tool results cannot contain one."""
     kind = part.type if isinstance(part, UnknownPart) else None
     return (
         part

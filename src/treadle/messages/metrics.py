@@ -1,4 +1,4 @@
-"""Metrics of one run and of the tree of runs below it. Entry points: `RunMetrics`, `RunTotals`."""
+"""Metrics of a run and of its tree of child runs. Entry points: `RunMetrics`, `RunTotals`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from treadle.types import Outcome, Usage, Value
 
 
 class RunTotals(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """Totals of a run and all runs it started, directly or indirectly.
-
-    Limits count these.
+    """Totals of a run and its descendants. Limits apply to these.
 
     Attributes:
         runs: Number of runs, including this one.
         turns: Number of accepted responses.
-        tool_calls: Number of calls executed, including those that started runs.
+        tool_calls: Number of calls executed, including those that started child runs.
         usage: Tokens of all responses.
         cost_usd: Cost in USD of the responses with a known price; None if there are none.
         unpriced: Number of uses of models without a known price. `cost_usd` excludes them.
@@ -38,9 +36,8 @@ class RunTotals(Value, frozen=True, kw_only=True, omit_defaults=False):
         )
 
     def spent_of(self, outcome: Outcome) -> str:
-        """Format the figure behind a limit outcome: `$1.00 in 2 runs`.
-
-        Empty for every other outcome.
+        """Format the spending that reached a limit: `$1.00 in 2 runs`. Empty for outcomes that are
+        not limits.
         """
         match outcome:
             case Outcome.TURN_LIMIT:
@@ -71,8 +68,7 @@ def totalled(total: RunTotals) -> str:
 
 
 class RunMetrics(Value, frozen=True, kw_only=True):
-    """Turns, requests, calls, tokens, time and cost of one run. `total` includes the runs it
-    started.
+    """Turns, requests, calls, tokens, time and cost of one run.
 
     Attributes:
         turns: Number of accepted responses.
@@ -81,10 +77,8 @@ class RunMetrics(Value, frozen=True, kw_only=True):
         retries: Number of repeated requests to the provider.
         usage: Tokens of the run's own responses.
         cost_usd: Cost in USD of the run's own responses with a known price; None if there are none.
-            `total.cost_usd` includes the runs it started.
         duration_s: Active time of the run in seconds, including its children.
-        total: Totals of this run and all runs it started, directly or indirectly. `Limits` count
-            these.
+        total: Totals of this run and its descendants. `Limits` apply to these.
     """
 
     turns: int = 0

@@ -1,4 +1,4 @@
-"""Parts of a message: text, reasoning, calls, results, media, and blocks of one provider.
+"""Parts of a message: text, reasoning, tool calls and results, media, and provider parts.
 
 Entry points: `Part`.
 """
@@ -27,8 +27,8 @@ class TextPart(
     Attributes:
         text: The text.
         provider: Name of the provider whose data `provider_data` holds, or None.
-        provider_data: JSON object of fields specific to `provider` (citations). It is sent back
-            verbatim, and only to that provider.
+        provider_data: JSON object of fields specific to `provider`, such as citations. It is sent
+            back verbatim, and only to that provider.
     """
 
     text: str
@@ -39,11 +39,10 @@ class TextPart(
 class ReasoningPart(
     Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="reasoning"
 ):
-    """Reasoning of a model, as far as its provider shows it, with the data that the provider needs
-    back.
+    """Reasoning of a model.
 
     Attributes:
-        text: Readable reasoning, possibly a summary or empty.
+        text: The reasoning as the provider shows it: often a summary, possibly empty.
         provider: Name of the provider whose signature `provider_data` holds, or None.
         provider_data: JSON object with the signature that the provider needs back within the same
             run.
@@ -62,7 +61,7 @@ class ToolCall(
     Attributes:
         id: The provider's id of the call, unique within the conversation.
         name: Name of the tool.
-        arguments_json: Arguments exactly as the model wrote them; possibly malformed.
+        arguments_json: Arguments exactly as the model wrote them, possibly malformed.
         provider: Name of the provider whose data `provider_data` holds, or None.
         provider_data: JSON object that the provider needs back with the call, or None.
     """
@@ -75,9 +74,9 @@ class ToolCall(
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Arguments as a new dict each time.
+        """Arguments, decoded into a new dict on each access.
 
-        Raises ValueError if the text is not a JSON object, or is deeper than 200 levels.
+        Raises ValueError if the text is not a JSON object or nests deeper than 200 levels.
         """
         parsed = parse_json(self.arguments_json or "{}")
         if not isinstance(parsed, dict):
@@ -88,13 +87,13 @@ class ToolCall(
 class MediaPart(
     Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="media"
 ):
-    """An image or a file: exactly one of `data` (base64) and `url`.
+    """An image or a file, with exactly one of `data` and `url`.
 
     Attributes:
         media_type: MIME type, like `image/png`.
         data: Content in base64, or None.
-        url: Address that the provider loads, or None.
-        name: File name, shown to models that read names.
+        url: Address from which the provider loads the content, or None.
+        name: File name, sent to providers that accept one.
     """
 
     media_type: str
@@ -114,7 +113,7 @@ class MediaPart(
 
     @property
     def is_image(self) -> bool:
-        """True if the media type is one of images."""
+        """True if the media type is `image/*`."""
         return self.media_type.startswith("image/")
 
 
@@ -129,13 +128,13 @@ class ToolResult(
     """Result of one tool call.
 
     Attributes:
-        call_id: Id of the call that this answers.
+        call_id: Id of the call.
         name: Name of the tool.
         content: Text, or text and media parts.
-        is_error: True if the call failed, or was not made.
-        unknown: True if the call started but its effect is unknown.
-        exit_code: Exit code of the command that the call ran; None for calls without a command, or
-            whose command is still running.
+        is_error: True if the call failed or was not executed.
+        unknown: True if the call started, but it is unknown whether it took effect.
+        exit_code: Exit code of the command that the call ran; None if it ran no command, or if the
+            command is still running.
     """
 
     call_id: str
@@ -152,7 +151,7 @@ class ToolResult(
 
     @property
     def text(self) -> str:
-        """Text of the content; media are left out."""
+        """Text of the content, without media."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(p.text for p in self.content if isinstance(p, TextPart))
@@ -161,12 +160,12 @@ class ToolResult(
 class ProviderPart(
     Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="provider"
 ):
-    """A block of `provider` (server tools, redacted thinking, compaction), kept verbatim.
+    """A piece that only its provider understands: hosted tools, redacted thinking, compaction.
 
     Attributes:
-        provider: Name of the provider that understands the block.
-        data: The block as JSON, verbatim.
-        shown: One-line description of a hosted tool call, for display; empty for other blocks.
+        provider: Name of the provider.
+        data: The piece as JSON, verbatim.
+        shown: One-line description of a hosted tool call, for display; empty for other pieces.
     """
 
     provider: str
@@ -177,10 +176,10 @@ class ProviderPart(
 class UnknownPart(
     Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="unknown"
 ):
-    """A part written by a newer version: its tag, and its JSON verbatim.
+    """A part of a type that this version does not know.
 
     Attributes:
-        type: Kind of the part.
+        type: Type of the part.
         raw: The part as JSON, verbatim.
     """
 

@@ -1,5 +1,6 @@
-"""Response metadata reported by the provider, for operators, prices and traces; never sent to the
-model. Entry points: `ResponseDetails`.
+"""Response metadata from the provider, for operators, prices and traces. Models never see it.
+
+Entry points: `ResponseDetails`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ _TIERS = frozenset({"flex", "priority", "fast", "ultrafast", "batch"})
 
 
 class RateLimit(Value, frozen=True, kw_only=True):
-    """A rate limit of the account, as of the end of the request."""
+    """A rate limit of the account, as reported with the response."""
 
     name: str
     """Counted unit: `requests`, `tokens`, `input_tokens` or `output_tokens`."""
@@ -21,7 +22,7 @@ class RateLimit(Value, frozen=True, kw_only=True):
 
 
 class CacheMiss(Value, frozen=True, kw_only=True):
-    """The reason why the prompt cache missed the prefix of the previous request."""
+    """The reason why the prompt cache did not contain the previous request's prefix."""
 
     reason: str
     """Reason in the provider's terms, like `tools_changed`."""
@@ -30,7 +31,7 @@ class CacheMiss(Value, frozen=True, kw_only=True):
 
 
 class OtherUsage(Value, frozen=True, kw_only=True):
-    """Tokens of another model of the provider within one response, at that model's prices."""
+    """Tokens of another model that took part in the response, billed at that model's prices."""
 
     model: str
     usage: Usage
@@ -38,7 +39,7 @@ class OtherUsage(Value, frozen=True, kw_only=True):
 
 class ResponseDetails(Value, frozen=True, kw_only=True):
     request_id: str | None = None
-    """The provider's id of the request, for support inquiries."""
+    """The provider's id of the request, to quote to its support."""
     service_tier: str | None = None
     """Service tier of the response; None for the standard one."""
     cost_usd: float | None = None
@@ -46,19 +47,18 @@ class ResponseDetails(Value, frozen=True, kw_only=True):
     cache_miss: CacheMiss | None = None
     rate_limits: tuple[RateLimit, ...] = ()
     others: tuple[OtherUsage, ...] = ()
-    """Part of the response's usage that an advisor or a fallback model of the provider took."""
+    """Shares of the response's usage that belong to an advisor or fallback model of the provider.
+    """
     file_searches: int = 0
-    """Searches of the provider's file stores."""
+    """Number of searches in the provider's file stores."""
     containers: int = 0
-    """Containers that the provider started for this response."""
+    """Number of containers that the provider started for this response."""
 
 
 NO_DETAILS = ResponseDetails()
 
 
 def tier_of(said: str | None) -> str | None:
-    """Return a service tier that has its own prices; None for the standard one, by any of its
-    names.
-    """
+    """Return the service tier if it has prices of its own; None for standard, by any name."""
     tier = said.lower() if said else None
     return tier if tier in _TIERS else None

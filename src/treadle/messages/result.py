@@ -1,4 +1,4 @@
-"""Result of a run: its outcome and everything produced so far. Entry points: `RunResult`."""
+"""Result of a run: its outcome and everything it produced. Entry points: `RunResult`."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class RunResult(Generic[Out]):
     Attributes:
         run_id: Id of the run.
         session_id: Session of the run, or None.
-        outcome: Reason why the run ended.
-        output: The typed output; None if the run did not produce one. The raw text if the outcome
-            is `invalid_output`.
+        outcome: Why the run ended.
+        output: The typed output; None if there is none, or the raw text if the outcome is
+            `invalid_output`.
         validated: True if the output satisfies the requested type.
         text: Text of the last assistant message that has any.
-        error: Set if the outcome is `error`, or if an error caused another outcome.
-        messages: The conversation as the next request would send it. A copy that you may change.
-        new_messages: Messages of this run, beginning with its prompt. A copy that you may change.
+        error: The error, if the outcome is `error` or an error caused another outcome.
+        messages: The conversation as the next request would send it. A copy that you may modify.
+        new_messages: Messages of this run, beginning with its prompt. A copy that you may modify.
         metrics: Turns, calls, tokens, time and cost.
-        output_json: `output` as JSON, as journaled.
-        waiting: True if the run is suspended. Continue it with `resume`.
+        output_json: `output` as the JSON in the journal.
+        waiting: True if the run waits for an approval and has not ended. Continue it with `resume`.
     """
 
     run_id: str
@@ -63,7 +63,7 @@ class RunResult(Generic[Out]):
 
     @property
     def output_text(self) -> str:
-        """Output as text; JSON if it is typed."""
+        """The output if it is a string, its JSON if it is typed, `text` if there is none."""
         return (
             self.output
             if isinstance(self.output, str)

@@ -1,4 +1,4 @@
-"""Estimates of the tokens in texts, messages and media, without a request to a provider.
+"""Local estimates of the tokens in texts, messages and media.
 
 Entry points: `Size`, `size_of`, `tokens_in`, `text_bytes`.
 """
@@ -20,11 +20,10 @@ from treadle.messages.message import (
 )
 
 BYTES_PER_TOKEN = 3
-"""Lower than the average of any tokenizer for prose or code, so that estimates are too high rather
-than too low.
+"""Below the average of every tokenizer for prose and code, so that estimates err on the high side.
 """
 MEDIA_TOKENS = 1500
-"""Tokens of one image or page: what vendors count for an image of about a million pixels."""
+"""Tokens of one image or file. Vendors count about as many for an image of a million pixels."""
 MESSAGE_TOKENS = 4
 """Overhead of one message, in tokens."""
 
@@ -35,9 +34,7 @@ class Size(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Estimated tokens, an upper estimate for prose and code. Images count a fixed amount
-        each.
-        """
+        """Estimated tokens: high for prose and code, and `MEDIA_TOKENS` for each image or file."""
         return tokens_in(self.size_bytes) + self.media * MEDIA_TOKENS
 
 

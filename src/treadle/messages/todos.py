@@ -1,7 +1,7 @@
-"""The to-do list of a conversation, which the model rewrites as a whole with `todo_write`.
+"""The to-do list of a conversation, which the model replaces as a whole with `todo_write`.
 
-It is stored only in the calls themselves, and in the summary of removed messages, so it lives as
-long as the session and survives restarts. Entry points: `Todo`, `standing`.
+The list is stored only in the messages: in the calls, and in summaries of removed messages. It
+therefore lasts as long as the session. Entry points: `Todo`, `standing`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ TodoStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
 
 class Todo(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     content: str
-    """The task: "Run the tests"."""
+    """The task, like "Run the tests"."""
     active_form: str = ""
-    """The task in progress: "Running the tests"."""
+    """The task while it is in progress, like "Running the tests"."""
     status: TodoStatus
 
     @property
     def now(self) -> str:
-        """Description of the task while in progress."""
+        """`active_form`, or `content` if that is empty."""
         return self.active_form or self.content
 
 
 def written(arguments: object) -> tuple[Todo, ...] | None:
-    """Return the list in a call's arguments, as in events, or None if they hold none."""
+    """Return the list in the decoded arguments of a call; None if they contain no valid list."""
     if not isinstance(arguments, dict):
         return None
     try:
@@ -49,9 +49,7 @@ class _Written(Value, frozen=True, kw_only=True):
 
 
 def standing(messages: Iterable[Message]) -> tuple[Todo, ...]:
-    """Return the current list of a conversation; empty if none was written, or it is no longer
-    visible.
-    """
+    """Return the current list of a conversation; empty if these messages contain none."""
     asked: dict[str, tuple[Todo, ...]] = {}
     last: tuple[Todo, ...] = ()
     for message in messages:
@@ -79,7 +77,7 @@ def _written_in(arguments_json: str) -> tuple[Todo, ...] | None:
 
 
 def progress(todos: Sequence[Todo]) -> str:
-    """Describe progress in one line: how many items are done, and the current one."""
+    """Describe progress in one line: the number of completed items, and the current one."""
     if not todos:
         return "The list is empty."
     done = sum(todo.status == "completed" for todo in todos)

@@ -11,7 +11,7 @@ from treadle.types import Effect
 
 
 class ToolCallDelta(DeltaEvent, frozen=True, kw_only=True, tag="tool_call_delta"):
-    """Piece of the arguments of a call, while the model writes them.
+    """Fragment of a call's arguments, while the model writes them.
 
     Attributes:
         call_id: Id of the call.
@@ -25,12 +25,12 @@ class ToolCallDelta(DeltaEvent, frozen=True, kw_only=True, tag="tool_call_delta"
 
 
 class ToolCallAsked(RunEvent, frozen=True, kw_only=True, tag="tool_call"):
-    """A tool call requested by the model. Execution, if any, begins with tool_call_start.
+    """A tool call that the model requests. If it is executed, a tool_call_start follows.
 
     Attributes:
         call_id: Id of the call.
         name: Name of the tool.
-        arguments: A JSON object, or the model's text if it is not one.
+        arguments: Arguments of the call; the model's text if it is not a JSON object.
     """
 
     call_id: str
@@ -39,13 +39,13 @@ class ToolCallAsked(RunEvent, frozen=True, kw_only=True, tag="tool_call"):
 
 
 class ApprovalRequested(RunEvent, frozen=True, kw_only=True, tag="approval_requested"):
-    """A call needs the approval of a person.
+    """Emitted when a call needs a person's approval.
 
     Attributes:
-        call_id: Id of the call, which an answer refers to.
+        call_id: Id of the call, to quote in the answer.
         name: Name of the tool.
         arguments: Arguments of the call; the model's text if it is not a JSON object.
-        reason: Reason why the call needs an approval.
+        reason: Why the call needs approval.
     """
 
     call_id: str
@@ -55,12 +55,12 @@ class ApprovalRequested(RunEvent, frozen=True, kw_only=True, tag="approval_reque
 
 
 class ApprovalResolved(RunEvent, frozen=True, kw_only=True, tag="approval_resolved"):
-    """A person, or a rule in their place, has decided about a call.
+    """Emitted when an approval is decided, by a person or by a rule.
 
     Attributes:
         call_id: Id of the call.
-        decision: The decision.
-        by: Origin of the decision, such as `user` or `rule`.
+        decision: `allow` or `deny`.
+        by: Author of the decision, such as `user` or `rule`.
     """
 
     call_id: str
@@ -69,7 +69,7 @@ class ApprovalResolved(RunEvent, frozen=True, kw_only=True, tag="approval_resolv
 
 
 class ToolCallStart(RunEvent, frozen=True, kw_only=True, tag="tool_call_start"):
-    """The start of the call is journaled, and it runs now.
+    """Emitted when a call starts, after its start is journaled.
 
     Attributes:
         call_id: Id of the call.
@@ -83,13 +83,13 @@ class ToolCallStart(RunEvent, frozen=True, kw_only=True, tag="tool_call_start"):
 
 
 class ToolProgress(RunEvent, frozen=True, kw_only=True, tag="tool_progress"):
-    """Progress of a call, as the tool reports it.
+    """Progress of a call, reported by its tool.
 
     Attributes:
         call_id: Id of the call.
-        text: Text for people.
-        done: Amount of work that is done.
-        total: Amount of work in total.
+        text: Description for people.
+        done: Work done so far, in any unit.
+        total: Total work, in the same unit.
     """
 
     call_id: str
@@ -99,16 +99,16 @@ class ToolProgress(RunEvent, frozen=True, kw_only=True, tag="tool_progress"):
 
 
 class ToolCallEnd(RunEvent, frozen=True, kw_only=True, tag="tool_call_end"):
-    """Follows each tool_call_start.
+    """Emitted after each tool_call_start, when the call has ended.
 
-    A call that is rejected before it starts has neither; a `warning` gives the reason.
+    A call that is rejected before it starts has neither event; a `warning` gives the reason.
 
     Attributes:
         call_id: Id of the call.
         name: Name of the tool.
         result: Text of the result, as the model reads it.
         is_error: True if the call failed.
-        unknown: True if the effect of the call is unknown.
+        unknown: True if it is unknown whether the call took effect.
         duration_ms: Duration of the call in milliseconds.
         exit_code: Exit code of the command that the call ran; absent for other calls.
     """

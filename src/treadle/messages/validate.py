@@ -1,7 +1,7 @@
-"""Validation and repair of histories that were written elsewhere.
+"""Validation and repair of histories from other sources.
 
-Histories of runs are valid by construction (calls.py); nothing is repaired before a request. Entry
-points: `check_history`, `repair_history`.
+Histories of runs are valid by construction (loop/calls.py) and are never repaired. Entry points:
+`check_history`, `repair_history`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ LOST = (
 
 
 def check_history(messages: Sequence[Message]) -> list[str]:
-    """Return a description of every problem, with index and id of the message; empty for a valid
-    history.
+    """Describe every problem, with index and id of the message. Empty for a valid history.
 
-    In a valid history, tool calls are in assistant messages, and each has an id that no other call
-    has. Directly after such a message comes a tool message that begins with one result for each
-    call, in order. There are no other results, and no other tool messages.
+    In a valid history, only assistant messages contain tool calls, and call ids are unique. A tool
+    message directly follows each of them and begins with one result per call, in order. There are
+    no other results and no other tool messages.
     """
     return [
         f"message {i} ({messages[i].id!r}): {what}"
@@ -36,28 +35,26 @@ def check_history(messages: Sequence[Message]) -> list[str]:
 
 
 def repair_history(messages: Sequence[Message]) -> list[Message]:
-    """Return a valid history with the same content. Pure and idempotent; never raises. A valid
-    history yields a list of the same messages.
+    """Return a valid history with the same content. Pure and idempotent; never raises.
 
-    - A misplaced result moves to its place, before anything that was in between. Of several results
-      for a call the first counts.
+    - A misplaced result moves to its place, directly after its call's message. If a call has
+      several results, the first is kept.
     - A call without a result gets one that reports it as lost: an error, and unknown.
-    - A call with the id of an earlier one gets `id_2`, `id_3`, …, and so does its result.
-    - Calls in a message that is not the assistant's move to a new assistant message after it. A
+    - A call that repeats an earlier id gets `id_2`, `id_3`, …, and so does its result.
+    - Calls outside assistant messages move to a new assistant message after the original one. A
       tool message without results becomes a user message.
-    - A result without its call is dropped; most are half of a pair that some window cut. As the
-      text of a user message, a tool's output would gain the user's authority; after an invented
-      call, the model would imitate arguments that no one wrote.
+    - A result without a call is dropped; usually truncation removed the call. As a user message,
+      the tool's output would gain the user's authority. An invented call would show the model
+      arguments to imitate.
 
-    Only results without a call and duplicate results are lost. Unchanged messages are the same
-    objects. Changed ones keep their id and time but, as with `Message.with_parts`, no fields of a
-    newer version. New ones get an id derived from the preceding message (`…_calls`, `…_results`),
-    and its time.
+    Unchanged messages are the same objects. Changed ones keep their id and time, but lose fields of
+    a newer version, as in `Message.with_parts`. New ones have the preceding message's time, and an
+    id derived from it (`…_calls`, `…_results`).
     """
     return list(_Repair(messages).messages()) if check_history(messages) else list(messages)
 
 
-# ---------------------------------------------------------------- which result answers which call
+# ---------------------------------------------------------------- results by call
 
 
 class _Place(NamedTuple):
@@ -66,12 +63,12 @@ class _Place(NamedTuple):
 
 
 class _Pairs:
-    """Matching of results to calls.
+    """Matches results to calls.
 
-    A result belongs to the preceding call with its id. If several have it, only those in the last
-    row of assistant messages that use the id count: some models number calls from 1 in every
-    response, so an older missing result stays missing. A result before the first call with its id
-    belongs to such a call if that has no other, as in histories sorted by time.
+    A result belongs to a preceding call with its id. Some models number their calls from 1 in every
+    response; if several calls share the id, the result belongs to the last group of consecutive
+    assistant messages that uses it. A result that precedes all calls with its id, as in histories
+    sorted by time, belongs to the first of them that has no other result.
     """
 
     def __init__(self, messages: Sequence[Message]) -> None:
@@ -82,7 +79,7 @@ class _Pairs:
         self._waiting: dict[str, deque[_Place]] = {}
         self._early: dict[str, deque[_Place]] = {}
         self._last_row: dict[str, int] = {}
-        """The last row of assistant messages that used an id, by id."""
+        """Number of the last group of consecutive assistant messages that used an id, by id."""
         row = 0
         for i, message in enumerate(messages):
             row += message.role != "assistant"
@@ -114,7 +111,7 @@ class _Pairs:
 
 
 def _problems(messages: Sequence[Message], pairs: _Pairs) -> Iterator[tuple[int, str]]:
-    """Yield problems with the index of their message."""
+    """Yield each problem, preceded by the index of its message."""
     first: dict[str, int] = {}
     for place, call in pairs.calls.items():
         i, answer = place.message, pairs.answers.get(place)
@@ -168,7 +165,7 @@ def _problems(messages: Sequence[Message], pairs: _Pairs) -> Iterator[tuple[int,
 
 
 class _Ids:
-    """Generator of unused ids, deterministic for a history."""
+    """Deterministic generator of unused ids."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
@@ -194,8 +191,8 @@ class _Repair:
         self._moved = set(self._homes.values())
 
     def _found_homes(self) -> dict[int, int]:
-        """Return, by message with calls, the message that keeps its id when it holds their
-        results.
+        """Return the message that already holds the results, by the index of the message with the
+        calls.
         """
         first: dict[int, int] = {}
         for result, call in sorted((result, call) for call, result in self._pairs.answers.items()):
@@ -274,7 +271,7 @@ def _others(message: Message) -> tuple[Part, ...]:
 
 
 def _saying(message: Message, role: Role, parts: tuple[Part, ...]) -> Message:
-    """Return the message with this role and these parts, or the same object if nothing changes."""
+    """Return a copy with this role and these parts; the same object if they are unchanged."""
     if (message.role, message.parts) == (role, parts):
         return message
     return Message(id=message.id, role=role, parts=parts, created_at=message.created_at)
