@@ -1,4 +1,4 @@
-"""Deltas: the pieces in which a response arrives. Entry points: `Delta`."""
+"""Deltas: the fragments in which a response arrives. Entry points: `Delta`."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from treadle.types import StopReason, Usage
 
 
 class TextStart(msgspec.Struct, frozen=True, tag_field="delta", tag="text_start"):
-    """Begins a text part. A TextDelta outside a text part implies it."""
+    """Begin a text part. Optional: a TextDelta begins one if none is open."""
 
 
 class TextDelta(msgspec.Struct, frozen=True, tag_field="delta", tag="text", gc=False):
-    """Piece of text.
+    """Fragment of the response's text.
 
     Attributes:
-        text: The text.
+        text: The fragment.
     """
 
     text: str
 
 
 class ReasoningStart(msgspec.Struct, frozen=True, tag_field="delta", tag="reasoning_start"):
-    """Begins a reasoning part. A ReasoningDelta outside a reasoning part implies it."""
+    """Begin a reasoning part. Optional: a ReasoningDelta begins one if none is open."""
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, tag_field="delta", tag="reasoning", gc=False):
-    """Piece of readable reasoning.
+    """Fragment of readable reasoning.
 
     Attributes:
-        text: The text.
+        text: The fragment.
     """
 
     text: str
 
 
 class ToolCallStart(msgspec.Struct, frozen=True, tag_field="delta", tag="tool_call", gc=False):
-    """Begins a tool call.
+    """Begin a tool call.
 
     Attributes:
         id: Id of the call.
@@ -55,19 +55,17 @@ class ToolCallStart(msgspec.Struct, frozen=True, tag_field="delta", tag="tool_ca
 
 
 class ArgumentsDelta(msgspec.Struct, frozen=True, tag_field="delta", tag="arguments", gc=False):
-    """Fragment of the JSON arguments of the open tool call. No fragments at all mean `{}`.
+    """Fragment of the JSON arguments of the open tool call. A call without fragments has `{}`.
 
     Attributes:
-        text: The text.
+        text: The fragment.
     """
 
     text: str
 
 
 class PartEnd(msgspec.Struct, frozen=True, tag_field="delta", tag="part_end", gc=False):
-    """Closes the open part.
-
-    The next start closes it too, but only this delta can attach opaque data.
+    """Close the open part. The next start closes it too, but cannot attach provider data.
 
     Attributes:
         provider: Name of the provider that `provider_data` belongs to.
@@ -89,17 +87,17 @@ class WholePart(msgspec.Struct, frozen=True, tag_field="delta", tag="part"):
 
 
 class Restart(msgspec.Struct, frozen=True, tag_field="delta", tag="restart", gc=False):
-    """Voids all earlier deltas: the provider restarted the response in the same stream."""
+    """Discard all earlier deltas: the provider restarted the response in the same stream."""
 
 
 class Switch(msgspec.Struct, frozen=True, kw_only=True, tag_field="delta", tag="switch"):
-    """Voids all earlier deltas: the previous model failed or refused, and another one continues.
+    """Discard all earlier deltas: the model failed or refused, and a fallback model takes over.
 
     Attributes:
         model: Name of the model that takes over.
         before: Name of the previous model.
         kind: An ErrorKind, or `refusal`.
-        why: Kind of the error, or `refusal`.
+        why: Description of the failure.
         status: HTTP status of the failed request, or None.
         request_id: The provider's id of the failed request, or None.
         usage: Usage reported by the previous model.
@@ -115,10 +113,10 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True, tag_field="delta", tag="
 
 
 class ModelNotice(msgspec.Struct, frozen=True, tag_field="delta", tag="notice", gc=False):
-    """A notice for the user, outside the response. It becomes a `warning` event.
+    """A notice for the user. It is not part of the response, and becomes a `warning` event.
 
     Attributes:
-        text: The text.
+        text: The notice.
     """
 
     text: str
@@ -128,20 +126,20 @@ class ResponseEnd(msgspec.Struct, frozen=True, tag_field="delta", tag="end"):
     """Last delta of every complete response.
 
     Attributes:
-        stop_reason: Reason why the response ended.
+        stop_reason: Why the response ended.
         usage: Tokens of the response.
         raw_stop_reason: Stop reason in the provider's terms.
         id: The provider's id of the response.
         model: Name of the model that responded.
-        provider_data: JSON object that the provider needs with the next request of this run (a
-            container's id).
+        provider_data: JSON object that the provider needs with the run's next request, such as the
+            id of a container.
         context_tokens: Size of the conversation after the response, in tokens, if `usage` sums
-            several passes of hosted tools; None: as in `usage`; 0: unknown.
-        results_only: True if only tool results may follow, because a program run by the provider
-            waits for them.
-        withdraws: True for a refusal after which the provider rejects all later requests, so that
-            the exchange must be removed from the conversation.
-        details: Further facts from the provider.
+            several passes of hosted tools. None: the total of `usage`; 0: unknown.
+        results_only: True if the next request may add only tool results, because a program that
+            the provider runs waits for them.
+        withdraws: True for a refusal after which the provider rejects later requests, until the
+            exchange is removed from the conversation.
+        details: Response metadata from the provider.
     """
 
     stop_reason: StopReason

@@ -1,8 +1,6 @@
-"""The model contract: a model turns a request into typed deltas, and a fold turns the deltas into a
-response.
+"""The model contract: a model turns a request into deltas, and a fold turns deltas into a response.
 
-Models are stateless between calls: the caller owns the history and the loop. Adapters are in
-providers/, retries in retry.py. Entry points: `Model`, `Fold`.
+Models are stateless: the caller owns the history. Entry points: `Model`, `Fold`.
 """
 
 from __future__ import annotations
@@ -48,24 +46,21 @@ class ToolDefinition(Value, frozen=True, kw_only=True):
     parameters: dict[str, object]
     """JSON Schema of an object."""
     native: str | None = None
-    """Name of the equivalent built-in tool of a provider, on which its models are trained; None if
-    there is none.
+    """Name of the provider's equivalent tool, on which its models are trained; None if there is
+    none.
     """
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):
-    """Everything sent to a model.
-
-    Requests with equal values produce identical bytes on the wire.
+    """Complete input of a model. Equal requests produce identical bytes on the wire.
 
     Attributes:
-        messages: Messages of the conversation. Pass a `History` to keep its encoding; any sequence
-            works.
+        messages: Messages of the conversation. A `History` caches their encoding; any other
+            sequence is encoded for each request.
         tools: Definitions of the tools that the model may call.
         system: Blocks of the system prompt, in order.
         settings: Resolved settings, with `max_tokens` set.
-        model: If the target is a fallback chain, the name of the model that responded last; None
-            for the first.
+        model: Name of the model in a fallback chain that responded last; None for the first.
     """
 
     messages: Sequence[Message]
@@ -89,18 +84,18 @@ class ModelResponse(Value, frozen=True, kw_only=True):
     Attributes:
         parts: Content of the response, in order.
         usage: Tokens of this response.
-        stop_reason: Reason why the response ended.
-        raw_stop_reason: The same in the provider's own word.
+        stop_reason: Why the response ended.
+        raw_stop_reason: Stop reason in the provider's terms.
         id: The provider's id of the response.
-        model: Name of the model that responded, as the provider gives it.
-        provider_data: JSON object that the provider needs back in the next request, or None.
+        model: The provider's name of the model that responded.
+        provider_data: JSON object that the provider needs with the run's next request, or None.
         context_tokens: Size of the conversation after the response, in tokens, if `usage` sums
-            several passes of hosted tools; None: as in `usage`; 0: unknown.
-        results_only: True if only tool results may follow, because a program run by the provider
-            waits for them.
-        withdraws: True for a refusal after which the provider rejects all later requests, so that
-            the exchange must be removed from the conversation.
-        details: Further facts from the provider, such as rate limits and the service tier.
+            several passes of hosted tools. None: the total of `usage`; 0: unknown.
+        results_only: True if the next request may add only tool results, because a program that
+            the provider runs waits for them.
+        withdraws: True for a refusal after which the provider rejects later requests, until the
+            exchange is removed from the conversation.
+        details: Response metadata from the provider, such as rate limits and the service tier.
     """
 
     parts: tuple[Part, ...]
@@ -131,19 +126,19 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the form `provider:id`."""
+        """Name in the form `provider:id`."""
         ...
 
     @property
     def refuses(self) -> frozenset[str]:
-        """Names of `Settings` fields that this model rejects, and `images` if it accepts none."""
+        """Names of the `Settings` fields that this model rejects; `images` if it rejects images."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Yield deltas in order, then exactly one ResponseEnd.
 
-        Raises AgentError; never retries. Closing the generator, or cancelling at any await, closes
-        the connection.
+        Raises AgentError and never retries. Closing the generator, or cancellation at any await,
+        closes the connection.
         """
         ...
 
@@ -157,8 +152,8 @@ class Fold:
     __slots__ = ("_kind", "_own", "_parts", "_pieces", "_taken", "call", "end")
 
     def __init__(self, taken: Container[str] = ()) -> None:
-        """`taken`: ids of earlier calls, not copied. A call that repeats one, or has no id, gets a
-        new id.
+        """`taken`: ids of earlier calls, not copied. A call without an id, or with an earlier one,
+        gets a new id.
         """
         self._parts: list[Part] = []
         self._kind: type[TextPart | ReasoningPart | ToolCall] | None = None
@@ -171,7 +166,7 @@ class Fold:
 
     @property
     def begun(self) -> bool:
-        """True after the first content of a response."""
+        """True after the first content of the response."""
         return bool(self._parts or self._pieces or self._kind or self.end)
 
     def add(self, delta: Delta) -> None:
@@ -267,11 +262,10 @@ class Fold:
         return said + "".join(self._pieces) if self._kind is TextPart else said
 
     def partial(self) -> tuple[Part, ...]:
-        """Return the usable content of an interrupted response: text and reasoning, without
-        provider data.
+        """Return the text and reasoning of an interrupted response.
 
-        Tool calls may be incomplete, and a provider's block (or a citation) may depend on one that
-        never arrived.
+        Drops tool calls, which may be incomplete, and provider data, which may refer to parts that
+        did not arrive.
         """
         if self._kind is ToolCall:
             self._pieces.clear()
@@ -284,9 +278,7 @@ class Fold:
         )
 
     def response(self) -> ModelResponse:
-        """Return the response. Raises AgentError(network) if the stream ended before its
-        ResponseEnd.
-        """
+        """Return the response. Raises AgentError(network) if no ResponseEnd was added."""
         if (end := self.end) is None:
             raise AgentError("network", "the model's stream ended before the response was complete")
         return ModelResponse(
@@ -305,9 +297,7 @@ class Fold:
 
 
 async def complete(model: Model, request: ModelRequest) -> ModelResponse:
-    """Send one request and return the response, without retries or tools. Run an agent to get
-    those.
-    """
+    """Send one request and return the response, without retries or tool execution."""
     return await fold_stream(model.stream(request))
 
 

@@ -1,4 +1,5 @@
-"""Registry of models by `provider:id`, with the credentials and connections of their providers.
+"""Models by `provider:id`, with the credentials and connections of their providers.
+
 Entry points: `Models`.
 """
 
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 
 
 class Models:
-    """Models by name, created on first use. Each provider has one connection, shared by all
-    runs.
-    """
+    """Models by name, created on first use. All runs share one connection per provider."""
 
     def __init__(self, config: Config, *, clean: Callable[[str], str]) -> None:
         """`clean` redacts secrets from recorded tapes."""
@@ -29,16 +28,15 @@ class Models:
         self._connections: dict[str, HttpConnection] = {}
         self._retired: list[HttpConnection] = []
         self._made: dict[str, Model] = {}
-        """Models with a provider connection, by name."""
+        """Models of providers, by name."""
         self._playing: dict[tuple[str, str], Model] = {}
-        """Scripts and tapes, each at the position of its conversation."""
+        """Scripts, tapes and recorders by name and scope, each with its position."""
 
     def get(self, name: str, *, scope: str, place: int = 0) -> Model:
-        """Return a model. Raises AgentError: invalid for an unknown name, auth if the provider has
-        no key.
+        """Return a model. Raises AgentError: `invalid` for an unknown name, `auth` without a key.
 
-        `scope`: the session, or the run if there is none. A script continues at the position of its
-        scope, or at `place` if another process used it before.
+        `scope`: id of the session, or of the run if there is none. A script or tape continues where
+        this scope left off, or starts at `place` if another process has used it.
         """
         provider, model_id = self._config.split(name)
         match provider:
@@ -53,10 +51,9 @@ class Models:
                 return self._from_provider(provider, name, model_id)
 
     def described(self, name: str) -> Model:
-        """Return the model for a run that another process executes. It needs no key, and nothing is
-        kept.
+        """Return the model of a run that another process will execute. It needs no key.
 
-        Raises AgentError(invalid).
+        Raises AgentError(invalid) for an unknown name, or for `record:`.
         """
         provider, model_id = self._config.split(name)
         match provider:
@@ -77,7 +74,7 @@ class Models:
         except AgentError as e:
             if e.kind is not ErrorKind.AUTH:
                 raise
-        from treadle.models.providers.wires import connect_to, wire_of  # noqa: PLC0415  as below
+        from treadle.models.providers.wires import connect_to, wire_of  # noqa: PLC0415  loaded on use
 
         endpoint = self._config.endpoint(provider, api_key="none-is-needed")
         return wire_of(endpoint.type).model_over(
@@ -85,16 +82,16 @@ class Models:
         )
 
     def plays(self, name: str, *, scope: str) -> bool:
-        """True for a script or tape that this scope has not started in this process."""
+        """True for a script or tape that this scope has not used in this process."""
         return name.startswith(("script:", "tape:")) and (name, scope) not in self._playing
 
     def forget(self, scope: str) -> None:
-        """Drop the scripts of an ended conversation."""
+        """Drop the scripts and tapes of a scope that has ended."""
         self._playing = {key: model for key, model in self._playing.items() if key[1] != scope}
 
     def use(self, config: Config) -> None:
-        """Use the credentials of `config` from the next request on. Requests in progress finish on
-        their connections.
+        """Use the credentials of `config` from the next request on. Active requests keep their
+        connections.
         """
         self._config = config
         self._retired += self._connections.values()
@@ -106,7 +103,7 @@ class Models:
         self._connections, self._made, self._retired = {}, {}, []
 
     def _recorder(self, name: str, rest: str, scope: str) -> Model:
-        from treadle.models.providers.tape import RecordingModel  # noqa: PLC0415  only who records needs it
+        from treadle.models.providers.tape import RecordingModel  # noqa: PLC0415  needed only for recording
 
         path, equals, model = rest.partition("=")
         if not equals or not path or not model:
@@ -127,7 +124,7 @@ class Models:
     def _from_provider(self, provider: str, name: str, model_id: str) -> Model:
         if (made := self._made.get(name)) is not None:
             return made
-        from treadle.models.providers.wires import connect_to, wire_of  # noqa: PLC0415  the wires are loaded when they are used
+        from treadle.models.providers.wires import connect_to, wire_of  # noqa: PLC0415  loaded on first use
 
         configured = self._config.providers.get(provider)
         wire = wire_of(configured.type if configured is not None else provider)
@@ -144,12 +141,12 @@ class Models:
 def abilities_of(
     config: Config, endpoint: Endpoint, model_id: str, heard: Mapping[str, Abilities] | None = None
 ) -> Abilities:
-    """Return the abilities of a model: the user's configuration over data reported by the provider
-    over the bundled data.
+    """Return the abilities of a model. The user's configuration overrides data from the provider,
+    which overrides the bundled data.
 
-    `heard`: reported abilities by id; None uses the cache, if configuration files are read at all.
+    `heard`: the provider's data by model id; None reads its cache, if the configuration has a home.
     """
-    from treadle.models.providers.known_models import known  # noqa: PLC0415  scripts and tapes need none of it
+    from treadle.models.providers.known_models import known  # noqa: PLC0415  scripts and tapes do not need it
     from treadle.models.providers.told_models import told  # noqa: PLC0415  as above
 
     if heard is None:
@@ -168,7 +165,7 @@ def abilities_of(
 
 
 def _player(kind: str, path: Path, clean: Callable[[str], str], place: int) -> Model:
-    from treadle.models.providers.scripted import ScriptedModel  # noqa: PLC0415  only who plays needs them
+    from treadle.models.providers.scripted import ScriptedModel  # noqa: PLC0415  needed only for replay
     from treadle.models.providers.tape import TapeModel  # noqa: PLC0415
 
     player = ScriptedModel.from_file(path) if kind == "script" else TapeModel(path, clean=clean)

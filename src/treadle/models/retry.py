@@ -1,8 +1,7 @@
-"""The only place that retries: repeats a request until the model responds completely or the error
-is final.
+"""Retries: repeats a request until the response is complete or the error is final.
 
-`AgentError.retryable` decides what is retried; the caller's scopes handle deadline and
-cancellation. Entry points: `ask`.
+No other module retries model requests. `AgentError.retryable` decides which errors to retry; the
+caller's scopes handle deadlines and cancellation. Entry points: `ask`.
 """
 
 from __future__ import annotations
@@ -25,12 +24,13 @@ from treadle.types import Settings
 Failed: TypeAlias = Callable[[AgentError, float, Switch | None], Awaitable[None]]
 
 LONGEST_WAIT_S = 600.0
-"""Maximum wait; a longer Retry-After is capped. A deadline of the run applies first."""
+"""Upper bound for Retry-After, in seconds. The run's deadline may end the wait earlier."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Exponential backoff with full jitter: a random part of base * 2^n, at most `cap_s`.
+    """Exponential backoff with full jitter: a random fraction of base_s * 2^n, at most `cap_s`.
+
     Retry-After takes precedence.
     """
 
@@ -39,7 +39,7 @@ class RetryPolicy:
     base_s: float = 0.5
     cap_s: float = 20.0
     overload_retries: int = 0
-    """Retries after overloads and rate limits, if higher: both are temporary."""
+    """Maximum number of retries after an overload or a rate limit, if more than `retries`."""
     overload_cap_s: float = 60.0
 
     def most(self, error: AgentError) -> int:
@@ -51,7 +51,7 @@ class RetryPolicy:
         )
 
     def wait_s(self, retry: int, error: AgentError, jitter: float) -> float:
-        """Return the seconds before retry number `retry` (from 1). `jitter` is in [0, 1)."""
+        """Return the seconds before retry number `retry` (from 1). `jitter`: in [0, 1)."""
         if error.retry_after_s is not None and error.retry_after_s >= 0:
             return min(error.retry_after_s, LONGEST_WAIT_S)
         cap_s = (
@@ -63,7 +63,7 @@ class RetryPolicy:
 
 
 PATIENT: Final = RetryPolicy(overload_retries=9)
-"""Policy of unattended runs: waits out an overload for about two minutes, in up to ten attempts."""
+"""Policy of unattended runs: up to ten attempts, which outlast an overload of about two minutes."""
 
 _NAMED: Mapping[str, tuple[re.Pattern[str], object]] = {
     "show_thinking": (re.compile(r"\b(thinking\W+display|reasoning\W+summary)\b"), False),
@@ -100,14 +100,16 @@ _NAMED: Mapping[str, tuple[re.Pattern[str], object]] = {
     "cache": (re.compile(r"\bcache_control\b|\bprompt_cache_\w+|\bdiagnostics\b"), False),
     "stop": (re.compile(r"\bstop_?[sS]equences\b|['\"`]stop['\"`]"), None),
 }
-"""Optional settings, each with the provider's names for it and a replacement value."""
+"""Optional settings, each with a pattern of its names in provider errors, and the value that omits
+it.
+"""
 _WORKS_UNSET = ("show_thinking", "strict_tools", "cache")
-"""Settings that requests may use even if they are unset."""
+"""Settings that affect requests even if they are unset."""
 
 
 def offending(error: AgentError, settings: Settings) -> str:
-    """Return the first setting that a provider names when it rejects a request; "" if it names no
-    setting that is set and optional.
+    """Return the optional setting that a provider's error names first; "" if it names none that is
+    in use.
     """
     if error.kind is not ErrorKind.INVALID or error.status not in (400, 422):
         return ""
@@ -117,7 +119,7 @@ def offending(error: AgentError, settings: Settings) -> str:
         if (match := pattern.search(error.message))
     }
     if settings.effort is None and "effort" in found:
-        found.setdefault("thinking", found["effort"])  # which a level of effort may also stand for
+        found.setdefault("thinking", found["effort"])  # wires may encode it as a level of effort
     given = settings.given.union(_WORKS_UNSET)
     left = {
         name: at
@@ -133,9 +135,7 @@ _MEDIA = re.compile(
 
 
 def names_image(error: AgentError) -> bool:
-    """True if a provider rejected a request because of an image or a PDF document, or because it
-    accepts none.
-    """
+    """True if a provider rejected a request because of an image or a PDF."""
     return (
         error.kind is ErrorKind.INVALID
         and error.status in (400, 415, 422)
@@ -144,7 +144,7 @@ def names_image(error: AgentError) -> bool:
 
 
 def without(settings: Settings, names: Collection[str]) -> Settings:
-    """Return the settings without those that a provider rejected by name."""
+    """Return the settings without the named ones, which a provider rejected."""
     return (
         msgspec.structs.replace(
             settings, **{name: _NAMED[name][1] for name in names if name in _NAMED}
@@ -160,21 +160,19 @@ class ModelAttempt:
     __slots__ = ("_taken", "fold", "model", "number", "reached", "retries")
 
     def __init__(self, taken: frozenset[str] | set[str], *, number: int = 1) -> None:
-        """`taken`: ids of the run's earlier tool calls.
-
-        `number`: greater than 1 if attempts were lost with their process.
+        """`taken`: ids of the run's earlier tool calls. `number`: greater than 1 if earlier
+        attempts were lost with their process.
         """
         self._taken = taken
         self.number = number
         self.retries = 0
-        """Number of retries. Less than `number - 1` if the provider restarted the response, or
-        another model took over.
+        """Number of retries. `number` also counts restarts by the provider and switches of model.
         """
         self.fold = Fold(taken)
         self.reached = 0
-        """Number of attempts so far that reached the provider."""
+        """Number of attempts that reached the provider."""
         self.model: str | None = None
-        """Model that took over; None for the requested one."""
+        """Name of the fallback model that took over; None for the requested model."""
 
     def next(self) -> None:
         self.number += 1
@@ -192,7 +190,7 @@ class ModelAttempt:
         """Return the usable content of an interrupted attempt; empty if its deltas are invalid."""
         try:
             return self.fold.partial()
-        except Exception:  # noqa: BLE001  a model may be anybody's code, and the run has to end all the same
+        except Exception:  # noqa: BLE001  custom models may fail in any way, and the run must still end
             return ()
 
 
@@ -225,10 +223,10 @@ async def ask(
 ) -> ModelResponse:
     """Return the first complete response.
 
-    `listen`, if given, receives every delta immediately. `failed(error, wait_s, switch)` is awaited
-    before each wait, and when another model takes over (`switch`), while `attempt` is still the
-    failed one. Raises the last AgentError if it is not retryable or no retries are left.
-    Cancellation closes the stream and leaves the partial response in `attempt`.
+    `listen`, if given, receives each delta as it arrives. `failed(error, wait_s, switch)` is
+    awaited before each wait, and before another model takes over (`switch`); `attempt` is then
+    still the failed one. Raises the last AgentError if it is not retryable or no retries are left.
+    Cancellation closes the stream and keeps the partial response in `attempt`.
     """
     while True:
         try:
@@ -236,7 +234,7 @@ async def ask(
         except AgentError as error:
             if not error.retryable or attempt.retries >= policy.most(error):
                 raise
-            # a failure during cancellation is not retried
+            # do not retry a failure that cancellation caused
             await checkpoint_if_cancelled()
             wait_s = policy.wait_s(attempt.retries + 1, error, clock.jitter())
             await failed(error, wait_s, None)
