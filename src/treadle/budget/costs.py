@@ -1,6 +1,6 @@
-"""Costs of finished runs by day, model, session, user or agent: a fold over what each run spent.
+"""Costs of finished runs by day, model, session, user or agent.
 
-Journals find the runs and the command line formats the rows. Entry points: `Tally`, `Costs`.
+Journals select the runs, and the command line formats the rows. Entry points: `Tally`, `Costs`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ By: TypeAlias = Literal["day", "model", "session", "user", "agent"]
 
 
 class Cost(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """A row of costs, or the total of all rows."""
+    """Costs of one group of runs, or of all."""
 
     key: str | None
-    """UTC day, model or agent name, session or user id. None: runs without one, and the total."""
+    """UTC day, name of a model or agent, or id of a session or user. None for runs without one, and
+    for the total.
+    """
     runs: int = 0
     """Number of runs that spent anything."""
     responses: int = 0
@@ -35,15 +37,12 @@ class Cost(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 class Costs(Value, frozen=True, kw_only=True, omit_defaults=False):
     rows: tuple[Cost, ...]
-    """Cost rows. Days are sorted newest first.
-
-    Other groups are sorted by cost, the highest first, then unpriced ones by tokens.
-    """
+    """Days are sorted newest first; other groups by cost, highest first, then by tokens."""
     total: Cost
 
 
 class RunCost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The fields of a run that a tally needs, decoded from a stored `RunInfo`."""
+    """The fields of a stored `RunInfo` that a tally needs."""
 
     run_id: str
     session_id: str | None = None
@@ -60,7 +59,7 @@ class RunCost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def parts(self) -> tuple[Spending, ...]:
         """Spending of the run by model and day.
 
-        A run recorded by an older version yields one unpriced part, on the day it began.
+        A run that an older version stored has one part, without a price, on the day it began.
         """
         if self.spending or not self.turns:
             return self.spending
@@ -77,14 +76,13 @@ class RunCost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Tally:
-    """Adds up runs, which must be added oldest first.
+    """Sum of the costs of runs. Add them oldest first.
 
-    Runs started by the tools of another run count for that run's session, and each for its own
-    agent.
+    A child run counts for its parent's session, but for its own agent.
     """
 
     def __init__(self, by: By, *, since: date | None = None) -> None:
-        """`since`: first day that counts. Raises AgentError(invalid) for an unknown grouping."""
+        """`since`: first day to count. Raises AgentError(invalid) for an unknown grouping."""
         if by not in get_args(By):
             raise AgentError(
                 "invalid",

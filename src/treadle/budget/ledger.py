@@ -1,7 +1,7 @@
-"""Spending and reservations of a run and its children, and what the limits that apply leave.
+"""Spending, reservations and remaining budget of a run and its children.
 
-A request is reserved on the run and on every run above it before it is sent, and settled from its
-usage, so that no limit can be exceeded between check and spending. Entry points: `Ledger`.
+The maximum cost of a request is reserved on the run and its ancestors before it is sent, so that
+concurrent runs cannot exceed a limit. Its usage then settles it. Entry points: `Ledger`.
 """
 
 from __future__ import annotations
@@ -31,46 +31,46 @@ _DearestOf: TypeAlias = Callable[[int], Dearest]
 
 
 class Ledger:
-    """Spending of a run and its children, checked against its limits and those above."""
+    """Spending of a run and its children, checked against its limits and its ancestors'."""
 
     def __init__(self, limits: Limits) -> None:
         self.usage = Usage()
         self.cost_usd: float | None = None
-        """Cost of everything that had a price; None if nothing had one."""
+        """Cost of all uses with a known price; None if there are none."""
         self.unpriced = 0
-        """Number of uses without a price: responses, and failed attempts with known usage."""
+        """Number of responses, and failed attempts with usage, without a known price."""
         self.turns = 0
         self.tool_calls = 0
         """Number of calls started."""
         self.unreported_tokens, self.unreported_usd = 0, 0.0
-        """Estimated usage that no provider reported: the input of each interrupted request, and the
-        text received before the interruption.
+        """Estimated usage that no provider reported: input of interrupted requests, and the text
+        received until then.
         """
         self.fixed_bytes = 0
         """Size of the first request without its messages, in bytes."""
         self.context_tokens = 0
-        """Tokens of the conversation up to the last response, as far as providers reported them."""
+        """Tokens of the conversation up to the last response, by the last reported usage."""
         self._said_tokens = 0
         self._turn_usd = 0
-        """Output tokens of the last response, and its cost."""
+        """Output tokens of the last response, and its cost in units."""
         self.below: dict[str, RunTotals] = {}
         """Totals of inactive child runs, by run id."""
         self._above: Ledger | None = None
         self._run_id = ""
         self._account = BudgetNode(limits)
         self.estimates = self.counts_calls = False
-        """`estimates`: a limit here or above requires an estimate of the next request.
-        `counts_calls`: a limit here or above counts tool calls.
+        """`estimates`: the run or an ancestor limits tokens or cost, so requests are estimated.
+        `counts_calls`: the run or an ancestor limits tool calls.
         """
         self._look()
         self._price: Dearest | None = None
         """Price of the last request."""
         self._keeps_last = self._on_last = False
-        """`_keeps_last`: a turn is reserved for a final answer without tools. `_on_last`: that turn
-        is in progress.
+        """`_keeps_last`: a turn is reserved for a final answer without tools. `_on_last`: this turn
+        has begun.
         """
         self._keeps_call = False
-        """True while a call is reserved for completing the run."""
+        """True while a call is reserved for the one that completes the run."""
 
     # ------------------------------------------------------------ the tree
 
@@ -90,7 +90,7 @@ class Ledger:
 
     @property
     def total(self) -> RunTotals:
-        """Totals of the run and everything below it."""
+        """Totals of the run and its descendants."""
         own = RunTotals(
             turns=self.turns,
             tool_calls=self.tool_calls,
@@ -105,9 +105,9 @@ class Ledger:
     ) -> None:
         """Activate the ledger.
 
-        `above`: ledger of the parent run, which counts this one under `run_id`. `completes`: the
-        run ends with a call, and one is reserved for it. Raises BudgetSpent if the parent has no
-        turn left.
+        `above`: ledger of the parent, which stores this run's totals by `run_id`. `completes`:
+        reserve the tool call that completes the run. Raises BudgetSpent if the parent has no turn
+        left.
         """
         if above is not None:
             if not self._account.join(above._account):
@@ -129,8 +129,8 @@ class Ledger:
         self._keeps_last = self._on_last = self._keeps_call = False
 
     def expect(self, children: int) -> None:
-        """Divide the remaining budget, minus the need of a next turn of this run, among this many
-        child runs that are about to start.
+        """Divide the remaining budget, except for this run's next turn, among `children` runs that
+        are about to start.
         """
         account = self._account
         account.starting = max(children, 1)
@@ -154,10 +154,10 @@ class Ledger:
     # ------------------------------------------------------------ turns and requests
 
     def last_turn(self, new_bytes: int = 0, dearest: _DearestOf | None = None) -> Outcome | None:
-        """Return the limit that makes the coming turn the last one, in which the model must answer
+        """Return the limit that makes the coming turn the last, in which the model must answer
         without tools.
 
-        `new_bytes`: as for `output_left`.
+        Arguments as for `output_left`.
         """
         if self._account.free(TURNS) < 1 and (
             self.turns or not self._keeps_last or self._account.is_below
@@ -168,11 +168,11 @@ class Ledger:
         return self._nearly_spent(new_bytes, dearest) if self.turns and self.estimates else None
 
     def _nearly_spent(self, new_bytes: int, dearest: _DearestOf | None) -> Outcome | None:
-        """Return the limit that would probably leave no room for a turn after the coming one."""
+        """Return the limit that will probably not allow another turn after the coming one."""
         said = max(self._said_tokens, LEAST_SAID)
         asked = self._expected_input(new_bytes)
         if self._account.free(TOKENS) <= asked:
-            return None  # not even the coming one fits
+            return None  # even the coming turn does not fit
         if self._account.free(TOKENS) < 2 * asked + 3 * said:
             return Outcome.TOKEN_LIMIT
         if dearest is not None and self._account.free(USD) != math.inf:
@@ -185,7 +185,7 @@ class Ledger:
 
     @property
     def last_by_count(self) -> Outcome | None:
-        """The limit reached by counts alone, for journals that do not record it."""
+        """The turn or call limit that makes the turn the last, for journals without that entry."""
         limits = self.limits
         if limits.turns is not None and 1 < limits.turns <= self.turns + 1:
             return Outcome.TURN_LIMIT
@@ -197,7 +197,7 @@ class Ledger:
 
     @property
     def is_last_turn(self) -> bool:
-        """True if the current turn is the last that the turn limits allow."""
+        """True if the current turn is the last that the turn limit allows."""
         return self._on_last
 
     @property
@@ -207,10 +207,10 @@ class Ledger:
     def output_left(
         self, wanted: int, new_bytes: int = 0, dearest: _DearestOf | None = None
     ) -> ReservedResponse:
-        """Return how many output tokens the next request may ask for, at most `wanted`.
+        """Return the output tokens that the next request may use, at most `wanted`.
 
-        `new_bytes`: size of the messages that no response has counted yet. `dearest`: the maximum
-        price for an input size, called only if cost is limited.
+        `new_bytes`: size of the messages since the last response. `dearest`: maximum price for an
+        input of at most this many tokens, called only if cost is limited.
         """
         if not self.estimates:
             return ReservedResponse(wanted, None)
@@ -218,7 +218,7 @@ class Ledger:
         if (tokens := self._account.free(TOKENS) - asked) < left.tokens:
             left = ReservedResponse(int(tokens), Outcome.TOKEN_LIMIT)
         if dearest is not None and (units := self._account.free(USD)) != math.inf:
-            # an upper bound: a price step that can be reached is assumed to be reached
+            # bytes bound the tokens from above, so this includes every reachable price step
             price = dearest(self.context_tokens + self.fixed_bytes + new_bytes)
             if (tokens := affordable(int(units), asked, wanted, price)) < left.tokens:
                 left = ReservedResponse(tokens, Outcome.COST_LIMIT)
@@ -235,7 +235,7 @@ class Ledger:
         return left._replace(reserved=reserved)
 
     def _expected_input(self, new_bytes: int) -> int:
-        """Return the expected input tokens: reported ones, and an estimate for what follows."""
+        """Return the expected input tokens: the reported size, and an estimate for new messages."""
         return self.context_tokens + -(-(self.fixed_bytes + new_bytes) // BYTES_PER_TOKEN)
 
     def ask(self, left: ReservedResponse) -> None:
@@ -249,9 +249,8 @@ class Ledger:
             self._account.hold(USD, units_of(left.reserved))
 
     def check_again(self, reserved: Reserved | None) -> None:
-        """Check that an attempt whose reservation may be fully spent can be retried.
-
-        Raises BudgetSpent if the reservation does not fit twice.
+        """Raise BudgetSpent unless the limits allow another attempt after this one spends its
+        whole reservation.
         """
         if reserved is not None and self._account.free(TOKENS) < reserved.tokens:
             raise BudgetSpent(Outcome.TOKEN_LIMIT)
@@ -269,21 +268,21 @@ class Ledger:
         return True
 
     def give_back(self, reserved: Reserved) -> None:
-        """Release a reservation of `set_aside`. Its actual spending was already recorded."""
+        """Release a reservation of `set_aside`. Its actual spending is recorded separately."""
         self._account.hold(TOKENS, -reserved.tokens)
         self._account.hold(USD, -units_of(reserved))
 
     @property
     def counts_money(self) -> bool:
-        """True if a cost limit applies, here or above."""
+        """True if the run or an ancestor limits cost."""
         return self._account.free(USD) != math.inf
 
-    # ------------------------------------------------------------ what was spent
+    # ------------------------------------------------------------ spending
 
     def spend(self, usage: Usage, cost_usd: float | None) -> None:
-        """Record the known usage of a response or a failed attempt.
+        """Record the reported usage of a response or a failed attempt.
 
-        `cost_usd`: None if the price is not known.
+        `cost_usd`: None if the price is unknown.
         """
         self.usage += usage
         self._account.spend(TOKENS, usage.total_tokens)
@@ -294,7 +293,7 @@ class Ledger:
             self._account.spend(USD, units(cost_usd))
 
     def lose(self, reserved: Reserved | None, said_bytes: int = 0) -> None:
-        """Record an interrupted attempt of unknown usage as its full reservation.
+        """Record the full reservation of an interrupted attempt, whose usage is unknown.
 
         `said_bytes`: size of the text received.
         """
@@ -304,7 +303,7 @@ class Ledger:
             self._estimate(reserved, reserved.input_tokens, -(-said_bytes // BYTES_PER_TOKEN))
 
     def take_back(self, reserved: Reserved | None) -> None:
-        """Undo the lost attempt of a child run that resumed and now counts it itself."""
+        """Undo `lose` for an attempt of a child that was resumed and now counts it itself."""
         if reserved is not None:
             self._account.spend(TOKENS, -reserved.tokens)
             self._account.spend(USD, -units_of(reserved))
@@ -318,10 +317,10 @@ class Ledger:
     def settle(
         self, usage: Usage, cost_usd: float | None = None, context_tokens: int | None = None
     ) -> None:
-        """Record a response. Its usage gives the exact size of the conversation, unless
-        `context_tokens` does.
+        """Record a response.
 
-        A `context_tokens` of 0 means unknown and leaves the size as it was.
+        `context_tokens`: size of the conversation; None: the total of `usage`; 0: unknown, which
+        keeps the previous size.
         """
         self.spend(usage, cost_usd)
         self.context_tokens = (
@@ -331,8 +330,8 @@ class Ledger:
         self.pass_turn()
 
     def settle_untold(self, new_bytes: int, said_bytes: int, reserved: Reserved | None) -> None:
-        """Record a response without reported usage, by the expected input and its text's size."""
-        # use the journaled reservation
+        """Record a response without usage, estimated from its input and the size of its text."""
+        # prefer the journaled reservation, so that a resumed run records the same
         asked = reserved.input_tokens if reserved is not None else self._expected_input(new_bytes)
         said = -(-said_bytes // BYTES_PER_TOKEN)
         self.spend(Usage(), None)
@@ -346,7 +345,7 @@ class Ledger:
         self.pass_turn()
 
     def pass_turn(self) -> None:
-        """Count a turn, with or without a model request."""
+        """Count a turn and release its reservations."""
         self.turns += 1
         self.fixed_bytes = 0
         if self._account.own[TOKENS] or self._account.own[USD]:
@@ -360,7 +359,7 @@ class Ledger:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Warnings about spending that `cost_usd` excludes."""
+        """Warnings about uses that `cost_usd` excludes."""
         if self.cost_usd is None or not self.unpriced:
             return ()
         times = "once" if self.unpriced == 1 else f"{self.unpriced} times"
@@ -397,6 +396,6 @@ class Ledger:
         self._account.spend(CALLS, 1)
 
     def forget_calls(self) -> None:
-        """Release the calls that were admitted and never started."""
+        """Release admitted calls that were not started."""
         if (admitted := self._account.own[CALLS] - self._keeps_call) > 0:
             self._account.hold(CALLS, -admitted)

@@ -1,4 +1,4 @@
-"""Limits that a run has reached, and what they leave for the next response.
+"""Limits that a run has reached, and the output they leave for the next response.
 
 Entry points: `BudgetSpent`, `ReservedResponse`, `LIMIT_NAMES`.
 """
@@ -19,7 +19,7 @@ LIMIT_NAMES = {
     Outcome.TOKEN_LIMIT: "tokens",
     Outcome.COST_LIMIT: "cost_usd",
 }
-"""Fields of `Limits` by the outcome that they cause."""
+"""Field of `Limits` by outcome."""
 
 
 class ReservedResponse(NamedTuple):
@@ -30,11 +30,11 @@ class ReservedResponse(NamedTuple):
     limit: Outcome | None
     """The limit that reduces the allowance; None if the wanted amount is available."""
     reserved: Reserved | None = None
-    """Maximum cost of the request; None if no limit needs it."""
+    """Maximum cost of the request; None if neither tokens nor cost are limited."""
 
 
 class BudgetSpent(Exception):
-    """Raised when a limit does not allow the run to continue. The loop ends with `outcome`."""
+    """Raised when a limit does not allow the run to continue. The run ends with `outcome`."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.value)
@@ -42,7 +42,7 @@ class BudgetSpent(Exception):
 
 
 LEAST_SAID = 256
-"""Minimum number of output tokens expected from a turn when looking ahead."""
+"""Output tokens that a future turn is assumed to need at least."""
 
 
 def units_of(reserved: Reserved) -> int:
@@ -50,8 +50,10 @@ def units_of(reserved: Reserved) -> int:
 
 
 def affordable(left: int, asked: int, wanted: int, price: Dearest) -> int:
-    """Return the affordable output tokens at the highest price of every input token: a cache may
-    have expired entirely.
+    """Return the affordable output tokens, if each input token has the highest price: the cache may
+    have expired.
+
+    `left`: remaining budget in units. `asked`: input tokens. `wanted`: result if output is free.
     """
     left_usd = Decimal(left) / PER_DOLLAR - price.request - price.token_in * asked
     if left <= 0 or left_usd < 0:

@@ -1,8 +1,8 @@
-"""Prices of models that the configuration does not price, from the installed genai-prices list.
-Nothing is fetched.
+"""Prices from the installed genai-prices list, for models without a configured price.
 
-Loading the library takes about 250 ms of CPU time, so it is loaded once, in a thread, when the
-first response begins to arrive. Negotiated prices are not in the list. Entry points: `Prices`.
+Nothing is downloaded. Loading the library takes about 250 ms of CPU time, so a thread loads it once
+when the first response begins to arrive. Negotiated prices are not in the list. Entry points:
+`Prices`.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _NAMES: Mapping[str, str] = {
     "openai-chat": "openai",
     "gemini": "google",
 }
-"""Vendor names in the list, by provider type, for the vendors' own addresses."""
+"""Vendor names in the list, by provider type. They apply to the vendors' own addresses."""
 
 
 class _Place(NamedTuple):
-    """The provider of a model, as the list identifies it."""
+    """Key of a provider in the list."""
 
     vendor: str | None
     address: str | None
@@ -62,9 +62,7 @@ class _Place(NamedTuple):
 
 
 class Prices:
-    """Model prices by name: the configured price, or else the listed one. One instance per
-    configuration.
-    """
+    """Prices by model name: the configured price, or else the listed one."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -80,7 +78,7 @@ class Prices:
         return found
 
     def reached_at(self, name: str, address: str | None) -> Pricing:
-        """Return the pricing of a model that was not made from its name.
+        """Return the pricing of a model that is reached at `address`.
 
         `address`: base URL with scheme; None for the vendor's own.
         """
@@ -91,7 +89,7 @@ class Prices:
             price := prices.get(f"{provider}:{model_id}") or prices.get(f"{provider}:*")
         ) is not None:
             return KnownPrice(configured(price))
-        # replayed models and local servers are in no list
+        # the list has neither replayed models nor local servers
         if said is None or (address is not None and on_this_machine(address)):
             return UNKNOWN
         vendor = _NAMES.get(said.type) if address is None else None
@@ -102,7 +100,7 @@ class Prices:
         )
 
     def _said(self, name: str) -> Provider | None:
-        """Return the provider of a model name; None for a file or for custom code."""
+        """Return the provider of a model name; None for scripts, tapes and custom models."""
         provider = name.partition(":")[0]
         provider = ALIASES.get(provider, provider)
         return self._config.providers.get(provider) or (
@@ -115,7 +113,7 @@ def _less(usage: Usage, part: Usage) -> Usage:
 
 
 class _Listed:
-    """A price from the list, which is loaded when the first response arrives."""
+    """Listed price of a model. The list is loaded when the first response arrives."""
 
     __slots__ = ("_found", "_model_id", "_place")
 
@@ -170,7 +168,7 @@ class _Listed:
         return await self._listed(self._model_id, "") or await self._listed(said)
 
     async def _listed(self, model_id: str, key: str | None = None) -> Tariff | None:
-        """`key`: its name in `_found`; None: the model's own."""
+        """Return the listed tariff of a model. `key`: key in `_found`, by default `model_id`."""
         key = model_id if key is None else key
         if key not in self._found:
             snapshot = await _LIST.snapshot()
@@ -186,7 +184,7 @@ class _Listed:
 
 
 class _List:
-    """The price list, loaded once per process, from any thread and any event loop."""
+    """The price list, loaded once per process. Usable from any thread and event loop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -210,7 +208,7 @@ class _List:
     async def snapshot(self) -> DataSnapshot | None:
         """Return the list, or None if it cannot be loaded.
 
-        Uninterruptible: a cancelled caller holds a response that must not be lost.
+        Not cancellable, because the caller holds a response that must not be lost.
         """
         future = self.load()
         return (
@@ -218,8 +216,8 @@ class _List:
         )
 
     def abandon(self) -> None:
-        """Give up loading in a forked child: the thread does not exist there, and a partial import
-        cannot be repeated.
+        """Stop waiting for the list in a forked process, which lacks the loading thread and cannot
+        repeat a partial import.
         """
         self._lock = threading.Lock()
         if self._future is not None and not self._future.done():
@@ -229,10 +227,10 @@ class _List:
     @staticmethod
     def _run(future: Future[DataSnapshot | None]) -> None:
         try:
-            from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415  costs 230 ms, and most starts need no price
+            from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415  takes 230 ms, and few starts need prices
 
             future.set_result(get_snapshot())
-        except Exception as e:  # noqa: BLE001  the edge of the thread: without prices a run goes on
+        except Exception as e:  # noqa: BLE001  edge of the thread; runs continue without prices
             logger.warning("cannot load the price list: %s: %s", type(e).__name__, e)
             future.set_result(None)
 
@@ -246,9 +244,9 @@ OPENAI_FEES: Final[dict[str, Decimal]] = {
     "file_search": Decimal("0.0025"),
     "container": Decimal("0.03"),
 }
-"""USD for a file search, and for 20 minutes of a container of 1 GB, which the list lacks.
+"""USD for a file search, and for 20 minutes of a 1 GB container. The list lacks both.
 
-Containers are billed per minute since 2026-06-02, so this is the most that a short one costs.
+Containers are billed per minute since 2026-06-02, so a shorter use costs less than this.
 Sources: modelcostwatch.com, 2026-03-12 (file search); community.openai.com, thread 1364328, and
 OpenAI's changelog of 2026-06-02 as quoted by modeldex.dev (containers); read 2026-11-26.
 """
@@ -257,9 +255,7 @@ OpenAI's changelog of 2026-06-02 as quoted by modeldex.dev (containers); read 20
 def listed(
     snapshot: DataSnapshot, vendor: str | None, address: str | None, model_id: str
 ) -> Tariff | None:
-    """Return the listed tariff of a model; None if the list lacks the model or a price for its
-    tokens.
-    """
+    """Return the listed tariff of a model; None if the list lacks the model or its token prices."""
     try:
         _, model = snapshot.find_provider_model(model_id, None, vendor, address)
     except LookupError:
@@ -306,9 +302,7 @@ def _tiers(model: ModelInfo) -> Callable[[str, Time], Rates | None]:
 
 
 def _rates(price: ModelPrice, tiers: Callable[[str, Time], Rates | None]) -> Rates | None:
-    """Return the rates, or None if tokens have no price: the list does not distinguish free from
-    unknown.
-    """
+    """Return the rates; None without token prices, since the list may mean free or unknown."""
     if price.input_mtok is None:
         return None
     base = _rate(price.input_mtok)

@@ -19,10 +19,10 @@ _MILLION = Decimal(1_000_000)
 
 
 class PriceStep(NamedTuple):
-    """A price, with the input size above which it applies."""
+    """A price and the input size above which it applies."""
 
     above: int
-    """Total input tokens; -1 for always."""
+    """Threshold in total input tokens; -1 for a price that always applies."""
     usd: Decimal
     """USD per million tokens."""
 
@@ -38,10 +38,10 @@ def flat(usd: float | Decimal) -> Rate:
 
 
 class Dearest(NamedTuple):
-    """Maximum cost of a request, in USD."""
+    """Maximum prices of a request, in USD."""
 
     token_in: Decimal
-    """Highest price of an input token, whether uncached, read from a cache or written to one."""
+    """Highest price of an input token: uncached, read from a cache or written to one."""
     token_out: Decimal
     request: Decimal
 
@@ -51,17 +51,14 @@ def _no_tiers(tier: str, at: Time) -> Rates | None:
 
 
 class Rates(NamedTuple):
-    """Prices of one model at one time.
-
-    A step applies to all tokens of a response, not only to those above the threshold.
-    """
+    """Prices of one model at one time. A price step applies to all tokens of a response."""
 
     input: Rate
     output: Rate
     cache_read: Rate
     cache_write: Rate
     reasoning: Rate | None = None
-    """Rate of reasoning tokens in the output, if it differs."""
+    """Rate of reasoning tokens; None: same as `output`."""
     request: Decimal = Decimal(0)
     """USD per request."""
     cache_write_1h: Rate | None = None
@@ -73,10 +70,11 @@ class Rates(NamedTuple):
     container: Decimal = Decimal(0)
     """USD per container that the provider starts."""
     tiers: Callable[[str, Time], Rates | None] = _no_tiers
-    """Rates of a service tier by the provider's name for it; None if unknown."""
+    """Function that returns the rates of a service tier, by the provider's name; None if unknown.
+    """
 
     def of(self, tier: str | None, at: Time) -> Rates | None:
-        """Return the rates of the tier that served a response; None if unknown."""
+        """Return the rates of a service tier, `tier` None for standard; None if unknown."""
         return self if tier is None else self.tiers(tier, at)
 
     def asked(self, settings: Settings, at: Time) -> Rates:
@@ -94,7 +92,7 @@ class Rates(NamedTuple):
         )
 
     def fees_usd(self, details: ResponseDetails | None) -> float:
-        """Return the price of what the provider bills by the piece, other than web searches."""
+        """Return the price of file searches and containers, in USD."""
         if details is None or not (details.file_searches or details.containers):
             return 0.0
         searches, containers = details.file_searches, details.containers
@@ -123,7 +121,7 @@ class Rates(NamedTuple):
         return float(sum_usd / _MILLION + self.request + self.search * usage.web_searches)
 
     def dearest(self, input_tokens: int) -> Dearest:
-        """Return the maximum prices for a request with at most this much input."""
+        """Return the maximum prices of a request with at most `input_tokens`."""
         written = self.cache_write if self.cache_write_1h is None else self.cache_write_1h
         inputs = (
             _highest(rate, input_tokens)
@@ -153,7 +151,7 @@ Tariff: TypeAlias = Callable[[Time], Rates]
 
 
 def configured(price: Price) -> Tariff:
-    """Return a tariff of the configured price, which does not depend on time."""
+    """Return the tariff of a configured price, which is the same at all times."""
     base = flat(price.input)
     read, write = (
         base if usd is None else flat(usd) for usd in (price.cache_read, price.cache_write)
@@ -181,30 +179,31 @@ class Pricing(Protocol):
 
     @property
     def tariff(self) -> Tariff | None:
-        """The tariff; None if it is unknown or not loaded yet."""
+        """The tariff; None if it is unknown or not yet loaded."""
         ...
 
     def listening(self, listen: Listen | None) -> Listen | None:
-        """Wrap a delta listener so that the price source notices the start of a response."""
+        """Wrap a delta listener so that the first delta starts the loading of prices."""
         ...
 
     async def load(self) -> Tariff | None:
-        """Load the tariff without blocking the event loop."""
+        """Load and return the tariff without blocking the event loop; None if it is unknown."""
         ...
 
     async def cost_usd(
         self, usage: Usage, at: Time, said: str, details: ResponseDetails | None = None
     ) -> float | None:
-        """Return the cost of a response to a request sent at `at`.
+        """Return the cost of a response to a request sent at `at`, in USD; None if unknown.
 
-        `said`: the model named in the response, used if the requested model has no price.
+        `said`: the model that the response names, used if the requested one has no price.
         """
         ...
 
 
 class KnownPrice:
-    """A fixed price, whatever the provider reports, also for other models of it that took part; or
-    a price known to be unavailable.
+    """A fixed price, which also applies to other models that took part in a response.
+
+    Without a tariff, only the cost that the provider reports counts.
     """
 
     __slots__ = ("tariff",)
@@ -231,9 +230,7 @@ UNKNOWN: Pricing = KnownPrice(None)
 
 
 def needed(pricing: Pricing, model: str) -> Tariff:
-    """Return the tariff, for a cost limit. Raises AgentError(invalid) with instructions if there is
-    none.
-    """
+    """Return the tariff that a cost limit needs. Raises AgentError(invalid) if there is none."""
     if (tariff := pricing.tariff) is None:
         raise AgentError(
             "invalid",

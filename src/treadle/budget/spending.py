@@ -1,4 +1,4 @@
-"""Spending of models on a day, and what an attempt may take at most. Entry points: `Spending`."""
+"""Spending of a run by model and day, and reservations. Entry points: `Spending`, `Reserved`."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ class Spending(Value, frozen=True, kw_only=True):
     day: str
     """Day in UTC, like "2026-11-20"."""
     responses: int = 0
-    """Whole ones; those that a run's end cut are not counted, since what they took is not known."""
+    """Number of complete responses. Interrupted ones are excluded, since their usage is unknown."""
     unpriced: int = 0
-    """Uses whose price was not known; `cost_usd` leaves them out."""
+    """Number of uses without a known price. `cost_usd` excludes them."""
     usage: Usage = Usage()
     cost_usd: float | None = None
-    """Cost in US dollars; None if no price was known."""
+    """Cost in USD; None if no price was known."""
 
 
 class Reserved(Value, frozen=True, kw_only=True):
-    """Upper bound of one attempt, reserved on its run and on all runs above."""
+    """Maximum usage of one attempt, reserved on its run and all ancestors."""
 
     input_tokens: int
-    """Input tokens reported by responses; the rest is estimated."""
+    """Input tokens: the conversation's last reported size, and an estimate for newer messages."""
     output_tokens: int
     input_usd: float | None = None
-    """None where no limit asks for money."""
+    """Cost in USD; None if cost is not limited."""
     output_usd: float | None = None
 
     @property

@@ -1,7 +1,7 @@
-"""Arithmetic of nested budgets: what a run and those below it have spent and reserved, under the
-limits of all runs above.
+"""Arithmetic of nested budgets: spending and reservations of a run and its descendants, under the
+limits of its ancestors.
 
-ledger.py defines the kinds of amounts and when they are spent. Entry points: `BudgetNode`.
+ledger.py decides when amounts are reserved and spent. Entry points: `BudgetNode`.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ PER_DOLLAR = Decimal(10**12)
 
 
 class BudgetNode:
-    """Budget of one run.
+    """Budget of one run, by kind of amount: turns, calls, tokens, units of money.
 
-    Not thread-safe: a run and its children share one event loop, and nothing here awaits.
+    Not thread-safe. A run and its children share one event loop, and no method awaits.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.spent = [0, 0, 0, 0]
-        """Amounts spent by kind, including all descendants."""
+        """Amounts spent, including descendants."""
         self.held = [0, 0, 0, 0]
-        """Amounts reserved and not settled by kind, including all descendants."""
+        """Amounts reserved and not yet settled, including descendants."""
         self.own = [0, 0, 0, 0]
         """This run's own part of `held`."""
         self.need = [0, 0, 0, 0]
-        """Amounts that the run keeps for itself while children run."""
+        """Amounts that children may not use, so that this run can continue."""
         self.starting = 1
-        """Number of children that the current calls may still start."""
+        """Number of children that the current calls can still start."""
         self._above: BudgetNode | None = None
         self._below: list[BudgetNode] = []
         """Active children."""
         self._since = [0, 0, 0, 0]
         self._share = [0, 0, 0, 0]
-        """Guaranteed share of the parent's remaining budget, counted from the amounts in `_since`.
+        """`_share`: guaranteed part of the parent's remaining budget. `_since`: `spent` when it was
+        granted.
         """
 
     @property
@@ -57,8 +58,9 @@ class BudgetNode:
         )
 
     def join(self, above: BudgetNode) -> bool:
-        """Attach to a parent and take a share of its remaining budget. Returns False if it has no
-        turn left.
+        """Attach to a parent and take a share of its remaining budget.
+
+        Returns False if the parent has no turn left.
         """
         left = [above.free(kind) - above.need[kind] for kind in KINDS]
         if left[TURNS] < 1:
@@ -71,11 +73,13 @@ class BudgetNode:
 
     @property
     def is_below(self) -> bool:
-        """True if another run started this one."""
+        """True while attached to a parent."""
         return self._above is not None
 
     def leave(self) -> None:
-        """Release reservations and detach from the parent, which keeps the spending. Idempotent."""
+        """Release all reservations and detach from the parent, which keeps the spending.
+        Idempotent.
+        """
         for kind, amount in enumerate(self.own):
             if amount:
                 self.hold(kind, -amount)
@@ -84,7 +88,7 @@ class BudgetNode:
             self._above = None
 
     def free(self, kind: int) -> float:
-        """Return the available amount of a kind under all limits; infinite if there are none."""
+        """Return the available amount of a kind under all limits; infinite without limits."""
         if self._above is None and not self._below:
             limit = self._most[kind]
             return math.inf if limit is None else limit - self.spent[kind] - self.held[kind]
@@ -112,7 +116,7 @@ class BudgetNode:
             node = node._above
 
     def let_go(self, kind: int) -> None:
-        """Release the run's own reservations of a kind."""
+        """Release this run's own reservations of a kind."""
         self.hold(kind, -self.own[kind])
 
     def spend(self, kind: int, amount: int) -> None:
@@ -123,14 +127,14 @@ class BudgetNode:
             node = node._above
 
     def is_limited(self, kind: int) -> bool:
-        """True if a limit applies, here or above."""
+        """True if this run or an ancestor limits the kind."""
         return self._most[kind] is not None or (
             self._above is not None and self._above.is_limited(kind)
         )
 
 
 def units(amount: float | Decimal) -> int:
-    """Convert dollars to units, rounding computed amounts up."""
+    """Convert dollars to units. Rounds a Decimal up."""
     if isinstance(amount, Decimal):
         return int((amount * PER_DOLLAR).to_integral_value(ROUND_CEILING))
-    return round(amount * 1e12)  # exact for what has at most twelve places
+    return round(amount * 1e12)  # exact for amounts with up to twelve decimal places
