@@ -448,7 +448,7 @@ async def test_a_response_that_found_no_room_is_gone_on_from(tmp_path: Path) -> 
     assert (result.outcome, result.text) == (Outcome.COMPLETED, "done")
     assert [message.text for message in model.requests[-1].messages][-2:] == [
         "Half an",
-        "Your last response was cut, because the conversation had become too long. Room was made: go on.",
+        "Your last response was cut off because the conversation had become too long. The conversation has been shortened: go on.",
     ]
 
 

@@ -1,8 +1,8 @@
-"""Compaction of a run's conversation before it outgrows the context window: old tool results are
-cleared first, then a small model summarizes the older messages.
+"""Compaction of a run's conversation before it exceeds the context window: clears old tool results,
+then has a small model summarize the older messages.
 
-receipts.py applies the changes, summary.py holds the prompts, and the loop decides when to ask.
-Entry points: `Compactor`.
+journal/receipts.py applies the changes, summary.py has the prompts, and the loop decides when to
+compact. Entry points: `Compactor`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from treadle.types import DEFAULT_MAX_TOKENS, StopReason, now
 
 LARGE_WINDOW = 800_000
 COMPACT_AT = 200_000
-"""Default token threshold for large windows, below the window itself because every turn reads the
-whole conversation.
+"""Default threshold for large windows, in tokens. It is below the window because every turn pays
+for the whole conversation.
 """
 INPUT_TOKENS = 100_000
-"""Maximum tokens shown to a summarizer with an unknown window."""
+"""Maximum input of a summarizer whose window is unknown, in tokens."""
 
 
 class Summariser(NamedTuple):
@@ -46,10 +46,10 @@ class Summariser(NamedTuple):
     model: Model
     name: str
     prices: Callable[[str], Pricing]
-    """Returns the pricing of the model that responds, by its name."""
+    """Function that returns the pricing of the responding model, by name."""
     context_tokens: int | None = None
     missed: str = ""
-    """Why a preferred model was not used, if the user should know."""
+    """Why a preferred model was not used, for the user; empty if there is nothing to report."""
 
 
 Summarisers: TypeAlias = Callable[[], AsyncGenerator[Summariser, None]]
@@ -62,14 +62,12 @@ async def nobody() -> AsyncGenerator[Summariser, None]:
 
 
 class Load:
-    """Estimated size of the next request: tokens reported by responses, plus an estimate of the
-    messages since. Each message is measured once.
+    """Estimated size of the next request: the size that the last response reported, and an estimate
+    of the messages since. Measures each message once.
     """
 
     def __init__(self, state: RunState, fixed: Callable[[], int]) -> None:
-        """`fixed`: returns the tokens of everything outside the history, used until a response has
-        counted it.
-        """
+        """`fixed`: returns the tokens outside the history, used until a response reports a size."""
         self._state, self._fixed = state, fixed
         self._base: tuple[int, int] | None = None
         self._seen = self._tokens = 0
@@ -89,12 +87,12 @@ class Made(NamedTuple):
     """Result of one compaction."""
 
     entries: Sequence[Compaction] = ()
-    """Entries to append unchanged; the state is not updated yet."""
+    """Entries to append. Appending them applies the compaction to the state."""
     less: bool = False
-    """True if the next request is smaller than it would have been."""
+    """True if the compaction makes the next request smaller."""
     overflow: AgentError | None = None
-    """A context_overflow error if the rest is known to exceed the window. Raise it after appending
-    the entries, which may record a cost.
+    """AgentError(context_overflow) if the conversation still exceeds the window. Raise it after
+    appending the entries, which may record a cost.
     """
     warning: str = ""
     """Warning for the user; empty if there is none."""
@@ -115,26 +113,24 @@ class Compactor:
         traced: Traced = UNTRACED,
         at: int | None = None,
     ) -> None:
-        """`context`: returns the window of a model by name. `at`: `Settings.compact_at_tokens`."""
+        """`context`: returns the window of a model by name. `fixed`: as for `Load`. `at`:
+        `Settings.compact_at_tokens`.
+        """
         self._state, self._context, self._at = state, context, at
         self._put_off = 0
-        """Token count up to which `at` is ignored, because an earlier compaction freed too
-        little.
-        """
+        """Replaces a lower `at`, after a compaction that freed too little; in tokens."""
         self._fixed, self._retries, self._clock, self._traced = fixed, retries, clock, traced
         self._load = Load(state, fixed)
         self._gave_up = False
-        """True after a failed summary. In this run, another attempt is made only as a last
-        resort.
-        """
+        """True after a failed summary. The run then summarizes only as a last resort."""
         self._native_failed = False
-        """True after the provider failed to compact. In this run, it is not asked again."""
+        """True after a failed compaction by the provider. The run does not use it again."""
         self._budget = SummaryBudget(state, append)
 
     def is_needed(self, max_tokens: int, *, forced: bool = False) -> bool:
-        """True if the next request would be too large.
+        """True if the next request would be too large, or if `forced`.
 
-        `max_tokens`: maximum output of its response. `forced`: compact in any case.
+        `max_tokens`: maximum output of its response.
         """
         window = self._context(self._state.models.asked)
         if forced or not window:
@@ -147,10 +143,9 @@ class Compactor:
         return at if at is None else max(at, self._put_off)
 
     def _is_far_from(self, limit: int) -> bool:
-        """True if a cheap check rules out the limit: at most half of it is reported, and only short
-        results are new.
+        """True if a cheap check, which suffices for most turns, excludes that the limit is reached.
 
-        This is enough for most turns.
+        The last response reports at most half of it, and the only new messages are short results.
         """
         seen, tokens = self._state.context.measured
         if not seen or 2 * tokens > limit:
@@ -164,7 +159,7 @@ class Compactor:
         return 4 * chars < limit  # a character is at most two tokens
 
     def give_back(self) -> None:
-        """Release the reservation of a summary. Its actual cost is in the state by now."""
+        """Release the reservation of a summary. Call it after its actual cost is in the state."""
         self._budget.give_back()
 
     async def make_room(
@@ -175,13 +170,12 @@ class Compactor:
         native: NativeCompaction | None = None,
         forced: bool = False,
     ) -> Made:
-        """Compact the conversation if necessary. Every tool call must have its result. Call
-        `give_back` afterwards, in any outcome.
+        """Compact the conversation if necessary and possible. Every tool call must have its result.
 
-        Does nothing if there is enough room, or nothing that can be removed. `max_tokens`: maximum
-        output of the coming response. `summarisers`: candidate models, tried in order. `native`:
-        the provider's own compaction, tried first. `forced`: compact even if there seems to be
-        enough room. Cancellation leaves no changes.
+        `max_tokens`: maximum output of the coming response. `summarisers`: candidate models, tried
+        in order. `native`: the provider's compaction, tried first. `forced`: compact even if the
+        request seems to fit. Cancellation leaves the conversation unchanged. Always call
+        `give_back` afterwards.
         """
         if not self.is_needed(max_tokens, forced=forced):
             return Made()
@@ -206,15 +200,15 @@ class Compactor:
             return made
         text = (
             f"the conversation has about {work.load:,} tokens, the model's window {window:,}, "
-            "and nothing more can go"
+            "and nothing more can be removed"
         )
         return made._replace(overflow=AgentError("context_overflow", text))
 
     async def _work(
         self, work: CompactionWork, summarisers: Summarisers, *, forced: bool, is_early: bool
     ) -> None:
-        """`is_early`: the window is not full yet, so results that the model has not read stay
-        whole.
+        """Clear results, then summarize if necessary. `is_early`: the window is not full yet, so
+        results that the model has not read are kept.
         """
         work.clear_old()
         if work.is_small or (self._gave_up and work.fits and not forced):
@@ -225,11 +219,10 @@ class Compactor:
             work.clear_more()
 
     async def _compact(self, work: CompactionWork, native: NativeCompaction) -> str:
-        """Let the provider compact. Returns why it failed, or an empty string if it succeeded or
-        was not asked.
+        """Let the provider compact. Returns the reason of a failure, else an empty string.
 
-        This is tried first: the thinking in the remaining messages stays valid, and the prompt
-        cache is used once more.
+        Tried first, because the thinking in the remaining messages stays valid, and the request
+        still hits the prompt cache.
         """
         if (cut := work.to_compact()) is None:
             return ""
@@ -245,7 +238,7 @@ class Compactor:
                 message = message_over(response, work.covered(cut), todos, chars_max)
                 if work.take_native(cut, message, spent):
                     return ""
-                why = "its summary makes too little room"
+                why = "its summary frees too little"
         except AgentError as e:
             why = e.message
         self.give_back()
@@ -289,7 +282,7 @@ class Compactor:
     async def _response(
         self, summariser: Summariser, request: ModelRequest, *, input_tokens: int
     ) -> tuple[ModelResponse, SummaryCost]:
-        """Return the complete response to a summary request, with its cost. Raises AgentError."""
+        """Return the response to a summary request and its cost. Raises AgentError."""
         at = now()
         await self._budget.begin(
             summariser.name,

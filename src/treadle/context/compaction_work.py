@@ -1,5 +1,4 @@
-"""State of one compaction: the conversation as it shrinks, and the receipts that record the
-changes.
+"""State of one compaction: the shrinking conversation, and the receipts of the changes.
 
 compaction.py chooses the summarizer. Entry points: `CompactionWork`.
 """
@@ -33,7 +32,7 @@ from treadle.messages.todos import Todo, standing
 from treadle.types import now
 
 MARGIN = 50
-"""Fraction 1/n of the window that stays free in addition to the response, because estimates are
+"""Divisor of the window. That part stays free in addition to the response, because estimates are
 inexact.
 """
 SUMMARY_TOKENS = 2000
@@ -41,20 +40,17 @@ SUMMARY_TOKENS = 2000
 
 
 class TokenRoom(NamedTuple):
-    """Token budget of the next request, in estimated tokens."""
+    """Space for the next request, in estimated tokens."""
 
     limit: int
-    """Size above which the conversation must shrink."""
+    """Size above which the conversation must be compacted."""
     target: int
-    """Size to shrink to, low enough that the conversation stays unchanged for long and caches
-    hit.
-    """
+    """Size to compact to. It is low, so that compactions are rare and prompt caches stay valid."""
 
     @classmethod
     def of(cls, window: int, max_tokens: int, at: int | None = None) -> TokenRoom:
-        """`max_tokens`: output reserve of the response, capped at half of a small window.
-
-        `at`: threshold that applies in any case.
+        """`max_tokens`: space for the response, at most half of the window. `at`: a lower limit, if
+        set.
         """
         limit = max(window - min(max_tokens, window // 2) - window // MARGIN, 1)
         if at is None or at >= limit:
@@ -63,9 +59,7 @@ class TokenRoom(NamedTuple):
 
 
 class CompactionWork:
-    """A compaction in progress: the shrinking conversation, and the receipts that record the
-    changes.
-    """
+    """A compaction in progress: the shrinking conversation, and the receipts of the changes."""
 
     def __init__(
         self, state: RunState, fixed: int, load: int, window: int, room: TokenRoom
@@ -85,7 +79,7 @@ class CompactionWork:
         self._failed = ""
 
     def entries(self) -> tuple[Compaction, ...]:
-        """Return the entries to append. A failed attempt's cost is in one of them."""
+        """Return the entries to append, including the cost of a failed attempt."""
         if self._spent is not None:
             self._take(Cleared())
         return tuple(
@@ -99,7 +93,7 @@ class CompactionWork:
 
     @property
     def is_native(self) -> bool:
-        """True if the receipts include a summary by the provider."""
+        """True if the provider wrote the summary."""
         return any(isinstance(one, Summary) and one.native for one in self._receipts)
 
     @property
@@ -107,13 +101,13 @@ class CompactionWork:
         return self.load <= self._room.limit
 
     def clear_old(self) -> None:
-        """Clear the results of all but the newest turns."""
+        """Clear the results of all turns except the newest, about half of the target."""
         start = newest(self._messages, self._estimated(self._room.target // 2))
         self._clear(old_results(self._messages[:start], self._state.repeatable.__contains__))
 
     def clear_more(self) -> None:
-        """Clear the results of the newest turns too. If that is not enough, shorten long results of
-        the last turn, which the model has not read yet.
+        """Clear the results of the newest turns except the last one. If that is not enough, shorten
+        long results of the last turn, which the model has not read yet.
         """
         last = last_turn(self._messages)
         self._clear(old_results(self._messages[:last], self._state.repeatable.__contains__))
@@ -126,7 +120,7 @@ class CompactionWork:
             self._clear(long_results(self._messages[last:], room))
 
     def to_sum_up(self) -> Sequence[Message] | None:
-        """Return the messages to summarize, or None if that would free too little."""
+        """Return the messages to summarize; None if that would free too little."""
         pinned, start = self._pinned_and_start()
         stay = {message.id for message in pinned}
         gone = [message for message in self._before[:start] if message.id not in stay]
@@ -150,11 +144,11 @@ class CompactionWork:
         )
 
     def to_compact(self) -> int | None:
-        """Return how many messages the provider should summarize, or None if that would free too
+        """Return how many messages the provider should summarize; None if that would free too
         little.
 
-        The cut is between an assistant message and one from the other side. Otherwise the API would
-        merge adjacent messages of the same side and reject the thinking in those that stay
+        One side of the cut is an assistant message, the other is not. Otherwise the API would merge
+        adjacent messages of the same role, and reject the thinking in those that stay
         (platform.claude.com, "Compaction and preserved thinking", read 2026-11-26).
         """
         taken = self._fixed + self.summary_tokens * 3 // 2
@@ -173,8 +167,8 @@ class CompactionWork:
         return self._before[:cut]
 
     def take_native(self, cut: int, message: Message, spent: SummaryCost) -> bool:
-        """Replace the messages before the cut with the provider's summary. Returns False, and
-        changes nothing, if that frees too little.
+        """Replace the messages before the cut with the provider's summary. If that frees too
+        little, change nothing and return False.
         """
         receipt = Summary(
             pinned=(),
@@ -191,17 +185,16 @@ class CompactionWork:
         return False
 
     def note_failure(self, why: str, spent: SummaryCost | None = None) -> None:
-        """Record a failed attempt in the current receipt, or else in the next one."""
+        """Record a failed attempt in the last receipt if it can hold it, else in the next one."""
         if self._receipts and isinstance(cleared := self._receipts[-1], Cleared):
             self._receipts[-1] = msgspec.structs.replace(cleared, failed=why, spent=spent)
         else:
             self._failed, self._spent = why, spent
 
     def _pinned_and_start(self) -> tuple[list[Message], int]:
-        """Return the messages that stay before the summary, and the index where the newest turns
-        begin.
+        """Return the messages to keep before the summary, and the index of the newest turns.
 
-        These are the first message of the conversation and the prompt of the run.
+        Kept are the first message of the conversation and the prompt of the run.
         """
         first, prompt = (
             first_words(self._before),
@@ -237,8 +230,8 @@ class CompactionWork:
 
 
 def _is_between_sides(messages: Sequence[Message], at: int) -> bool:
-    """True if exactly one of the two messages around `at` is from the assistant, and the cut splits
-    no tool results.
+    """True if exactly one of the messages around `at` is the assistant's, and a cut there does not
+    separate calls from their results.
     """
     if not 0 < at < len(messages):
         return False

@@ -1,7 +1,6 @@
-"""Compaction by the provider: an opaque summary of the older messages, with a text equivalent for
-other models.
+"""Compaction by the provider: an opaque summary of the older messages, with text for other models.
 
-Each wire encodes it (models/providers/*/compaction.py). Entry points: `NativeCompaction`,
+The wires implement it (models/providers/*/compaction.py). Entry points: `NativeCompaction`,
 `message_over`.
 """
 
@@ -18,8 +17,8 @@ from treadle.models.model import Delta, Model, ModelRequest, ModelResponse
 from treadle.types import Settings, new_id, now
 
 NATIVE_TOKENS = 16_000
-"""Maximum output of a compaction response, including thinking: Claude writes no summary if it is
-cut.
+"""Maximum output of a compaction, in tokens, including thinking. Claude returns no summary if it
+reaches the limit.
 """
 ASKED = """\
 Write the record with which you go on working after the conversation above has left your view. Your record is all that you will know of it.
@@ -47,30 +46,30 @@ class CompactingModel(Model, Protocol):
     """A model whose provider compacts a conversation on request."""
 
     def can_compact(self, settings: Settings) -> bool:
-        """True if a conversation with these settings can be compacted."""
+        """True if the provider can compact a conversation with these settings."""
         ...
 
     def compact(self, request: ModelRequest, instructions: str) -> AsyncGenerator[Delta, None]:
-        """Yield deltas of the replacement for the messages of `request`: provider parts, and
-        equivalent text for other models if the provider shows any; then one ResponseEnd.
+        """Yield the deltas of a replacement for the messages of `request`, then one ResponseEnd.
 
-        Without provider parts, the provider wrote no summary. `instructions`: for the summarizing
-        model, if the provider supports them. Raises AgentError; never retries.
+        The replacement has provider parts, and readable text if the provider returns any. Without
+        provider parts, the compaction failed. `instructions` are ignored by providers that do not
+        support them. Raises AgentError; never retries.
         """
         ...
 
 
 class NativeCompaction(NamedTuple):
-    """Access to the compaction of the provider of a run's model."""
+    """The compaction that the provider of a run's model offers."""
 
     model: CompactingModel
     name: str
     prices: Callable[[str], Pricing]
     request: Callable[[Sequence[Message]], ModelRequest]
-    """Builds a request of the run over these messages."""
+    """Function that builds a request of the run with these messages."""
 
     def asking(self, todos: Sequence[Todo]) -> CompactingAsker:
-        """Return a model that responds to a request with a replacement for its messages."""
+        """Return a model whose response replaces the messages of the request."""
         listed = TODO_LIST.format(todos=in_one_line(todos)) if todos else ""
         return CompactingAsker(self.model, ASKED + listed)
 
@@ -100,9 +99,7 @@ def provider_parts(response: ModelResponse) -> tuple[ProviderPart, ...]:
 def message_over(
     response: ModelResponse, covered: Sequence[Message], todos: Sequence[Todo], chars_max: int
 ) -> Message:
-    """Return the message that replaces `covered`, with the provider's parts and text for other
-    models.
-    """
+    """Return the message that replaces `covered`: provider parts, and text for other models."""
     if text := response.text.strip():
         text = closed(RECORD, text, todos, chars_max=4 * chars_max)
     else:

@@ -1,6 +1,7 @@
-"""Prompts and messages of summaries.
+"""Summary requests, and the messages made from their responses.
 
-compaction.py decides what is summarized, and when. Entry points: `request_for`, `message_of`.
+compaction.py decides which messages are summarized, and when. Entry points: `request_for`,
+`message_of`.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ TODOS = "The to-do list, word for word:"
 CUT_HERE = "[The record was cut here: it was too long.]"
 
 CAPS = (8000, 2000, 500, 120)
-"""Maximum characters of one text in a transcript, tried in order until everything fits."""
+"""Limits on the characters of each text in a transcript, tried in order until it fits."""
 
 
 def request_for(
     messages: Sequence[Message], *, input_tokens: int, words: int, max_tokens: int
 ) -> ModelRequest:
-    """Build the request for a summary, showing about `input_tokens` tokens of the messages.
+    """Build a summary request that contains at most about `input_tokens` tokens of the messages.
 
     It has no tools and none of the run's settings.
     """
@@ -69,29 +70,26 @@ def request_for(
 
 
 def message_of(text: str, todos: Sequence[Todo], *, chars_max: int) -> Message:
-    """Return the message that replaces the summarized ones.
-
-    The text is cut to `chars_max`; the to-do list is the last line.
-    """
+    """Return the message that replaces the summarized ones. Arguments as for `closed`."""
     whole = closed(RECORD, text, todos, chars_max=chars_max)
     return Message(id=new_id(SUMMARY), role="user", parts=(TextPart(text=whole),), created_at=now())
 
 
 def closed(form: str, text: str, todos: Sequence[Todo], *, chars_max: int) -> str:
-    """Format a text, cut to `chars_max`, with the to-do list as the last line."""
+    """Format a text, truncated to `chars_max`, with the to-do list as the last line."""
     said = text.strip()
     if len(said) > chars_max:
         said = f"{said[:chars_max].rstrip()}\n{CUT_HERE}"
     return form.format(text=said) + (f"\n\n{TODOS}\n{in_one_line(todos)}" if todos else "\n")
 
 
-# ---------------------------------------------------------------- the conversation as material
+# ---------------------------------------------------------------- transcript
 
 
 def transcript(messages: Sequence[Message], bytes_max: int) -> str:
-    """Encode each message as one JSON object, so that no text can imitate another message.
+    """Encode each message as one line of JSON, so that no text can imitate another message.
 
-    Omits messages that do not fit, with a note.
+    If necessary, shortens texts, then omits messages from the middle, with a note.
     """
     lines: list[str] = []
     for cap in CAPS:
@@ -102,7 +100,7 @@ def transcript(messages: Sequence[Message], bytes_max: int) -> str:
 
 
 def _without_middle(lines: Sequence[str], bytes_max: int) -> list[str]:
-    """Keep a quarter of the space for the beginning and the rest for the end."""
+    """Omit lines from the middle. The beginning gets a quarter of the space, the end the rest."""
     begin = _fitting(lines, bytes_max // 4)
     end = _fitting(
         lines[: begin - len(lines) - 1 : -1] if begin else lines[::-1], bytes_max - bytes_max // 4
@@ -159,7 +157,7 @@ def _result(result: ToolResult, cap: int) -> Mapping[str, object]:
 
 
 def excerpt(text: str, chars_max: int) -> str:
-    """Shorten a text to two thirds from its beginning and one third from its end."""
+    """Shorten a text to `chars_max`, two thirds from its beginning and one third from its end."""
     if len(text) <= chars_max:
         return text
     head = chars_max * 2 // 3

@@ -1,5 +1,4 @@
-"""Cost of summary attempts: reserved and journaled before each request, and charged if an attempt
-fails.
+"""Cost of summary attempts: reserved and journaled before each request, charged if it fails.
 
 compaction.py sends the requests. Entry points: `SummaryBudget`.
 """
@@ -35,9 +34,9 @@ class SummaryBudget:
     async def begin(
         self, name: str, prices: Callable[[str], Pricing], *, input_tokens: int, output_tokens: int
     ) -> None:
-        """Reserve the cost of an attempt, and journal its start.
+        """Reserve the cost of an attempt and journal its start.
 
-        Raises AgentError if the budget has no room for it, or the price is unknown.
+        Raises AgentError: `limit` if it exceeds the budget, `invalid` if the price is unknown.
         """
         ledger, reserved = (
             self._state.ledger,
@@ -65,10 +64,10 @@ class SummaryBudget:
         switch: Switch | None,
         cost_usd: float | None,
     ) -> None:
-        """Journal that the current attempt failed and another one begins. `switch`: a change to
-        another model. `cost_usd`: cost of the failed attempt.
+        """Journal that the attempt failed and another one begins.
 
-        Raises AgentError if the budget has no room for another attempt.
+        `switch`: set if another model takes over. `cost_usd`: cost of the failed attempt. Raises
+        AgentError(limit) if another attempt exceeds the budget.
         """
         if self._aside is None:
             return
@@ -95,18 +94,16 @@ class SummaryBudget:
         return True
 
     async def broke_off(self, attempt: ModelAttempt, error: AgentError) -> None:
-        """Journal that the current attempt failed and none follows."""
+        """Journal that the last attempt failed."""
         if self._state.spending.summary is not None:
             await self._note(ended=_ended(attempt, error))
 
     async def note_failure(self, why: str, spent: SummaryCost | None) -> None:
-        """Journal that an attempt ended without a summary, with its cost."""
+        """Journal an attempt that returned no summary, and its cost."""
         await self._note(ended="free", failed=why, spent=spent)
 
     def give_back(self) -> None:
-        """Release the reservation. The actual cost is in the state by now, or is recorded when the
-        run ends.
-        """
+        """Release the reservation. The actual cost is recorded separately."""
         if self._aside is not None:
             self._state.ledger.give_back(self._aside)
             self._aside = None
@@ -119,7 +116,7 @@ class SummaryBudget:
         failed: str = "",
         spent: SummaryCost | None = None,
     ) -> None:
-        # older versions read these as the size of the conversation
+        # older versions read both numbers as the size of the conversation
         tokens = self._state.ledger.context_tokens
         receipt = Cleared(
             tokens_before=tokens,
