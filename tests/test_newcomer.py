@@ -375,7 +375,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a misspelt argument": (
         lambda: hello(instrctions="Be brief."),
-        "Agent has no argument 'instrctions': did you mean 'instructions'? It has: name, description",
+        "Agent has no argument 'instrctions': did you mean 'instructions'? Its arguments: name, description",
     ),
     "no name": (lambda: made(name=None), "None is not a valid agent name"),
     "a name of two words": (

@@ -1,8 +1,8 @@
-"""Agent definitions, their registry, file-based definitions and the coding assistant.
+"""Agent definitions and their registry.
 
     agent.py     `Agent`: a validated definition
-    arguments.py mistaken arguments of `Agent`
-    templates.py `Input`, and the variables of instructions
+    arguments.py errors for wrong arguments of `Agent`
+    templates.py `Input`, and the variables in instructions
     registry.py  `AgentRegistry`: agents by name
 
 Subpackages: definitions/ loads agents from files and modules, coding/ defines the coding assistant.

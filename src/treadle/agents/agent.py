@@ -1,4 +1,4 @@
-"""Frozen agent definitions, validated on construction, with their templates and declared inputs.
+"""Agent definitions, frozen and validated on construction.
 
 The runtime runs them; definitions/ loads them from files. Entry points: `Agent`.
 """
@@ -34,8 +34,8 @@ Deps = TypeVar("Deps", contravariant=True, default=object)
 
 COMPLETE = "complete"
 _ANSWERS: WeakKeyDictionary[type, AnswerType[Any]] = WeakKeyDictionary()
-"""Answer types by output type, so that a class defined inside a function is resolved where its
-agent is first made.
+"""Answer types by output type. Caching them keeps the names that were in scope when the first agent
+with that type was created.
 """
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _STRING = (
@@ -46,7 +46,7 @@ _TOOL_MEMBERS = get_protocol_members(Tool)
 
 
 class AgentFields(TypedDict, Generic[Deps], total=False):
-    """Every field of an `Agent` but `output`, for type checkers."""
+    """Fields of `Agent` except `output`, for type checkers."""
 
     name: Required[str]
     description: str
@@ -70,14 +70,13 @@ class Agent(Generic[Deps, Out]):
     Raises AgentError(invalid) if a field is invalid.
 
     Attributes:
-        name: Name of the agent, up to 64 letters, digits, `_`, `-` and `.`; journals and tools
-            refer to it.
-        description: Purpose of the agent in a sentence, shown in lists and to models that can call
-            it as a tool.
-        instructions: System prompt. `${variable}` is replaced once with the run's input; `$$` is a
-            literal dollar.
-        context: Further blocks of the system prompt, appended to the instructions. These are
-            templates too. Put the most volatile block last, so that provider caches keep the rest.
+        name: Name of the agent in journals and tools: up to 64 letters, digits, `_`, `-` and `.`.
+        description: Purpose of the agent in one sentence, shown in lists and to models that can
+            call it as a tool.
+        instructions: System prompt. `${variable}` is replaced with the run's input, and `$$` with a
+            dollar sign.
+        context: Further blocks of the system prompt, which follow the instructions and are also
+            templates. Put the most volatile block last, so that prompt caches keep the others.
         model: `provider:id`, a Model object, or None for the configuration's large model.
         tools: Tools of the agent. An `Agent` in the list becomes a tool that takes a prompt
             (`Subagent`).
@@ -86,14 +85,14 @@ class Agent(Generic[Deps, Out]):
         completion: If true, a run completes only when the model calls the tool `complete` with its
             output.
         hooks: Hooks of this agent. They run after the hooks of the runtime.
-        mcp_servers: Providers of further tools for the agent's runs (`McpServer`).
-        limits: Limits of each run of this agent. Limits of the call replace them field by field.
-        settings: Model settings. Settings of the call replace them field by field.
-        messages: Messages that precede the first prompt of a conversation. Their text is a template
-            too.
+        mcp_servers: MCP servers whose tools the agent's runs can call (`McpServer`).
+        limits: Limits of each run. Limits passed to a run override them field by field.
+        settings: Model settings. Settings passed to a run override them field by field.
+        messages: Messages that precede the first prompt of a conversation. Their texts are also
+            templates.
         answer: Resolved form of `output`.
-        inputs: Declared inputs. With declared inputs, an undeclared `${variable}` is rejected here.
-            Without any, a missing variable is reported when a run starts.
+        inputs: Declared inputs. If there are any, an undeclared `${variable}` is an error of the
+            definition; if not, a missing value is an error when a run starts.
     """
 
     name: str
@@ -112,7 +111,7 @@ class Agent(Generic[Deps, Out]):
     answer: AnswerType[Any] | None = field(init=False, repr=False, compare=False, default=None)
     inputs: Mapping[str, Input] = field(default_factory=dict[str, Input])
 
-    # a dataclass has a single signature, and a JSON Schema carries no static type for its values
+    # overloads, because a JSON Schema as `output` has no static type
     if TYPE_CHECKING:
 
         @overload
@@ -130,7 +129,7 @@ class Agent(Generic[Deps, Out]):
         ) -> None: ...
         def __init__(self, **fields: Any) -> None: ...
 
-    else:  # a type checker would infer that agents have every attribute
+    else:  # hidden, else type checkers would infer that agents have every attribute
 
         def __new__(cls, *positional: object, **given: object) -> Self:
             check_arguments(positional, given, (*AgentFields.__annotations__, "output"))
@@ -190,9 +189,8 @@ class Agent(Generic[Deps, Out]):
         return sorted((self._variables | set(self.inputs)) - given)
 
     def _check_kinds(self) -> None:
-        """Reject common mix-ups in code that no type checker has seen.
-
-        Each would otherwise fail much later, with a misleading error.
+        """Reject arguments of the wrong type, which would otherwise fail later with a misleading
+        error.
         """
         fields: Mapping[str, object] = self.__dict__
         if not isinstance(fields["instructions"], str):
@@ -230,14 +228,14 @@ class Agent(Generic[Deps, Out]):
         )
 
     def _keep(self, **own: object) -> None:
-        """Store copies of the arguments: the caller's lists may change, a definition may not."""
+        """Replace fields of the frozen definition, such as the caller's lists by copies."""
         for name, value in own.items():
             object.__setattr__(self, name, value)
 
     def _answer(self) -> AnswerType[Any] | None:
         if self.output is None or self.output is str:
             return None
-        from treadle.tools.structured_output import answer_type  # noqa: PLC0415  only for agents with such an output
+        from treadle.tools.structured_output import answer_type  # noqa: PLC0415  needed only for typed output
 
         known = isinstance(self.output, type) and _ANSWERS.get(self.output)
         if known:
@@ -257,7 +255,7 @@ class Agent(Generic[Deps, Out]):
                 f"agent {self.name!r}: {_shown(one)} among its tools is an MCP server: "
                 "pass it as mcp_servers=[…]",
             )
-        # reading its definition would build the schema, which imports pydantic
+        # dir() does not evaluate `definition`, which builds the schema and imports pydantic
         has = dir(one)
         if "execute" not in has and not hasattr(one, "execute"):
             name = getattr(one, "__name__", None) or repr(one)
@@ -292,15 +290,14 @@ class Agent(Generic[Deps, Out]):
         return values_of(self.name, self.inputs, self._variables, given)
 
     def values_again(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the inputs of a resumed run: the stored values, plus defaults of inputs added
-        since.
+        """Return the inputs of a resumed run: stored values, and defaults of inputs added since.
 
         Raises the errors of `values`.
         """
         return self.values(self.used_inputs(stored))
 
     def used_inputs(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the stored inputs that this definition, possibly changed since, still uses."""
+        """Return the stored inputs that this definition still uses; it may have changed."""
         return {
             name: value
             for name, value in stored.items()
@@ -316,8 +313,9 @@ class Agent(Generic[Deps, Out]):
         return tuple(block for block in filled if block.text)
 
     def model_names(self) -> Iterator[tuple[str, str]]:
-        """Yield the models given by name, of this agent and of agents among its tools, as pairs of
-        agent and model.
+        """Yield pairs of agent name and model name, for this agent and the agents among its tools.
+
+        Model objects are omitted.
         """
         if isinstance(self.model, str):
             yield self.name, self.model
@@ -332,10 +330,10 @@ class Agent(Generic[Deps, Out]):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of everything the definition sends to the model. Resuming under a different one is
-        reported.
+        """Hash of everything in the definition that models see. A run resumed with a different hash
+        gets a warning.
 
-        Raises AgentError(invalid) if the parameters of a tool cannot be encoded as JSON.
+        Raises AgentError(invalid) if the parameters of a tool are not valid JSON.
         """
         said = [(message.role, msgspec.to_builtins(message.parts)) for message in self.messages]
         try:
@@ -351,7 +349,7 @@ class Agent(Generic[Deps, Out]):
 
 
 def _shown(value: object) -> str:
-    """Return only the kind of the value: a misplaced value may be a secret."""
+    """Describe a value by its type alone, since a misplaced value may be a secret."""
     if value is None:
         return "None"
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""Errors for mistaken arguments and methods of `Agent`, each with what to write instead.
+"""Errors for arguments and methods that `Agent` does not have, with the replacement for each.
 
 Entry points: `check_arguments`, `missing`.
 """
@@ -19,12 +19,12 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "handoffs": "let the agent return an output that names the next agent, then use it in the "
     "session: session.use(agent=…)",
     "model_settings": "use settings=Settings(…)",
-    "output_retries": "leave it out: an answer that does not fit is corrected twice",
+    "output_retries": "leave it out: the model gets two chances to correct an invalid output",
     "output_type": "use output=",
     "prompt": "use instructions= here, and pass the prompt to the run",
     "response_format": "use output=",
     "result_type": "use output=",
-    "retries": "leave it out: failed requests are repeated three times",
+    "retries": "leave it out: failed requests are retried three times",
     "system": "use instructions=",
     "system_prompt": "use instructions=",
     "toolsets": "use tools=, or mcp_servers= for MCP servers",
@@ -65,4 +65,4 @@ def _instead(name: str, known: Collection[str]) -> str:
     if name in _INSTEAD:
         return _INSTEAD[name]
     near = difflib.get_close_matches(name, known, 1)
-    return f"{f'did you mean {near[0]!r}? ' if near else ''}It has: {', '.join(known)}"
+    return f"{f'did you mean {near[0]!r}? ' if near else ''}Its arguments: {', '.join(known)}"

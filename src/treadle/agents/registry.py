@@ -1,4 +1,4 @@
-"""Agents by name. Entry points: `AgentRegistry`, `KnownAgents`."""
+"""Registry of agents by name. Entry points: `AgentRegistry`, `KnownAgents`."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from treadle.messages.result import Out
 
 
 class AgentRegistry:
-    """Thread-safe registry of agents by unique name, with lookup in O(1)."""
+    """Thread-safe registry of agents by unique name."""
 
     def __init__(self, *, check: Callable[[Agent[Any, Any]], None] | None = None) -> None:
-        """`check`: called with each agent before it is registered; raises AgentError if the agent
-        cannot run here.
-        """
+        """`check`: called before an agent is registered; raises AgentError if it cannot run."""
         self._check = check
         self._agents: dict[str, Agent[Any, Any]] = {}
         self._lock = threading.Lock()
-        """Guards `_agents`, so that checking for a name and adding it is atomic."""
+        """Guards `_agents`: checking for a name and adding it are atomic."""
 
     def register(self, agent: Agent[Any, Any]) -> None:
         """Register an agent. Raises AgentError(invalid) if the name is taken.
 
-        A runtime's registry also rejects agents whose model, or whose subagents' model, has an
+        The registry of a runtime also rejects an agent if its model, or a subagent's model, has an
         unknown provider.
         """
         given = cast("object", agent)
@@ -58,7 +56,7 @@ class AgentRegistry:
             return [*self._agents.values()]
 
     def unregister(self, name: str) -> bool:
-        """Remove an agent. Returns False if there was none. Active runs continue."""
+        """Remove an agent; active runs continue. Returns False if there is no such agent."""
         with self._lock:
             return self._agents.pop(name, None) is not None
 
@@ -73,12 +71,12 @@ class AgentRegistry:
 
 
 class KnownAgents:
-    """Agents by name: those that have run, then those of the registry."""
+    """Agents by name: the last one that ran, else the registered one."""
 
     def __init__(self, registry: AgentRegistry) -> None:
         self._registry = registry
         self._ran: dict[str, Agent[Any, Any]] = {}
-        """Last agent of each name that has run."""
+        """The last agent that ran under each name."""
 
     def remember(self, agent: Agent[Any, Any]) -> None:
         self._ran[agent.name] = agent
@@ -87,7 +85,10 @@ class KnownAgents:
         return self._ran.get(name) or self._registry.get(name)
 
     def known(self, agent: Agent[Deps, Out] | None, name: str, run_id: str) -> Agent[Deps, Out]:
-        """Return `agent`, or the one of that name. Raises AgentError(invalid) if there is none."""
+        """Return `agent` if given, else the agent named `name`.
+
+        Raises AgentError(invalid) if there is none.
+        """
         found = agent or self.get(name)
         if found is None:
             raise AgentError(

@@ -1,4 +1,4 @@
-"""Declared inputs of an agent, and the variables in its texts that they fill.
+"""Declared inputs of an agent, and the variables in its texts.
 
 Entry points: `Input`, `check_inputs`, `values_of`, `expand`.
 """
@@ -34,9 +34,9 @@ class Input:
     """A declared input of an agent. Its value fills `${name}` in instructions and initial messages.
 
     Attributes:
-        type: Type of the value, in the terms of JSON Schema.
-        required: True if a run cannot start without it.
-        default: Value for runs that do not give one.
+        type: JSON Schema type of the value.
+        required: True if a run without a value is rejected, unless there is a default.
+        default: Value for runs that do not pass one.
         description: Meaning of the input, shown in lists and to models.
     """
 
@@ -47,7 +47,7 @@ class Input:
 
 
 def check_inputs(agent: str, inputs: Mapping[str, Input], variables: Collection[str]) -> None:
-    """Check what an agent declares against the `variables` of its texts.
+    """Check an agent's declared inputs against the `variables` in its texts.
 
     Raises AgentError(invalid).
     """
@@ -151,7 +151,7 @@ def _check_json(agent: str, name: str, value: object) -> None:
 
 
 def expand(template: str, values: Mapping[str, Any]) -> str:
-    """Replace `${name}` with its value and `$$` with `$`. Values are not expanded in turn."""
+    """Replace `${name}` with its value and `$$` with `$`. Values are not expanded again."""
     return VARIABLE.sub(lambda hole: "$" if hole[1] is None else str(values[hole[1]]), template)
 
 
