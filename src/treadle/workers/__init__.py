@@ -1,5 +1,4 @@
-"""Queued runs. Engines, which deliver them, are in engines/; the worker, which drives them, is in
-worker/.
+"""Queued runs: engines/ deliver them to workers, and worker/ drives them.
 
-schedules.py  when the runs of a schedule are due
+schedules.py  times at which a schedule's runs are due
 """

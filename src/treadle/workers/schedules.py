@@ -1,4 +1,4 @@
-"""When the runs of a schedule are due. Who submits them is a worker's business. Entry: `Timetable`."""  # noqa: E501
+"""Times at which a schedule's runs are due. Workers submit the runs. Entry points: `Timetable`."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from treadle.errors import AgentError
 from treadle.types import Time
 
 MISSED_MOST: Final = timedelta(hours=1)
-"""Maximum age of a missed tick that is made up for."""
+"""Maximum age of a missed tick whose run is still started."""
 SECOND: Final = timedelta(seconds=1)
 LEAP: Final = timedelta(hours=6)
-"""Less than the time between any two changes of a zone's clocks."""
+"""Step of the search for clock changes; shorter than the time between two changes of any zone."""
 
 WallTimes: TypeAlias = Callable[[str, datetime], Iterator[datetime]]
-"""Matches of an expression after a time without a zone. cronsim's own rules for time zones follow
-the spelling of the expression, and step by whole hours over a change of half an hour.
+"""Function that yields the matches of an expression after a time, both without time zone. cronsim's
+own time zone rules depend on the spelling of the expression, and mishandle half-hour changes.
 """
 
 
 class Timetable:
-    """The ticks of one schedule, in UTC, the same from whichever moment they are computed.
+    """Ticks of one schedule, in UTC. They do not depend on the time of the computation.
 
-    A schedule with a tick in each hour is due whenever the clock of its time zone shows one, so
-    also in both of two equal hours. Any other tick comes once where the clock is set: the first
-    time it is shown, or as soon as the clock has skipped it.
+    When clocks change, a schedule with ticks in every hour runs at each matching wall-clock time,
+    in a repeated hour twice. Any other schedule runs once: at the first occurrence of a repeated
+    time, or directly after a skipped one.
     """
 
     def __init__(self, name: str, schedule: Schedule) -> None:
-        """Raises AgentError(invalid) for a time zone or a cron expression that is none, and one
-        that never comes.
+        """Raises AgentError(invalid) for an unknown time zone, and for a cron expression that is
+        invalid or never matches.
         """
         self.name, self.schedule = name, schedule
         try:
@@ -43,22 +43,22 @@ class Timetable:
             raise AgentError(
                 "invalid",
                 (
-                    f"schedule {name!r}: {schedule.timezone!r} is no time zone: use a name like "
+                    f"schedule {name!r}: {schedule.timezone!r} is not a time zone: use a name like "
                     "'Europe/Berlin', or leave it out"
                 ),
             ) from e
         next(self._ticks(datetime.now(UTC)))
 
     def after(self, at: Time) -> Time:
-        """The next one."""
+        """Return the first tick after `at`."""
         return next(self._ticks(at))
 
     def last(self, at: Time) -> Time | None:
-        """The last one up to `at`; None where it is older than MISSED_MOST."""
+        """Return the last tick up to `at`; None if it is older than `MISSED_MOST`."""
         return max(takewhile(lambda tick: tick <= at, self._ticks(at - MISSED_MOST)), default=None)
 
     def run_id(self, tick: Time) -> str:
-        """Return the id of a tick's only run."""
+        """Return the id of the tick's run, which makes the run unique."""
         return f"{self.name}@{tick:%Y-%m-%dT%H:%M:%SZ}"
 
     def _ticks(self, after: Time) -> Iterator[Time]:
@@ -76,7 +76,7 @@ class Timetable:
             yield from (self._whenever_shown if hourly else self._once_each)(after, CronSim)
         except CronSimError as e:
             raise self._refused(str(e)) from e
-        raise self._refused("it never comes")
+        raise self._refused("it never matches")
 
     def _whenever_shown(self, after: Time, walls: WallTimes) -> Iterator[Time]:
         done, offset = after.replace(microsecond=0), self._offset(after)
@@ -94,13 +94,13 @@ class Timetable:
     def _once_each(self, after: Time, walls: WallTimes) -> Iterator[Time]:
         last = after
         for wall in walls(self.schedule.cron, _naive(after.astimezone(self._zone))):
-            if (tick := self._first(wall)) > last:  # a skipped hour may have had several
+            if (tick := self._first(wall)) > last:  # ticks of a skipped hour coincide
                 last = tick
                 yield tick
 
     def _first(self, wall: datetime) -> Time:
-        """Return the first moment at which the clock shows `wall` or, where it skips that, a later
-        time.
+        """Return the first moment at which the clock shows `wall`, or the end of the gap if it
+        skips `wall`.
         """
         tick = wall.replace(tzinfo=self._zone).astimezone(UTC)
         skipped = _naive(tick.astimezone(self._zone)) - wall
@@ -111,7 +111,9 @@ class Timetable:
         return at.astimezone(self._zone).utcoffset() or timedelta()
 
     def _change(self, done: Time, tick: Time, offset: timedelta) -> Time | None:
-        """Return the first moment after `done` and up to `tick` with another offset."""
+        """Return the first moment after `done`, up to `tick`, with an offset other than `offset`;
+        None if there is none.
+        """
         while done < tick:
             later = min(done + LEAP, tick)
             if self._offset(later) != offset:
@@ -128,8 +130,8 @@ class Timetable:
         return AgentError(
             "invalid",
             (
-                f"schedule {self.name!r}: {self.schedule.cron!r} is no cron expression that can be "
-                f"used ({why}); '0 3 * * *' is each day at 3"
+                f"schedule {self.name!r}: {self.schedule.cron!r} is not a usable cron expression "
+                f"({why}); '0 3 * * *' is every day at 3"
             ),
         )
 
