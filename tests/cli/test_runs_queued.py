@@ -50,7 +50,7 @@ def test_following_from_behind_the_end_is_wrong_use(cli: Cli) -> None:
     followed = cli("runs", "follow", run_id, "--after", "999.0")
     assert (followed.code, followed.out) == (2, "")
     assert (
-        f"run {run_id} has 4 entries, and nothing after 999: follow it from an id that it gave"
+        f"run {run_id} has 4 entries, so there are no events after 999: pass the id of one of its events"
         in followed.err
     ), followed
 

@@ -157,7 +157,7 @@ async def test_following_goes_on_behind_any_event(url: str) -> None:
 
 async def test_what_cannot_be_followed_is_said(url: str) -> None:
     async with Runtime.open(url) as runtime:
-        with pytest.raises(AgentError, match="no id of an event") as raised:
+        with pytest.raises(AgentError, match="not an event id") as raised:
             runtime.follow(RUN, after="1.x")
         assert raised.value.kind == "invalid"
         for run_id, after in (("run_nobody", None), (RUN, "99.0")):

@@ -1,12 +1,12 @@
-"""Event delivery: from journal entries to subscribers, callbacks and telemetry. Hooks are in
-hooks/, spans and logs in telemetry/.
+"""Event delivery: from journal entries to subscribers, callbacks and telemetry. hooks/ has the
+hooks, telemetry/ the spans and logs.
 
-    feed.py         the events of one run on their way to subscribers
+    feed.py         publishes the events of one run
     hub.py          publish and subscribe over all runs
     callbacks.py    functions called with the events of a run
-    follow.py       following a run from any process
-    live_deltas.py  deltas for followers in other processes
-    tracing.py      `Tracer`: the contract of tracing
+    follow.py       follows a run from any process
+    live_deltas.py  sends deltas to followers in other processes
+    tracing.py      `Tracer`: the tracing contract
 
 The event types are re-exported here.
 """

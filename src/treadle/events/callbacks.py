@@ -1,4 +1,4 @@
-"""Callbacks for a run's events, called as the events are read. The run never waits for them.
+"""Callbacks for a run's events, called as the events are read. The run does not wait for them.
 
 Entry point: `Callbacks`.
 """
@@ -27,12 +27,12 @@ class Callbacks:
     They receive events of the run itself; for child runs, use `on_event`.
 
     Attributes:
-        on_text_delta: Called with each piece of the answer's text.
+        on_text_delta: Called with each fragment of the response's text.
         on_tool_call: Called with each call that the model requests.
-        on_tool_result: Called for calls that ran. A call that was refused before is a `warning`
-            with its `call_id`, which `on_event` receives.
-        on_complete: After every run, whatever its outcome.
-        on_error: Called with the error of a run that ended in one.
+        on_tool_result: Called with each call that ran. A call that was rejected before it started
+            causes a `warning` with its `call_id` instead, which `on_event` receives.
+        on_complete: Called with the result of every run, whatever its outcome.
+        on_error: Called with the error of a run that has one.
     """
 
     on_text_delta: Callable[[str], object] | None = None
@@ -54,7 +54,7 @@ class Callbacks:
                 )
 
     async def hear(self, event: Event) -> None:
-        """Call the callback of this event, if there is one."""
+        """Call the callback for this event, if set."""
         if event.parent_run_id is not msgspec.UNSET:
             return
         match event:
@@ -68,7 +68,7 @@ class Callbacks:
                 return
 
     async def end(self, result: RunResult[Any]) -> None:
-        """Call the callbacks for the end of a run."""
+        """Call `on_error` if the result has an error, then `on_complete`."""
         if result.error is not None and self.on_error:
             await call(self.on_error, result.error)
         if self.on_complete:
@@ -102,4 +102,4 @@ async def call(callback: Callable[[Any], object], value: object) -> None:
         if isinstance(answer, Awaitable):
             await answer
     except Exception:
-        logger.exception("a callback failed; the run goes on")
+        logger.exception("a callback failed; the run continues")

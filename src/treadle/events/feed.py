@@ -1,7 +1,7 @@
-"""Outgoing events of one run: created only for subscribers, numbered, with known secrets masked,
-and passed to the run's stream and the hub.
+"""Publishing of one run's events: numbers them, masks known secrets, and passes them to the run's
+stream and the hub.
 
-projection.py defines the events of an entry. Entry points: `Feed`, `EventStream`.
+journal/projection.py defines the events of an entry. Entry points: `Feed`, `EventStream`.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from treadle.models.retry import ModelAttempt
 from treadle.types import now
 
 STREAM_BUFFER = 1024
-"""Events that may queue for a slow reader before adjacent deltas are joined."""
+"""Number of queued events above which adjacent deltas are joined."""
 JOINED_CHARS = 16_384
-"""Maximum length of a joined delta: joining stays linear however slow the reader is."""
+"""Length at which a joined delta stops growing, so that the cost of joining stays linear."""
 _BEGINNINGS = (model.TextStart, model.ReasoningStart, model.ToolCallStart)
 _NO_ATTEMPT = ModelAttempt(frozenset())
 
 
 class EventStream:
-    """A run's events, in order. For a slow reader, adjacent deltas are joined and a call's newer
-    progress replaces its older progress; nothing else is dropped.
+    """Queue of a run's events, in order. If the reader is slow, joins adjacent deltas and replaces
+    a call's older progress with newer; drops nothing else.
     """
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._closed = False
         self.is_over = False
-        """True if the reader has received the end."""
+        """True after the reader has reached the end."""
         self._news = anyio.Event()
 
     def put(self, event: Event) -> None:
@@ -79,8 +79,8 @@ class EventStream:
 
 
 def _drop_older(waiting: deque[Event], new: events.ToolProgress) -> None:
-    """Drop the call's queued progress. The search stops at the last event that is not progress, so
-    queued progress stays bounded by the number of calls.
+    """Drop the call's older progress from the end of the queue, back to the last event of another
+    type. Trailing progress is thus bounded by the number of calls.
     """
     for i in range(len(waiting) - 1, -1, -1):
         older = waiting[i]
@@ -92,9 +92,7 @@ def _drop_older(waiting: deque[Event], new: events.ToolProgress) -> None:
 
 
 def joined(last: Event, new: Event) -> Event | None:
-    """Return both deltas as one; None if `new` does not continue `last` or `last` is already long
-    enough.
-    """
+    """Join two deltas; None if `new` does not continue `last`, or `last` has `JOINED_CHARS`."""
     match last, new:
         case (events.TextDelta(), events.TextDelta()) | (
             events.ReasoningDelta(),
@@ -119,10 +117,10 @@ def joined(last: Event, new: Event) -> Event | None:
 
 
 class Feed:
-    """Publishes a run's events. Costs next to nothing without subscribers.
+    """Publishes a run's events. Creates no events if there are no subscribers.
 
-    Known secrets are masked in events and in a part's deltas as a whole, in the same way, so that a
-    message's deltas still add up to its text. History and journal stay unchanged.
+    Masks known secrets, also if they span several deltas, so that the deltas of a message still add
+    up to its published text. History and journal are not masked.
     """
 
     def __init__(
@@ -136,9 +134,7 @@ class Feed:
         parent: Feed | None = None,
         hooks: Hooks = NO_HOOKS,
     ) -> None:
-        """`redactor` is called for each message, because credentials may be replaced during the
-        run.
-        """
+        """`redactor` is called for each message, because credentials may change during the run."""
         self._hook = hooks.on_event if "on_event" in hooks.points else None
         self._run_id = run_id
         self._session_id = session_id
@@ -155,16 +151,16 @@ class Feed:
         self._open: type[Event] | None = None
         """Event type of the open part's deltas."""
         self._is_behind = False
-        """True if there were no subscribers when the current part began, so its earlier deltas were
-        not published.
+        """True if earlier deltas of the current part were not published, because there were no
+        subscribers.
         """
         self._call = {"call_id": "", "name": ""}
-        """The call whose arguments came last."""
+        """The call whose arguments arrived last."""
         self._running_calls: set[str] = set()
 
     @property
     def _heard(self) -> bool:
-        """True if anything receives the events."""
+        """True if there is a stream, a subscriber or an event hook."""
         return (
             self._stream is not None
             or self._agents.heard
@@ -175,7 +171,7 @@ class Feed:
     def say(
         self, kind: type[Event], fields: Mapping[str, Any], *, entry_id: str | None = None
     ) -> None:
-        """Publish an event other than a delta; `entry_id` makes it durable."""
+        """Publish an event that is not a delta. With `entry_id`, the event is durable."""
         if not self._heard:
             return
         if self._redactor:
@@ -186,9 +182,9 @@ class Feed:
         self.say(events.Warned, {"text": text})
 
     def appended(self, entries: Sequence[Entry], first: int | None) -> None:
-        """Publish the durable events of journaled entries, the first at sequence `first`.
+        """Publish the events of entries that were journaled from sequence number `first` on.
 
-        If `first` is None, the journal rejected the entries and the events are not durable.
+        `first`: None if the journal rejected the entries; their events are then not durable.
         """
         if self._heard or self._hub.awaited:
             self._note_calls(entries)
@@ -209,8 +205,8 @@ class Feed:
                 self._running_calls.discard(entry.result.call_id)
 
     def _start_again(self, entry: ToolStarted) -> None:
-        """Publish the end of a call that a person has allowed to run again, so that subscribers see
-        an end for every start.
+        """Publish the end of an interrupted call that a person allowed to run again, so that
+        subscribers receive an end for every start.
         """
         self.cut()
         self.say(
@@ -218,7 +214,7 @@ class Feed:
             {
                 "call_id": entry.call_id,
                 "name": entry.name,
-                "result": "It was cut, and a person lets it run again.",
+                "result": "It was interrupted, and a person allowed it to run again.",
                 "is_error": True,
                 "unknown": entry.effect == "once",
                 "duration_ms": 0.0,
@@ -226,8 +222,8 @@ class Feed:
         )
 
     def go_on(self, state: RunState) -> None:
-        """Continue a run whose driver died. Publishes its open starts again, so that subscribers
-        see a start for every end.
+        """Continue a run whose driver died. Publishes the starts of its open turn and calls again,
+        so that subscribers receive a start for every end.
         """
         if state.turn:
             self.say(events.TurnStart, {"turn": state.turn})
@@ -240,8 +236,8 @@ class Feed:
                 )
 
     def progress(self, call_id: str, text: str, done: float | None, total: float | None) -> None:
-        """Publish progress of a running call. Drops reports that an abandoned thread sends after
-        its call has ended.
+        """Publish progress of a running call. Drops progress that an abandoned thread reports after
+        the end of its call.
         """
         if call_id in self._running_calls:
             numbers = {
@@ -252,7 +248,7 @@ class Feed:
             self.say(events.ToolProgress, {"call_id": call_id, "text": text, **numbers})
 
     def begin_message(self, message_id: str, attempt: ModelAttempt) -> None:
-        """Assign the next deltas to this message."""
+        """Begin an attempt at a message. The following deltas belong to it."""
         self._message_id, self._attempt, self._open, self._is_behind = (
             message_id,
             attempt,
@@ -264,16 +260,16 @@ class Feed:
 
     @property
     def listener(self) -> Callable[[model.Delta], None] | None:
-        """Receiver of a response's deltas; None if there are no subscribers when it begins and none
-        may arrive later.
+        """Listener for a response's deltas; None without subscribers, unless some may arrive
+        later.
         """
         if self._heard:
             return self.hear
         return self._hear_late if self._hub.awaited else None
 
     def _hear_late(self, delta: model.Delta) -> None:
-        """Publish deltas of a response that began without subscribers. If secrets are known, starts
-        at the next part, so that no secret appears in part.
+        """Publish a delta of a response that began without subscribers. If secrets are known,
+        starts at the next part, because the rest of a secret could not be masked.
         """
         if not self._heard:
             if not self._is_behind:
@@ -284,7 +280,7 @@ class Feed:
             self.hear(delta)
 
     def hear(self, delta: model.Delta) -> None:
-        """Publish a delta of the open attempt, right after it was folded."""
+        """Publish a delta. Call it after the attempt's fold has added the delta."""
         if isinstance(delta, model.TextDelta):
             if self._open is not events.TextDelta:
                 self._begin(events.TextDelta)
@@ -333,8 +329,8 @@ class Feed:
                 self.cut()
 
     def cut(self) -> None:
-        """End the open part, even if the attempt was cut off: publishes text held back for masking,
-        and a reasoning_end for every reasoning_start.
+        """End the open part, even if the attempt was interrupted: publish the text held back for
+        masking, and the reasoning_end.
         """
         if self._open is None:
             return

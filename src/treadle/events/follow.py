@@ -1,9 +1,9 @@
-"""A run's events for a follower in any process: from the journal up to now, then as entries arrive,
-without gaps or duplicates.
+"""Following a run from any process: its journaled events, then new ones as entries arrive, without
+gaps or duplicates.
 
-It subscribes before it reads the journal, so each later read finds the entries in between.
-live_deltas.py transmits deltas, which are not in the journal. Entry points: `Follow`; `Projection`,
-which turns records into events.
+A follower subscribes before it reads the journal, so that it misses no entry. live_deltas.py
+transmits the deltas, which are not journaled. Entry points: `Follow`; `Projection`, which turns
+records into events.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ _ALL: Final = 1_000_000_000
 
 
 class Position(NamedTuple):
-    """Position of a durable event."""
+    """Position of a durable event in its run."""
 
     entry: int
     """Sequence number of the entry in the journal."""
     place: int
-    """Index among that entry's events."""
+    """Index among the entry's events."""
 
 
 BEGINNING: Final = Position(0, _ALL)
 
 
 def position_of(event_id: str) -> Position:
-    """Parse `ENTRY.K`, or `ENTRY` for all of that entry's events.
+    """Parse an event id, `ENTRY.K`. `ENTRY` alone is the position after all its events.
 
     Raises AgentError(invalid) for any other text.
     """
     if (found := _ID.fullmatch(event_id)) is None:
         raise AgentError(
-            "invalid", f"{event_id!r} is no id of an event: give the `id` of one, like '12.0'"
+            "invalid", f"{event_id!r} is not an event id: pass the `id` of an event, like '12.0'"
         )
     return Position(int(found[1]), int(found[2]) if found[2] else _ALL)
 
@@ -62,7 +62,7 @@ class Projection:
     def __init__(
         self, run_id: str, session_id: str | None, redactor: Callable[[], Redactor]
     ) -> None:
-        """`redactor` is called for each record, because credentials may have been replaced."""
+        """`redactor` is called for each record, because credentials may change."""
         self._run_id, self._session_id, self._redactor = run_id, session_id, redactor
         self._numbers = itertools.count(1)
 
@@ -79,17 +79,16 @@ class Projection:
         return said
 
     def numbered(self, event: Event) -> Event:
-        """Number an event that is not durable in the same sequence."""
+        """Return a copy of a delta with the next number of the same sequence."""
         return msgspec.structs.replace(event, seq=next(self._numbers))
 
 
 class Follow:
-    """`async with runtime.follow(run_id) as events: async for event in events: …`. For one reader;
-    ends after run_end.
+    """Async iterator over a run's events, for one reader; ends after run_end.
 
-    A slow reader delays no run and fills no queue: entries are read when it has taken those before
-    them, and the oldest events that are not durable are dropped. A journal error ends it; follow
-    again after the last `id`.
+    `async with runtime.follow(run_id) as events: async for event in events: …`. A slow reader does
+    not delay the run: it reads entries from the journal at its own pace, and misses the oldest
+    deltas. If a journal error ends it, follow again after the last `id`.
     """
 
     def __init__(
@@ -110,7 +109,9 @@ class Follow:
         return self
 
     async def __anext__(self) -> Event:
-        """Raises AgentError(invalid) for an unknown run or a position beyond its end."""
+        """Return the next event. Raises AgentError(invalid) for an unknown run or a position beyond
+        its end.
+        """
         return await anext(self._events)
 
     async def __aenter__(self) -> Self:
@@ -137,8 +138,8 @@ class Follow:
                 raise AgentError(
                     "invalid",
                     (
-                        f"run {run_id} has {info.entries} entries, and nothing after "
-                        f"{after.entry}: follow it from an id that it gave"
+                        f"run {run_id} has {info.entries} entries, so there are no events after "
+                        f"{after.entry}: pass the id of one of its events"
                     ),
                 )
             projection, heard = Projection(run_id, info.session_id, self._redactor), Heard()
@@ -152,10 +153,10 @@ class Follow:
                         yield event
                     if isinstance(record.entry, RunFinished):
                         return
-                if info.status == "finished":  # and run_end is not after `after`
+                if info.status == "finished":  # and `after` is at run_end or beyond
                     return
                 for payload in payloads:
                     for event in heard.take(payload):
-                        if event.run_id == run_id:  # the payload is untrusted
+                        if event.run_id == run_id:  # payloads are untrusted
                             yield projection.numbered(event)
                 payloads = await news.wait()

@@ -1,6 +1,7 @@
-"""Publish and subscribe: every run's events for subscribers. A run never waits for them.
+"""Publish and subscribe over the events of all runs. Runs do not wait for subscribers.
 
-The run's own stream (feed.py) has all its events in order and loses none. Entry point: `Hub`.
+A slow subscriber may miss events. To receive all events of one run, use its stream (feed.py). Entry
+point: `Hub`.
 """
 
 from __future__ import annotations
@@ -17,26 +18,27 @@ from treadle.messages.events import TOOL_EVENTS, Event
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """Replaces dropped events in a slow subscriber's queue."""
+    """Stands for events that a slow subscriber missed.
+
+    Attributes:
+        count: Number of missed events.
+    """
 
     count: int
 
 
 class Listener(Protocol):
-    """Receives each event in the publishing task, so it must be quick and must not raise."""
+    """Receiver of events. `put` runs in the publishing task: it must be fast and must not raise."""
 
     def put(self, event: Event) -> None: ...
 
     def close(self) -> None:
-        """Called when the broker closes; no events follow."""
+        """Called when the broker closes. No events follow."""
         ...
 
 
 class Subscription:
-    """An async iterator over a broker's events from now on.
-
-    Use it as a context manager, or close it.
-    """
+    """Async iterator over a broker's future events. Use it as a context manager, or close it."""
 
     def __init__(self, broker: Broker, maxsize: int) -> None:
         self._broker = broker
@@ -78,35 +80,36 @@ class Subscription:
                 return Missed(count)
             if self._closed:
                 raise StopAsyncIteration
-            if self._news.is_set():  # another reader may already be waiting for it
+            if self._news.is_set():  # keep an unset event: another reader may wait for it
                 self._news = anyio.Event()
             await self._news.wait()
         return self._queue.popleft()
 
 
 class Broker:
-    """Topic of the hub.
+    """One topic of the hub.
 
-    Publishing never waits: a subscriber whose queue is full misses events and receives their count.
+    Publishing never waits. A subscriber whose queue is full misses events, and receives their
+    number as `Missed`.
     """
 
     def __init__(self) -> None:
         self._subscriptions: tuple[Listener, ...] = ()
         self.heard = False
-        """Kept, not computed: every event of every run asks."""
+        """True if there are subscriptions. Stored, because every event of every run reads it."""
         self._closed = False
 
     def subscribe(self, maxsize: int = 1000) -> Subscription:
-        """Subscribe from now on. The queue holds at most `maxsize` events.
+        """Subscribe to future events, with a queue of at most `maxsize`.
 
-        A subscription to a closed broker ends at once.
+        A subscription to a closed broker ends immediately.
         """
         subscription = Subscription(self, max(1, maxsize))
         self.add(subscription)
         return subscription
 
     def add(self, listener: Listener) -> None:
-        """Add a listener from now on. A listener of a closed broker is closed at once."""
+        """Add a listener for future events. A closed broker closes it immediately."""
         if self._closed:
             listener.close()
         else:
@@ -129,12 +132,12 @@ class Broker:
 
 
 class Hub:
-    """Publishes every run's events under two topics.
+    """Publishes the events of all runs under two topics.
 
     Attributes:
-        agents: Topic of run, turn, message, text and error events.
+        agents: Topic of all events except those of tool calls.
         tools: Topic of the events of tool calls.
-        awaited: True if a subscriber may arrive during a response and then receives the rest of it.
+        awaited: True if subscribers that arrive during a response should receive the rest of it.
     """
 
     def __init__(self) -> None:
@@ -148,7 +151,7 @@ class Hub:
         return self.agents.heard or self.tools.heard
 
     def add(self, listener: Listener) -> None:
-        """Add a listener to both topics: it receives everything, in order."""
+        """Add a listener to both topics. It receives all events in order."""
         self.agents.add(listener)
         self.tools.add(listener)
 
@@ -162,6 +165,6 @@ class Hub:
         (self.tools if isinstance(event, TOOL_EVENTS) else self.agents).publish(event)
 
     def close(self) -> None:
-        """End all subscriptions. Their iterators stop after the events they hold."""
+        """End all subscriptions. Their iterators stop after the queued events."""
         self.agents.close()
         self.tools.close()

@@ -1,8 +1,7 @@
 """Deltas and progress for followers in other processes: sent as notifications, not journaled.
 
-This file has both ends. Deltas may be lost; they never arrive after the entry that they belong to,
-and never from a finished driver or attempt. follow.py follows a run. Entry points: `Relay`,
-`Heard`.
+Deltas may be lost. Followers discard those that arrive after their message, or from an earlier
+driver or attempt. Entry points: `Relay`, the sender; `Heard`, the receiver.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from treadle.messages.events import Event
 from treadle.types import Value
 
 LOOK_S: Final = 0.1
-"""Interval of the check for followers of the runs in progress."""
+"""Interval of the check for followers of active runs, in seconds."""
 GATHER_S: Final = 0.05
 GATHER_CHARS: Final = 4000
-"""Bounds on the time and characters gathered before a notification."""
+"""Maximum time and characters of deltas that are gathered for one notification."""
 PAYLOAD_MOST: Final = 7500
-"""Maximum bytes; PostgreSQL accepts 8,000."""
+"""Maximum size of a payload, in bytes. PostgreSQL accepts less than 8,000."""
 
 Unkept: TypeAlias = (
     events.TextDelta
@@ -52,7 +51,7 @@ Unkept: TypeAlias = (
     | events.ChildStart
     | events.ChildEnd
 )
-"""Events that the journal need not contain."""
+"""Events that are sent to followers although they are not journaled."""
 _ENDS_WHAT_WAS_SAID: Final = (
     RunStarted,
     RunResumed,
@@ -64,12 +63,12 @@ _ENDS_WHAT_WAS_SAID: Final = (
 
 
 class DeltaPlace(NamedTuple):
-    """Place of a delta in its run."""
+    """Position of a delta in its run."""
 
     fence: int
-    """Fence of its driver."""
+    """Fence of the driver."""
     seq: int
-    """Sequence number of the last entry before it."""
+    """Sequence number of the last entry before the delta."""
 
 
 class DeltaPayload(Value, frozen=True, kw_only=True):
@@ -93,24 +92,24 @@ class _Gathered:
 
 
 class Relay:
-    """Sends deltas and progress of a runtime's runs if they have followers. Without followers it
-    receives no events, so none need to be created.
+    """Sends deltas and progress of a runtime's runs to followers. Listens to the hub only while
+    there are followers, so that no events are created without them.
     """
 
     def __init__(self, hub: Hub, notifier: Notifier) -> None:
         self._hub, self._notifier = hub, notifier
         hub.awaited = True
         self._runs: dict[str, Callable[[], DeltaPlace]] = {}
-        """Place of the latest entry of each run in progress."""
+        """Functions that return the current position of each active run."""
         self._wanted: frozenset[str] = frozenset()
         self._gathered: dict[str, _Gathered] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        """Event loop of `_looking`, the timer that looks for followers."""
+        """Event loop of `_looking`, the timer that checks for followers."""
         self._looking: asyncio.TimerHandle | None = None
         self._telling: asyncio.TimerHandle | None = None
 
     def begin(self, run_id: str, place: Callable[[], DeltaPlace]) -> None:
-        """Start sending for a run driven in this process. `place` is called with each delta."""
+        """Start sending for a run that this process drives. `place` is called for each delta."""
         self._runs[run_id] = place
         if self._notifier.wanted(delta_topic(run_id)):
             self._listen(self._wanted | {run_id})
@@ -125,7 +124,7 @@ class Relay:
             self._listen(frozenset())
 
     def close(self) -> None:
-        """Stop receiving until another run begins."""
+        """Stop sending until another run begins."""
         for timer in (self._looking, self._telling):
             if timer is not None:
                 timer.cancel()
@@ -138,7 +137,7 @@ class Relay:
             return
         if isinstance(event.id, str):
             if isinstance(event, events.MessageAdded):
-                self._gathered.pop(event.run_id, None)  # the message contains all of that
+                self._gathered.pop(event.run_id, None)  # the message contains these deltas
         elif isinstance(event, Unkept):
             self._gather(event)
 
@@ -190,7 +189,7 @@ class Relay:
 
 
 def _add(gathered: list[Event], event: Event) -> None:
-    """Append an event, joining adjacent deltas and replacing the call's previous progress."""
+    """Append an event, or join it to the last delta, or let it replace the call's last progress."""
     last = gathered[-1] if gathered else None
     if last is not None and (whole := joined(last, event)) is not None:
         gathered[-1] = whole
@@ -205,7 +204,7 @@ def _add(gathered: list[Event], event: Event) -> None:
 
 
 def _size(event: Unkept) -> int:
-    """Approximate size in characters."""
+    """Return the approximate size in characters."""
     match event:
         case events.TextDelta() | events.ReasoningDelta() | events.ToolProgress() | events.Warned():
             return len(event.text) + 1
@@ -216,7 +215,9 @@ def _size(event: Unkept) -> int:
 
 
 def _payloads(place: DeltaPlace, said: Sequence[Event]) -> Iterator[bytes]:
-    """Yield payloads within the size limit, omitting any event that cannot be split."""
+    """Yield payloads of at most `PAYLOAD_MOST` bytes. Omits an event that is larger and cannot be
+    split.
+    """
     data = encode_json({"fence": place.fence, "seq": place.seq, "events": said})
     if len(data) <= PAYLOAD_MOST:
         yield data
@@ -230,7 +231,7 @@ def _payloads(place: DeltaPlace, said: Sequence[Event]) -> Iterator[bytes]:
 
 
 def _pieces(event: Event) -> Iterator[Event]:
-    """Split an event in two. Of progress and warnings, only the beginning is kept."""
+    """Split a delta in two. Truncates progress and warnings."""
     match event:
         case events.TextDelta(text=text) | events.ReasoningDelta(text=text) if len(text) > 1:
             for half in (text[: len(text) // 2], text[len(text) // 2 :]):
@@ -248,22 +249,22 @@ def _pieces(event: Event) -> Iterator[Event]:
 
 
 class Heard:
-    """Filter that drops outdated payloads.
+    """Receiver that drops outdated payloads.
 
-    Pass every record in order to `seen`, and payloads to `take`.
+    Pass every record to `seen`, in order, and every payload to `take`.
     """
 
     def __init__(self) -> None:
         self._fence = 0
         self._since = 0
-        """Sequence number of the entry that ended the earlier deltas."""
+        """Sequence number of the last entry that outdates earlier deltas."""
         self._ended: set[str] = set()
-        """Calls of the turn that have their result."""
+        """Ids of the turn's calls that have a result."""
         self._reasoning: events.ReasoningStart | None = None
-        """The open part of reasoning."""
+        """Start of the open reasoning; None if there is none."""
 
     def seen(self, record: Record) -> list[Event]:
-        """Return the events that precede those of this record."""
+        """Return the events to deliver before those of this record."""
         entry = record.entry
         if isinstance(entry, ToolFinished):
             self._ended.add(entry.result.call_id)
@@ -276,9 +277,9 @@ class Heard:
         return self._cut()
 
     def take(self, payload: bytes) -> list[Event]:
-        """Return a payload's events. Call it after reading the journal up to the payload.
+        """Return the current events of a payload. First read the journal up to its arrival.
 
-        Returns nothing for a payload of a newer version.
+        Returns an empty list for a payload that this version cannot decode.
         """
         try:
             told = decode_json(payload, DeltaPayload)
@@ -318,7 +319,7 @@ class Heard:
                 return [event]
 
     def _cut(self) -> list[Event]:
-        """End the open reasoning, so that every start has an end."""
+        """Return the end of the open reasoning, if any, so that every start has an end."""
         start, self._reasoning = self._reasoning, None
         if start is None:
             return []

@@ -1,7 +1,7 @@
-"""Contract of the tracer that follows a run in progress: three spans, and a tracer that does
+"""The tracing contract: spans of runs, model requests and tool calls; and a tracer that does
 nothing.
 
-telemetry/ exports spans; the loop and the toolbox begin and end them. Entry points: `Tracer`,
+The loop and the toolbox open the spans; telemetry/ exports them. Entry points: `Tracer`,
 `NO_TRACER`.
 """
 
@@ -20,7 +20,7 @@ from treadle.types import Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedRun:
-    """The traced run."""
+    """Attributes of a traced run."""
 
     run_id: str
     session_id: str | None
@@ -30,7 +30,7 @@ class TracedRun:
     """Hash of the agent's definition."""
     description: str
     model: str
-    """Model as requested, like "anthropic:claude-opus-5-5"."""
+    """Name of the requested model, like "anthropic:claude-opus-5-5"."""
 
 
 class RunSpan(Protocol):
@@ -47,21 +47,21 @@ class ModelSpan(Protocol):
     def retried(self, kind: str, wait_s: float) -> None: ...
 
     def responded(self, response: ModelResponse, cost_usd: float | None) -> None:
-        """Called once a complete response has arrived."""
+        """Called once, after a complete response."""
         ...
 
 
 class ToolSpan(Protocol):
     def finished(self, result: ToolResult) -> None:
-        """Called once, if there is a result."""
+        """Called at most once, with the result."""
         ...
 
 
 class Tracer(Protocol):
-    """Opens spans around a run's work, in the task that does it, so that spans opened inside find
-    their parent.
+    """Opens the spans of a run, in the task that does the work, so that nested spans find their
+    parent.
 
-    An exception inside a span propagates. A tracer never raises or blocks.
+    Exceptions propagate through a span. A tracer must neither raise nor block.
     """
 
     def run(self, run: TracedRun) -> AbstractContextManager[RunSpan]: ...
@@ -71,7 +71,7 @@ class Tracer(Protocol):
     def tool(
         self, run: TracedRun, call: ToolCall, kind: Mapping[str, str]
     ) -> AbstractContextManager[ToolSpan]:
-        """`kind`: the tool's own trace attributes, such as the MCP server that it belongs to."""
+        """Open the span of a tool call. `kind`: the tool's attributes, such as its MCP server."""
         ...
 
 
@@ -110,7 +110,7 @@ NO_TRACER: Tracer = NoTracer()
 
 
 class Traced:
-    """A run and the tracer that follows it."""
+    """A tracer bound to one run."""
 
     __slots__ = ("_run", "_tracer", "is_on")
 
