@@ -474,7 +474,7 @@ async def test_a_journal_that_does_not_answer_holds_up_the_end_only_for_a_while(
     )
     assert (
         stream.result.error is None
-        or "how this run ended is not stored" in stream.result.error.message
+        or "the end of this run is not stored" in stream.result.error.message
     )
 
 

@@ -67,7 +67,7 @@ async def test_a_person_who_answers_after_it_is_refused_and_reads_it(answer: Any
     slow, rt = Slow(), open_runtime()
     run_id = await waiting(rt, slow)
     for _ in range(2):
-        with pytest.raises(AgentError, match="came late: sent after all") as caught:
+        with pytest.raises(AgentError, match="has arrived: sent after all") as caught:
             await rt.resume(run_id, agent(ONE, slow.tool), **answer)
         assert caught.value.kind == "invalid"
     result = await rt.resume(run_id, agent(ONE, slow.tool))
@@ -80,7 +80,7 @@ async def test_a_person_who_wakes_the_run_after_it_is_refused_and_a_worker_gets_
     assert (await rt.resume(run_id, agent(ONE, slow.tool))).waiting
     await slow.finish(run_id)
     await rt.release_left()
-    with pytest.raises(AgentError, match="came late: sent after all"):
+    with pytest.raises(AgentError, match="has arrived: sent after all"):
         await rt.wake(run_id, approve=["c1"])
     (ticket,) = await rt.journal.queue.claim(["default"], engine="local", most=1)
     assert ticket.run_id == run_id

@@ -301,7 +301,7 @@ async def test_where_the_run_went_on_elsewhere_it_disturbs_nobody(
     await slow.finish(first.run_id)
     with caplog.at_level(logging.WARNING, logger="treadle"):
         assert (await rt.run(agent([says("hi")]), "something else")).success
-    assert "what calls of run" in caplog.text
+    assert "late results of run" in caplog.text
     assert await journal.read(first.run_id) == before
 
 

@@ -224,6 +224,6 @@ async def test_a_run_that_is_being_closed_takes_no_words() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(session.send, "go")
         await gate.reached.wait()
-        with pytest.raises(AgentError, match="nobody would read the text"):
+        with pytest.raises(AgentError, match="its model cannot read the text"):
             session.steer("only in euros")
         gate.opened.set()

@@ -604,7 +604,7 @@ async def test_a_probe_that_can_tell_by_now_ends_the_waiting() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"approve": ["c2"]}, "no call 'c2' of this run waits for an answer; open are: c1"),
+        ({"approve": ["c2"]}, "no call 'c2' of this run waits for an answer; open calls: c1"),
         ({"deny": {"zz": ""}}, "no call 'zz'"),
         ({"results": {"": "x"}}, "no call ''"),
         ({"mood": "good"}, "knows no option 'mood'"),
@@ -1180,7 +1180,10 @@ async def test_a_tool_that_takes_its_arguments_no_more_ends_the_run_and_its_call
     result, _ = await resumed(rt, run_id, agent([*ONE], Effects().tool("send", reads=reads)))
     assert (result.outcome, told(result)["c1"].unknown) == ("error", True)
     assert result.error is not None
-    assert "send (call c1) had started, and now does not take its arguments" in result.error.message
+    assert (
+        "send (call c1) has started, but the tool no longer accepts its arguments"
+        in result.error.message
+    )
 
 
 async def test_an_agent_that_has_changed_goes_on_with_a_warning() -> None:

@@ -97,7 +97,7 @@ async def test_a_refused_exchange_leaves_the_session_and_further_ones_leave_whil
         assert (await session.send("Hello?")).outcome is Outcome.COMPLETED
         assert [message.text for message in await session.history()][-2:] == ["Hello?", "Hello."]
     assert warnings == [
-        "the provider would refuse whatever follows its refusal, so 2 messages left the conversation; the journal keeps them"
+        "the provider would refuse all requests after its refusal, so 2 messages were removed from the conversation; the journal keeps them"
     ]
     assert [message.text for message in refused.histories[3]] == [
         "Ready?",

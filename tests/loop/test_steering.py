@@ -124,7 +124,7 @@ async def test_steering_needs_words_and_a_run_that_is_not_over() -> None:
         gate.opened.set()
         async for _ in stream:
             pass
-        with pytest.raises(AgentError, match="over"):
+        with pytest.raises(AgentError, match="has ended"):
             stream.steer("too late")
     with pytest.raises(AgentError, match="nothing runs"):
         session.steer("too late")

@@ -1,4 +1,4 @@
-"""Admission of a response's tool calls: which may run, and the results of those that may not.
+"""Admission of a response's tool calls: decides which may run, and gives the others a result.
 
 Entry point: `Admission`.
 """
@@ -19,9 +19,7 @@ LONGER = "The limit is higher now: make it again."
 
 
 class Admission:
-    """Decides for one run which calls may run, by the response's stop reason and the remaining
-    limits.
-    """
+    """Admits the calls of one run, by the response's stop reason and the remaining limits."""
 
     def __init__(self, plan: Plan, toolbox: Toolbox) -> None:
         self._plan, self._toolbox = plan, toolbox
@@ -30,7 +28,10 @@ class Admission:
     def admit(
         self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None
     ) -> Sequence[Prepared]:
-        """Return each call as ready, held, or refused with a result that gives the reason."""
+        """Return each call as ready, held, or refused with the reason as its result.
+
+        `last`: the limit that makes this turn the last one, or None.
+        """
         if stop in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW):
             return [
                 refused(call, f"Not run: the response ended with {stop.value}.") for call in calls
@@ -52,9 +53,7 @@ class Admission:
         return self.within_limits(prepared)
 
     def within_limits(self, prepared: Sequence[Prepared]) -> Sequence[Prepared]:
-        """Reserve a place for each call that may start, and refuse the calls beyond the limits, in
-        order.
-        """
+        """Reserve each call that may start, in order, and refuse those beyond the limits."""
         if not self._ledger.counts_calls:
             return prepared
         limit = self._plan.limits.tool_calls
@@ -69,7 +68,9 @@ class Admission:
         ]
 
     def _may_start(self, p: Prepared) -> bool:
-        """Reserve a place for the call, unless it is refused or has started before."""
+        """Return False if no call is left. Refused calls, and calls that have started before, need
+        no reservation.
+        """
         return (
             isinstance(p, RefusedCall)
             or p.call.id in self._state.current.starts
@@ -79,10 +80,10 @@ class Admission:
     def is_kept_first(
         self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None
     ) -> bool:
-        """Return True if the response is appended before its calls are judged: hooks may be slow,
-        and a response lost before it is journaled is paid for twice.
+        """Return True if the response must be journaled before hooks see its calls: hooks may be
+        slow, and a crash meanwhile would lose a paid response.
 
-        Only if a process that resumes the run from there would treat the calls alike.
+        Only for responses whose calls a resuming process would admit in the same way.
         """
         asks = bool(calls) and "before_tool" in self._plan.hooks.points
         return (

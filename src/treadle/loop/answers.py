@@ -1,4 +1,4 @@
-"""A person's answers to the open calls of a run. recovery.py applies them.
+"""A person's answers to the open calls of a run; recovery.py applies them.
 
 Entry point: `Answers`.
 """
@@ -21,19 +21,18 @@ class Answers:
     """A person's answers to open calls, by call id, passed to a resume."""
 
     on_unknown: OnUnknown | None = None
-    """Replaces the run's own setting; None keeps it, and open questions stay open."""
+    """Overrides the run's setting. None keeps it, and pending questions stay open."""
     approve: frozenset[str] = frozenset()
-    """Calls to run, or to run again if the person knows that they had no effect."""
+    """Calls to run, or to run again because the person knows that they had no effect."""
     deny: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Reasons for refusals, for the model. A refused call that had started gets an unknown
-    outcome.
+    """Reasons of denials, for the model. A denied call that had started gets the result `unknown`.
     """
     results: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Results that a person supplies."""
+    """Results that the person supplies."""
     arguments: Mapping[str, JsonText] = field(default_factory=dict[str, JsonText])
-    """Arguments that replace those of an approved call."""
+    """Replacement arguments of approved calls."""
     seen: int | None = None
-    """Number of entries of the run that the person had seen. None: not known."""
+    """Number of the run's entries that the person had seen; None if unknown."""
 
     def __bool__(self) -> bool:
         return bool(self.calls)
@@ -44,7 +43,7 @@ class Answers:
         return {*self.approve, *self.deny, *self.results}
 
     def only(self, calls: Collection[str]) -> Answers:
-        """Return the answers to these calls."""
+        """Return only the answers to these calls."""
         deny, results = (
             {call_id: text for call_id, text in said.items() if call_id in calls}
             for said in (self.deny, self.results)
@@ -62,7 +61,7 @@ class Answers:
             for call_id in (*self.approve, *self.deny, *self.results)
             if call_id not in still_open
         ]:
-            there_are = f"open are: {', '.join(still_open)}" if still_open else "none is open"
+            there_are = f"open calls: {', '.join(still_open)}" if still_open else "none is open"
             raise AgentError(
                 "invalid", f"no call {strange[0]!r} of this run waits for an answer; {there_are}"
             )
@@ -75,20 +74,20 @@ class Answers:
                 raise AgentError(
                     "invalid",
                     (
-                        f"the call {call_id!r} needs no answer any more: its result came late: "
-                        f"{late.text:.200} Resume the run without an answer to it; it is not made "
-                        "again"
+                        f"the call {call_id!r} no longer needs an answer, because its result has "
+                        f"arrived: {late.text:.200} Resume the run without an answer to it; the "
+                        "call is not repeated"
                     ),
                 )
 
     def to_open(self, state: RunState) -> Answers:
-        """Return the answers without those to calls whose result has arrived late."""
+        """Return the answers except those to calls whose result has arrived late."""
         late = state.current.late
         return self.only(self.calls - late.keys()) if late else self
 
 
 def replace_arguments(call: ToolCall, arguments_json: JsonText) -> ToolCall:
-    """Return the call with these arguments. The message that requested it is unchanged."""
+    """Return the call with these arguments. Its message in the history is unchanged."""
     return (
         call
         if call.arguments_json == arguments_json

@@ -1,7 +1,7 @@
-"""Ask an approver about the held calls of a run. Entry point: `ask_people`.
+"""Asks an approver about the held calls of a run. Entry point: `ask_people`.
 
-The policy decides which calls need approval; recovery.py applies an answer like one that arrives
-after a restart.
+The policy decides which calls need approval. recovery.py applies the answers, as it does those that
+arrive after a restart.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from treadle.tools.approval import ApprovalRequest, Approve, Approver, Deny, Off
 logger = logging.getLogger("treadle")
 
 Offers: TypeAlias = Callable[[str, JsonText], Offer]
-"""Maps a tool and its arguments to the wider grants that the question may offer."""
+"""Function that returns the wider grants to offer for a tool and its arguments."""
 
 
 async def ask_people(plan: Plan, state: RunState, feed: Feed, offers: Offers) -> Answers | None:
-    """Ask about each held call in order. Returns None if there is no approver or no answer.
+    """Ask about each held call, in order. Returns None without an approver or without any answer.
 
-    Skips calls whose result comes from outside.
+    Skips deferred calls, whose results come from outside.
     """
     if plan.approver is None:
         return None
@@ -82,7 +82,7 @@ def _request(
 async def _answer(
     approver: Approver, request: ApprovalRequest, feed: Feed
 ) -> Approve | Deny | None:
-    """Return the approver's answer; None if there is no valid one."""
+    """Return the approver's answer; None if it gives none or fails."""
     try:
         answer = cast("object", await approver(request))
         if not isinstance(answer, Approve | Deny):
@@ -94,12 +94,12 @@ async def _answer(
         return answer
     except Unanswered:
         return None
-    except Exception as e:  # user code: the call stays open, and nothing is lost
-        logger.exception("nobody could be asked about %s (call %s)", request.name, request.call_id)
+    except Exception as e:  # user code; the call stays open
+        logger.exception("asking about %s (call %s) failed", request.name, request.call_id)
         feed.say(
             Warned,
             {
-                "text": f"nobody could be asked about {request.name}: {type(e).__name__}: {e}",
+                "text": f"asking about {request.name} failed: {type(e).__name__}: {e}",
                 "call_id": request.call_id,
             },
         )

@@ -1,6 +1,6 @@
-"""Compaction for one run: before each turn, and when a provider reports a context overflow.
+"""Automatic compaction of a run: before each turn, and after a context overflow.
 
-compaction/ shortens the messages. Entry point: `RunRoom`.
+context/ shortens the messages. Entry point: `RunRoom`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from treadle.types import StopReason, now
 
 
 class RunRoom:
-    """Compaction of one run's context."""
+    """Compacts the conversation of one run when necessary."""
 
     def __init__(
         self,
@@ -53,18 +53,18 @@ class RunRoom:
         )
         self._warned = False
         self.warn: Callable[[str], None]
-        """Reports a warning to subscribers."""
+        """Publishes a warning."""
         self.wanted = False
-        """True if a compaction was requested and no request has been sent since."""
+        """True while a requested compaction is pending."""
         self.was_short = False
-        """True if the context was compacted because the last response overflowed it."""
+        """True if the last response overflowed the context, which was then compacted."""
 
     async def make(self, *, forced: bool = False, hold: bool = False) -> bool:
-        """Compact if needed, and return True if the context is now shorter. `forced`: even if there
-        seems to be space. `hold`: leave the entries to the next append.
+        """Compact if needed, and return True if the next request is shorter.
 
-        Call it only when every call has its result. Returns False while a program at the provider
-        waits for results, because the messages in which it began must stay. Raises
+        Every call must have its result. `forced`: compact even if the request seems to fit. `hold`:
+        leave the entries to the next append. Does nothing while a program that the provider runs
+        waits for results, because the messages that started it must stay. Raises
         AgentError(context_overflow) if the request cannot fit.
         """
         if self._state.current.results_only:
@@ -72,7 +72,7 @@ class RunRoom:
         plan, forced, self.wanted = self._plan, forced or self.wanted, False
         if not self._compactor.is_needed(plan.max_tokens, forced=forced):
             return False
-        # Hooks and summaries may be slow, so pending entries are stored first.
+        # hooks and summaries may be slow, so store pending entries first
         await self._append()
         if "before_compaction" in plan.hooks.points and not await plan.hooks.before_compaction(
             plan.hooked
@@ -97,8 +97,8 @@ class RunRoom:
         return made.less
 
     async def overcome(self) -> bool:
-        """Compact after a response that overflowed the context. Returns True if the run continues;
-        at most once in a row.
+        """Compact after a response that overflowed the context. Returns True if the run can
+        continue; never twice in a row.
         """
         state = self._state
         if self.was_short or state.current.last is not None or state.ledger.turns_spent:
@@ -107,8 +107,8 @@ class RunRoom:
         return self.was_short
 
     def withdraw(self) -> list[Compaction]:
-        """Withdraw the newest exchange from the session's view if the provider would refuse all
-        that follows it.
+        """Remove the newest exchange from the session's view if the provider would refuse all later
+        requests that contain it.
         """
         state = self._state
         if (
@@ -120,8 +120,8 @@ class RunRoom:
         if (receipt := withdrawn(state.context.history, state.current.response.message.id)) is None:
             return []
         self.warn(
-            f"the provider would refuse whatever follows its refusal, so {receipt.dropped} "
-            "messages left the conversation; the journal keeps them"
+            f"the provider would refuse all requests after its refusal, so {receipt.dropped} "
+            "messages were removed from the conversation; the journal keeps them"
         )
         return [Compaction(at=now(), receipt=encode_json(receipt).decode())]
 
@@ -130,9 +130,7 @@ class RunRoom:
         self.was_short &= stop is StopReason.CONTEXT_OVERFLOW
 
     def _native(self) -> NativeCompaction | None:
-        """Return the native compaction of the current model's provider; None if there is none or it
-        is disabled.
-        """
+        """Return the compaction of the model's provider; None if it has none or it is disabled."""
         plan, state = self._plan, self._state
         model = plan.compacting(state.models.asked)
         tokens = max(plan.max_tokens, NATIVE_TOKENS)
@@ -152,12 +150,12 @@ class RunRoom:
         return NativeCompaction(model, state.models.asked, plan.prices, request)
 
     def _fixed(self) -> int:
-        """Tokens of every request in addition to the history."""
+        """Return the estimated tokens of a request without its history."""
         system = sum(text_bytes(block.text) for block in self._plan.system)
         return tokens_in(system + sum(len(encode_json(tool)) for tool in self.tools))
 
     async def _summarisers(self) -> AsyncGenerator[Summariser, None]:
-        """Yield the plan's summarisers. A missing one is reported once per run."""
+        """Yield the plan's summarizers. Warns of an unavailable one once per run."""
         async with aclosing(self._plan.summarisers()) as summarisers:
             async for summariser in summarisers:
                 if summariser.missed and not self._warned:

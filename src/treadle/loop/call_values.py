@@ -18,61 +18,61 @@ from treadle.types import Outcome, now
 PERSON, HOOK = "a person", "a hook"
 
 Verify: TypeAlias = Callable[[], Awaitable[None]]
-"""Raise AgentError(busy) unless the run is still this driver's."""
+"""Function that raises AgentError(busy) if another driver has taken over the run."""
 
 
 class Ready(Struct, frozen=True, kw_only=True):
-    """A call that may start, its arguments validated."""
+    """A call that may start, with validated arguments."""
 
     call: ToolCall
     tool: Tool[Any]
     arguments: Any
     attempt: int = 1
     started: bool = False
-    """True if a driver that died has journaled its start; that entry covers this attempt too."""
+    """True if a dead driver has journaled the call's start, which also covers this attempt."""
     approved: bool = False
-    """True if a person approved this very call."""
+    """True if a person approved this call."""
     changed: str = ""
-    """Author of changed arguments, for the note to the model."""
+    """Author of changed arguments, for a note to the model: `PERSON`, `HOOK` or empty."""
     places: Mapping[str, str] = {}
-    """Real locations of the call's paths at the time of the decision."""
+    """Real locations of the call's paths when it was decided."""
     looks_only: bool = False
     """`Decision.looks_only`: the call needs no write access and no network."""
     stays_confined: bool = False
-    """True if only the sandbox can hide a file that a rule covers: a person's approval does not
-    take the call outside.
+    """True if only the sandbox can enforce a rule on files; the call then stays in it even if a
+    person approves the call.
     """
     verify: Verify | None = None
-    """Verifies ownership before a `once` call that had to wait for a thread."""
+    """Verifies the driver before a `once` call that had to wait for a thread."""
 
 
 class RefusedCall(Struct, frozen=True, kw_only=True):
-    """A call that never starts, with the result that gives the reason."""
+    """A call that does not start, with the reason as its result."""
 
     call: ToolCall
     finished: ToolFinished
     unapproved: bool = False
-    """True if the call was refused for lack of an approver."""
+    """True if the call was refused because there is no approver."""
 
 
 class HeldCall(Struct, frozen=True, kw_only=True):
-    """A call that waits for a person, and makes its run wait."""
+    """A call that waits for a person; its run waits too."""
 
     call: ToolCall
     reason: str
     parallel: bool = True
     asked: bool = False
-    """True if the question is in the journal."""
+    """True if the question is already journaled."""
 
 
 class Deferred(Struct, frozen=True):
-    """A started call whose result will come from outside; the run waits for it."""
+    """A started call whose result will come from outside. The run waits for it."""
 
     reason: str
 
 
 Prepared: TypeAlias = Ready | RefusedCall | HeldCall
-"""A call that is looked up, validated and decided."""
+"""A call after lookup, validation and decision."""
 
 
 def refused(
@@ -93,7 +93,7 @@ def refused(
 
 
 def changed(prepared: Prepared, whom: str) -> Prepared:
-    """Mark a call with changed arguments, so that the model sees the change with its result."""
+    """Mark a call whose arguments `whom` changed, so that its result includes a note."""
     match prepared:
         case Ready():
             return structs.replace(prepared, changed=whom)
@@ -107,5 +107,5 @@ def changed(prepared: Prepared, whom: str) -> Prepared:
 
 
 def changed_by(whom: str, arguments_json: JsonText, text: str) -> str:
-    """Return a result's text with a note on the changed arguments, for the model."""
+    """Add a note on the changed arguments to the text of a result."""
     return f"[{whom} changed the arguments to {arguments_json}]\n{text}"

@@ -1,7 +1,6 @@
-"""The calls of one response, from the model's request to exactly one result each.
+"""The calls of one response: runs them in order and gives each exactly one result.
 
-toolbox.py runs a single call; the loop decides what the results mean for the run. Entry point:
-`OpenCalls`.
+toolbox.py runs a single call; the loop decides how the run continues. Entry point: `OpenCalls`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from treadle.tools.tool import failure
 from treadle.types import OnUnknown, now
 
 MAX_PARALLEL = 64
-"""Maximum number of calls of one turn that run at once; the others queue."""
+"""Maximum number of calls of one turn that run in parallel."""
 NOT_KNOWN = "It is not known whether it took effect: check before you do it again."
 STOPPED = f"The process stopped while this call was running. {NOT_KNOWN}"
 ASK = "the process stopped while this call was running, and it is not known whether it took effect"
@@ -58,7 +57,7 @@ class CallRunner(Protocol):
 class OpenCalls:
     """The open calls of one response.
 
-    All but the held ones have a result once `execute` has returned, and all once `cut` has.
+    After `execute`, all calls except held ones have a result; after `cut`, all calls have one.
     """
 
     def __init__(
@@ -68,27 +67,25 @@ class OpenCalls:
         *,
         on_unknown: OnUnknown = "tell",
     ) -> None:
-        """`on_unknown`: handling of a call whose own timeout leaves its outcome unknown."""
+        """`on_unknown`: how to handle a call whose timeout leaves its outcome unknown."""
         self._state = state
         self._on_unknown = on_unknown
         self._prepared = list(prepared)
         self._open = {p.call.id for p in prepared if isinstance(p, Ready) and p.started}
-        """Ids of calls that have started in the journal and have no result."""
+        """Ids of calls with a journaled start and no result."""
         self._here: dict[str, bool] = {}
-        """Calls started by this driver -> True if the tool was called, so that it may have taken
-        effect.
-        """
+        """Calls started by this driver; True if the tool was called and may have taken effect."""
         self._in_order: anyio.Lock | None = None
-        """Serialises appends of parallel calls, so that events are published in the order of the
+        """Serializes appends of parallel calls, so that events are published in the order of the
         entries.
         """
         self._came_to_wait = False
-        """True if a person is asked about the outcome of a call that had started."""
+        """True if a started call waits for a person or for a result from outside."""
         self._failed: Exception | None = None
 
     def opening(self) -> list[Entry]:
-        """Return the entries to append first: refusals, questions, and the starts of the calls that
-        start now.
+        """Return the entries to append first: refusals, questions, and the starts of the first
+        stage.
         """
         entries: list[Entry] = []
         for p in self._prepared:
@@ -100,9 +97,9 @@ class OpenCalls:
         return entries + [self._start(ready) for ready in first[:MAX_PARALLEL] if not ready.started]
 
     def _stages(self) -> Iterator[list[Ready]]:
-        """Yield groups of calls in order: adjacent parallel calls together, a sequential one alone.
+        """Yield stages of calls, in order: adjacent parallel calls together, sequential ones alone.
 
-        Calls after a held call also wait if they may not run in parallel with it.
+        Stops at a call that must not run in parallel with an earlier held call.
         """
         stage: list[Ready] = []
         held: HeldCall | None = None
@@ -127,7 +124,7 @@ class OpenCalls:
 
     def _start(self, ready: Ready) -> ToolStarted:
         call, started = ready.call, self._state.started
-        assert started is not None, "calls are a run's"
+        assert started is not None, "a call belongs to a started run"
         self._open.add(call.id)
         self._here[call.id] = False
         return ToolStarted(
@@ -142,13 +139,11 @@ class OpenCalls:
         )
 
     async def execute(self, runner: CallRunner, append: Append, verify: Verify) -> None:
-        """Run the ready calls. Each result is appended when it is known; the last of each stage is
-        written with the next append.
+        """Run the ready calls. Appends each result at once, except the last of each stage, which
+        the next append writes.
 
-        `verify` is awaited before a `once` call runs again under its earlier start, or after it had
-        to wait for a thread.
-
-        Cancellation: stops the calls; `cut` then closes those without a result.
+        `verify` is awaited before a `once` call is repeated without a new start, or runs after a
+        wait for a thread. Cancellation stops the calls; `cut` then closes those without a result.
         """
         for stage in self._stages():
             if len(stage) == 1:
@@ -181,7 +176,7 @@ class OpenCalls:
         async with limiter:
             try:
                 await self._run(ready, runner, append, verify)
-            except Exception as e:  # noqa: BLE001  the journal failed: raised to the loop unwrapped, not in a group
+            except Exception as e:  # noqa: BLE001  a journal error, which `execute` raises without an ExceptionGroup
                 self._failed = e
                 scope.cancel()
 
@@ -194,8 +189,8 @@ class OpenCalls:
             ready.tool.effect,
             self._state.current.starts[call_id].effect,
         ):
-            await verify()  # its probe may have taken longer than a lease
-        await checkpoint_if_cancelled()  # from here on it may have taken effect
+            await verify()  # the probe may have outlasted the lease
+        await checkpoint_if_cancelled()  # after this, the call may take effect
         self._here[call_id] = True
         if ready.tool.effect == "once":
             ready = structs.replace(ready, verify=verify)
@@ -208,7 +203,7 @@ class OpenCalls:
             known, self._came_to_wait = _question(ready.call, finished.result.text), True
         else:
             known = finished
-        await append(known, hold=True)  # known from here on: the end appends it in any case
+        await append(known, hold=True)  # held at once, so that the run's end appends it in any case
         if self._open:
             await self._flush(append)
 
@@ -218,7 +213,7 @@ class OpenCalls:
             await append()
 
     def cut(self, why: str) -> list[ToolFinished]:
-        """Close every call without a result: as `unknown` if it may have taken effect."""
+        """Return results for all open calls: `unknown` if a call may have taken effect."""
         return [self._stopped(call, why) for call in self._state.current.open_calls]
 
     def _stopped(self, call: ToolCall, why: str) -> ToolFinished:
@@ -247,7 +242,7 @@ class OpenCalls:
 
 
 def late_result(call: ToolCall, state: RunState) -> ToolFinished | None:
-    """Return the late result of an open call; None if there is none."""
+    """Return the entry for the late result of an open call; None if there is none."""
     if (late := state.current.late.get(call.id)) is None or late.status is None:
         return None
     text, started = late.text, state.current.starts.get(call.id)
@@ -261,13 +256,13 @@ def late_result(call: ToolCall, state: RunState) -> ToolFinished | None:
 
 
 def why_unknown(call: ToolCall, state: RunState) -> str:
-    """Explain the unknown outcome to the model, with the reason from a person's question if any."""
+    """Explain a call's unknown outcome to the model, with the reason that a person was shown."""
     asked = state.approvals.asked.get(call.id)
     if state.current.may_have_happened(call.id):
         why = f"{FAILED_OVER[0].upper()}{FAILED_OVER[1:]}: check before you do it again."
     elif asked is not None and asked.deferred:
         why = (
-            f"Its result was to come later ({asked.reason}), and is not waited for any more. "
+            f"Its result was to come later ({asked.reason}), but the run no longer waits for it. "
             f"{NOT_KNOWN}"
         )
     else:
@@ -303,5 +298,5 @@ def _question(call: ToolCall, reason: str, *, deferred: bool = False) -> Approva
 
 
 def idempotency_key(run_id: str, call_id: str) -> str:
-    """Return a key that is the same for every attempt of a call and unique to the call."""
+    """Return a key that is unique to the call and the same for all its attempts."""
     return f"{run_id}:{call_id}"

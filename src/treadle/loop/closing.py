@@ -1,4 +1,4 @@
-"""The end of a run: open calls get results, the last entries are stored, and the run is released.
+"""The end of a run: gives open calls results, stores the last entries and releases the run.
 
 Entry point: `Closing`.
 """
@@ -25,8 +25,8 @@ logger = logging.getLogger("treadle")
 logger.addHandler(logging.NullHandler())
 
 GRACE_S = 20.0
-"""Seconds that an ending run waits for its journal: longer than a journal waits for a store that
-another process has locked.
+"""Seconds that an ending run waits for its journal. It exceeds the time that a journal waits for a
+store that another process has locked.
 """
 
 
@@ -43,10 +43,10 @@ class Closing:
         inbox: Inbox,
     ) -> None:
         self.ending: Ending | None = None
-        """Set once the run is over or waits, even if its task was cancelled."""
+        """Set when the run has ended or waits, even if its task was cancelled."""
         self.is_unstored = False
-        """True if the journal lacks the end: the run can be resumed elsewhere, so its writer must
-        still be released once its calls have ended.
+        """True if the end could not be journaled. The run can then be resumed elsewhere; release
+        its writer after its calls have ended.
         """
         self._plan, self._state, self._ledger = plan, plan.state, plan.state.ledger
         self._pen, self._feed = pen, feed
@@ -61,10 +61,10 @@ class Closing:
         duration_s: float,
         cancelled_by: str | None,
     ) -> None:
-        """Store the end, set `ending`, and release the run. `calls` are the open calls.
+        """Store the end, set `ending` and release the run. `calls`: the open calls.
 
-        If the journal fails, the outcome is an error, and the run is not released (`is_unstored`).
-        Raises the error of a failed release.
+        If the journal fails, the outcome is `error` and the run is not released (`is_unstored`).
+        Raises the error of a failed release. Waits at most `GRACE_S`, despite cancellation.
         """
         state, open_turn = self._state, self._state.turn or None
         waiting = outcome is Outcome.APPROVAL_NEEDED and bool(state.current.open_calls)
@@ -80,19 +80,18 @@ class Closing:
                 finished = ending.finished(open_turn)
                 await self._pen.append(*([] if waiting else [finished]))
                 stored = True
-                if waiting:  # for subscribers it ends here; in the journal it continues
+                if waiting:  # subscribers receive an end, although the journaled run continues
                     cut = calls.cut("The run came to wait for a person")
                     self._feed.appended([*(one for one in cut if one.started), finished], None)
-            except Exception as e:  # noqa: BLE001  the journal failed: subscribers still receive the end
+            except Exception as e:  # noqa: BLE001  a journal error; subscribers still receive the end
                 lost = e
-            # Without its question in the journal, the run would wait for an answer that cannot
-            # arrive.
+            # a run released without its question in the journal could never be answered
             if stored:
                 await self._pen.writer.release(waiting=waiting)
         self.is_unstored = not stored
         if grace.cancelled_caught and not stored:
             text = f"the journal did not answer for {GRACE_S:.0f} s"
-            lost = AgentError("agent", f"{text}: how this run ended is not stored")
+            lost = AgentError("agent", f"{text}: the end of this run is not stored")
         if lost is not None:
             self.ending = ending = self._ending(
                 Outcome.ERROR, as_error(lost, self._plan), duration_s
@@ -101,7 +100,7 @@ class Closing:
             self._feed.appended([*held, ending.finished(open_turn)], None)
 
     def _warn(self, outcome: Outcome, *, waiting: bool) -> None:
-        """Report messages that the model will not read, and incomplete figures."""
+        """Warn of messages that the model will not read, of unpriced usage and empty responses."""
         for text in () if waiting else self._inbox.waiting:
             self._feed.warn(f"the run ended before its model could read: {text}")
         for text in self._ledger.left_out:
@@ -110,24 +109,23 @@ class Closing:
             self._feed.warn(NO_ANSWER)
 
     async def keep_known(self) -> None:
-        """Append results and messages from people that are known and not stored yet.
-
-        Omits a start whose call never began.
+        """Store pending results and people's messages, without the starts of calls that did not
+        begin. Logs a journal error.
         """
         self._pen.held = [entry for entry in self._pen.held if not isinstance(entry, ToolStarted)]
         with anyio.move_on_after(GRACE_S, shield=True):
             try:
                 await self._pen.append(*self._inbox.close())
-            except Exception as e:  # noqa: BLE001  the journal failed: the run is resumed without them
+            except Exception as e:  # noqa: BLE001  a journal error; the run is resumed without them
                 logger.warning(
-                    "run %s was left, and its last results could not be stored: %s",
+                    "run %s was released, but its last results could not be stored: %s",
                     self._plan.run_id,
                     as_error(e, self._plan).message,
                 )
 
     def _close(self, why: str, calls: OpenCalls, cancelled_by: str | None) -> list[Entry]:
-        """Return entries that leave a valid history: keep the text of a cut response, and give each
-        open call a result.
+        """Return the entries that make the history valid: the text of an interrupted response, or
+        results for the open calls.
         """
         entries: list[Entry] = [CancelAsked(at=now(), by=cancelled_by)] if cancelled_by else []
         if self._model.is_open:

@@ -1,4 +1,4 @@
-"""Remaining time of a run. The clock stops while the run or one of its children waits for approval.
+"""Time limit of a run, which pauses while the run or one of its children waits for approval.
 
 Entry point: `RunTime`.
 """
@@ -16,13 +16,13 @@ import anyio
 from treadle.types import Time
 
 CHANGED_S = 1.0
-"""Drift in seconds between the system clock and the monotonic clock that counts as a clock
-change.
+"""Drift between system clock and monotonic clock above which the system clock counts as changed, in
+seconds.
 """
 
 
 class RunTime:
-    """Clock of a run in progress."""
+    """Clock of an active run."""
 
     def __init__(self, scope: anyio.CancelScope) -> None:
         """`scope`: the run's cancel scope, whose deadline ends it."""
@@ -33,17 +33,17 @@ class RunTime:
         """Number of pending approvals in this run and its children."""
         self._deadline = self._since = 0.0
         self._stood_s = 0.0
-        """Seconds for which the clock has been stopped and which no entry records yet."""
+        """Seconds of pauses that no entry records yet."""
         self._begun: tuple[Time, float] | None = None
-        """The same moment on the system clock and on the monotonic clock."""
+        """One moment on the system clock and on the monotonic clock."""
 
     def counts_from(self, at: Time) -> None:
-        """Compare the times of later entries with this entry's, which was written just now."""
+        """Use `at`, the time of an entry written just now, as the reference for later entries."""
         self._begun = at, time.monotonic()
 
     @contextmanager
     def standing_still(self) -> Generator[None]:
-        """Pause the clocks of this run and its parents."""
+        """Pause the clocks of this run and its ancestors."""
         chain = [*self._chain()]
         for one in chain:
             one._stop()
@@ -54,8 +54,8 @@ class RunTime:
                 one._go_on()
 
     def take_idle_s(self, at: Time) -> float:
-        """Return the seconds before a new entry that do not count, by the system clock, because the
-        run was paused or that clock was changed.
+        """Return the seconds since the last entry that do not count as active time: pauses, and
+        changes of the system clock. Negative if that clock was set back.
         """
         idle_s, self._stood_s = self._stood_s, 0.0
         if self._begun is not None:

@@ -1,4 +1,4 @@
-"""Endings of runs, from a driver or from the journal, and their metrics.
+"""Endings of runs and their metrics, from a driver or from the journal.
 
 Entry points: `Ending`, `ending_of`, `unfinished`, `metrics_of`.
 """
@@ -24,7 +24,7 @@ logger = logging.getLogger("treadle")
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a run, or its pause to wait for a person."""
+    """The end of a run, or its pause while it waits for a person."""
 
     outcome: Outcome
     text: str
@@ -32,13 +32,13 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     metrics: RunMetrics
     spending: tuple[Spending, ...] = ()
     waiting: bool = False
-    """True if the run is not over: `resume` continues it."""
+    """True if the run waits and `resume` continues it."""
     output: object = None
     output_json: JsonText = "null"
     validated: bool = False
 
     def finished(self, open_turn: int | None) -> RunFinished:
-        """Return the last entry of its journal; `open_turn` is the turn that it closes."""
+        """Return the run's last entry. `open_turn`: the turn that it closes, or None."""
         metrics = self.metrics
         return RunFinished(
             at=now(),
@@ -85,10 +85,10 @@ def unfinished(
     driven_s: float | None = None,
     total: RunTotals | None = None,
 ) -> Ending:
-    """Return the ending of a run whose journal has none.
+    """Return the ending of a run that has none in the journal.
 
-    `driven_s`: pass it if entries were added to `state` by code that did not drive the run.
-    `total`: as for `metrics_of`.
+    `driven_s`: the run's active time, if later entries in `state` are not the driver's. `total`: as
+    for `metrics_of`.
     """
     metrics = metrics_of(
         state, duration_s=state.driven_s if driven_s is None else driven_s, total=total
@@ -118,8 +118,8 @@ def metrics_of(
 ) -> RunMetrics:
     """Return the metrics of a run.
 
-    `invocations`: the driver's count; defaults to the answered ones. `total`: totals of the tree
-    from the journal; defaults to the ledger's totals of children.
+    `invocations`: the driver's count, by default the journaled one. `total`: totals of the tree, by
+    default the ledger's.
     """
     ledger = state.ledger
     return RunMetrics(
@@ -135,10 +135,10 @@ def metrics_of(
 
 
 def as_error(error: Exception, plan: Plan) -> AgentError:
-    """Convert to an error for the caller, with secrets masked."""
+    """Return the error for the caller, with secrets masked. Logs an unexpected exception."""
     if not isinstance(error, AgentError):
-        logger.error("run %s failed inside", plan.run_id, exc_info=error)
-        error = AgentError("agent", f"the run failed inside: {type(error).__name__}: {error}")
+        logger.error("run %s failed unexpectedly", plan.run_id, exc_info=error)
+        error = AgentError("agent", f"the run failed unexpectedly: {type(error).__name__}: {error}")
     error.message = plan.redactor.text(error.message)
     error.args = (error.kind, error.message)
     return error

@@ -1,4 +1,4 @@
-"""Responses that a hook supplies in place of the model's, as subscribers see them.
+"""Responses that a hook supplies instead of the model, published like a model's response.
 
 Entry points: `given`, `replacing`.
 """
@@ -28,14 +28,14 @@ from treadle.types import Usage
 
 
 def given(response: ModelResponse, attempt: ModelAttempt, feed: Feed) -> ModelResponse:
-    """Use a hook's response to a request that was not sent. It has no usage."""
+    """Publish a hook's response to a request that is not sent. The result has no usage."""
     return _heard(msgspec.structs.replace(response, usage=Usage()), attempt, feed)
 
 
 def replacing(response: ModelResponse, attempt: ModelAttempt, feed: Feed) -> ModelResponse:
-    """Replace the model's response with a hook's. Subscribers see it from its beginning.
+    """Replace the model's response with a hook's, and publish it as a new attempt.
 
-    `attempt`: with an empty fold.
+    `attempt`: must have an empty fold.
     """
     feed.cut()
     feed.say(Retry, {"attempt": attempt.number, "wait_s": 0.0, "kind": "hook"})

@@ -1,5 +1,4 @@
-"""Messages for the model between turns, in addition to results: from people, from late results, and
-from the runtime.
+"""Messages for the model between turns: from people, from late results and from the runtime.
 
 Entry point: `Inbox`.
 """
@@ -27,14 +26,14 @@ logger = logging.getLogger("treadle")
 
 
 class LateResults:
-    """Late results of one run. Use it in the run's event loop; false if empty."""
+    """Late results of one run; false if empty. Use it only in the run's event loop."""
 
     __slots__ = ("_next", "_state", "entries")
 
     def __init__(self, state: RunState) -> None:
         self._state = state
         self.entries: tuple[ToolLate, ...] = ()
-        """Late results that have not been taken yet, in the order of arrival."""
+        """Late results not yet taken, in the order of arrival."""
         self._next: LateResults | None = None
 
     def __bool__(self) -> bool:
@@ -51,21 +50,21 @@ class LateResults:
             and call_id not in current.late
         ):
             if (started := current.starts.get(call_id)) is not None and attempt < started.attempt:
-                status = None  # it is not about the attempt that has started since
+                status = None  # the result of an earlier attempt does not close the call
             late = ToolLate(at=now(), call_id=call_id, text=text, status=status)
             self.entries = (*self.entries, late)
 
     def go_on_in(self, run: LateResults) -> None:
-        """Forward late results to `run`, which has resumed this run in this process."""
+        """Forward later results to `run`, which has resumed this run in this process."""
         self._next = run
 
     def take(self) -> tuple[ToolLate, ...]:
-        """Return the late results not taken yet, in the order of arrival."""
+        """Take all late results, in the order of arrival."""
         taken, self.entries = self.entries, ()
         return taken
 
     def take_results(self) -> tuple[ToolLate, ...]:
-        """Take the late results that close open calls; the others stay."""
+        """Take the late results that close open calls, and keep the others."""
         if not self.entries:
             return ()
         closing = self._state.current.is_closed_by
@@ -76,19 +75,19 @@ class LateResults:
     async def store(
         self, writer: RunWriter, redactor: Redactor, *, wakes: bool = False
     ) -> list[Message]:
-        """Store late results after the run's end, for the next run of its session. `wakes`: the run
-        waited for nothing else.
+        """Store late results after the run's end, and return them as messages for the session's
+        next run.
 
-        Returns no messages if the journal fails.
+        `wakes`: the run waits for nothing else. Logs a journal error and returns no messages.
         """
         at = now()
-        # No run that began earlier has seen them.
+        # dated now, since runs that began earlier have not seen them
         late = [msgspec.structs.replace(entry, at=at) for entry in self.take()]
         try:
             await writer.append(late, wakes=wakes)
-        except Exception as e:  # noqa: BLE001  a failure must not keep another run from beginning
+        except Exception as e:  # noqa: BLE001  a failure must not prevent the next run
             logger.warning(
-                "what calls of run %s gave after its end is not stored: %s",
+                "late results of run %s could not be stored: %s",
                 writer.run_id,
                 redactor.text(str(e)),
             )
@@ -104,8 +103,8 @@ LAST_CALL = (
     "you have."
 )
 CUT_RESPONSE = (
-    "Your last response was cut, because the conversation had become too long. Room was made: go "
-    "on."
+    "Your last response was cut off because the conversation had become too long. The conversation "
+    "has been shortened: go on."
 )
 REPEATED = (
     "The call of {name} gave the same result {count} times, and nothing was changed in between. "
@@ -121,7 +120,7 @@ EMPTY_RESPONSE = "Your last response was empty. Go on, or give your final answer
 
 
 class Inbox:
-    """Inbox of one run; true if it holds a person's message or a late result."""
+    """Inbox of one run; true if it contains a person's message or a late result."""
 
     __slots__ = ("_plan", "_state", "is_closed", "late", "news", "waiting")
 
@@ -129,11 +128,11 @@ class Inbox:
         self._plan, self._state = plan, plan.state
         self.late = LateResults(plan.state)
         self.news: Callable[[], Sequence[str]] = tuple
-        """Returns notes of tools for the model's next request."""
+        """Function that returns notes of tools for the next request."""
         self.waiting: tuple[str, ...] = ()
         """Messages from people, in order."""
         self.is_closed = False
-        """True once the run is being closed and accepts no more messages from people."""
+        """True when the run is ending and accepts no more messages from people."""
 
     def __bool__(self) -> bool:
         return bool(self.waiting or self.late)
@@ -141,11 +140,11 @@ class Inbox:
     def add(self, text: str) -> None:
         """Add a person's message. Raises AgentError(invalid) once the inbox is closed."""
         if self.is_closed:
-            raise AgentError("invalid", "this run is over: nobody would read the text")
+            raise AgentError("invalid", "this run has ended: its model cannot read the text")
         self.waiting = (*self.waiting, text)
 
     def take(self) -> list[Entry]:
-        """Take all messages as entries; from here on they are part of the history."""
+        """Take all messages, as entries to append."""
         news = self.news()
         if not (news or self.waiting or self.late.entries):
             return []
@@ -161,7 +160,7 @@ class Inbox:
         ]
 
     def close(self) -> list[Entry]:
-        """Accept no more messages from people. Returns the entries of the pending ones."""
+        """Accept no more messages from people, and take the pending ones as entries."""
         self.is_closed = True
         return self._words()
 
@@ -172,12 +171,13 @@ class Inbox:
     def ours(
         self, last: Outcome | None, *, mend: str, was_short: bool, after_words: bool
     ) -> list[Entry]:
-        """Return the runtime's own message to the model, if any. `mend`: errors of its answer;
-        `was_short`: its response overflowed the context; `after_words`: another message has already
-        been added.
+        """Return the runtime's message to the model as an entry, if there is one.
+
+        `mend`: errors of the model's output. `was_short`: the last response overflowed the context.
+        `after_words`: other messages have just been added.
         """
         state, ours = self._state, ""
-        # The previous driver sent it, or only results may follow.
+        # a previous driver has added it, or only results may follow
         if state.current.attempt or state.current.results_only:
             return []
         if last is not None:

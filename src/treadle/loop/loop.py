@@ -1,6 +1,6 @@
-"""The core loop: one run from its prompt to its outcome. All kinds of runs go through here.
+"""The core loop: drives one run from its prompt to its outcome, whether new, resumed or forked.
 
-It does no I/O itself: model, tools, journal and feed are passed to it. Entry point: `Run.drive`.
+It does no I/O itself: it receives model, tools, journal and feed. Entry point: `Run.drive`.
 
     turn:  request -> deltas -> message -> decide -> append(response, starts) -> execute ->
            append(results) -> next turn, or the end
@@ -41,7 +41,7 @@ from treadle.types import Outcome
 
 
 class Run:
-    """A run in progress. Call `drive` once; `steer` and `cancel` belong to the same event loop."""
+    """An active run. Call `drive` once. Call the other methods in the same event loop."""
 
     def __init__(
         self,
@@ -55,10 +55,9 @@ class Run:
     ) -> None:
         self.plan = plan
         self.state = plan.state
-        """State of the run. Every entry is applied to it before it is appended."""
+        """State of the run. Entries are applied to it before they are appended."""
         self.is_left = False
-        """True once the run has stopped without an end in the journal: its writer must still be
-        released once its calls have ended.
+        """True if the run stopped without a journaled end. Release its writer after its calls end.
         """
         self.inbox = Inbox(plan)
         self._toolbox, self._journal, self._feed, self._clock = toolbox, journal, feed, clock
@@ -82,9 +81,7 @@ class Run:
 
     @property
     def ending(self) -> Ending | None:
-        """Ending, set once the run is over or waits, even if its task was cancelled; not after
-        `let_go`.
-        """
+        """Set when the run has ended or waits, even if its task was cancelled; not by `let_go`."""
         return self._closing.ending
 
     @property
@@ -93,14 +90,14 @@ class Run:
         return self._model.text or self.state.text
 
     def steer(self, text: str) -> None:
-        """Add text that the model reads at its next turn.
+        """Add a message that the model reads in its next turn.
 
-        Raises AgentError(invalid) once the run is being closed.
+        Raises AgentError(invalid) if the run is ending.
         """
         self.inbox.add(text)
 
     def compact(self) -> None:
-        """Compact the conversation before the next request, even if there is space."""
+        """Compact the conversation before the next request, even if it fits."""
         self.room.wanted = True
 
     def cancel(self, by: str = "caller") -> None:
@@ -109,13 +106,14 @@ class Run:
         self._scope.cancel()
 
     def let_go(self) -> None:
-        """Stop at the next await as if the process had died; its driver releases it. Idempotent."""
-        self._let_go = self._let_go or self._cancelled_by is None  # a cancellation goes first
+        """Stop at the next await, without an end, so that the run can be resumed. Idempotent."""
+        self._let_go = self._let_go or self._cancelled_by is None  # cancellation takes precedence
         self.cancel("close")
 
     async def drive(self) -> None:
-        """Run to the `ending`. Raises the errors of journal.begin and, once the run is closed, the
-        cancellation of the awaiting task.
+        """Drive the run until `ending` is set. Raises the errors of `Journal.begin`.
+
+        Cancellation of the task is raised after the run is closed.
         """
         self.reserve()
         try:
@@ -124,11 +122,11 @@ class Run:
             self._ledger.end()
 
     def reserve(self) -> None:
-        """Reserve its share of the parents' budgets until it ends. Idempotent. Raises
+        """Reserve a share of the parent's budget until the run ends. Idempotent. Raises
         BudgetSpent.
         """
         if not self._reserved:
-            self._ledger.limits = self.plan.limits  # as in its next entry
+            self._ledger.limits = self.plan.limits  # as the next entry will record them
             self._ledger.begin(
                 self.plan.above, run_id=self.plan.run_id, completes=self.plan.completion
             )
@@ -137,7 +135,7 @@ class Run:
     async def _drive(self) -> None:
         seconds, begun = self.plan.limits.seconds, self._clock.monotonic()
         with self._toolbox.traced.run() as span:
-            # The run begins both in the journal and here, or in neither.
+            # shielded, so that the run begins here if it begins in the journal
             with anyio.CancelScope(shield=True):
                 await self.pen.begin(self.plan, self._journal)
             for text in self.plan.warnings:
@@ -162,8 +160,8 @@ class Run:
             return await self._turns(), None
         except BudgetSpent as e:
             return e.outcome, None
-        except Exception as e:  # noqa: BLE001  the edge of the run: a bug in a tool or hook must not crash the caller
-            # An error while the run is being stopped is not why it ends.
+        except Exception as e:  # noqa: BLE001  edge of the run; a bug in user code must not crash the caller
+            # an error during cancellation does not change the outcome
             await checkpoint_if_cancelled()
             error = as_error(e, self.plan)
             too_long = error.kind is ErrorKind.CONTEXT_OVERFLOW
@@ -191,18 +189,18 @@ class Run:
                 outcome is Outcome.CONTEXT_OVERFLOW and await self.room.overcome()
             ):
                 return outcome
-            # Subscribers receive the turn, and may steer, before the next request.
+            # let subscribers receive the turn, and steer, before the next request
             await checkpoint()
             outcome = await self._turn() or self._verdict.after(self.inbox)
 
     async def _answers(self) -> Answers | None:
-        """Return the answers to held calls. The run's clock stops while it waits."""
+        """Return the answers to held calls, or None. The run's clock pauses meanwhile."""
         if late := self.inbox.late.take_results():
             self.pen.keep(*late)
             return Answers()
         if self.plan.approver is None:
             return None
-        await self.pen.append()  # subscribers see known results before the question
+        await self.pen.append()  # publish known results before the question
         with self.time.standing_still():
             answers = await ask_people(self.plan, self.state, self._feed, self._toolbox.offers)
         late = self.inbox.late.take_results()
@@ -210,7 +208,7 @@ class Run:
         return Answers() if answers is None and late else answers
 
     async def _closed(self, answers: Answers, *, driven: bool = False) -> Outcome | None:
-        """Continue with the open calls of the last response according to `answers`."""
+        """Apply `answers` to the open calls, then run them. `driven`: this driver has asked."""
         self.pen.keep(*self.inbox.late.take_results())
         state = self.state
         current, answers = state.current, answers.to_open(state)
@@ -273,7 +271,7 @@ class Run:
         return None
 
     async def _execute(self, prepared: Sequence[Prepared], *before: Entry) -> None:
-        """Append `before`, the refusals and the starts at once, then run the calls."""
+        """Append `before`, refusals and starts together, then run the calls."""
         self._calls = OpenCalls(self.state, prepared, on_unknown=self.plan.on_unknown)
         self.pen.keep(*before)
         await self.pen.append(*self._calls.opening())

@@ -1,7 +1,6 @@
-"""The model's half of a turn: reserve its possible cost, request a complete response, and make it
-an entry.
+"""The model's part of a turn: reserves the cost, requests a response and makes its entry.
 
-The loop does the rest of the turn, retry.py each single attempt. Entry point: `ModelTurn`.
+models/retry.py sends the attempts; the loop does the rest of the turn. Entry point: `ModelTurn`.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from treadle.types import Outcome, new_id, now
 
 
 class ModelTurn:
-    """The requests of one run, in sequence."""
+    """Sends the model requests of one run, one after another."""
 
     def __init__(
         self,
@@ -65,19 +64,21 @@ class ModelTurn:
         self._tools, self._feed, self._append = toolbox.definitions, feed, append
         self._clock, self._retries = clock, retries
         self.reached = self._state.spending.invocations
-        """Number of the run's attempts that reached the provider."""
+        """Number of attempts that reached the provider."""
         self._message_id = ""
         self._asked: ModelRequested
         self._attempt: ModelAttempt | None = None
-        """Set from the first attempt until the response is an entry."""
+        """The current attempt; None between `done` and the next request."""
         self._traced, self._span = toolbox.traced, NO_SPAN
         self.room = RunRoom(
             plan, self._tools, append, clock=clock, retries=retries, traced=self._traced
         )
 
     async def respond(self, last: Outcome | None) -> tuple[ModelResponse, ModelResponded] | Outcome:
-        """Return a complete response, after any number of attempts, and its entry, which the caller
-        appends; or the limit that forbids a request.
+        """Return a complete response and its entry, which the caller appends; or the limit that
+        does not allow a request.
+
+        `last`: the limit that makes this turn the last one, or None.
         """
         if (
             "before_model" in self._hooks.points
@@ -107,7 +108,7 @@ class ModelTurn:
         self._tools = self.room.tools = tools
 
     def done(self) -> None:
-        """Close the attempt; the response's entry is about to be appended."""
+        """Close the attempt. Call it before the response's entry is appended."""
         self._attempt = None
 
     @property
@@ -120,11 +121,11 @@ class ModelTurn:
         return "" if self._attempt is None else self._attempt.fold.text
 
     def partial(self) -> ModelResponded | None:
-        """Return the entry of a cut response; None if it has nothing worth keeping."""
+        """Return the entry of an interrupted response; None if it has no usable content."""
         parts = self._attempt.partial() if self._attempt is not None else ()
         return self._entry(parts) if parts else None
 
-    # ------------------------------------------------------------ asking
+    # ------------------------------------------------------------ requests
 
     def _request(self, max_tokens: int, last: Outcome | None) -> ModelRequest:
         plan, state = self._plan, self._state
@@ -141,9 +142,9 @@ class ModelTurn:
         )
 
     async def _hooked(self, last: Outcome | None) -> BeforeModelSaid:
-        """Run the hooks before the request. Their additions are then in the history."""
+        """Run the hooks before the request, and add their message to the history."""
         state = self._state
-        # A hook may be slow, so pending entries are stored first.
+        # hooks may be slow, so store pending entries first
         await self._append()
         said = await self._hooks.before_model(
             self._plan.hooked, self._request(self._plan.output_tokens, last)
@@ -156,7 +157,7 @@ class ModelTurn:
         return said
 
     async def _begin(self, left: ReservedResponse, last: Outcome | None) -> ModelAttempt:
-        # Read before this turn's reservation is taken from it.
+        # read it before this turn's reservation reduces it
         told = 0.0 if last is None else self._ledger.left(last)
         self._ledger.ask(left)
         self._message_id = new_id("msg")
@@ -207,8 +208,8 @@ class ModelTurn:
         return response
 
     async def _mended(self, error: AgentError, request: ModelRequest) -> ModelRequest | None:
-        """Return the request without the part that the provider refused by name; None if there is
-        none.
+        """Return the request without the setting or images that the provider rejected; None if its
+        error names neither.
         """
         if name := offending(error, request.settings):
             return await self._without(name, error, request)
@@ -228,8 +229,8 @@ class ModelTurn:
         )
 
     async def _without(self, name: str, error: AgentError, request: ModelRequest) -> ModelRequest:
-        """Remove a setting that the provider refused by name from the request and from the run's
-        later requests, also after a resume.
+        """Return the request without a setting that the provider rejected. The run's later requests
+        omit it too, also after a resume.
         """
         asked = request.model or self._plan.model_name
         self._feed.warn(
@@ -246,9 +247,7 @@ class ModelTurn:
     async def _whole(
         self, request: ModelRequest, attempt: ModelAttempt, listen: Listen | None
     ) -> ModelResponse:
-        """Request a response; if the request is too long for the provider, compact and retry
-        once.
-        """
+        """Request a response. If the request exceeds the context window, compact and retry once."""
         shortened = False
         while True:
             try:
@@ -285,9 +284,9 @@ class ModelTurn:
             )
 
     async def _failed(self, error: AgentError, wait_s: float, switch: Switch | None) -> None:
-        """Record a failed attempt. `switch`: the next attempt uses another model.
+        """Record a failed attempt. `switch`: set if another model takes over.
 
-        Raises BudgetSpent if the budget allows no further attempt.
+        Raises BudgetSpent if the budget does not allow another attempt.
         """
         assert self._attempt is not None, "only an attempt can fail"
         self._span.retried(error.kind.value if switch is None else switch.kind, wait_s)

@@ -1,7 +1,7 @@
-"""Why a run ends or waits after a turn. Every outcome is decided here, except when a run is stopped
-from outside.
+"""Decides after each turn whether a run ends, waits or continues, from the run's state alone.
 
-It reads only the run's state; the ledger decides when a limit is spent. Entry point: `Verdict`.
+Cancellation, timeouts and errors are decided by the loop, limits by the ledger. Entry point:
+`Verdict`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOT_COMPLETE = (
 
 
 class Verdict:
-    """Outcome of one run, decided after each turn."""
+    """Decides the outcome of one run."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._state = plan, plan.state
@@ -27,8 +27,8 @@ class Verdict:
         self._output: object = None
 
     def take_mend(self) -> str:
-        """Return the errors of the last answer, for the model. Returns them once, and not while
-        only results may follow.
+        """Take the errors of an invalid output, as a message to the model. Empty while only results
+        may follow.
         """
         if self._state.current.results_only:
             return ""
@@ -36,8 +36,8 @@ class Verdict:
         return mend
 
     def output_of(self, outcome: Outcome) -> tuple[object, JsonText]:
-        """Return the answer as a value and as JSON if the run completed, or the raw text if it does
-        not fit the requested type.
+        """Return the output as a value and as JSON: of a completed run, or the raw text if it is
+        invalid; else None.
         """
         if outcome is Outcome.COMPLETED and self._plan.answer is not None:
             return self._output, self._plan.answer.encoded(self._output)
@@ -45,8 +45,8 @@ class Verdict:
         return output, encode_json(output).decode()
 
     def after(self, words: object) -> Outcome | None:
-        """Return the outcome, or None if the run continues. `words`: true if there are messages
-        that the model has not read.
+        """Return the outcome; None if the run continues. `words`: true if there are messages that
+        the model has not read.
 
         Raises AgentError(tool) if a call ends the run.
         """
@@ -66,9 +66,9 @@ class Verdict:
         if response.stop_reason is StopReason.MAX_TOKENS:
             return state.current.clamped or Outcome.TRUNCATED
         if response.stop_reason is StopReason.PAUSE or state.models.empty_responses == 1:
-            return spent  # a pause is sent back unchanged; an empty response gets one more request
+            return spent  # continue after a pause, and once after an empty response
         if (words or state.current.unread) and spent is None:
-            return None  # the model still receives a person's message
+            return None  # so that the model reads the messages
         return state.cut_by or (
             Outcome.APPROVAL_NEEDED
             if state.approvals.unapproved
@@ -81,15 +81,15 @@ class Verdict:
             raise AgentError(
                 "tool",
                 (
-                    f"{unknown.name} (call {unknown.call_id}) may have taken effect, and nobody "
-                    f"knows: {unknown.text}"
+                    f"it is unknown whether {unknown.name} (call {unknown.call_id}) took effect: "
+                    f"{unknown.text}"
                 ),
             )
         if (last_word := state.current.ended_by) is not None:
             raise AgentError("tool", f"{last_word.name} ended the run: {last_word.text}")
         if (done := state.current.completion) is not None:
             return self._answered(self._completed_with(done), spent)
-        # A repeated call refused for lack of an approver needs approval, not a limit.
+        # a repeated call that was refused for lack of an approver needs approval
         if state.current.repeated is not None and state.current.repeated.ends:
             return spent or (
                 Outcome.APPROVAL_NEEDED if state.approvals.unapproved else Outcome.LOOPING
@@ -97,7 +97,7 @@ class Verdict:
         return spent
 
     def _completed_with(self, call: ToolCall) -> str:
-        """Return the argument of `complete`: a typed output as JSON, else the text itself."""
+        """Return the `output` argument of `complete`: JSON if the output is typed, else text."""
         output = members(self._state.current.starts[call.id].arguments_json)["output"]
         return (
             output
@@ -106,8 +106,8 @@ class Verdict:
         )
 
     def _answered(self, text: str, spent: Outcome | None, *, said: bool = False) -> Outcome | None:
-        """Validate the answer as the requested output. If it does not fit, its errors go to the
-        model, as often as the plan allows. `said`: the answer is text, not a call.
+        """Validate the output. If it is invalid, the run continues with its errors as a message to
+        the model, at most `Plan.mends` times. `said`: the output is text, not a call.
         """
         plan, again = self._plan, spent is None and self._state.models.mended < self._plan.mends
         try:

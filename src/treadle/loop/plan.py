@@ -1,4 +1,4 @@
-"""A run before it starts, with everything decided by then.
+"""Plan of a run: everything that is resolved before the run starts.
 
 Entry points: `Plan`, `Resumption`.
 """
@@ -40,10 +40,10 @@ from treadle.types import (
 
 
 class Resumption(msgspec.Struct, frozen=True, kw_only=True):
-    """Data to continue a run instead of starting one."""
+    """Data for resuming a run."""
 
     writer: RunWriter
-    """Writer that has taken over the run and has appended nothing yet."""
+    """Writer that has taken over the run and has not appended yet."""
     answers: Answers
     below: Answers = msgspec.field(default_factory=Answers)
     """Answers to calls of child runs."""
@@ -55,70 +55,69 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     session_id: str | None
     family: str
-    """Group of runs that may read each other's long outputs: the runs of one session, and children
-    with their parents.
+    """Id of a group of runs that may read each other's spilled outputs: the runs of one session,
+    and their children.
     """
     agent: str
     agent_hash: str
     model: Model
     model_name: str
-    """Name by which other processes find the model."""
+    """Name by which other processes resolve the model."""
     models: tuple[str, ...]
-    """Names of all models that may be used."""
+    """Names of all models that the run may use."""
     system: tuple[SystemBlock, ...]
     settings: Settings
-    """Resolved settings, without any that the model refuses."""
+    """Resolved settings, without those that the model rejects."""
     limits: Limits
     mode: Mode
     cwd: Path
     state: RunState
-    """State before the next turn; for a resumed run, everything up to its last entry."""
+    """State before the next turn. For a resumed run, it includes all entries."""
     prompt: Message
     messages: tuple[Message, ...] = ()
-    """The agent's own messages before the prompt, used if there is no history."""
+    """The agent's messages before the prompt, used if there is no history."""
     changed: tuple[Message, ...] = ()
     """Messages about parts of the system prompt that have changed since the history was written."""
     redactor: Redactor
     inputs_json: JsonText = "{}"
     given_schema: JsonText | None = None
-    """Output schema as given, if `settings` do not hold it in that form."""
+    """Output schema as passed by the caller, if `settings` have it in another form."""
     user_id: str | None = None
     parent_run_id: str | None = None
     parent_call_id: str | None = None
     depth: int = 0
-    """Number of runs above this one."""
+    """Number of ancestors."""
     above: Ledger | None = None
     """Ledger of the parent run."""
     answer: AnswerType[Any] | None = None
     """Type of the output; None: text."""
     more_tools: tuple[Tool[Any], ...] = ()
-    """Tools in addition to the agent's."""
+    """Tools other than the agent's own."""
     late_tools: LateTools | None = None
     """Tools that may become available during the run."""
     prepared_s: float = 0.0
-    """Seconds spent waiting for tools, which count as time of the run."""
+    """Seconds spent waiting for tools before the run began. They count as its active time."""
     completion: bool = False
-    """True if the run is complete only when the model calls `complete`."""
+    """True if the run completes only when the model calls `complete`."""
     mends: int = 2
-    """Number of times that the errors of an answer go back to the model."""
+    """Number of times that the model may correct an invalid output."""
     hooks: Hooks = NO_HOOKS
     approver: Approver | None = None
-    """None if there is no approver."""
     past: SessionPast | None = None
-    """Messages of its session, for a new run; None if it has no session or continues elsewhere."""
+    """The session's earlier messages, for a new run; None without a session, or if resumed."""
     on_ask: OnAsk = "deny"
     on_unknown: OnUnknown = "tell"
     fork: Fork | None = None
     prices: Callable[[str], Pricing] = lambda name: UNKNOWN
-    """Price of a model, by its name."""
+    """Function that returns the pricing of a model, by name."""
     windows: Callable[[str], int | None] = lambda name: None
-    """Context window of a model in tokens, by its name; None if unknown."""
+    """Function that returns the context window of a model in tokens, by name; None if unknown."""
     compacting: Callable[[str], CompactingModel | None] = lambda name: None
-    """Returns the named model if its provider can compact conversations."""
+    """Function that returns the named model if its provider can compact conversations."""
     outputs: tuple[int, int] = (DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS)
-    """Default limits on the output tokens of one response: at first, and after a cut."""
+    """Default maximum output of a response in tokens: initially, and after a truncated one."""
     summarisers: Summarisers = nobody
-    """Models that may summarise a conversation that is too long."""
+    """Models that can summarize a conversation that is too long."""
     warnings: tuple[str, ...] = ()
     resumption: Resumption | None = None
 
@@ -134,7 +133,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def started(self) -> RunStarted:
-        """Return the first entry of its journal."""
+        """Return the run's first entry."""
         return RunStarted(
             at=now(),
             run_id=self.run_id,
@@ -163,7 +162,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def resumed(self, fence: int, *, failed_over: bool = False) -> RunResumed:
-        """Return the first entry of a further driver. Arguments as in `RunWriter`."""
+        """Return the first entry of a driver that resumes the run. Arguments as in `RunWriter`."""
         limits = None if self.limits == self.state.limits else self.limits
         asked = None if self.state.models.asked in self.models else self.model_name
         return RunResumed(
@@ -181,24 +180,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def max_tokens(self) -> int:
-        """Output tokens of a response, before any was cut."""
+        """Maximum output of a response in tokens, before one is truncated."""
         return self.settings.max_tokens or self.outputs[0]
 
     @property
     def may_raise(self) -> bool:
-        """True if a cut response may be followed by a longer one."""
+        """True if the maximum output is raised after a truncated response."""
         return self.settings.max_tokens is None and self.outputs[1] > self.outputs[0]
 
     @property
     def output_tokens(self) -> int:
-        """Output tokens of the next response."""
+        """Maximum output of the next response in tokens."""
         return self.outputs[1] if self.state.models.cuts and self.may_raise else self.max_tokens
 
     def dearest(self, input_tokens: int) -> Dearest:
-        """Return the highest price of all models that may be used.
+        """Return the highest prices of all models that the run may use.
 
-        Raises AgentError(invalid) for an unknown price: a cost that cannot be measured is not
-        incurred.
+        Raises AgentError(invalid) if a price is unknown, because a cost limit could not be checked.
         """
         at = now()
         rates = [
@@ -209,7 +207,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def turn_settings(self, max_tokens: int, *, without_tools: bool) -> Settings:
         """Return the settings of the next request.
 
-        `without_tools`: keep the tools in the request, but forbid the model to call them.
+        `without_tools`: forbid tool calls. The request still contains the tools.
         """
         changes: dict[str, Any] = {}
         if max_tokens != self.settings.max_tokens:
@@ -228,8 +226,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _joined(carried: Mapping[str, object], own: Mapping[str, object]) -> dict[str, object]:
-    """Merge `own` over the values that the provider wants back. Where both have an object, such as
-    a container and its skills, merge its fields.
+    """Merge `own` over the provider data carried from the last response. If both have an object of
+    one name, such as a container, merge its fields.
     """
     joined = {**carried, **own}
     for name, value in carried.items():
@@ -239,14 +237,14 @@ def _joined(carried: Mapping[str, object], own: Mapping[str, object]) -> dict[st
 
 
 class ParentCall(NamedTuple):
-    """The call that starts a run, and the run that it belongs to."""
+    """The call that starts a child run, and the plan of its run."""
 
     plan: Plan
     call_id: str
 
 
 def taken_over(state: RunState, writer: RunWriter) -> RunResumed:
-    """Return the first entry of a driver that takes over without continuing the run."""
+    """Return the first entry of a driver that takes over a run but does not continue it."""
     started = state.started
     assert started is not None, "a run begins with run.started"
     return RunResumed(

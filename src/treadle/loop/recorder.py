@@ -1,6 +1,6 @@
-"""Recording of a run: each entry is applied to its state, journaled, then published.
+"""Recording of a run: applies each entry to the state, journals it, then publishes it.
 
-The callers decide which entries there are. Entry point: `Pen`.
+Entry point: `Pen`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from treadle.loop.session_past import begun
 
 
 class Pen:
-    """Recorder of one run.
-
-    It holds no reference to its callers, so that a finished run is freed at once.
+    """Recorder of one run. It has no reference to its callers, so that a finished run is freed
+    immediately.
     """
 
     __slots__ = ("_feed", "_state", "_time", "held", "writer")
@@ -28,12 +27,12 @@ class Pen:
     def __init__(self, state: RunState, feed: Feed, time: RunTime) -> None:
         self._state, self._feed, self._time = state, feed, time
         self.writer: RunWriter
-        """Set once the run has begun."""
+        """Set by `begin`."""
         self.held: list[Entry] = []
-        """Entries to write with the next append."""
+        """Entries that the next append writes."""
 
     async def begin(self, plan: Plan, journal: Journal) -> None:
-        """Record the first entry of the run or of its next driver.
+        """Record the first entry of the run, or of the driver that resumes it.
 
         Raises the errors of `Journal.begin`.
         """
@@ -63,9 +62,10 @@ class Pen:
         return entry
 
     async def append(self, *entries: Entry, hold: bool = False) -> None:
-        """Journal the entries, then publish them; `hold` leaves them to the next append.
+        """Apply the entries, journal them and publish them. `hold`: leave the last two steps to the
+        next append.
 
-        If the journal fails, they are held for the end.
+        If the journal fails, the entries stay held.
         """
         self.keep(*entries)
         if hold or not self.held:
@@ -79,7 +79,7 @@ class Pen:
         self._feed.appended(batch, first)
 
     def keep(self, *entries: Entry) -> None:
-        """Apply entries that hold from now on; the next append writes them."""
+        """Apply entries to the state. The next append writes them."""
         if entries and (idle_s := self._time.take_idle_s(entries[-1].at)):
             entries = (structs.replace(entries[0], idle_s=idle_s), *entries[1:])
         for entry in entries:

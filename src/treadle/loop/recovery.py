@@ -1,6 +1,7 @@
-"""Open calls of a dead driver: run again, probed, or reported as unknown; never silently repeated.
+"""Recovery of calls that a dead driver left open: repeats, probes or reports them as unknown.
 
-The loop decides how the run continues. Entry point: `recover`.
+A `once` call is repeated only if its probe or a person says that it had no effect. Entry point:
+`recover`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ logger = logging.getLogger("treadle")
 
 
 class _Given(NamedTuple):
-    """A person's answers, and the default without one."""
+    """A person's answers, and the default for calls without one."""
 
     allowed: bool
     """True if a person has allowed this call."""
@@ -39,9 +40,7 @@ class Preparer(Protocol):
     def prepare(self, call: ToolCall, *, allowed: bool = False) -> Prepared: ...
 
     def repeat(self, call: ToolCall, attempt: int) -> Ready:
-        """Return a call that had started, for its probe; `prepare` decides whether it may run
-        again.
-        """
+        """Return a call that has started, for its probe. `prepare` decides whether it may run."""
         ...
 
     async def probe(self, ready: Ready) -> Happened | DidNotHappen | None: ...
@@ -62,9 +61,8 @@ async def recover(
 ) -> list[Prepared]:
     """Return the calls that stay open, in order. Raises AgentError(tool) if the run must fail.
 
-    `keep`: applies an entry as soon as it is known and leaves it to the next append, because the
-    next call's probe may be slow. `driven`: the driver is alive and has received answers; calls
-    without one keep waiting.
+    `keep`: receives each entry as soon as it is known, since the next probe may be slow. `driven`:
+    the driver that asked is alive, so calls without an answer keep waiting.
     """
     still_open: list[Prepared] = []
     for call in state.current.open_calls:
@@ -103,19 +101,17 @@ async def recover(
 
 
 def answered(state: RunState, answers: Answers) -> list[Entry]:
-    """Return entries for the answers to open calls. The next driver's `recover` reads them from the
-    journal.
-    """
+    """Return entries for the answers to open calls. The next driver's `recover` applies them."""
     return [entry for call in state.current.open_calls for entry in _answer(call, state, answers)]
 
 
 def as_run(call: ToolCall, state: RunState, answers: Answers) -> ToolCall:
-    """Return the call with the arguments that it started with, or that a person gave or was shown.
-    The message that requested it is unchanged.
+    """Return the call with the arguments of its start, or those that a person gave or saw. Its
+    message in the history is unchanged.
     """
     approvals, started = state.approvals, state.current.starts.get(call.id)
     if started is not None and call.id not in answers.arguments:
-        # An approval without a following start is newer than the start.
+        # a call in `allowed` has not started since its approval
         newer = approvals.edited.get(call.id) if call.id in approvals.allowed else None
         return replace_arguments(call, newer or started.arguments_json)
     given = (
@@ -127,7 +123,7 @@ def as_run(call: ToolCall, state: RunState, answers: Answers) -> ToolCall:
 
 
 def settled(state: RunState, answers: Answers) -> set[str]:
-    """Ids of calls whose arguments hooks may no longer change."""
+    """Return the ids of calls whose arguments hooks may no longer change."""
     return {
         *answers.arguments,
         *state.current.starts,
@@ -167,7 +163,7 @@ def _answer(call: ToolCall, state: RunState, answers: Answers) -> Sequence[Entry
 
 
 def _why(call: ToolCall, state: RunState, answers: Answers) -> str:
-    """Explain an unknown outcome, with a person's reason if no result will come."""
+    """Explain an unknown outcome, with the person's reason if a deferred call was denied."""
     why, asked, reason = (
         why_unknown(call, state),
         state.approvals.asked.get(call.id),
@@ -179,7 +175,7 @@ def _why(call: ToolCall, state: RunState, answers: Answers) -> str:
 
 
 def _held_still(prepared: Prepared, state: RunState) -> Prepared:
-    """Do not repeat a question that is in the journal."""
+    """Mark a held call whose question is in the journal, so that it is not asked again."""
     if isinstance(prepared, HeldCall) and prepared.call.id in state.approvals.asked:
         return HeldCall(
             call=prepared.call, reason=prepared.reason, parallel=prepared.parallel, asked=True
@@ -190,9 +186,9 @@ def _held_still(prepared: Prepared, state: RunState) -> Prepared:
 async def _after_failover(
     call: ToolCall, state: RunState, toolbox: Preparer, given: _Given
 ) -> Prepared | ToolFinished:
-    """Continue with a call without a start that may have taken effect before a failover.
+    """Recover a call without a journaled start that may have taken effect before a failover.
 
-    A person who allowed it before the failover is asked again.
+    If a person allowed it before the failover, they are asked again.
     """
     allowed = given.allowed
     once = toolbox.repeat(call, 1)
@@ -225,16 +221,15 @@ async def _go_on(
     toolbox: Preparer,
     given: _Given,
 ) -> Ready | HeldCall | ToolFinished:
-    """Continue with a call that had started and may have taken effect."""
+    """Recover a call that has started and may have taken effect."""
     allowed, answers = given.allowed, given.answers
     again = toolbox.repeat(call, started.attempt + max(state.resumed, 1))
-    # Either effect counts: the tool's declaration may have changed.
+    # check both effects, since the tool's declaration may have changed
     if allowed or "once" not in (started.effect, again.tool.effect):
         return _run_again(again, state, toolbox, allowed=allowed)
     asked = state.approvals.asked.get(call.id)
     on_unknown = answers.on_unknown or ("wait" if asked else given.default)
-    # After a timeout the call may still be running: an effect that a probe does not find may happen
-    # later.
+    # after a timeout the call may still be running, so DidNotHappen is not final
     if asked is None or (answers.on_unknown is None and (asked.deferred or asked.reason == ASK)):
         match await _probed(again, toolbox):
             case Happened(result=text):
@@ -250,7 +245,7 @@ async def _go_on(
 def _undecided(
     held: HeldCall, state: RunState, on_unknown: OnUnknown, *, started: bool = True
 ) -> HeldCall | ToolFinished:
-    """Hold the call or report it as unknown. Raises AgentError(tool) if the run must fail."""
+    """Hold the call, report it as unknown or raise AgentError(tool), as `on_unknown` requires."""
     call = held.call
     if on_unknown == "fail":
         when = (
@@ -260,7 +255,7 @@ def _undecided(
         )
         raise AgentError(
             "tool",
-            f"{call.name} (call {call.id}) {when}, and nobody knows whether it took effect",
+            f"{call.name} (call {call.id}) {when}, and it is unknown whether it took effect",
         )
     if on_unknown == "wait":
         return held
@@ -270,10 +265,9 @@ def _undecided(
 def _run_again(
     again: Ready, state: RunState, toolbox: Preparer, *, allowed: bool = False
 ) -> Ready | HeldCall | ToolFinished:
-    """Decide again by the current rules and files: the meaning of the call's paths may have changed
-    since it started.
+    """Decide a started call again, since rules and files may have changed.
 
-    A call that a person approved gets its own start.
+    A call that a person allowed gets a new start.
     """
     prepared = _held_still(toolbox.prepare(again.call, allowed=allowed), state)
     if isinstance(prepared, Ready):
@@ -295,7 +289,7 @@ def _run_again(
 async def _probed(ready: Ready, toolbox: Preparer) -> Happened | DidNotHappen | None:
     try:
         return await toolbox.probe(ready)
-    except Exception as e:  # noqa: BLE001  a probe is user code: one that fails cannot answer
+    except Exception as e:  # noqa: BLE001  user code; a failed probe leaves the outcome unknown
         logger.warning(
             "the probe of %s (call %s) failed, so its call is unknown: %s: %s",
             ready.call.name,
@@ -321,5 +315,5 @@ def _unknown(call: ToolCall, why: str, *, started: bool = True) -> ToolFinished:
 
 
 def missing_tool(state: RunState, tools: Mapping[str, Any]) -> str | None:
-    """Return the name of an open call's tool that no longer exists; None if all do."""
+    """Return the name of an open call's tool that is not in `tools`; None if all are."""
     return next((call.name for call in state.current.open_calls if call.name not in tools), None)

@@ -1,4 +1,4 @@
-"""Messages of a session on which a new run is based, read again if the session changes before the
+"""The session messages that a new run continues from, read again if the session changes before the
 run begins.
 
 Entry points: `SessionPast`, `begun`.
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class SessionPast:
-    """View of one session, for planning one new run."""
+    """View of a session, for the plan of one new run."""
 
     def __init__(self, read: Callable[[], Awaitable[SessionView]], view: SessionView) -> None:
         """`read` returns the current view of the session; `view` is its last result."""
@@ -25,12 +25,15 @@ class SessionPast:
         self.state = RunState()
         """State of the run before its first entry."""
         self.window: WindowReceipt | None = None
-        """Receipt for messages that left the view; None if all remain."""
+        """Receipt of the messages that leave the view; None if all remain."""
         self.view = view
         self._stand()
 
     async def read_again(self) -> None:
-        """Plan on the current view. Only before the run's first entry. Raises AgentError."""
+        """Replace the view with the current one. Call it only before the run's first entry.
+
+        Raises AgentError.
+        """
         self.view = await self._read()
         self._stand()
 
@@ -41,11 +44,11 @@ class SessionPast:
 
 
 async def begun(past: SessionPast | None, begin: Callable[[ViewMark | None], Awaitable[T]]) -> T:
-    """Call `begin` with the mark of the view that the run is planned on, again after each re-read
-    of a changed session.
+    """Call `begin` with the mark of the planned view; if the session has changed, read it and
+    retry.
 
-    Raises the errors of `begin`, except SessionChanged. Each retry means that another writer
-    changed the session.
+    Raises the errors of `begin` except SessionChanged. The loop terminates because each retry means
+    that another writer made progress.
     """
     if past is None:
         return await begin(None)

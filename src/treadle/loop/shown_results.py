@@ -1,5 +1,5 @@
-"""Results as the model sees them: of bounded size, with secrets masked, without images if the model
-accepts none, with a note on changed arguments, or without text that a hook had not checked.
+"""Results as the model sees them: truncated, with secrets masked, with scaled images or none, and
+with notes.
 
 Entry points: `shown_text`, `shown_parts`, `with_note`, `unseen`.
 """
@@ -28,7 +28,10 @@ P = TypeVar("P", bound=Part)
 async def shown_parts(
     output: Sequence[TextPart | MediaPart], *, takes_images: bool
 ) -> Sequence[TextPart | MediaPart]:
-    """Return the parts, with images scaled or omitted. Raises ToolFailed for any other output."""
+    """Return the parts with images scaled, or replaced if the model does not accept them.
+
+    Raises ToolFailed for any other output.
+    """
     is_sequence = isinstance(output, Sequence)  # pyright: ignore[reportUnnecessaryIsInstance]  a tool is user code
     if not is_sequence or not all(isinstance(part, (TextPart, MediaPart)) for part in output):  # pyright: ignore[reportUnnecessaryIsInstance]
         text = (
@@ -42,21 +45,23 @@ async def shown_parts(
 async def shown_text(
     text: str, tool: Tool[Any], ctx: ToolContext[Any], clean: Callable[[str], str]
 ) -> str:
-    """Return the text with secrets masked, cut to what the tool may show."""
+    """Return the text with secrets masked, truncated to `tool.max_output`, in a thread if it is
+    long. Spills the rest.
+    """
     text = clean(text)
     if len(text) <= tool.max_output and text.count("\n") < 200 and len(text) < 2_000:
         return text
     cap = partial(cap_output, text, max_chars=tool.max_output, spill=ctx.spill)
-    with anyio.CancelScope(shield=True):  # the result is known and must be kept
+    with anyio.CancelScope(shield=True):  # a known result must be kept
         try:
             return await anyio.to_thread.run_sync(cap)
-        except RuntimeError:  # no thread can be started
+        except RuntimeError:  # cannot start a thread
             return cap()
     raise AssertionError("a shielded scope that is never cancelled returns or raises")
 
 
 def without_images(parts: Sequence[P]) -> list[P | TextPart]:
-    """Replace images with a line of text, for a model that accepts none."""
+    """Replace each image with a line of text, for a model that does not accept images."""
     return [_described(p) if isinstance(p, MediaPart) and p.is_image else p for p in parts]
 
 
@@ -71,7 +76,7 @@ def _described(image: MediaPart) -> TextPart:
 
 
 def with_note(result: ToolResult, ready: Ready) -> ToolResult:
-    """Add a note for the model about who changed the arguments of the call."""
+    """Add a note that names who changed the call's arguments."""
     content, whom, arguments = result.content, ready.changed, ready.call.arguments_json
     if isinstance(content, str):
         return structs.replace(result, content=changed_by(whom, arguments, content))
@@ -81,7 +86,7 @@ def with_note(result: ToolResult, ready: Ready) -> ToolResult:
 
 
 def unseen(result: ToolResult) -> ToolResult:
-    """Return the result of a finished call without text that a hook might have removed."""
+    """Remove the text of a result whose hooks were interrupted: they might have removed it."""
     text = (
         f"The call failed. Its error {_UNSEEN}"
         if result.is_error

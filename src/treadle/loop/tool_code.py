@@ -1,4 +1,4 @@
-"""A tool's own code in a call: its timeout, its probe, its failures, and cancellations from inside.
+"""Calls of a tool's own code: timeout, probe, failures, and cancellation that the tool causes.
 
 Entry points: `timed`, `asked`, `told`.
 """
@@ -18,20 +18,20 @@ from treadle.tools.failures import LateStatus, words_of
 from treadle.tools.tool import ProbeAnswer, Tool, ToolContext, ToolDeferred, ToolFailed, ToolOutput
 
 Hear: TypeAlias = Callable[[str, int, str, LateStatus], None]
-"""Receives the late result of a call: its id, the attempt, the text and the status."""
+"""Receiver of late results: id of the call, attempt, text and status."""
 
 
 def unheard(call_id: str, attempt: int, text: str, status: LateStatus) -> None:
-    """Discard late results."""
+    """Discard a late result."""
 
 
 def has_commands(tool: Tool[Any] | None) -> bool:
-    """Return True if the tool runs programs that a sandbox can confine. Any tool may declare so."""
+    """Return True if the tool declares that it runs programs, which a sandbox can confine."""
     return getattr(tool, "has_commands", False) is True
 
 
 class ToolTimedOut(Exception):
-    """Raised for the tool's own timeout, unlike a TimeoutError raised by the tool."""
+    """Raised when a tool exceeds its `timeout_s`. A TimeoutError is the tool's own."""
 
 
 async def timed(
@@ -43,17 +43,14 @@ async def timed(
         except (ToolFailed, ToolDeferred):
             raise
         except Exception:
-            # Otherwise its cleanup failed, which does not tell whether it took effect.
+            # after the timeout, this is a failed cleanup: report the timeout instead
             if not scope.cancel_called:
                 raise
     raise ToolTimedOut
 
 
 async def asked(tool: Tool[Any], ctx: ToolContext[Any], arguments: Any) -> ProbeAnswer:
-    """Call the tool's probe.
-
-    Raises the probe's errors; AgentError(tool) if it exits or is cancelled from inside.
-    """
+    """Call the tool's probe. Raises its errors; AgentError(tool) if it exits or cancels itself."""
     try:
         return await tool.probe(ctx, arguments)
     except (SystemExit, anyio.get_cancelled_exc_class()) as e:
@@ -63,7 +60,7 @@ async def asked(tool: Tool[Any], ctx: ToolContext[Any], arguments: Any) -> Probe
 
 
 class ToldFailure(NamedTuple):
-    """Failure of a call, as reported to the model."""
+    """Failure of a call, as the model sees it."""
 
     text: str
     unknown: bool
@@ -74,9 +71,8 @@ class ToldFailure(NamedTuple):
 def told(
     error: BaseException, tool: Tool[Any], ctx: ToolContext[Any], *, outside: BaseException | None
 ) -> ToldFailure:
-    """Describe an error in the tool's own code.
-
-    `outside`: the exception that was being handled when the call began.
+    """Describe an error of the tool's code. `outside`: the exception in handling when the call
+    began.
     """
     once = tool.effect == "once"
     note = f"\n{NOT_KNOWN}" if once else ""
@@ -95,9 +91,7 @@ def told(
 
 
 def _without_deps(error: BaseException, ctx: ToolContext[Any]) -> str:
-    """Return the likeliest cause of an attribute error on None, if the failing code had the context
-    in scope.
-    """
+    """Return a hint for an attribute error on None, if the failing code sees the context."""
     if (
         not isinstance(error, AttributeError)
         or error.obj is not None
@@ -112,8 +106,6 @@ def _without_deps(error: BaseException, ctx: ToolContext[Any]) -> str:
 
 
 def somebody_cancels() -> bool:
-    """Return False if a CancelledError came from inside, such as from a future that the tool
-    awaited.
-    """
+    """Return False if a CancelledError is the tool's own, for example from a future it awaited."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,7 +1,7 @@
-"""Execution of a tool call: look-up, validation, decision, timeout, and a result of bounded size
-with secrets masked.
+"""Execution of a tool call: lookup, validation, decision, timeout, and a truncated result with
+secrets masked.
 
-The loop decides the order of calls and when they are journaled. Entry point: `Toolbox`.
+calls.py orders and journals the calls. Entry point: `Toolbox`.
 """
 
 from __future__ import annotations
@@ -52,72 +52,70 @@ from treadle.types import Mode, OnAsk, now
 
 @dataclass(slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Toolbox:
-    """The tools of one run and how they are called."""
+    """The tools of one run, and the settings of their calls."""
 
     registry: ToolRegistry
     mode: Mode
     cwd: Path
     clock: Clock
     definitions: tuple[ToolDefinition, ...]
-    """Stays the same object until `join` changes it, so that a wire encodes it once."""
+    """The same object until `join` replaces it, so that a wire encodes it only once."""
     clean: Callable[[str], str]
-    """Masks known secrets in a result."""
+    """Masks known secrets in a text."""
     context: Callable[[Ready, float | None, Toolbox], ToolContext[Any]]
-    """Creates the context of a call from its deadline and this toolbox."""
+    """Creates the context of a call from the call, its deadline and this toolbox."""
     permissions: Permissions = NO_PERMISSIONS
     takes_images: bool = True
     """True if the run's model accepts images."""
     on_ask: OnAsk = "deny"
     late: Hear = unheard
-    """Receives, in the event loop, the result of a call already reported as `unknown`."""
+    """Receives late results, in the event loop."""
     sandbox: Sandbox | None = None
-    """Sandbox for the tools' commands; None if it is disabled or no tool of this run has
-    commands.
-    """
+    """Sandbox for the tools' commands; None if it is disabled, or if no tool runs commands."""
     standing: SandboxStatus | None = None
     """Status of the sandbox; known after `get_ready`."""
     learned: Callable[[SandboxStatus], None] = lambda standing: None
-    """Receives the status once, before the first command is decided."""
+    """Receives `standing` once, before the first command is decided."""
     mode_changed: Callable[[Mode], None] = lambda mode: None
     """Called when a person changes the mode during the run."""
     traced: Traced = UNTRACED
-    """The run, for tracing."""
+    """Tracer of the run."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """Cancel scope of the run."""
     has_completion: bool = False
     """True if one of the tools completes the run."""
     kept: Mapping[Callable[[], Any], Any] = field(default_factory=dict[Callable[[], Any], Any])
-    """Objects that tools keep from call to call, by their factory."""
+    """Objects that tools keep between calls, by factory."""
     hooks: Hooks = NO_HOOKS
     hooked: HookedRun | None = None
     """The run as tool hooks see it."""
     _said: dict[str, BeforeToolSaid] = field(default_factory=dict[str, BeforeToolSaid])
-    """Hooks' answers about calls to be prepared, by call id."""
+    """Answers of `before_tool` hooks for the next `prepare`, by call id."""
 
     def join(self, tools: Sequence[Tool[Any]]) -> None:
-        """Offer more tools from the next request on."""
+        """Add tools, from the next request on."""
         for tool in tools:
             self.registry.register(tool)
         self.definitions = self.registry.definitions()
 
     @property
     def confines(self) -> bool:
-        """True if a sandbox is available to calls that run without approval only inside one."""
+        """True if the sandbox works. Some calls need no approval if they run inside it."""
         return self.standing is not None and self.standing.works
 
     def news(self) -> list[str]:
-        """Return notes for the model's next request, from kept objects that have `news`."""
+        """Return the notes of kept objects for the next request: the results of their `news`."""
         if not self.kept:
             return []
         tellers = [getattr(kept, "news", tuple) for kept in (*self.kept.values(),)]
         return [self.clean(text) for teller in tellers for text in teller()]
 
     async def get_ready(self, calls: Sequence[ToolCall], *, settled: Container[str] = ()) -> None:
-        """Ask the hooks about `calls` before they are prepared and, if one needs the sandbox, wait
-        until its status is known.
+        """Call before `prepare`: runs the hooks for `calls`, and determines the sandbox's status if
+        a call runs commands.
 
-        `settled`: calls with fixed arguments, because they had started, or a person gave or saw the
-        arguments.
+        `settled`: ids of calls whose arguments hooks may not change, because the calls have
+        started, or a person gave or saw the arguments.
         """
         if "before_tool" in self.hooks.points:
             await self._ask_hooks(calls, settled)
@@ -131,13 +129,13 @@ class Toolbox:
         self.learned(self.standing)
 
     def offers(self, name: str, arguments_json: JsonText) -> Offer:
-        """Return the grants to offer for such a call; a rule only if it would make the question
-        unnecessary.
+        """Return the grants to offer with a question about such a call. Includes a rule only if the
+        rule would allow the call.
         """
         tool = self.registry.get(name)
         try:
             arguments = None if tool is None else tool.parse(arguments_json)
-        except Exception:  # noqa: BLE001  parse is user code: an unreadable call is asked about once
+        except Exception:  # noqa: BLE001  user code; an unreadable call gets no wider grant
             return Offer()
         if tool is None:
             return Offer()
@@ -151,7 +149,7 @@ class Toolbox:
         return Offer(pattern, is_edit)
 
     def _judged(self, tool: Tool[Any], arguments: Any, permissions: Permissions) -> Decision:
-        """Decide by the rules and the sandbox or its absence."""
+        """Decide by the rules, and by whether the sandbox works."""
         decision = decide(self.mode, tool, arguments, self.cwd, permissions)
         return decision if self.confines else without_sandbox(decision)
 
@@ -163,17 +161,14 @@ class Toolbox:
         )
 
     async def _ask_hooks(self, calls: Sequence[ToolCall], settled: Container[str]) -> None:
-        assert self.hooked is not None, "whoever has hooks has a run to tell them of"
+        assert self.hooked is not None, "a toolbox with hooks has a run"
         self._said.clear()
         for call in calls:
             said = await self.hooks.before_tool(self.hooked, call)
             self._said[call.id] = said._replace(arguments_json=None) if call.id in settled else said
 
     def prepare(self, call: ToolCall, *, allowed: bool = False) -> Prepared:
-        """Look up, validate and decide a call. A call that cannot run is returned with its result.
-
-        `allowed`: a person has approved it.
-        """
+        """Look up, validate and decide a call. `allowed`: a person has approved it."""
         said = self._said.pop(call.id, UNSAID)
         match said.verdict:
             case Deny(reason=reason):
@@ -195,7 +190,7 @@ class Toolbox:
             arguments = tool.parse(call.arguments_json)
         except InvalidArguments as e:
             return refused(call, e.message)
-        except Exception as e:  # noqa: BLE001  a tool's parse is user code, and its failure is for the model
+        except Exception as e:  # noqa: BLE001  user code; the model sees its failure
             return refused(call, f"The arguments could not be read: {words_of(e)}")
         decision = self._judged(tool, arguments, self.permissions)
         if isinstance(said.verdict, Ask) and decision.verdict == "allow":
@@ -217,20 +212,18 @@ class Toolbox:
         )
 
     def repeat(self, call: ToolCall, attempt: int) -> Ready:
-        """Return a call that a dead driver had started, ready to run again.
+        """Return a call that a dead driver started, ready to run again.
 
         Raises AgentError(tool) if its tool no longer accepts the arguments.
         """
         tool = self.registry.get(call.name)
-        assert tool is not None, (
-            "whoever takes up a run without the tools of its open calls is refused"
-        )
+        assert tool is not None, "a run is resumed only with the tools of its open calls"
         try:
             arguments = tool.parse(call.arguments_json)
         except Exception as e:
             raise AgentError(
                 "tool",
-                f"{call.name} (call {call.id}) had started, and now does not take its "
+                f"{call.name} (call {call.id}) has started, but the tool no longer accepts its "
                 f"arguments: {words_of(e)}",
             ) from e
         ready = Ready(call=call, tool=tool, arguments=arguments, attempt=attempt, started=True)
@@ -242,7 +235,7 @@ class Toolbox:
         )
 
     async def probe(self, ready: Ready) -> Happened | DidNotHappen | None:
-        """Call the tool's own probe. Raises the errors of `asked`."""
+        """Call the tool's probe, for at most its timeout. Raises the errors of `asked`."""
         ctx = self.context(ready, self._deadline(ready.tool), self)
         with anyio.move_on_after(ready.tool.timeout_s):
             answer = await asked(ready.tool, ctx, ready.arguments)
@@ -254,7 +247,7 @@ class Toolbox:
         return None
 
     async def _found(self, text: str, ready: Ready, ctx: ToolContext[Any]) -> str:
-        """Return the result that the probe reports for a call under another driver."""
+        """Return the result that a probe reports, as the model sees it."""
         text = await shown_text(text, ready.tool, ctx, self.clean)
         if "after_tool" not in self.hooks.points:
             return text
@@ -265,9 +258,9 @@ class Toolbox:
         ).text
 
     async def arrived(self, call: ToolCall, late: ToolFinished) -> ToolFinished:
-        """Return the late result of a call, of bounded size and after hooks."""
+        """Return the late result of a call, truncated and after the hooks."""
         tool = self.registry.get(call.name)
-        assert tool is not None, "a run without the tools of its open calls is refused"
+        assert tool is not None, "a run is resumed only with the tools of its open calls"
         ready = Ready(call=call, tool=tool, arguments=None, started=True)
         ctx = self.context(ready, None, self)
         text = await shown_text(late.result.text, tool, ctx, self.clean)
@@ -277,7 +270,7 @@ class Toolbox:
         return structs.replace(late, result=result)
 
     async def execute(self, ready: Ready) -> ToolFinished | Deferred:
-        """Run a call. Every end except cancellation gives a result or `Deferred`."""
+        """Run a call. Raises only cancellation; failures become results."""
         begun = self.clock.monotonic()
         boundary()
         try:
@@ -307,8 +300,8 @@ class Toolbox:
         )
 
     async def _kept(self, ready: Ready, result: ToolResult) -> ToolResult:
-        """Run the hooks after a call. A `once` call that has ended stays ended even if its run is
-        stopped during the hooks.
+        """Run the hooks after a call. If they are cancelled, a `once` call keeps its status, but
+        its text is removed.
         """
         try:
             return await self._after_hooks(ready.call, result)
@@ -319,7 +312,7 @@ class Toolbox:
             return unseen(result)
 
     async def _after_hooks(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        assert self.hooked is not None, "whoever has hooks has a run to tell them of"
+        assert self.hooked is not None, "a toolbox with hooks has a run"
         said = await self.hooks.after_tool(self.hooked, call, result)
         return (
             structs.replace(said, content=self.clean(said.content))
@@ -328,7 +321,7 @@ class Toolbox:
         )
 
     async def _result(self, ready: Ready) -> tuple[ToolResult, bool]:
-        """Return the result, and whether it ends the run."""
+        """Return the result, and True if it ends the run."""
         call, tool, codes, outside = ready.call, ready.tool, list[int](), sys.exception()
         ctx = structs.replace(self.context(ready, self._deadline(tool), self), on_exit=codes.append)
         try:
@@ -373,8 +366,8 @@ class Toolbox:
         )
 
     def _check_again(self, ready: Ready) -> None:
-        """Decide a command again as it starts: other calls of its turn may have changed the files
-        that the decision used. Raises ToolFailed.
+        """Decide a command again when it starts, since other calls of the turn may have changed the
+        files that the decision depends on. Raises ToolFailed.
         """
         if ready.approved or ready.attempt > 1 or not has_commands(ready.tool):
             return

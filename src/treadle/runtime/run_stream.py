@@ -98,7 +98,7 @@ class RunStream(Generic[Out]):
         """
         check_steering(text)
         if self._begun.result is not None:
-            raise AgentError("invalid", "this run is over: nobody would read the text")
+            raise AgentError("invalid", "this run has ended: its model cannot read the text")
         self._begun.run.steer(text)
 
     def cancel(self) -> None:
