@@ -22,7 +22,7 @@ from tests.cli.conftest import Cli
 from tests.cli.conftest import cli as cli
 from tests.cli.workers import a_worker
 from treadle.journal import open_journal
-from treadle.journal.entries import read_entry
+from treadle.journal.entry_codec import read_entry
 
 
 def entries(cli: Cli) -> list[dict[str, Any]]:

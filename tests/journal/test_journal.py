@@ -31,8 +31,8 @@ from treadle.journal.entries import (
     ToolFinished,
     ToolLate,
     ToolStarted,
-    read_entry,
 )
+from treadle.journal.entry_codec import read_entry
 from treadle.journal.journal import read_run
 from treadle.journal.projection import events_of, shown_arguments
 from treadle.journal.run_info import unknown_run

@@ -46,8 +46,8 @@ from treadle.journal.entries import (
     ToolFinished,
     ToolLate,
     ToolStarted,
-    read_entry,
 )
+from treadle.journal.entry_codec import read_entry
 from treadle.journal.load import NO_RESULT
 from treadle.journal.receipts import Cleared, Summary, read_receipt
 from treadle.journal.run_state import RunState

@@ -3,7 +3,8 @@ in memory/, sqlite/ and postgres/; tables/ holds what the two databases share.
 
     journal.py     `Journal`, `RunWriter`: the contract
     run_info.py    `RunInfo`: a run in lists
-    entries.py     the entries of a run, and their bytes
+    entries.py     the entries of a run
+    entry_codec.py  reading stored entries, of other versions too
     run_state.py   `RunState`: the fold of a run's entries
     run_values.py  values that make up a `RunState`: turn, approvals, spending, context
     projection.py  `events_of`: the events of an entry

@@ -1,7 +1,7 @@
-"""Entries of a run, an append-only list without gaps, and their encoding.
+"""Entries of a run, an append-only list without gaps.
 
-journal.py defines where they are stored; the loop decides when they are appended. Entry points:
-`Entry`, `read_entry`.
+journal.py defines where they are stored, entry_codec.py reads them back; the loop decides when they
+are appended. Entry point: `Entry`.
 
 Order of a run: run.started, then for each turn model.requested (one more for each failed attempt),
 model.responded with the starts of the calls that start now, tool.finished for each, and in the end
@@ -11,25 +11,18 @@ calls begins; every result is appended before the next request uses it.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from treadle._internal.json_text import (
     JsonText,
-    decode_json,
-    encode_json,
-    items,
-    members,
-    object_of,
 )
 from treadle.budget.spending import Reserved, Spending
-from treadle.errors import AgentError
 from treadle.messages.events import ErrorInfo
-from treadle.messages.message import Message, ToolResult, decode_message, decode_part
+from treadle.messages.message import Message, ToolResult
 from treadle.messages.metrics import RunTotals
 from treadle.messages.response_details import ResponseDetails
-from treadle.models.model import ModelResponse, Switch
 from treadle.types import (
     Effect,
     Limits,
@@ -42,8 +35,6 @@ from treadle.types import (
     Time,
     Usage,
     Value,
-    is_temperature,
-    now,
 )
 
 SCHEMA = 1
@@ -318,143 +309,3 @@ class Record(Value, frozen=True, kw_only=True):
     seq: int
     """Sequence number from 1, without gaps."""
     entry: Entry
-
-
-_TYPES = {str(kind.__struct_config__.tag): kind for kind in get_args(Entry)}
-_MESSAGES = ("input", "message")
-
-
-def read_entry(data: bytes) -> Entry:
-    """Decode an entry, the inverse of `to_json`; unknown content of a newer version inside a
-    message is kept.
-
-    Raises AgentError(invalid) if the bytes are not an entry, or its type is unknown or its major
-    schema higher.
-    """
-    try:
-        entry = decode_json(data, cast("type[Entry]", Entry))
-    except (ValueError, AgentError):
-        entry = _read_strange(data)
-    if isinstance(entry, RunStarted):
-        _check_schema(entry.schema)
-    return entry
-
-
-def _read_strange(data: bytes) -> Entry:
-    """Decode an entry that contains values of a newer version: messages by their own rules,
-    everything else by this version's.
-    """
-    try:
-        fields = members(data.decode())
-        _check_schema(decode_json(fields.get("schema", "1").encode(), int))
-        tag = decode_json(fields.get("type", "null").encode(), str)
-        if (kind := _TYPES.get(tag)) is None:
-            raise AgentError(
-                "invalid",
-                f"an entry of type {tag!r} is unknown: if a newer Treadle wrote it, upgrade",
-            )
-        for name in fields.keys() & _MESSAGES:
-            fields[name] = _readable(fields[name])
-        if "messages" in fields:
-            fields["messages"] = "[" + ",".join(map(_readable, items(fields["messages"]))) + "]"
-        if "settings" in fields:
-            fields["settings"] = _settings(fields["settings"])
-        if "result" in fields:
-            fields["result"] = encode_json(decode_part(fields["result"])).decode()
-        known = {"type", *kind.__struct_encode_fields__}
-        return decode_json(
-            object_of({name: value for name, value in fields.items() if name in known}).encode(),
-            kind,
-        )
-    except ValueError as e:
-        raise AgentError("invalid", f"this entry cannot be read: {e}") from e
-
-
-def _settings(stored: JsonText) -> JsonText:
-    """Remove a temperature that no provider accepts: older versions accepted any number."""
-    fields = members(stored)
-    if not is_temperature(decode_json(fields.get("temperature", "0").encode(), object)):
-        del fields["temperature"]
-    return object_of(fields)
-
-
-def _readable(message: JsonText) -> JsonText:
-    return encode_json(decode_message(message.encode())).decode()
-
-
-def _check_schema(schema: int) -> None:
-    if schema > SCHEMA:
-        raise AgentError(
-            "invalid",
-            (
-                f"this run was written by a newer Treadle (schema {schema}; this version reads "
-                f"{SCHEMA}): upgrade to read it"
-            ),
-        )
-
-
-def responded(
-    message: Message,
-    response: ModelResponse | None,
-    *,
-    turn: int,
-    attempt: int,
-    cost_usd: float | None = None,
-    hook: str | None = None,
-) -> ModelResponded:
-    """Return the entry of a response. `response`: None if the end of the run cut it, with `message`
-    as its beginning.
-    """
-    if response is None:
-        return ModelResponded(
-            at=message.created_at,
-            turn=turn,
-            attempt=attempt,
-            message=message,
-            usage=Usage(),
-            stop_reason=None,
-        )
-    return ModelResponded(
-        at=message.created_at,
-        turn=turn,
-        attempt=attempt,
-        message=message,
-        usage=response.usage,
-        cost_usd=cost_usd,
-        stop_reason=response.stop_reason,
-        raw_stop_reason=response.raw_stop_reason,
-        response_id=response.id,
-        model=response.model,
-        provider_data=response.provider_data,
-        context_tokens=response.context_tokens,
-        results_only=response.results_only,
-        withdraws=response.withdraws,
-        hook=hook,
-        details=response.details,
-    )
-
-
-def switched(
-    asked: ModelRequested,
-    switch: Switch,
-    failed: ErrorInfo,
-    *,
-    attempt: int,
-    spent_usd: float | None,
-    free: bool,
-) -> tuple[ModelSwitched, ModelRequested]:
-    """Return the entries that replace `asked`, which failed, with a request to another model."""
-    at, failed = now(), msgspec.structs.replace(failed, kind=switch.kind)
-    again = msgspec.structs.replace(
-        asked,
-        at=at,
-        attempt=attempt,
-        failed=failed,
-        wait_s=0.0,
-        spent=switch.usage,
-        spent_usd=spent_usd,
-        free=free,
-    )
-    return ModelSwitched(
-        at=at, model=switch.model, before=switch.before, why=f"{switch.kind}: {failed.message}"
-    ), again

@@ -21,8 +21,8 @@ from treadle.journal.entries import (
     ToolFinished,
     ToolLate,
     ToolStarted,
-    read_entry,
 )
+from treadle.journal.entry_codec import read_entry
 from treadle.journal.notifier import Notifier
 from treadle.journal.queue import QueuePlace, RunQueue
 from treadle.journal.run_info import Freed, Holder, RunInfo

@@ -4,6 +4,7 @@ loop.py          `Run`: the turns of a run
 plan.py          `Plan`: a run as resolved before it starts
 ending.py        `Ending`: outcome and metrics of a run
 model_turn.py    the request and response of a turn
+model_entries.py entries of a response, and of a switch to another model
 hook_responses.py responses that hooks supply instead of the model
 call_values.py   calls that are ready, held, deferred or refused
 calls.py         the tool calls of a response, with one result each

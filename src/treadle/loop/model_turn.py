@@ -17,19 +17,13 @@ from treadle.errors import AgentError, ErrorKind
 from treadle.events.feed import Feed
 from treadle.events.hooks.chain import BeforeModelSaid
 from treadle.events.tracing import NO_SPAN
-from treadle.journal.entries import (
-    Compaction,
-    InputAdded,
-    ModelRequested,
-    ModelResponded,
-    responded,
-    switched,
-)
+from treadle.journal.entries import Compaction, InputAdded, ModelRequested, ModelResponded
 from treadle.journal.journal import Append
 from treadle.journal.receipts import Cleared, with_images
 from treadle.loop.auto_compact import RunRoom
 from treadle.loop.ending import as_error, error_info
 from treadle.loop.hook_responses import given, replacing
+from treadle.loop.model_entries import responded, switched
 from treadle.loop.plan import Plan
 from treadle.loop.toolbox import Toolbox
 from treadle.messages.events import LimitWarning

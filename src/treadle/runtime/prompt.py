@@ -14,7 +14,8 @@ import msgspec
 
 from treadle.agents.agent import Agent
 from treadle.errors import AgentError
-from treadle.journal.entries import Fork, RunStarted, read_entry
+from treadle.journal.entries import Fork, RunStarted
+from treadle.journal.entry_codec import read_entry
 from treadle.journal.journal import Journal
 from treadle.journal.run_state import RunState
 from treadle.journal.session_names import is_id

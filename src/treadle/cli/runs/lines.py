@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from treadle._internal.json_text import decode_json, members
 from treadle.cli.exits import CommandFailed
 from treadle.errors import AgentError
-from treadle.journal.entries import RunStarted, read_entry
+from treadle.journal.entries import RunStarted
+from treadle.journal.entry_codec import read_entry
 
 
 def export_lines(entries: Sequence[bytes]) -> list[bytes]:

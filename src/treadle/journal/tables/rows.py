@@ -19,8 +19,8 @@ from treadle.journal.entries import (
     ToolFinished,
     ToolLate,
     ToolStarted,
-    read_entry,
 )
+from treadle.journal.entry_codec import read_entry
 from treadle.journal.run_info import unknown_run
 from treadle.journal.tables.bodies import LONG_BYTES, BodyPiece, cut, whole
 from treadle.journal.tables.database import Cursor
