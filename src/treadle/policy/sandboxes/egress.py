@@ -157,8 +157,7 @@ class Egress:
         portal.call(proxy.stop)
         ended.exception()
         _portals.__exit__(None, None, None)
-        for descriptor in opening.descriptors:
-            os.close(descriptor)
+        _close_all(opening.descriptors)
 
     def _note_refused(self, host: str, why: str) -> None:
         """Called in the proxy's thread. How many hosts are kept is bounded."""
@@ -179,40 +178,7 @@ def isolated(bwrap: str) -> Opening:
             if program is None
             else "the Python interpreter is not known"
         )
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.settimeout(WITHIN_S)
-        helper = [sys.executable, "-I", "-S", "-c", _HELPER, str(theirs.fileno())]
-        command = [
-            bwrap,
-            "--unshare-user",
-            "--unshare-net",
-            "--die-with-parent",
-            "--dev-bind",
-            "/",
-            "/",
-            "--",
-            *helper,
-        ]
-        made = subprocess.run(
-            command,
-            pass_fds=[theirs.fileno()],
-            capture_output=True,
-            text=True,
-            timeout=WITHIN_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-        theirs.close()
-        _, descriptors, _, _ = socket.recv_fds(ours, 1, 3, socket.MSG_CMSG_CLOEXEC)
-        if len(descriptors) != 3:
-            for descriptor in descriptors:
-                os.close(descriptor)
-            raise OSError(
-                made.stderr.strip()[-300:]
-                or f"the process that makes it ended with {made.returncode}"
-            )
-    listening, user, net = descriptors
+    listening, user, net = _descriptors(bwrap)
     named = (
         f"--{kind}=/proc/{os.getpid()}/fd/{descriptor}"
         for kind, descriptor in (("user", user), ("net", net))
@@ -226,38 +192,56 @@ def isolated(bwrap: str) -> Opening:
         _check(opening, bwrap)
     except BaseException:
         opening.listening.close()
-        for descriptor in opening.descriptors:
-            os.close(descriptor)
+        _close_all(opening.descriptors)
         raise
     return opening
+
+
+def _descriptors(bwrap: str) -> Sequence[int]:
+    """Make the namespaces; return the descriptors of the socket that listens in them, of the user
+    and of the network namespace. Raises OSError.
+    """
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(WITHIN_S)
+        helper = [sys.executable, "-I", "-S", "-c", _HELPER, str(theirs.fileno())]
+        unshared = ["--unshare-user", "--unshare-net", "--die-with-parent"]
+        made = _run([bwrap, *unshared, "--dev-bind", "/", "/", "--", *helper], theirs.fileno())
+        theirs.close()
+        _, descriptors, _, _ = socket.recv_fds(ours, 1, 3, socket.MSG_CMSG_CLOEXEC)
+    if len(descriptors) != 3:
+        _close_all(descriptors)
+        raise OSError(
+            made.stderr.strip()[-300:] or f"the process that makes it ended with {made.returncode}"
+        )
+    return descriptors
 
 
 def _check(opening: Opening, bwrap: str) -> None:
     """Raises OSError where bubblewrap does not work in the namespaces: every command would fail,
     instead of having no network.
     """
-    command = [
-        *opening.enter,
-        bwrap,
-        "--unshare-user",
-        "--ro-bind",
-        "/",
-        "/",
-        "--",
-        "/bin/sh",
-        "-c",
-        ":",
-    ]
-    tried = subprocess.run(
+    jailed = [bwrap, "--unshare-user", "--ro-bind", "/", "/", "--", "/bin/sh", "-c", ":"]
+    tried = _run([*opening.enter, *jailed])
+    if tried.returncode:
+        raise OSError(tried.stderr.strip()[-300:] or f"entering it ended with {tried.returncode}")
+
+
+def _run(command: Sequence[str], *inherited: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         command,
+        pass_fds=inherited,
         capture_output=True,
         text=True,
         timeout=WITHIN_S,
         check=False,
         stdin=subprocess.DEVNULL,
     )
-    if tried.returncode:
-        raise OSError(tried.stderr.strip()[-300:] or f"entering it ended with {tried.returncode}")
+
+
+def _close_all(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def on_loopback() -> Opening:
