@@ -311,6 +311,17 @@ def test_a_file_that_a_map_of_the_code_names_exists(page: Path) -> None:
     assert sorted(f for f in named if not any((base / f).is_file() for base in bases)) == []
 
 
+_MODULE = re.compile(r"`((?:\w+/)*\w+\.py)`")
+DECISIONS = [*(ROOT / "docs" / "decisions").glob("*.md")]
+
+
+@pytest.mark.parametrize("page", sorted(DECISIONS), ids=names)
+def test_a_module_that_a_decision_names_exists(page: Path) -> None:
+    named = set(_MODULE.findall(page.read_text(encoding="utf-8")))
+    bases = (ROOT, SOURCE)
+    assert sorted(f for f in named if not any((base / f).is_file() for base in bases)) == []
+
+
 def test_the_layers_of_the_architecture_are_those_that_are_checked() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
         "importlinter"
