@@ -1,4 +1,4 @@
-# Five verbs, and thirteen for special days. They use .venv where it is there (README makes it), else the Python on the PATH.
+# Daily: fmt, check, test, test-all, docs. The other targets are for special purposes. All use .venv if it exists (see README), otherwise the Python on the PATH.
 BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
 
 CHECKS := check-format check-lint check-types check-samples check-imports check-dependencies check-spelling check-site
@@ -8,7 +8,7 @@ fmt:
 	$(BIN)ruff check --fix src tests benchmarks examples docs
 	$(BIN)ruff format src tests benchmarks examples docs
 
-# Side by side with make check -j2 --output-sync.
+# In parallel: make check -j2 --output-sync.
 check: $(CHECKS)
 
 check-format:
@@ -35,11 +35,11 @@ check-site:
 check-spelling:
 	$(BIN)codespell src docs benchmarks examples README.md ARCHITECTURE.md AGENTS.md CONTRIBUTING.md SECURITY.md CHANGELOG.md CODE_OF_CONDUCT.md
 
-# What proves the product, in four minutes on two processors; it ends with what it left out (tests/selection.py).
+# The default tests, in four minutes on two processors; ends with a list of those left out (tests/selection.py).
 test:
 	$(BIN)python -m pytest
 
-# Everything, the servers of others included, in twenty minutes on two processors.
+# Every test, including those against third-party servers, in twenty minutes on two processors.
 test-all: | .peers/node_modules
 	TREADLE_TEST_PEERS=required $(BIN)python -m pytest --all
 
@@ -50,30 +50,30 @@ docs:
 	$(BIN)python -m treadle.cli.stream_schema
 	$(BIN)python -m pytest tests/test_docs.py -n0
 
-# The documentation site, into build/site, without network access. It fails for a dead link and for a public name without a description.
+# The documentation site, into build/site, without network access. Fails for a dead link or a public name without a description.
 site: check-site
 
-# Crashes for as long as one likes: make chaos CHAOS="--only kills --seconds 600"; docs/durability.md says what comes of it.
+# Crash tests of any duration: make chaos CHAOS="--only kills --seconds 600". docs/durability.md describes the results.
 chaos:
 	$(BIN)python -m tests.crash.chaos $(CHAOS)
 
-# Properties with examples drawn at random, again and again; plain pytest draws the same every time: make fuzz ROUNDS=20 FUZZ="tests/policy".
+# Property tests with random examples, in rounds: make fuzz ROUNDS=20 FUZZ="tests/policy". With CI set, pytest always draws the same examples.
 fuzz:
 	for round in $$(seq $(or $(ROUNDS),5)); do $(BIN)python -m pytest -m hypothesis --hypothesis-profile fuzz --timeout 600 $(FUZZ) || exit 1; done
 
-# Hostile servers, exports, schemas, clients, names and notifications from ever other seeds, for two minutes, or nightly: make attack ATTACK="--seconds 3600".
+# Hostile servers, exports, schemas, clients, names and notifications with new seeds, for two minutes or longer: make attack ATTACK="--seconds 3600".
 attack:
 	$(BIN)python -m tests.attacks $(ATTACK)
 
-# Each guard of tests/guards/guards.toml is broken in a copy of the tree, and a test must turn red: make guards GUARDS="--only sandbox".
+# Break each guard of tests/guards/guards.toml in a copy of the tree; a test must fail: make guards GUARDS="--only sandbox".
 guards:
 	$(BIN)python -m tests.guards $(GUARDS)
 
-# Generated command lines: those that the policy allows are run in a jail, and none may do harm: make oracle ORACLE="--decide 2000000 --run 200000".
+# Generate command lines and run those that the policy allows in a jail; none may do harm: make oracle ORACLE="--decide 2000000 --run 200000".
 oracle:
 	$(BIN)python -m tests.oracle $(ORACLE)
 
-# Every figure of docs/internals/promises.md, on a machine that does nothing else. BENCH="--quick" for a first look at the first of them.
+# Every figure of docs/internals/promises.md; use an idle machine. BENCH="--quick" shortens the first benchmark.
 benchmarks:
 	$(BIN)python benchmarks/run.py $(BENCH)
 	$(BIN)python benchmarks/journal.py
@@ -90,13 +90,13 @@ benchmarks:
 	$(BIN)python -m benchmarks.capacity
 	$(BIN)python -m benchmarks.takeover
 
-# The pictures of the chat, out of the chat itself, in tmux; and of the web page, out of chromium.
+# Screenshots of the chat (in tmux) and of the web page (in Chromium).
 pictures:
 	$(BIN)python docs/pictures/make.py
 	$(BIN)python -m docs.pictures.make_service
 
-# What tests/peers runs against: servers of others, a node package into .peers and wheels beside our own; and the JSON Schema Test Suite, which
-# the source package of jsonschema brings along. All of it by hash, and no package runs a script of its own.
+# Install what tests/peers needs: third-party servers (a node package in .peers, wheels in the environment) and the JSON Schema Test Suite, which is
+# part of the source package of jsonschema. Everything is checked by hash, and install scripts are off.
 SUITE := jsonschema-4.26.0
 NPM := --ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund --loglevel error
 peers:
@@ -108,7 +108,7 @@ peers:
 	$(BIN)python -m pip download --quiet --require-hashes --no-deps --no-build-isolation --no-binary jsonschema --dest .peers --requirement .peers/suite.txt
 	tar -xzf .peers/$(SUITE).tar.gz -C .peers/json-schema-suite --strip-components 2 $(SUITE)/json
 
-# Pins with hashes for README's commands and for the image, then those of the peers and of a release; none names an index.
+# Pin versions with hashes: for README and the image, for the peers, and for releases. The lock files name no package index.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 lock:
 	$(COMPILE) pyproject.toml --extra cli --group dev --output-file requirements.lock
@@ -117,9 +117,9 @@ lock:
 	npm install --prefix tests/peers --package-lock-only $(NPM)
 	$(BIN)python -m tests.peers.locks
 
-# The suite on another Python, with the locked versions: make python VERSION=3.13 TESTS="tests/loop"; and with the oldest versions that
-# pyproject.toml allows, on the oldest Python: make lowest TESTS=--all. Both need uv, and make an environment of their own below build/.
-# The counts of tests/test_calls.py hold for the locked versions only.
+# make python VERSION=3.13 TESTS="tests/loop": run tests on another Python with the locked versions. make lowest TESTS=--all: run them on the oldest
+# Python with the oldest versions that pyproject.toml allows. Both need uv and create an environment below build/.
+# The counts in tests/test_calls.py are valid only for the locked versions.
 python:
 	uv venv --quiet --clear --python $(VERSION) build/python-$(VERSION)
 	uv pip install --python build/python-$(VERSION) --quiet --require-hashes --only-binary=:all: --requirements requirements.lock
@@ -135,7 +135,7 @@ lowest:
 	uv pip install --python build/lowest --quiet --no-deps --no-build-isolation --editable .
 	build/lowest/bin/python -m pytest --ignore tests/test_calls.py $(TESTS)
 
-# A wheel and an sdist in dist/, with what an index checks; then tests run from the unpacked sdist, in an environment of its own.
+# Build a wheel and an sdist in dist/, check them as a package index would, and run tests from the unpacked sdist in its own environment.
 SDIST_TESTS := tests/test_locks.py tests/test_public_api.py tests/test_deploy.py tests/messages tests/loop
 build/release: .github/release.lock
 	$(BIN)python -m venv --clear $@
@@ -152,7 +152,7 @@ dist: build/release
 	build/sdist/.venv/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable build/sdist
 	cd build/sdist && .venv/bin/python -m pytest $(SDIST_TESTS)
 
-# What the wheel of dist/ is installed with, all extras included, as a CycloneDX bill of materials. Needs uv.
+# Write a CycloneDX bill of materials for the wheel in dist/ with all its extras. Needs uv.
 sbom: build/release
 	uv pip compile --quiet --upgrade --constraint requirements.lock --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --all-extras --output-file build/sbom.lock
 	uv venv --quiet --clear --python 3.11 build/sbom
