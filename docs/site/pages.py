@@ -119,6 +119,10 @@ REFERENCE: Mapping[str, tuple[str, Sequence[str]]] = {
         "Testing",
         (
             "treadle.testing.ScriptedModel",
+            "treadle.testing.context",
+            "treadle.testing.override",
+            "treadle.testing.no_real_models",
+            "treadle.testing.transcript",
             "treadle.testing.FakeClock",
             "treadle.testing.collect",
         ),

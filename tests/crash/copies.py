@@ -56,12 +56,20 @@ def _of_export(copy: Path, runs: Mapping[str, Run]) -> Iterator[str]:
 def _of_file(copy: Path, runs: Mapping[str, Run], *, is_same: bool) -> Iterator[str]:
     from tests.crash.checker import journal_of
 
+    if _is_empty(copy):
+        return
     broken, theirs = journal_of(copy)
     for text in broken:
         yield f"{copy.name}: {text}"
     for run in theirs if is_same else ():
         ours = runs[run.id].entries if run.id in runs else ()
         yield from _differences(copy.name, [(one.seq, one.body) for one in run.entries], ours)
+
+
+def _is_empty(copy: Path) -> bool:
+    """True if the copy was made before the journal had its tables."""
+    with closing(sqlite3.connect(f"file:{copy}?mode=ro", uri=True)) as db:
+        return db.execute("select count(*) from sqlite_master").fetchone() == (0,)
 
 
 def _differences(

@@ -15,7 +15,7 @@ import pytest
 
 from tests.crash.accounts import Bounds
 from tests.crash.checker import check
-from tests.crash.copies import backup
+from tests.crash.copies import backup, judged
 from tests.crash.drive import Task
 from tests.crash.nursery import Nursery
 from tests.crash.stories import World
@@ -260,3 +260,8 @@ def test_it_tells_the_right_time_where_a_clock_was_wrong_by_hours(
     World(stage.witness).saw("returned", "mark-x-1-0", call, "1", f"{right.timestamp() - 5:.3f}")
     assert "unknown" not in check(stage.journal, stage.witness).rules
     assert "unknown" in check(stage.journal, stage.witness, bounds=Bounds(clocks=True)).rules
+
+
+def test_a_copy_that_was_made_before_the_tables_is_not_judged(tmp_path: Path) -> None:
+    (tmp_path / "1.db").touch()
+    assert list(judged(tmp_path, {})) == []

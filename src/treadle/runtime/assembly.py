@@ -31,9 +31,10 @@ from treadle.loop.recovery import missing_tool
 from treadle.loop.session_past import SessionPast
 from treadle.messages.images import fitted_message
 from treadle.messages.message import Message, encode_json
+from treadle.models.model import Model
 from treadle.models.registry import Models
 from treadle.runtime.mcp_servers import RuntimeServers
-from treadle.runtime.model_choice import Asker, ChosenModel, ModelChoice, missed_small
+from treadle.runtime.model_choice import Asker, ChosenModel, ModelChoice, missed_small, replaced
 from treadle.runtime.options import (
     check_images,
     check_words,
@@ -101,7 +102,10 @@ class Assembly:
 
     async def is_priced(self, agent: Agent[Any, Any]) -> bool:
         """True if a run of this agent may have a limit on money."""
-        return await self._choice.is_priced(agent.model or self.config.models.large)
+        return await self._choice.is_priced(self._asked(agent))
+
+    def _asked(self, agent: Agent[Any, Any], named: str | Model | None = None) -> str | Model:
+        return replaced.get(agent.name) or named or agent.model or self.config.models.large
 
     def _learn(self, secrets: frozenset[str]) -> None:
         """Before anything can say them."""
@@ -176,9 +180,8 @@ class Assembly:
             agent, limits, awaited={call.name for call in state.current.open_calls}
         )
         _check_open_calls(agent, more, state)
-        wanted = options.get("model") or (
-            state.model if agent.model is None or isinstance(agent.model, str) else agent.model
-        )
+        last = state.model if isinstance(agent.model, str | None) else None
+        wanted = self._asked(agent, options.get("model") or last)
         asker = Asker(started.run_id, started.session_id, state=state)
         chosen = await self._choice.choose(wanted, asker, limits)
         system, changed = _system_again(agent, started, state)
@@ -290,7 +293,7 @@ class Assembly:
             await self.toolboxes.confining.check(agent)
         limits = merged_limits(options.get("limits"), agent)
         asker = Asker(run_id, session_id, fork=fork, submits=submits)
-        chosen = await self._choice.choose(agent.model or self.config.models.large, asker, limits)
+        chosen = await self._choice.choose(self._asked(agent), asker, limits)
         check_images(prompt, chosen)
         prompt, scaled = await fitted_message(prompt)
         wanted = options.get("settings", NOTHING_SET).over(output_settings(agent))

@@ -56,6 +56,10 @@ class Asker(NamedTuple):
     """True if another process will call the model, with a key of its own."""
 
 
+replaced: dict[str, str | Model] = {}
+"""Models that take the place of agents' own, by the agent's name; only tests change it."""
+
+
 class ModelChoice:
     """Resolves models; one for each configuration."""
 

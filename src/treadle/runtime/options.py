@@ -5,7 +5,7 @@ Entry points: `merged_settings`, `merged_limits`, `limits_over`, `answers_of`, `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
@@ -37,12 +37,20 @@ def answers_of(options: ResumeOptions | WakeOptions) -> Answers:
 
     Raises AgentError(invalid) for values that no journal could keep.
     """
-    approve = options.get("approve", ())
+    approve: object = options.get("approve", ())
+    if not isinstance(approve, Iterable):
+        raise AgentError(
+            "invalid",
+            f"approve= takes the ids of calls, not {approve!r}: the calls that wait are in "
+            "(await runtime.journal.load(run_id)).asked",
+        )
     for name in ("deny", "results"):
         check_texts(name, options.get(name, {}))
     return Answers(
         on_unknown=options.get("on_unknown"),
-        approve=frozenset([approve] if isinstance(approve, str) else approve),
+        approve=frozenset(
+            [approve] if isinstance(approve, str) else cast("Iterable[str]", approve)
+        ),
         deny=options.get("deny", {}),
         results=options.get("results", {}),
         seen=options.get("seen"),

@@ -170,7 +170,8 @@ def test_an_interrupted_gate_is_ended_and_run_again(cli: Work) -> None:
     batch = Batch(cli, gate=gate, parallel=1)
     with batch.started() as process:
         wait_for(process, "gate echo gate")
-        while not (cli.home / "gates").exists():
+        gates = cli.home / "gates"
+        while not (gates.exists() and gates.read_text()):  # the shell makes it, then writes
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=30)

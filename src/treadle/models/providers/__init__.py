@@ -24,6 +24,7 @@ model.py defines the contract and retry.py retries. Entry points: the module of 
     known_models.py     bundled data about models
     listing.py          reading the model lists of providers
     rate_limits.py      remaining rate limits, from response headers
+    real_requests.py    refusal of requests to providers, for tests
     refusals.py         error responses of servers as `AgentError`s
     schema_parts.py     helpers for translating JSON Schemas
     scripted.py         a model that replays a script, entry by entry

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from treadle.errors import AgentError
+from treadle.models.providers import real_requests
 
 if TYPE_CHECKING:
     from treadle.models.providers.http_exchange import Exchange
@@ -63,6 +64,8 @@ class HttpConnection:
     def _exchange(self, path: str, body: bytes | None, headers: Mapping[str, str]) -> Exchange:
         from treadle.models.providers.http_exchange import Exchange  # noqa: PLC0415  only a request needs httptools
 
+        if real_requests.refused:
+            real_requests.check(self.host)
         loop = asyncio.get_running_loop()
         joined = {
             name: f"{self._headers[name]},{value}" if name in self._headers else value

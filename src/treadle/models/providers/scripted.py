@@ -104,9 +104,7 @@ class ScriptedModel:
         """`place`: number of entries already used. Raises AgentError(invalid) for an invalid
         entry.
         """
-        self._entries = tuple(
-            e if isinstance(e, ScriptEntry) else _entry(e, i, name) for i, e in enumerate(entries)
-        )
+        self._entries = tuple(script_entry(e, i, name) for i, e in enumerate(entries))
         self._name = name
         self.place = place
 
@@ -126,7 +124,7 @@ class ScriptedModel:
         return frozenset()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        entry, number = self._take()
+        entry, number = self._take(request)
         whole = False
         try:
             for delta in _deltas(entry):
@@ -150,7 +148,13 @@ class ScriptedModel:
             if not whole:
                 self.place -= 1
 
-    def _take(self) -> tuple[ScriptEntry, int]:
+    @property
+    def unused(self) -> tuple[ScriptEntry, ...]:
+        """Entries that are left."""
+        return self._entries[self.place :]
+
+    def _take(self, request: ModelRequest) -> tuple[ScriptEntry, int]:
+        """Return the next entry and its number. Raises AgentError(agent) if none is left."""
         if (place := self.place) >= (count := len(self._entries)):
             entries = f"{count} {'entry' if count == 1 else 'entries'}"
             raise AgentError(
@@ -213,7 +217,10 @@ def _end(entry: ScriptEntry, request: ModelRequest) -> ResponseEnd:
     )
 
 
-def _entry(value: object, index: int, name: str) -> ScriptEntry:
+def script_entry(value: object, index: int, name: str) -> ScriptEntry:
+    """Read an entry. Raises AgentError(invalid), naming the script, for one that is not valid."""
+    if isinstance(value, ScriptEntry):
+        return value
     try:
         return msgspec.convert(value, met(ScriptEntry))
     except msgspec.ValidationError as e:

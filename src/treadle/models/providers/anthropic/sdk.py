@@ -18,6 +18,7 @@ import anyio
 
 from treadle._internal.json_text import encode_json
 from treadle.errors import AgentError
+from treadle.models.providers import real_requests
 from treadle.models.providers.connection import ReadTimeout
 from treadle.models.providers.http import TIMEOUT_S
 
@@ -97,6 +98,8 @@ class _Exchange:
     ) -> None:
         self._connection = connection
         self._host = connection.client.base_url.host
+        if real_requests.refused:
+            real_requests.check(self._host)
         self._path = path
         self._body = body
         self._headers = headers
