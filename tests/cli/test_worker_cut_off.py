@@ -37,7 +37,7 @@ def test_a_worker_that_is_cut_off_ends_when_it_is_told_to(
             assert worker.drained() == 0, worker.said
         finally:
             chaos_server.proxy.spit()
-    assert "the journal could not be told" in worker.said
+    assert "the journal could not record it" in worker.said
     assert chaos_server.sql_of(url, "select finished from treadle.runs") == [(None,)], (
         "others go on with it"
     )

@@ -176,7 +176,7 @@ async def test_a_worker_without_descriptors_takes_no_run_of_the_living_and_claim
                 await begun.wait()
                 async with working(first, name="first"):
                     with no_descriptors():
-                        while "claims nothing until it can again" not in caplog.text:
+                        while "cannot claim runs for now" not in caplog.text:
                             await anyio.sleep(0.01)
                     run_id = await first.submit(greeter(), "hello")
                     await until(first, run_id)
@@ -328,7 +328,7 @@ async def test_a_run_that_waits_for_a_person_leaves_its_slot_and_goes_on_when_it
         ({"slots": 0}, "at least"),
         (
             {"name": "x" * 10_000},
-            r"name is one line of at most 100 characters, none of which hides or controls, not 'x{59}…'$",
+            r"name must be one line of at most 100 visible characters, not 'x{59}…'$",
         ),
         ({"name": "a\nb\x1b[2J"}, r"not 'a b\\x1b\[2J'"),
         ({"name": "\u202ecod"}, r"not '\\u202ecod'"),
@@ -435,9 +435,9 @@ async def test_a_journal_that_is_away_is_waited_for_and_told_once(
                     await anyio.sleep(0.01)
                 absent.away = False
                 await until(runtime, await runtime.submit(greeter(), "greet"))
-    told = [record.message for record in caplog.records if "claims" in record.message]
+    told = [record.message for record in caplog.records if "claim" in record.message]
     assert len(told) == 2
-    assert "until it can again" in told[0]
+    assert "cannot claim runs for now" in told[0]
     assert "claims runs again" in told[1]
 
 

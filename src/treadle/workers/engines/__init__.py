@@ -1,8 +1,8 @@
-"""Engines, which deliver queued runs to workers; the contract is journal/engine.py. Each is loaded
-on first use.
+"""Engines that deliver queued runs to workers, loaded on first use. journal/engine.py is the
+contract.
 
-    local.py       inside one worker, which applies the limits of queues itself (lane_state.py)
+    local.py       inside one worker, which applies the queues' limits itself (lane_state.py)
     bare_group.py  a task group whose errors are not wrapped
-    dbos/          over the tables of DBOS, for all workers together: dbos/engine.py, dbos/store.py,
+    dbos/          on the tables of DBOS, for all workers together: dbos/engine.py, dbos/store.py,
                    dbos/process.py, dbos/handover.py
 """

@@ -1,4 +1,4 @@
-"""A task group out of which an exception comes as it was raised. Entry: `bare_group`."""
+"""Task group that raises an error without wrapping it in a group. Entry point: `bare_group`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 @asynccontextmanager
 async def bare_group() -> AsyncGenerator[TaskGroup]:
-    """Open a task group that raises the first error itself."""
+    """Open a task group that raises the first error instead of an ExceptionGroup."""
     try:
         async with anyio.create_task_group() as group:
             yield group

@@ -1,6 +1,4 @@
-"""Waiting runs of one lane and the rest of its limits, counted in this process. Entry point:
-`LaneState`.
-"""
+"""Waiting runs of one lane, and its limits as counted in this process. Entry point: `LaneState`."""
 
 from __future__ import annotations
 
@@ -13,20 +11,20 @@ from treadle.journal.queue import Ticket
 from treadle.types import Time
 
 Place: TypeAlias = tuple[int, Time, int]
-"""The smaller goes first: priority, age, order of submission."""
+"""Sort key: priority, age, order of submission. The smallest goes first."""
 
 
 class LaneState:
     def __init__(self, lane: QueueLimits) -> None:
         self.watched = False
-        """True if a task waits for its rate to allow the next run."""
+        """True if a task waits until the rate limit allows the next run."""
         self.waiting = 0
         self._lane = lane
         self._heaps: dict[str | None, list[tuple[Place, Ticket]]] = {}
-        """Heaps by tenant; none of them is empty."""
+        """Non-empty heaps, by tenant."""
         self._running: Counter[str | None] = Counter()
         self._began: deque[float] = deque()
-        """When deliveries of the last period began."""
+        """Start times of the deliveries in the last period."""
 
     def add(self, ticket: Ticket, number: int) -> None:
         self.waiting += 1
@@ -36,7 +34,7 @@ class LaneState:
         )
 
     def head(self, at: float) -> Place | None:
-        """Return the place of the next run that may begin; None if none may."""
+        """Return the sort key of the next run that may begin; None if none may."""
         return (
             min(
                 (heap[0][0] for tenant, heap in self._heaps.items() if self._room_of(tenant) > 0),
@@ -47,7 +45,7 @@ class LaneState:
         )
 
     def take(self, at: float) -> Ticket:
-        """The one of `head`."""
+        """Remove and return the run of `head`."""
         tenant = min(
             (heap[0][0], tenant)
             for tenant, heap in self._heaps.items()
@@ -82,7 +80,7 @@ class LaneState:
         return dropped
 
     def ready(self, at: float) -> int:
-        """Return the number of waiting runs that could begin if there were slots."""
+        """Return the number of waiting runs that could begin, given enough slots."""
         room = self._room(at)
         return (
             int(
@@ -99,13 +97,11 @@ class LaneState:
         )
 
     def has_room(self, at: float) -> bool:
-        """Return True if the lane has room, whatever tenants may."""
+        """Return True if the lane's own limits, without those per tenant, allow another run."""
         return self._room(at) > 0
 
     def opens_in(self, at: float) -> float | None:
-        """Seconds until the rate lets one more through; None where something else holds them up, or
-        nothing does.
-        """
+        """Return the seconds until the rate limit allows a waiting run; None if none waits."""
         if not self.waiting or self._rate_left(at) > 0:
             return None
         return max(self._began[0] + self._lane.period_s - at, 0.0)

@@ -1,7 +1,6 @@
-"""The engine inside one worker: what it was given waits in memory, in order, and its limits are
-counted in this process.
+"""Engine inside one worker: queues runs in memory, and counts the limits in this process.
 
-It keeps nothing: a worker's claims in the journal are what outlives it. Entry: `LocalEngine`.
+It stores nothing; the worker's claims are in the journal. Entry point: `LocalEngine`.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from treadle.workers.engines.bare_group import bare_group
 from treadle.workers.engines.lane_state import LaneState
 
 MORE: Final = 2
-"""Runs taken beyond the free slots, so that none is idle while the next run is fetched."""
+"""Number of runs taken in addition to the free slots, so that no slot waits for a claim."""
 HELD_MOST: Final = 256
-"""Approximate number of waiting runs of a lane whose tenants have reached their limits: another
-tenant's may be behind them.
+"""Approximate maximum of waiting runs in a lane. It exceeds the slots, because runs of tenants
+without limits reached may be queued behind others.
 """
 
 
 class LocalEngine:
-    """Belongs to one event loop and one worker."""
+    """Engine for one worker, in one event loop."""
 
     name = "local"
     keeps = False
@@ -40,10 +39,10 @@ class LocalEngine:
         self._clock = clock or Clock()
         self._lanes: dict[str, LaneState] = {}
         self._known: set[tuple[str, int]] = set()
-        """Run and delivery of what waits, sleeps or is under way."""
+        """Id and delivery number of each run that waits, sleeps or is being driven."""
         self._slots = self._running = self._submitted = 0
         self._deliver: Deliver | None = None
-        """None after the end: nothing begins any more."""
+        """None before and after `delivering`, when no run begins."""
         self._deliveries: TaskGroup | None = None
         self._sleepers: TaskGroup | None = None
 
@@ -58,7 +57,7 @@ class LocalEngine:
     ) -> AsyncGenerator[None]:
         if self._lanes:
             raise AgentError(
-                "busy", f"this engine delivers to another worker already: make one for {worker}"
+                "busy", f"this engine already delivers to another worker: create one for {worker}"
             )
         self._lanes = {name: LaneState(lane) for name, lane in lanes.items()}
         self._slots, self._deliver = slots, deliver
@@ -80,8 +79,9 @@ class LocalEngine:
         return max(0, self._slots + MORE - self._running - could)
 
     def takes(self, queue: str) -> bool:
-        """Return True if more runs of the queue are useful. Runs held here are with no other
-        worker: for a blocked lane, the next few are enough.
+        """Return True if the engine should take more runs of the queue.
+
+        Other workers cannot drive runs that wait here, so a blocked lane takes only a few.
         """
         lane = self._lanes.get(queue)
         return lane is not None and lane.waiting < (
@@ -107,12 +107,12 @@ class LocalEngine:
                 self._known.discard((run_id, ticket.delivery))
 
     async def rescue(self, living: Collection[str]) -> None:
-        """Nothing: what a dead worker had claimed is ready again in the journal."""
+        """Do nothing: the journal makes the claims of dead workers ready again."""
 
     async def forgotten(self, tickets: Sequence[Ticket]) -> list[Ticket]:
         return [ticket for ticket in tickets if (ticket.run_id, ticket.delivery) not in self._known]
 
-    # ------------------------------------------------------------ delivering
+    # ------------------------------------------------------------ delivery
 
     def _lane(self, ticket: Ticket) -> LaneState:
         if (lane := self._lanes.get(ticket.queue)) is None:
@@ -120,7 +120,7 @@ class LocalEngine:
             raise AgentError(
                 "invalid",
                 (
-                    f"nothing is delivered here of the queue {ticket.queue!r} of run "
+                    f"this engine does not deliver the queue {ticket.queue!r} of run "
                     f"{ticket.run_id}; its queues: {known}"
                 ),
             )
@@ -140,13 +140,13 @@ class LocalEngine:
     async def _later(self, ticket: Ticket, seconds: float) -> None:
         await self._clock.sleep(max(seconds, 0.0))
         if self._deliver is not None:
-            # also where it is just being delivered, which is when it is put off
+            # the delivery that put the run off may still be active
             self._known.add((ticket.run_id, ticket.delivery))
             self._add(ticket)
             self._begin()
 
     def _begin(self) -> None:
-        """Everything that may begin now, the first in order first."""
+        """Start all runs that may begin now, in order."""
         if self._deliver is None or self._deliveries is None:
             return
         while self._running < self._slots:
@@ -165,7 +165,7 @@ class LocalEngine:
         self._begin_later()
 
     def _begin_later(self) -> None:
-        """Schedule the next start for when a rate allows it."""
+        """Schedule the next start of each lane that waits for its rate limit."""
         at = self._clock.monotonic()
         for lane in self._lanes.values():
             if (

@@ -1,4 +1,4 @@
-"""Handling of a delivery: drive the run, leave it to its driver, or hold it off. Entry point:
+"""Handling of deliveries: drives the run, leaves it to another driver, or delays it. Entry point:
 `Driving.deliver`.
 """
 
@@ -22,24 +22,22 @@ from treadle.types import Time, now
 logger = logging.getLogger("treadle")
 
 AgentOf: TypeAlias = Callable[[RunInfo], Awaitable[Agent[Any, Any] | None]]
-"""The agent of a run; None: the one of its name among `Runtime.agents`.
+"""Function that returns the agent of a run; None for the one of that name in `Runtime.agents`.
 
-AgentError: it cannot be had here.
+Raises AgentError if this process does not have the agent.
 """
 DepsOf: TypeAlias = Callable[[RunInfo], Awaitable[Any]]
 
 HELD_OFF_S: Final = 1.0
-"""After the first delivery that came to nothing; twice as long after each further one."""
+"""Delay after the first delivery without progress, in seconds. It doubles with each further one."""
 HELD_OFF_MOST_S: Final = 60.0
 REASONS_MOST: Final = 100
-"""Number of remembered reasons: a run is parked only after minutes, and until then only these
-warnings explain what is missing.
-"""
+"""Maximum number of reasons that are remembered, so that each is logged as a warning only once."""
 LEAVE_S: Final = 0.05
 
 
 class Driving:
-    """Counts are readable from any thread."""
+    """Drives the runs that an engine delivers. Its counts are readable from any thread."""
 
     def __init__(
         self, runtime: Runtime, engine: Engine, agent_of: AgentOf | None, deps_of: DepsOf | None
@@ -52,23 +50,23 @@ class Driving:
         )
         self._queue = runtime.journal.queue
         self.closed = False
-        """True at the end: nothing begins any more, and deliveries are passed on."""
+        """True when the worker ends: no run begins, and deliveries are returned to the journal."""
         self.ended: Callable[[], None] = lambda: None
         """Called after each delivery."""
         self.waiting: dict[str, Ticket] = {}
-        """Claimed for this process and not delivered yet, by run."""
+        """Claimed runs that are not delivered yet, by run id."""
         self._owed: dict[str, Time | None] = {}
-        """Runs that the journal did not take back, and until when they are held off."""
+        """Runs that could not be returned to the journal, and until when they are delayed."""
         self._told: set[str] = set()
-        """Reasons for holding off runs that a warning has reported."""
+        """Reasons of delays that were logged as a warning."""
         self.running = self.deliveries = self.held_off = 0
 
     async def deliver(self, ticket: Ticket) -> None:
-        """A `Deliver`.
+        """Handle one delivery. Has the type `Deliver`.
 
-        Who cancels the task has `leave` called too: what runs is left as it is, and not ended.
+        Shielded from cancellation: `leave` stops runs so that they can be resumed.
         """
-        if self.closed and not self._engine.keeps:  # it is given back with all that waits
+        if self.closed and not self._engine.keeps:  # `give_back` returns it
             return
         self.waiting.pop(ticket.run_id, None)
         self.running += 1
@@ -81,26 +79,26 @@ class Driving:
             self.ended()
 
     async def leave(self) -> None:
-        """Lets go of what runs, also of what is just beginning, until nothing does."""
+        """Stop all runs, including those that are just beginning, so that they can be resumed."""
         self.closed = True
         while self.running:
             self._runtime.let_go()
             await anyio.sleep(LEAVE_S)
 
     async def give_back(self) -> None:
-        """Return claimed runs that were not delivered.
+        """Return claimed runs that were not delivered to the journal.
 
-        Raises AgentError if the journal does not take them: then they are owed.
+        Raises AgentError if the journal fails; `pay` then retries.
         """
         self._owed.update(dict.fromkeys(self.waiting))
         self.waiting.clear()
         await self.pay()
 
     async def pay(self) -> None:
-        """Return the runs that the journal did not take back before, and those whose calls ran on:
-        no other worker gets them while this process lives.
+        """Return runs whose earlier return failed, and release runs whose calls have ended since.
 
-        Raises AgentError if it still does not.
+        Until then, no other worker can drive them while this process lives. Raises AgentError if
+        the journal fails.
         """
         await self._runtime.release_left()
         for run_id, at in [*self._owed.items()]:
@@ -115,9 +113,7 @@ class Driving:
             await self._drive(ticket)
         except AgentError as e:
             await self._not_driven(ticket, e)
-        except (
-            Exception
-        ) as e:  # the edge of a task: an application's function, or a bug, must not end the worker
+        except Exception as e:  # edge of the task; user code or a bug must not end the worker
             logger.exception("run %s could not be driven", ticket.run_id)
             await self._hold_off(ticket, f"{type(e).__name__}: {e}")
 
@@ -130,9 +126,7 @@ class Driving:
         await self._runtime.resume(ticket.run_id, agent, deps=deps)
 
     async def _not_driven(self, ticket: Ticket, error: AgentError) -> None:
-        """Handle a run to which nothing was appended, or that was released and is ready for others
-        already.
-        """
+        """Delay a run that could not be driven, unless it was cancelled or has another driver."""
         match error.kind:
             case ErrorKind.CANCELLED:
                 return
@@ -148,9 +142,7 @@ class Driving:
             return False
 
     async def _hold_off(self, ticket: Ticket, why: str) -> None:
-        """Hold the run off for a while, longer each time; park it after many deliveries without
-        progress.
-        """
+        """Delay the run, longer each time; park it after many deliveries without progress."""
         self.held_off += 1
         why = self._runtime.redact(why)
         seconds = min(HELD_OFF_S * 2 ** (ticket.fruitless - 1), HELD_OFF_MOST_S)
@@ -158,7 +150,7 @@ class Driving:
         if ticket.fruitless < FRUITLESS_MOST:
             logger.log(
                 self._loudness(why),
-                "run %s cannot be driven here; it is held off for %.0f s: %s",
+                "run %s cannot be driven here; retrying in %.0f s: %s",
                 ticket.run_id,
                 seconds,
                 why,
@@ -168,17 +160,17 @@ class Driving:
         try:
             await self._queue.park(ticket.run_id, why)
             logger.warning(
-                "run %s is parked after %d deliveries that came to nothing: %s",
+                "run %s is parked after %d deliveries without progress: %s",
                 ticket.run_id,
                 ticket.fruitless,
                 why,
             )
         except AgentError as e:
-            if e.kind is not ErrorKind.INVALID:  # a run that is gone needs nothing
+            if e.kind is not ErrorKind.INVALID:  # ignore a run that no longer exists
                 self._owe(ticket.run_id, at, e)
 
     def _loudness(self, why: str) -> int:
-        """A warning the first time; further runs with the same are many, or the same run again."""
+        """Return WARNING for a new reason, INFO for a repeated one."""
         if why in self._told:
             return logging.INFO
         if len(self._told) >= REASONS_MOST:
@@ -193,7 +185,9 @@ class Driving:
             self._owe(run_id, at, e)
 
     async def _put_back(self, run_id: str, at: Time | None) -> None:
-        """Raises AgentError where the journal does not answer; a run that is gone needs nothing."""
+        """Return a run to the journal. Raises AgentError if the journal fails; ignores a run that
+        no longer exists.
+        """
         try:
             await self._queue.put_back(run_id, at=at)
         except AgentError as e:
@@ -202,7 +196,7 @@ class Driving:
 
     def _owe(self, run_id: str, at: Time | None, error: AgentError) -> None:
         logger.warning(
-            "run %s is ready again once the journal answers, or this process has ended: %s",
+            "run %s will be ready again when the journal responds or this process ends: %s",
             run_id,
             error.message,
         )

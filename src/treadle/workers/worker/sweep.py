@@ -1,7 +1,7 @@
-"""Between the journal and the engine: what is ready is handed over; what the engine forgot, and
-what dead workers had, comes back.
+"""Transfer of runs between journal and engine: passes ready runs to the engine, and recovers those
+that the engine lost or that dead workers had.
 
-Entry: `Sweep.run`.
+Entry point: `Sweep.run`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from treadle.workers.worker.driving import Driving
 logger = logging.getLogger("treadle")
 
 CLAIM_MOST: Final = 500
-"""Runs of one claim."""
+"""Maximum number of runs in one claim."""
 AUDIT_S: Final = 30.0
-"""Between two looks at what the engine has, and at runs whose parent has ended."""
+"""Interval of the checks for runs that the engine lost, and for runs whose parent has ended."""
 AUDIT_MOST: Final = 1000
 SENIORS: Final = 3
-"""Number of an engine's living workers, the oldest that do not drain, that take care of its dead
-ones; the others check every AUDIT_S whether it is their turn.
+"""Number of workers of an engine, the oldest living ones that do not drain, that recover the runs
+of dead workers. The others check every `AUDIT_S` whether they are among them.
 """
 BACKOFF_MOST_S: Final = 10.0
 DOUBLED_MOST: Final = 16
@@ -63,21 +63,21 @@ class Sweep:
         self._look_at = self._audit_at = self._orphans_at = 0.0
         self._rescued: set[str] = set()
         self._asked = ""
-        """The last run that the engine was asked about."""
-        if not engine.keeps:  # what keeps has no slots that a delivery frees
+        """Id of the last audited run."""
+        if not engine.keeps:  # an engine that keeps runs does not depend on free slots here
             driving.ended = self.stir
 
     def stir(self) -> None:
-        """Look again at once."""
+        """Sweep again immediately."""
         self._stirred.set()
 
     def end(self) -> None:
-        """Claim nothing any more. Idempotent."""
+        """Stop claiming runs. Idempotent."""
         self._ending.set()
         self._stirred.set()
 
     async def run(self) -> None:
-        """Run until `end`. Waits for a journal that does not answer."""
+        """Sweep until `end`. Retries with growing intervals while the journal fails."""
         async with bare_group() as group:
             group.start_soon(self._listen)
             while not self._ending.is_set():
@@ -96,19 +96,19 @@ class Sweep:
         while True:
             try:
                 async with self._journal.notifier.listen(QUEUE) as listening:
-                    self.stir()  # what came before anybody listened
+                    self.stir()  # for runs submitted before the subscription
                     while True:
                         if await listening.wait():
                             self.stir()
-            except AgentError as e:  # it is polled
-                logger.debug("nobody tells of new runs just now: %s", e.message)
+            except AgentError as e:  # polling continues
+                logger.debug("no notifications of new runs: %s", e.message)
                 await anyio.sleep(self._poll_s)
 
     async def _back_off(self, error: AgentError) -> None:
         self._failures += 1
         if self._failures == 1:
             logger.warning(
-                "worker %s claims nothing until it can again, what runs goes on: %s",
+                "worker %s cannot claim runs for now; active runs continue: %s",
                 self.worker,
                 error.message,
             )
@@ -124,7 +124,7 @@ class Sweep:
 
     async def _sweep(self) -> None:
         await self._driving.pay()
-        # the engine has them, and the journal has no record of it
+        # runs that the engine may already have, but that are not recorded as sent
         if self._engine.keeps and self._driving.waiting:
             await self._hand_over([*self._driving.waiting.values()])
         await self._claim()
@@ -155,7 +155,7 @@ class Sweep:
                 self._driving.waiting.pop(ticket.run_id, None)
 
     async def _look(self) -> None:
-        """At who died, and now and then at what the engine has."""
+        """Recover runs of dead workers, and audit the engine at intervals."""
         workers = await self._queue.workers()
         living = {worker.worker for worker in workers if worker.alive} | {self.worker}
         dead = {worker.worker for worker in workers} - living
@@ -180,14 +180,14 @@ class Sweep:
         return self.worker in {worker for _, worker in oldest[:SENIORS]}
 
     async def _audit(self) -> None:
-        """Asks the engine about some of what it has, on from where it ended last time."""
+        """Return lost runs from the engine to the journal. Checks the next `AUDIT_MOST` runs."""
         tickets = await self._queue.with_engine(
             engine=self._engine.name, most=AUDIT_MOST, after=self._asked
         )
         self._asked = tickets[-1].run_id if len(tickets) == AUDIT_MOST else ""
         for ticket in await self._engine.forgotten(tickets):
             logger.info(
-                "the engine %s does not deliver run %s any more: it is ready again",
+                "the engine %s has lost run %s: it is ready again",
                 self._engine.name,
                 ticket.run_id,
             )

@@ -1,5 +1,5 @@
-"""Schedules: the first worker that sees a due tick submits its run, whose id the journal accepts
-once.
+"""Submission of schedules' runs. The first worker that finds a due tick submits its run; the run's
+id makes it unique.
 
 Entry point: `Ticking.run`.
 """
@@ -22,20 +22,20 @@ from treadle.workers.schedules import Timetable
 logger = logging.getLogger("treadle")
 
 LOOK_MOST_S: Final = 60.0
-"""Longest sleep, since a clock may be set."""
+"""Longest sleep, in seconds, since the clock may be changed."""
 AGAIN_S: Final = 5.0
 
 
 class Ticking:
     def __init__(self, runtime: Runtime, schedules: Mapping[str, Schedule]) -> None:
-        """Raises AgentError(invalid) for a schedule that cannot be kept."""
+        """Raises AgentError(invalid) for an invalid schedule."""
         self._runtime = runtime
         self._timetables = [Timetable(name, schedule) for name, schedule in schedules.items()]
         self._seen_to: dict[str, Time] = {}
-        """The last tick of each whose run there is."""
+        """Last submitted tick, by schedule."""
 
     async def run(self) -> None:
-        """Run for ever."""
+        """Submit due runs until cancelled."""
         while self._timetables:
             at = now()
             done = [await self._see_to(timetable, at) for timetable in self._timetables]
@@ -45,7 +45,7 @@ class Ticking:
             )
 
     async def _see_to(self, timetable: Timetable, at: Time) -> bool:
-        """False where it is to be tried again."""
+        """Submit the run of the last due tick. Returns False if it must be retried."""
         tick = timetable.last(at)
         if tick is None or self._seen_to.get(timetable.name) == tick:
             return True
@@ -61,9 +61,7 @@ class Ticking:
                     tick,
                     e.message,
                 )
-        except (
-            Exception
-        ):  # the edge of a task: an application's function, or a bug, must not end the worker
+        except Exception:  # edge of the task; user code or a bug must not end the worker
             logger.exception(
                 "schedule %r: its run of %s could not be submitted", timetable.name, tick
             )

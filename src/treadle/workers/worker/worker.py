@@ -1,4 +1,4 @@
-"""A worker, from its registration to its end. Entry point: `Worker`."""
+"""The life of a worker, from registration to drain. Entry point: `Worker`."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from treadle.workers.worker.ticking import Ticking
 logger = logging.getLogger("treadle")
 
 NAME_MOST: Final = 100
-"""Characters."""
+"""Maximum length of a worker's name, in characters."""
 
 
 class Worker:
     """Drives runs of its queues, at most `slots` at once: `async with Worker(runtime) as worker:
     await worker.work()`.
 
-    One for a runtime; it belongs to the runtime's event loop. When it ends, what it still drove is
-    ready for other workers.
+    A runtime can have one worker, in its event loop. When the worker ends, runs that it still
+    drives become ready for other workers.
     """
 
     def __init__(  # noqa: PLR0913  what one says of a worker, each with a default
@@ -52,17 +52,16 @@ class Worker:
         lanes: Mapping[str, QueueLimits] | None = None,
         schedules: Mapping[str, Schedule] | None = None,
     ) -> None:
-        """`engine`: an open one; None: one inside this worker. `name`: unique among living workers.
-        `agent_of`, `deps_of`: agent and deps of a run; None: the agent of its name among
-        `runtime.agents`, without deps. `grace_s`: time for runs to end when it drains. `poll_s`:
-        interval of polling without notifications. `lanes`: limits of queues; None: from the
-        configuration. `schedules`: by name; their agents are among `runtime.agents`.
+        """`engine`: an open engine; None: one inside this worker. `name`: unique among living
+        workers. `agent_of`, `deps_of`: return agent and deps of a run; None: the agent of that name
+        in `runtime.agents`, and no deps. `grace_s`: time for active runs to end after `drain`.
+        `poll_s`: polling interval. `lanes`: limits of queues; None: from the configuration.
+        `schedules`: schedules by name; their agents must be in `runtime.agents`.
 
-        Raises AgentError(invalid) for a name that lists cannot show, an unknown queue, or an
-        impossible schedule.
+        Raises AgentError(invalid) for an unprintable name, an unknown queue or an invalid schedule.
         """
         self.slots, self.worker_id = slots, ""
-        """`worker_id`: what owns its runs in the journal; empty before it works."""
+        """`worker_id`: the worker's id in the journal; empty before `work`."""
         self._runtime, self._engine, self._grace_s = runtime, engine or LocalEngine(), grace_s
         self._queues = _checked(queues, runtime, slots)
         self._lanes = {
@@ -80,7 +79,7 @@ class Worker:
         )
         self._ticking = Ticking(runtime, schedules or {})
         self.registered = anyio.Event()
-        """Its name is its own, and it takes runs."""
+        """Set when the worker is registered and takes runs."""
         self._draining, self._at_once = anyio.Event(), anyio.Event()
 
     async def __aenter__(self) -> Self:
@@ -91,22 +90,22 @@ class Worker:
 
     @property
     def running(self) -> int:
-        """Runs that it drives now."""
+        """Number of runs that it drives now."""
         return self._driving.running
 
     @property
     def deliveries(self) -> int:
-        """Since it began."""
+        """Number of deliveries since it began."""
         return self._driving.deliveries
 
     @property
     def held_off(self) -> int:
-        """Deliveries of runs that it could not drive, since it began."""
+        """Number of deliveries whose run it could not drive."""
         return self._driving.held_off
 
     def drain(self, *, at_once: bool = False) -> None:
-        """Claim no more runs, give running ones the grace to end (`at_once`: none), and leave the
-        rest to others; then `work` returns. Idempotent.
+        """Claim no more runs, and let active ones end within `grace_s` (`at_once`: without grace).
+        Others become ready for other workers; then `work` returns. Idempotent.
         """
         self._sweep.end()
         self._draining.set()
@@ -114,9 +113,9 @@ class Worker:
             self._at_once.set()
 
     async def work(self) -> None:
-        """Work until `drain`; cancelled, drain at once.
+        """Work until `drain`. Cancellation drains without grace.
 
-        Raises AgentError if it cannot begin: its name is taken, the journal does not answer.
+        Raises AgentError if the name is taken or the journal does not respond.
         """
         queue = self._runtime.journal.queue
         self.worker_id = self._sweep.worker = await queue.register(self._card())
@@ -140,7 +139,7 @@ class Worker:
         try:
             await self._sweep.run()
             self._driving.closed = True
-            await self._give_back()  # others take it while what runs here has its grace
+            await self._give_back()  # so that others drive these runs during the grace period
             await self._say_that_it_drains()
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -154,7 +153,7 @@ class Worker:
             await self._driving.give_back()
         except AgentError as e:
             logger.warning(
-                "what worker %s had claimed is ready again when this process has ended: %s",
+                "runs claimed by worker %s will be ready again when this process ends: %s",
                 self._name,
                 e.message,
             )
@@ -164,7 +163,7 @@ class Worker:
             await self._runtime.journal.queue.drain()
         except AgentError as e:
             logger.warning(
-                "worker %s drains; the journal could not be told: %s", self._name, e.message
+                "worker %s drains, but the journal could not record it: %s", self._name, e.message
             )
 
     async def _end_of_grace(self) -> None:
@@ -186,13 +185,13 @@ class Worker:
 
 
 def _plain(name: str) -> str:
-    """Return True if the name is plain text: it appears in lists and logs, and nothing in it may
-    hide, reverse or break a line.
+    """Return the name. Raises AgentError(invalid) if it contains invisible or control characters,
+    because lists and logs show it.
     """
     if one_line(name, NAME_MOST) != name:
         reason = (
-            f"a worker's name is one line of at most {NAME_MOST} characters, none of which hides "
-            f"or controls, not '{one_line(revealed(name), 60)}'"
+            f"a worker's name must be one line of at most {NAME_MOST} visible characters, "
+            f"not '{one_line(revealed(name), 60)}'"
         )
         raise AgentError("invalid", reason)
     return name
@@ -210,7 +209,7 @@ def _checked(queues: Sequence[str], runtime: Runtime, slots: int) -> Sequence[st
                 ),
             )
     if not queues or slots < 1:
-        raise AgentError("invalid", "a worker has a queue and a slot at least")
+        raise AgentError("invalid", "a worker needs at least one queue and one slot")
     return tuple(dict.fromkeys(queues))
 
 
