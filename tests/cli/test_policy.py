@@ -135,7 +135,7 @@ def test_on_a_terminal_the_decision_is_for_a_person(cli: Cli) -> None:
     lines = typed(cli, "--", "ls; npm test \x1b[2J").split("\n")
     assert lines[0] == "ask  ls; npm test \\x1b[2J"
     assert lines[1].startswith("why: it runs code of this project (npm)")
-    assert "it holds a character that does not show (U+001B)" in lines[1]
+    assert "it contains an invisible character (U+001B)" in lines[1]
     assert [line.split()[:2] for line in lines[2:5]] == [
         ["DECISION", "COMMAND"],
         ["allow", "ls"],

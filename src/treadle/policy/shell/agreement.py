@@ -1,5 +1,5 @@
-"""Commands of a line in the small language, if two readers agree on them: language.py and bash's
-grammar (syntax.py). Entry point: `agreed`.
+"""Commands of a line in the small language, provided that two readers agree on them: language.py,
+and bash's grammar (syntax.py). Entry point: `agreed`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ class Differ(Exception):
 
 
 def agreed(text: str, script: Script, home: str) -> list[ParsedCommand] | OutsideLanguage:
-    """Return the commands of `text`, from which `script` was read, or the reason why it is outside
-    the language. Raises Differ.
+    """Return the commands of `text`, or the reason why it is outside the language. Raises Differ.
+
+    `script`: `text` as the grammar reads it.
     """
     line = read_line(text, home)
     if isinstance(line, OutsideLanguage):
@@ -73,7 +74,7 @@ _PARTS = names(
 
 
 def _is_read_alike(line: PlainLine, text: str, root: Node) -> bool:
-    """Return True if the grammar of `root` finds exactly the words and operators of `line`, and the
+    """Return True if the syntax tree `root` has exactly the words and operators of `line`, and the
     same words in each command.
     """
     at = (
@@ -99,8 +100,8 @@ def _is_read_alike(line: PlainLine, text: str, root: Node) -> bool:
 def _tokens(
     node: Node, commands: list[list[tuple[int, int]]]
 ) -> Iterator[tuple[Node | None, bool]]:
-    """Yield the leaves below `node` in order, or None for one that the language does not have. Adds
-    the words of each command to `commands`.
+    """Yield the leaves below `node`, in order, and True for a word; None for a leaf that is not in
+    the language. Adds the words of each command to `commands`.
     """
     if node.type in ("command", "test_command"):
         commands.append([])

@@ -1,6 +1,6 @@
-"""`[ … ]`, `[[ … ]]` and `test`: which of their questions only look.
+"""Judgement of `[ … ]`, `[[ … ]]` and `test`. Some of their operators evaluate their operands.
 
-Some evaluate what they are given. Entry: `judge_test`.
+Entry points: `judge_test`, `judge_plain_test`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _NUMBER = re.compile(r"[-+]?\d+")
 
 
 def judge_test(words: Sequence[ShellWord], looks_at: Callable[[str], CallFinding]) -> CallFinding:
-    """Judge a test. `words` include the name or the brackets."""
+    """Judge a test. `words` include the name or the brackets; `looks_at` judges a path."""
     if not words or not all(word.is_literal or word.value in _GLUE | {"<", ">"} for word in words):
-        return CallFinding(FindingKind.UNSURE, "what it tests is not known before it runs")
+        return CallFinding(FindingKind.UNSURE, "what it tests is unknown before it runs")
     if redirections_of(words):
         return CallFinding(FindingKind.UNSURE, "'<' and '>' in [ are redirections")
     values = [word.value for word in words]
@@ -72,9 +72,9 @@ def judge_test(words: Sequence[ShellWord], looks_at: Callable[[str], CallFinding
 def judge_plain_test(
     argv: Sequence[str], looks_at: Callable[[str], CallFinding]
 ) -> CallFinding | None:
-    """Judge `test` or `[` with at most three words, of which bash decides by their number alone.
+    """Judge `test` or `[` with at most three operands, which bash interprets by their number alone.
 
-    None for any other form.
+    Returns None for any other form.
     """
     inner = list(argv[1:-1] if argv[0] == "[" else argv[1:])
     if inner[:1] == ["!"] and len(inner) in (3, 4):
@@ -93,7 +93,7 @@ def judge_plain_test(
 
 
 def redirections_of(words: Sequence[ShellWord]) -> list[ShellWord]:
-    """Targets of redirections in `[ … ]`, which the grammar takes for comparisons."""
+    """Return the targets of redirections in `[ … ]`, which the grammar parses as comparisons."""
     if not words or words[0].value != "[":
         return []
     return [following for word, following in pairwise(words) if word.value in ("<", ">")]

@@ -1,6 +1,7 @@
-"""Commands that no rule and no mode may let run: those that destroy the machine or the home folder.
+"""Commands that never run, whatever the rules and the mode: those that destroy the machine or the
+home folder.
 
-Entry: `danger_of`.
+Entry points: `danger_of`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _SYSTEM = frozenset(
 _SYSTEM_PARENTS = frozenset(
     {"usr", "etc", "home", "Users", "System", "boot", "lib", "var", "Library"}
 )
-"""System folders whose entries are each as vital as they are."""
+"""System folders each of whose entries is vital too."""
 _OFF = re.compile(
     r"(?:poweroff|reboot|halt|shutdown|kexec|emergency|rescue|suspend|hibernate)(?:\.target)?"
 )
@@ -73,17 +74,17 @@ PROGRAMS = (
     "blkdiscard",
     "killall5",
 )
-"""Texts to search for if a command line cannot be parsed."""
+"""Names to search for in a command line that cannot be parsed."""
 
 _BY_ARGUMENTS = ("rm", "dd", "tee", "find", "kill")
-"""Programs that are dangerous with some arguments, one of each kind."""
+"""One program of each kind that is dangerous with certain arguments."""
 
 
 def dangerous_with(
     words: Sequence[str], cwds: Sequence[str], workspace: str, home: str
 ) -> str | None:
-    """Return a program that is never run with these arguments, for a program that is not known;
-    None if there is none.
+    """Return a program that never runs with these arguments, or None. Use it if the program is
+    unknown before the command runs.
     """
     dangerous = (
         program
@@ -96,8 +97,9 @@ def dangerous_with(
 def danger_of(
     argv: Sequence[str], *, cwds: Sequence[str], workspace: str, home: str, is_sure: bool = True
 ) -> str | None:
-    """Return the reason why a command is never run, or None. Unknown parts of arguments count as
-    empty.
+    """Return the reason why a command never runs, or None.
+
+    `cwds`: possible working directories. `is_sure`: False if an unknown word may be an option.
     """
     if not argv:
         return None
@@ -120,9 +122,9 @@ def danger_of(
     if program in ("pkill", "killall") and any(
         re.fullmatch(r"[.^*$]*", word) for word in words if not word.startswith("-")
     ):
-        return "it ends every process that it may"
+        return "it ends every process that it can"
     if program == "kill" and any(word == "-1" for word in words[1:]):
-        return "it ends every process that it may"
+        return "it ends every process that it can"
     places = _Places(cwds, workspace, home)
     if program in _REMOVES | _CHANGES_OWNERS:
         return _recursive(program, words, places, is_sure=is_sure)
@@ -132,7 +134,7 @@ def danger_of(
         for word in (words if into else words[:-1])
         if not word.startswith("-")
     ):
-        return "it moves away what the machine or its user needs"
+        return "it moves a folder that the machine or its user needs"
     if program == "find":
         return _find(words, places)
     return None
@@ -152,7 +154,7 @@ def _writes_disk(program: str, words: Sequence[str]) -> bool:
 def _recursive(program: str, words: Sequence[str], places: _Places, *, is_sure: bool) -> str | None:
     options = [word for word in words if word.startswith("-") and len(word) > 1]
     if any(word.startswith("--no-p") for word in options):
-        return "it does not even spare the root of the file system"
+        return "it disables the protection of the file system's root"
     letters = "".join(word[1:] for word in options if not word.startswith("--"))
     long = [word for word in options if word.startswith("--r") and "--recursive".startswith(word)]
     if program in ("rmdir", "unlink", "shred") or not (
@@ -160,7 +162,7 @@ def _recursive(program: str, words: Sequence[str], places: _Places, *, is_sure: 
     ):
         return None
     if any(places.are_vital(word) for word in words if word not in options):
-        return "it removes or changes all that lies below what the machine or its user needs"
+        return "it removes or changes everything in a folder that the machine or its user needs"
     return None
 
 
@@ -170,7 +172,7 @@ def _find(words: Sequence[str], places: _Places) -> str | None:
         program_of(run[0]) in _REMOVES | _CHANGES_OWNERS for run in found.runs if run
     )
     if acts and any(places.are_vital(start) for start in found.starts):
-        return "it removes or changes all that lies below what the machine or its user needs"
+        return "it removes or changes everything in a folder that the machine or its user needs"
     return None
 
 
@@ -193,7 +195,7 @@ class _Places:
         )
 
     def _may_match(self, pattern: str) -> bool:
-        """Return True if a pattern may match a vital place, or all its content."""
+        """Return True if a pattern may match a vital place, or everything in one."""
         above, name = os.path.dirname(pattern), os.path.basename(pattern)
         if re.search(r"[*?[]", above):
             return False
@@ -212,11 +214,11 @@ class _Places:
         )
 
     def _is_vital(self, place: str, contents: bool) -> bool:
-        """`contents`: everything in it; for the workspace, that only needs approval."""
+        """Return True if a place is vital. `contents`: only its entries are affected."""
         place = "/" + place.lstrip("/")
         try:
             real = os.path.realpath(place)
-        except RecursionError:  # a chain of links that the kernel does not follow either
+        except RecursionError:  # the kernel does not follow such a chain of links either
             real = place
         for each in {place, real}:
             parts = [part for part in each.split("/") if part]

@@ -1,5 +1,5 @@
-"""Denials and dangers in a command line, searched in every command anywhere in it, through wrappers
-and `sh -c`, and in texts that cannot be parsed.
+"""Search for denied and dangerous commands everywhere in a line: in wrappers, in `sh -c`, and in
+text that cannot be parsed.
 
 Entry point: `Denials`.
 """
@@ -29,24 +29,26 @@ from treadle.policy.shell.wrappers import (
 from treadle.policy.shell.writers import written_by
 
 MAX_INNER = 5
-"""Maximum depth of wrappers and scripts inside each other."""
+"""Maximum nesting of wrappers and scripts."""
 MAX_WORDS = 400
-"""Maximum number of words of a command; a longer one is only searched for denials."""
+"""Maximum number of words of a command. A longer one is only searched for denials."""
 MAX_PLACES = 100
-"""Maximum number of places of a line that are compared with those that are never removed."""
+"""Maximum number of places in a line that are compared with vital ones."""
 
 
 class Denials:
-    """Findings that hold whatever else is in a command: rules, dangers, guarded files it writes."""
+    """Findings that apply regardless of the rest of the line: rules, dangers, writes to guarded
+    files.
+    """
 
     def __init__(self, ground: Ground, script: Callable[[str], list[CallFinding]]) -> None:
-        """`script` judges a text that an inner shell would read."""
+        """`script`: judges a text that an inner shell reads."""
         self.ground, self.reach = ground, ground.reach
         self._script = script
 
     def vital_in(self, text: str) -> list[str]:
-        """Return the places in a text of which nothing may be removed recursively; the root where
-        there are too many to look at.
+        """Return the places in a text that must not be removed recursively; the root if there are
+        too many places to check.
         """
         places = places_in(text, self.reach.home)
         return (
@@ -56,8 +58,8 @@ class Denials:
         )
 
     def is_danger(self, words: list[str]) -> bool:
-        """Return True if a program among the words is never run with those behind it, if one of
-        them turns out to be an option.
+        """Return True if one of the words is a program that could be dangerous with the words after
+        it, should an unknown one be an option.
         """
         start = next(
             (i for i, word in enumerate(words[:40]) if program_of(word) in dangers.PROGRAMS),
@@ -73,8 +75,8 @@ class Denials:
         return found is not None
 
     def _forbidden(self, argv: Sequence[str], *, is_sure: bool = True) -> CallFinding | None:
-        """Return what forbids a command, whatever else is in it: a rule, a danger, a guarded file
-        that it writes.
+        """Return the finding that forbids a command: a rule, a danger, or a write to a guarded
+        file.
         """
         if not argv or not argv[0]:
             return None
@@ -114,8 +116,8 @@ class Denials:
         )
 
     def below(self, argv: Sequence[str]) -> list[CallFinding]:
-        """Return findings of rules about files below the folders that a program is given, if it may
-        read them.
+        """Return findings of rules about files below the folders among a program's arguments, if
+        the program may read them.
         """
         program = PROGRAMS.get(program_of(argv[0])) if argv else None
         if (
@@ -128,7 +130,7 @@ class Denials:
         return self.ground.ruled_below(given)
 
     def _endangering(self, argv: Sequence[str]) -> list[CallFinding]:
-        """Return the dangers of an unknown program, which may run what its words name."""
+        """Return the dangers of an unknown program, which may run its arguments as a command."""
         found = [
             self._forbidden(argv[i:])
             for i in range(1, min(len(argv), 40))
@@ -137,7 +139,9 @@ class Denials:
         return [each for each in found if each is not None and "is never run" in each.why]
 
     def _by_another(self, argv: Sequence[str], unknown: frozenset[str]) -> list[CallFinding]:
-        """Return the danger, if some other program would never be run with these arguments."""
+        """Return a finding if the program is unknown, and could be one that never runs with these
+        arguments.
+        """
         if not argv or argv[0] not in unknown:
             return []
         reach = self.reach
@@ -148,7 +152,7 @@ class Denials:
         return [CallFinding(FindingKind.NEEDS_A_PERSON, why)]
 
     def ruled(self, argv: Sequence[str], *, is_sure: bool = True) -> list[CallFinding]:
-        """Return the rules that deny it, or that ask about it."""
+        """Return the denial or danger of a command, else the rule that requires approval."""
         if (found := self._forbidden(argv, is_sure=is_sure)) is not None:
             return [found]
         asking = self.reach.rules.asking(argv) if argv else None
@@ -169,9 +173,10 @@ class Denials:
         unknown: frozenset[str] = frozenset(),
         depth: int = 0,
     ) -> list[CallFinding]:
-        """Return denials of a command and of all that it would run.
+        """Return denials of a command and of every command that it runs.
 
-        `unknown`: words that stand for others, which are not known before it runs.
+        `fed`: words that it receives from a pipe. `is_sure`: False if words are missing. `unknown`:
+        words whose values are unknown before the command runs.
         """
         if argv and argv[0] in ("!", "{", "("):
             argv = argv[1:]
@@ -188,7 +193,7 @@ class Denials:
         if depth >= MAX_INNER or len(argv) > MAX_WORDS:
             return [
                 *all_found,
-                CallFinding(FindingKind.UNSURE, "too many programs run one another"),
+                CallFinding(FindingKind.UNSURE, "its commands are nested too deeply"),
                 *self.lexically(" ".join(argv)),
             ]
         for inner in wrapped.commands:
@@ -217,7 +222,7 @@ class Denials:
         return found or self.ruled(words_of(text))
 
     def lexically(self, text: str) -> list[CallFinding]:
-        """Judge unparsed text by searching it for denied commands."""
+        """Search an unparsed text for denied and dangerous commands."""
         rules = [
             rule
             for rule in (*self.reach.rules.deny, *self.reach.rules.ask)
@@ -247,6 +252,6 @@ class Denials:
             return [
                 CallFinding(
                     FindingKind.FORBIDDEN,
-                    "it is too long to be judged, and names what may be denied again and again",
+                    "it is too long to check, and mentions commands that may be denied too often",
                 )
             ]

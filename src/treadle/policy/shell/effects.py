@@ -1,6 +1,5 @@
-"""Plain descriptions of a command's effects, for the person who approves it: "it deletes files:
-build". Entry point: `effect_of`. They inform and decide nothing: verdicts come from the tables of
-the other modules.
+"""Descriptions of a command's effects for the person who approves it, like "it deletes files:
+build". They do not affect the judgement. Entry point: `effect_of`.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ _SHELLS: Final = names("sh bash dash zsh ksh fish")
 
 _TOLD: Final[dict[str, str]] = {
     **dict.fromkeys(REMOVES, "deletes files"),
-    "truncate": "empties or cuts files",
+    "truncate": "empties or truncates files",
     "dd": "writes raw data to a file or a disk",
-    "mv": "moves files, and replaces those in their way",
-    **dict.fromkeys(("cp", "install"), "copies files, and replaces those in their way"),
+    "mv": "moves files, and can overwrite others",
+    **dict.fromkeys(("cp", "install"), "copies files, and can overwrite others"),
     "ln": "makes links",
     **dict.fromkeys(("chmod", "chattr", "setfacl"), "changes permissions of files"),
     **dict.fromkeys(("chown", "chgrp"), "changes owners of files"),
@@ -49,7 +48,7 @@ _TOLD: Final[dict[str, str]] = {
     "twine": "publishes a package",
     **dict.fromkeys(
         names("tar bsdtar cpio unzip zip 7z ar"),
-        "packs or unpacks archives, and replaces files in their way",
+        "packs or unpacks archives, and can overwrite files",
     ),
     **dict.fromkeys(_CONTAINERS, "controls containers, outside the sandbox"),
     **dict.fromkeys(_CLOUDS, "controls machines and services elsewhere"),
@@ -59,7 +58,7 @@ _TOLD: Final[dict[str, str]] = {
 
 
 def effect_of(argv: Sequence[str]) -> str:
-    """Return the rest of a sentence that begins with "Not run: "."""
+    """Describe a command's effect, as the end of a sentence that begins with "Not run: "."""
     program, words = argv[0].rsplit("/", 1)[-1], argv[1:]
     if program == "git" and (said := _git(words)) is not None:
         return f"it {said} ({_shown(argv)})"
@@ -138,7 +137,10 @@ def _git(words: Sequence[str]) -> str | None:
 
 
 def _given(rest: Sequence[str], short: str, *long: str) -> bool:
-    """Return True if an option is among the words, also with other letters behind one dash."""
+    """Return True if an option is among the words, also within a cluster of letters.
+
+    `short`: letters. `long`: prefixes, including the dashes.
+    """
     return any(
         (
             word.startswith(long)
@@ -225,7 +227,7 @@ _GIT: Final[dict[str, str]] = {
         ("merge", "cherry-pick", "revert", "am", "apply"), "changes files and the current branch"
     ),
     **dict.fromkeys(
-        ("gc", "prune", "reflog", "repack"), "removes what no branch needs, which undo may need"
+        ("gc", "prune", "reflog", "repack"), "removes unreferenced objects, which undo may need"
     ),
     **dict.fromkeys(
         ("fetch", "pull", "clone", "ls-remote", "remote", "submodule", "lfs"),

@@ -1,6 +1,4 @@
-"""Arguments of a program after bash has expanded patterns to names of files. Entry point:
-`expanded`.
-"""
+"""Arguments of a command after the expansion of patterns to file names. Entry point: `expanded`."""
 
 from __future__ import annotations
 
@@ -15,8 +13,10 @@ from treadle.policy.shell.words import ShellWord
 
 
 def expanded(command: ParsedCommand, ground: Ground, most: int) -> list[list[str]]:
-    """List the words that the program receives, for each folder that the command may run in;
-    nothing if that is unknown. `most`: maximum number of words; longer commands are not expanded.
+    """Return the argument lists that the program may receive, one for each possible working
+    directory; empty if they are unknown.
+
+    `most`: maximum number of words; longer commands are not expanded.
     """
     if (
         not command.words
@@ -51,13 +51,13 @@ def _names(word: ShellWord, cwd: str, ground: Ground) -> list[str]:
         return others
     names = expand(word.value, word.wild, cwd, ground.reach.is_inside)
     if any(name.startswith("-") for name in names) and names != [word.value]:
-        # it would be an option, and where it stands among the others is for bash to say
+        # the name would act as an option, at a position that depends on bash's sort order
         raise TooManyNames
     return names
 
 
 def _matched(pattern: str, ground: Ground) -> list[str] | None:
-    import glob  # noqa: PLC0415  only for a pattern
+    import glob  # noqa: PLC0415  needed only for patterns
 
     if (
         may_name_a_secret(pattern)
@@ -87,7 +87,7 @@ def _matched(pattern: str, ground: Ground) -> list[str] | None:
 
 
 def _few_entries(pattern: str) -> bool:
-    """Return True if the folders of a pattern are small enough to be searched now."""
+    """Return True if the first folder that a pattern searches is small."""
     top = os.path.dirname(re.split(r"[*?\[]", pattern)[0] + "x")
     deep = "/" in pattern[len(top) + 1 :]
     try:

@@ -1,7 +1,6 @@
-"""sed and awk: little languages that can also write files and run commands, judged by what their
-programs say.
+"""Judgement of sed and awk programs, which can also write files and run commands.
 
-Entry: `sed_writes`, `awk_acts`.
+Entry points: `sed_writes`, `awk_acts`.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ SED = Options(
         "debug help version"
     ),
 )
-"""Without -i, which writes, -f, which reads a program from a file, and -l, which takes a value in
-some versions only.
+"""Options of sed except -i, which writes; -f, which reads a program from a file; and -l, which
+takes a value only in some versions.
 """
 
 AWK = Options(short_values="Fv", long="field-separator= assign= posix sandbox help version")
 
 _BRACKETS = r"\[\^?(?:\[:[a-z]+:\]|[^][/\\\n^])(?:\[:[a-z]+:\]|[^][/\\\n])*\]"
-"""A set of characters that ends at the same position for every version of sed."""
+"""A set of characters whose end all versions of sed agree on."""
 _SET = re.compile(r"\[\^?(?:\[:[a-z]+:\]|[^][\\\n^])(?:\[:[a-z]+:\]|[^][\\\n])*\]")
 _ADDRESS = rf"(?:\d+(?:~\d+)?|\$|/(?:[^][/\\\n]|\\[^\n]|{_BRACKETS})*/[IM]*)"
 _ADDRESSES = re.compile(rf"\s*(?:{_ADDRESS}(?:\s*,\s*(?:[+~]?\d+|{_ADDRESS}))?)?\s*!*\s*")
@@ -37,7 +36,7 @@ MAX_CHARS = 4_000
 
 
 def sed_writes(program: str) -> str | None:
-    """Return the reason why a sed program may do more than print; None if each of its commands is
+    """Return the reason why a sed program may do more than print; None if all its commands are
     known to be harmless.
     """
     if len(program) > MAX_CHARS:
@@ -62,7 +61,7 @@ def sed_writes(program: str) -> str | None:
 
 
 def _command_end(program: str, at: int) -> int | None:
-    """Return the end of the harmless command that begins here; None if it is not harmless."""
+    """Return the end of the command at `at`; None if the command may not be harmless."""
     c = program[at]
     if c in "sy":
         return _substitution_end(program, at)
@@ -89,7 +88,7 @@ def _substitution_end(program: str, at: int) -> int | None:
         if c == "[" and seen == 0:
             brackets = _SET.match(program, i)
             if brackets is None or delimiter in brackets[0]:
-                return None  # versions of sed disagree about where this ends
+                return None  # versions of sed disagree on its end
             i = brackets.end()
             continue
         if c == delimiter:
@@ -108,8 +107,8 @@ _AWK_ACTS = re.compile(
 
 
 def awk_acts(program: str) -> str | None:
-    """Return the reason why an awk program may do more than print; None if no word of it can.
-    Strings and patterns count as code.
+    """Return the reason why an awk program may do more than print; None if it cannot. Searches
+    strings and patterns like code.
     """
     if len(program) > MAX_CHARS:
         return "the awk program is too long to be judged"

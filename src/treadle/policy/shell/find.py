@@ -1,5 +1,5 @@
-"""find: which of its many tests and actions only look, where it looks, and what its actions would
-run. Entry: `read_find`.
+"""Arguments of find: its starting points, the commands that it runs, and tests or actions that may
+do more than read. Entry points: `read_find`.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _RUNS = names("-exec -execdir -ok -okdir")
 class Find:
     starts: list[str] = field(default_factory=list[str])
     paths: list[str] = field(default_factory=list[str])
-    """Files with which tests compare."""
+    """Reference files of tests such as `-newer`."""
     runs: list[list[str]] = field(default_factory=list[list[str]])
-    """Commands of -exec and similar actions; {} is the file found."""
+    """Commands of -exec and similar actions; `{}` stands for the file found."""
     deletes: bool = False
     unknown: str | None = None
     """The first word that may do more than read."""
 
 
 def read_find(argv: Sequence[str]) -> Find:
-    """Read the arguments of find, without `find` itself."""
+    """Parse the arguments of find, without its name."""
     found, i = Find(), 0
     while i < len(argv) and (
         argv[i] in ("-H", "-P", "-L", "-D") or re.fullmatch(r"-O\d*", argv[i])

@@ -149,9 +149,7 @@ ACTS: dict[str, Options] = {
     "revert": _o("n", "", "no-edit no-commit abort continue quit"),
     "rebase": _o("q", "", "quiet abort continue skip onto="),
 }
-"""Commands that change the repository: they ask, and run with these options if a rule allows the
-command.
-"""
+"""Commands that change the repository, with the options that a rule for the command also allows."""
 
 NETWORK = frozenset(
     {
@@ -185,7 +183,7 @@ _OWN = (
         "verify-commit verify-pack verify-tag worktree write-tree"
     )
 )
-"""Commands of git itself, which no alias can replace."""
+"""Git's own commands, which aliases cannot replace."""
 _BEFORE = frozenset(
     {"--no-pager", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects", "-P"}
 )
@@ -200,7 +198,7 @@ class GitCommand:
 
 
 def read_git(argv: Sequence[str]) -> GitCommand:
-    """Read the arguments of git, without `git` itself."""
+    """Parse the arguments of git, without its name."""
     i = 0
     while i < len(argv) and argv[i] in _BEFORE:
         i += 1
@@ -240,7 +238,7 @@ def read_git(argv: Sequence[str]) -> GitCommand:
 
 
 def _changes(command: str, operands: Sequence[str], given: set[str]) -> bool:
-    """Return True if operands turn a read-only command into a change."""
+    """Return True if its operands make a read-only command change the repository."""
     if command == "branch":
         return bool(operands) and not given & {
             "list",
@@ -264,8 +262,8 @@ def _changes(command: str, operands: Sequence[str], given: set[str]) -> bool:
 
 
 def renames(argv: Sequence[str]) -> bool:
-    """Return True if git could run another of its commands than the one `argv` names: by settings
-    given to it, an alias or a program of another maker.
+    """Return True if git could run a command other than the one in `argv`: by a setting, an alias,
+    or a program that is not part of git.
     """
     i = 0
     while i < len(argv) and argv[i].startswith("-"):
@@ -276,7 +274,7 @@ def renames(argv: Sequence[str]) -> bool:
 
 
 def git_runs(argv: Sequence[str]) -> tuple[list[list[str]], list[str]]:
-    """Return the commands and texts that git runs: `bisect run X`, `submodule foreach X`, `-c
+    """Return the commands and scripts that git runs: `bisect run X`, `submodule foreach X`, `-c
     alias.x=!X`, `--exec=X`.
     """
     commands, scripts = list[list[str]](), list[str]()

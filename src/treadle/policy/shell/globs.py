@@ -1,8 +1,8 @@
-"""Names of files that a pattern of the small language stands for, exactly as bash finds them.
-Entry: `expand`.
+"""Expansion of the small language's patterns to the same file names as in bash. Entry points:
+`expand`.
 
-Bash is started without the settings that change this (dotglob, nullglob, GLOBIGNORE and the like),
-which environment.py withholds.
+environment.py removes the settings of bash that would change the result, such as dotglob, nullglob
+and GLOBIGNORE.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from itertools import islice
 from typing import NamedTuple
 
 MAX_ENTRIES = 4_000
-"""Maximum number of names in all folders that one pattern searches."""
+"""Maximum number of entries in all folders that one pattern searches."""
 MAX_NAMES = 300
 MAX_STARS = 4
-"""Maximum number of stars in a file name, so that matching stays fast."""
+"""Maximum number of stars in a path component, so that matching stays fast."""
 
 
 class TooManyNames(Exception):
-    """Raised if the pattern matches too many names, or searches where only bash may."""
+    """Raised if a pattern matches too many names, or its matches cannot be determined."""
 
 
 class _Part(NamedTuple):
@@ -30,17 +30,17 @@ class _Part(NamedTuple):
     text: str
     pattern: re.Pattern[str] | None
     has_any_character: bool
-    """True if it holds a `?`, which is one byte or one character, depending on the locale."""
+    """True if it contains `?`, which matches a byte or a character, depending on the locale."""
 
 
 def expand(
     value: str, wild: frozenset[int], cwd: str, is_inside: Callable[[str], bool]
 ) -> list[str]:
-    """List what bash puts in place of the word `value`: the word itself where nothing matches.
-    Bash's order is that of its locale, ours is not.
+    """Return the words to which bash expands `value`; `value` itself if nothing matches. The order
+    may differ from bash's, which depends on the locale.
 
-    `wild`: indices of the `*` and `?` that are patterns. `is_inside`: whether a folder, resolved,
-    may be looked into. Raises TooMany.
+    `wild`: indices of the unquoted `*` and `?`. `is_inside`: returns True if a resolved folder may
+    be searched. Raises TooManyNames.
     """
     parts = list(_parts(value, wild))
     if any(not part.text for part in parts[1:]) or any(
@@ -107,7 +107,7 @@ def _names(folder: str, most: int, is_inside: Callable[[str], bool]) -> list[str
         FileNotFoundError,
         NotADirectoryError,
         PermissionError,
-    ):  # bash finds nothing there either
+    ):  # bash finds no names either
         return []
     except OSError as e:
         raise TooManyNames from e

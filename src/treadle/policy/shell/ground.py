@@ -1,6 +1,6 @@
-"""Paths of one command line, after every `cd` in it, and findings about reading or writing them.
+"""Paths of one command line: the possible working directories, and findings about reads and writes.
 
-paths.py judges the places themselves. Entry point: `Ground`.
+paths.py judges single paths. Entry point: `Ground`.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ from treadle.policy.shell.script import Redirect
 from treadle.policy.shell.words import ShellWord
 
 MAX_PATHS = 300
-"""Maximum number of paths of one command line that are looked up on the disk."""
+"""Maximum number of paths of one command line whose links are followed."""
 MAX_CWDS = 4
 MAX_NAMES = 2_000
-"""Maximum number of names that the patterns of one command line match."""
+"""Maximum number of words of one command line after expansion."""
 
 
 class Ground:
-    """Paths of a line. A relative path may start in any of `cwds`; the strictest finding counts."""
+    """Judges the paths of one line. A relative path may start in any of `cwds`; the strictest
+    finding counts.
+    """
 
     def __init__(self, reach: Reach) -> None:
         self.reach = reach
         self.cwds: list[str] = [reach.root]
         self.is_known = True
-        """True if the directories are all that are possible."""
+        """True if `cwds` contains all possible working directories."""
         self._looked_up = 0
         self._written: dict[tuple[str, tuple[str, ...]], CallFinding] = {}
         self._below: dict[tuple[str, tuple[str, ...]], CallFinding] = {}
@@ -42,7 +44,7 @@ class Ground:
         return other
 
     def _may_look_up(self) -> bool:
-        """Return True while links are still followed; the literal path is always checked."""
+        """Return True while links may be followed. The literal path is always checked."""
         self._looked_up += 1
         return self._looked_up <= MAX_PATHS
 
@@ -60,7 +62,7 @@ class Ground:
         return self.reads(path, names_only=True)
 
     def is_file(self, path: str) -> bool:
-        """Return True if an option's value could be a file to read, if taken for an operand."""
+        """Return True if a text, such as an option's value, is the path of an existing file."""
         return "\0" not in path and any(
             os.path.lexists(place := os.path.join(cwd, path)) and not os.path.isdir(place)
             for cwd in self.cwds
@@ -116,8 +118,8 @@ class Ground:
         return self._written[key]
 
     def write_all(self, paths: Sequence[str]) -> list[CallFinding]:
-        """Judge writes to many paths, those beyond `MAX_PATHS` only by their literal names, at
-        once.
+        """Judge writes to many paths. Paths beyond `MAX_PATHS` are judged together, and only by
+        their names.
         """
         found = [self.writes(path) for path in paths[:MAX_PATHS]]
         rest = paths[MAX_PATHS:]
@@ -182,11 +184,13 @@ class Ground:
         return [*findings, written]
 
     def denied(self, path: str, *, writes: bool = False) -> CallFinding:
-        """Apply denials of a rule for reading, and optionally of one for writing."""
+        """Judge a path only by the rules that deny reads, and with `writes` also by those that deny
+        writes.
+        """
         return _strictest([self.reach.denied(path, cwd, writes=writes) for cwd in self.cwds])
 
     def change_directory(self, operands: Sequence[ShellWord]) -> None:
-        """Change directory. It may fail or run in a subshell, so both folders count afterwards."""
+        """Apply a `cd`. It may fail or run in a subshell, so old and new directories count."""
         words = [word for word in operands if not re.fullmatch(r"--|-[PLe@]+", word.value)]
         target = words[0] if words else ShellWord(self.reach.home or "/", bool(self.reach.home))
         if len(words) > 1 or not target.is_fixed or target.value.startswith("-"):

@@ -1,8 +1,7 @@
-"""Ways in which a command line could run a program that its words do not show: expansions,
-evaluated text, what another program feeds it.
+"""Hidden commands: programs that a line could run although no command in it names them, through
+expansions, evaluated text, or input from other programs.
 
-Commands that show are found by judge.py; an interpreter's own text and files are seen by neither.
-Entry: `may_run`.
+The contents of scripts and of interpreters' code are not examined. Entry points: `may_run`.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ EVALUATE = names(
     "[ [[ test let declare typeset local export readonly read readarray mapfile unset printf "
     "wait getopts trap bind complete compgen enable hash alias"
 )
-"""Builtins that evaluate their arguments, or keep them for later."""
+"""Builtins that evaluate their arguments, at once or later."""
 MAX_INNER = 5
-"""Maximum depth of wrappers inside each other."""
+"""Maximum nesting of wrappers."""
 _READ_TEXT = SHELLS | {"eval", "source", "."}
 _COPY = frozenset({"cp", "ln", "link", "install", "mv"})
 _WRITE = _COPY | {"touch", "mkdir", "tee", "truncate", "rm", "rmdir", "cd", "sed"}
@@ -36,8 +35,8 @@ _EXPANDS = re.compile(r"[$`*?\[{~]")
 
 
 def may_run(rule: PermissionRule, text: str, script: Script) -> bool:
-    """Return True if `text` could run a command that `rule` matches although no command in `script`
-    shows it.
+    """Return True if `text` could run a command that `rule` matches and that no command in `script`
+    shows.
     """
     program = program_of(rule.words[0])
     mention = re.compile(rf"(?<![\w.-]){re.escape(program)}(?![\w-])", re.IGNORECASE)
@@ -53,7 +52,7 @@ def may_run(rule: PermissionRule, text: str, script: Script) -> bool:
 
 
 def _data(command: ParsedCommand, program: str) -> Iterator[str]:
-    """Yield the texts of a command that nothing runs or evaluates, whatever they contain."""
+    """Yield the texts of a command that are only data: no program runs or evaluates them."""
     argv = command.argv
     name = program_of(argv[0]) if argv else ""
     if _holds_data(argv, name) and not (
@@ -70,7 +69,7 @@ def _data(command: ParsedCommand, program: str) -> Iterator[str]:
 
 
 def _holds_data(argv: list[str], name: str) -> bool:
-    """Return True if the program is known to read and write only what its arguments name."""
+    """Return True if the program is known to use its arguments only as data or paths."""
     if name in EVALUATE or name in _READ_TEXT:
         return False
     if name == "git":
@@ -115,7 +114,7 @@ def _may_be(command: ParsedCommand, rule: PermissionRule, program: str) -> bool:
 
 
 def _inner_may_be(argv: list[str], rule: PermissionRule, depth: int) -> bool:
-    """The same of a command of known words that another runs."""
+    """Apply `_may_be` to a command of known words that a wrapper runs."""
     if depth > MAX_INNER or _renames(argv, rule):
         return True
     wrapped = unwrap(argv, program_of(argv[0]))
@@ -125,8 +124,8 @@ def _inner_may_be(argv: list[str], rule: PermissionRule, depth: int) -> bool:
 
 
 def _renames(argv: list[str], rule: PermissionRule) -> bool:
-    """Return True if git could run what `rule` matches under another name, or by a command that
-    runs others.
+    """Return True if git could run a command that `rule` matches under another name, or through
+    another command.
     """
     if not (program_of(argv[0]) == "git" == program_of(rule.words[0])) or len(rule.words) < 2:
         return False
@@ -136,7 +135,7 @@ def _renames(argv: list[str], rule: PermissionRule) -> bool:
 
 
 def _may_be_fed(inner: list[str], argv: list[str], program: str) -> bool:
-    """Return True if xargs could make a command of `program` out of `inner` and its input."""
+    """Return True if xargs could run `program` by combining `inner` with its input."""
     name = program_of(inner[0])
     replaced = (
         any(word.startswith(("-I", "-i", "-J", "--replace")) for word in argv)
@@ -151,8 +150,8 @@ def _may_be_fed(inner: list[str], argv: list[str], program: str) -> bool:
 
 
 def _reads_what_is_fed(command: ParsedCommand) -> bool:
-    """Return True if a shell without a script reads unknown text from its input. The output of an
-    `echo` of literal words is known.
+    """Return True if a shell without a script reads commands from a pipe, unless the input is an
+    `echo` of literal words.
     """
     source = command.fed_by
     if source is None or any(not word.value.startswith("-") for word in command.words[1:]):

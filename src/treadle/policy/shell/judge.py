@@ -1,8 +1,8 @@
-"""Judgement of a command line as findings: each simple command in it is checked, and anything not
-known to be harmless asks.
+"""Judgement of a command line: findings about the line and each simple command in it. A command
+that is not known to be harmless needs approval.
 
-Denials and dangers are searched in every command anywhere in the text, through wrappers and `sh
--c`, and before any limit of size. Nothing is run. Entry point: `judge`.
+Denials and dangers are searched for everywhere in the text, also in wrappers and `sh -c`, and
+regardless of size limits. Nothing is executed. Entry point: `judge`.
 """
 
 from __future__ import annotations
@@ -42,46 +42,46 @@ from treadle.policy.shell.wrappers import (
 )
 
 MAX_SCRIPTS = 12
-"""Maximum number of texts in one command line that inner shells would read."""
+"""Maximum number of texts in one command line that inner shells read."""
 MAX_COMMANDS = 400
 
 _REACHES_MORE = frozenset(
     {FindingKind.HELD, FindingKind.PERMITTED, FindingKind.READS_BEYOND, FindingKind.UNSURE}
 )
-"""Findings on commands whose reads and writes are not known completely."""
+"""Findings about commands that may read or write further files."""
 _TAKE_NUMBERS = frozenset({"echo", "printf", "test", "[", "exit"})
-"""Programs that may receive `$?`."""
+"""Programs to which `$?` may be passed."""
 _LOOKS_ONLY = CallFinding(FindingKind.READS)
 
 
 def judge(text: str, reach: Reach) -> Judgement:
-    """Never raises, and takes milliseconds: at most a tenth of a second, whatever the text."""
+    """Judge a command line. Never raises. Takes milliseconds, and at most a tenth of a second."""
     line = _Line(Ground(reach), {})
     if re.search("[\0\ud800-\udfff]", text):
-        line.whole(FindingKind.UNSURE, "it holds a byte that is no character")
+        line.whole(FindingKind.UNSURE, "it contains an invalid character")
         text = re.sub("[\0\ud800-\udfff]", "\ufffd", text)
     try:
         line.judge(text)
-    except (OSError, ValueError, RecursionError):  # a path in it cannot be looked up
+    except (OSError, ValueError, RecursionError):  # a path cannot be looked up
         line.judgement = Judgement(
             findings=[
                 CallFinding(
                     FindingKind.NEEDS_A_PERSON,
-                    "a path in it leads through too many links, or is none",
+                    "a path in it has too many links, or is invalid",
                 )
             ]
         )
         line.judgement.findings += line.denials.lexically(text)
     if (strange := invisible_in(text)) is not None:
-        line.whole(FindingKind.UNSURE, f"it holds a character that does not show ({strange})")
+        line.whole(FindingKind.UNSURE, f"it contains an invisible character ({strange})")
     if SPLICED.search(text):
-        line.whole(FindingKind.UNSURE, "a line break splits a word of it")
+        line.whole(FindingKind.UNSURE, "a line break splits one of its words")
         line.judgement.findings += line.denials.lexically(text)
     return line.judgement
 
 
 class _Line:
-    """Judge a text that a shell reads."""
+    """Judgement of one text that a shell reads."""
 
     def __init__(
         self,
@@ -89,7 +89,9 @@ class _Line:
         scripts: dict[tuple[str, tuple[str, ...]], list[CallFinding]],
         depth: int = 0,
     ) -> None:
-        """`scripts`: inner texts that were already judged, by their positions."""
+        """`scripts`: findings about inner texts, by text and working directories. `depth`: number
+        of enclosing texts.
+        """
         self.ground, self.reach = ground, ground.reach
         self.judgement = Judgement()
         self._scripts, self._depth = scripts, depth
@@ -110,13 +112,13 @@ class _Line:
         self._hidden(text, script)
 
     def _plain(self, text: str, script: Script) -> list[ParsedCommand] | None:
-        """Return the commands of a line of the small language; None for any other line, with a
-        finding that gives the reason.
+        """Return the commands of a line in the small language. For any other line, add a finding
+        with the reason and return None.
         """
         try:
             found = agreed(text, script, self.reach.home)
         except Differ:
-            self.whole(FindingKind.UNSURE, "two readings of it differ")
+            self.whole(FindingKind.UNSURE, "two parsers read it differently")
             return None
         if isinstance(found, OutsideLanguage):
             self.whole(
@@ -126,7 +128,7 @@ class _Line:
         return found
 
     def _in_full(self, text: str, script: Script) -> None:
-        """Judge a line outside the language, as far as the grammar reads it."""
+        """Judge a line outside the language, as far as the grammar can read it."""
         self._leaves_running = LEAVES_RUNNING in script.problems
         for problem in script.problems:
             self.whole(FindingKind.UNSURE, problem)
@@ -135,7 +137,7 @@ class _Line:
             if names_one_of(dangers.REMOVES, text):
                 self.whole(
                     FindingKind.NEEDS_A_PERSON,
-                    "it cannot be read without doubt, and may remove files",
+                    "it cannot be parsed with certainty, and may remove files",
                 )
         if len(script.commands) > MAX_COMMANDS:
             self.whole(FindingKind.UNSURE, f"it has more than {MAX_COMMANDS} commands")
@@ -153,7 +155,7 @@ class _Line:
             )
 
     def _hidden(self, text: str, script: Script) -> None:
-        """Put down what a user's rules are about and this line may do without showing it."""
+        """Add findings about hidden effects that concern the user's rules or vital places."""
         rules = self.reach.rules
         if (
             rule := next(
@@ -167,13 +169,13 @@ class _Line:
         ) is not None:
             self.whole(
                 FindingKind.NEEDS_A_PERSON,
-                f"it could run what the rule {rule.text!r} is about, and this policy cannot tell",
+                f"it may run a command that the rule {rule.text!r} covers",
             )
         has_paths = any(rule.about in ("read", "write") for rule in (*rules.deny, *rules.ask))
         if has_paths and any(finding.kind in _REACHES_MORE for finding in self.judgement.all()):
             self.whole(
                 FindingKind.PARTLY_ASKED,
-                "it could reach files that a rule is about, and this policy cannot tell",
+                "it may access files that a rule covers",
             )
         unknown = [
             command.words
@@ -236,7 +238,7 @@ class _Line:
         self._follow(command)
 
     def _follow(self, command: ParsedCommand) -> None:
-        """Take account of a change of directory."""
+        """Update the working directories after a command."""
         words = command.words
         while len(words) > 1 and words[0].value in ("command", "builtin", "\\cd"):
             words = words[1:]
@@ -262,8 +264,8 @@ class _Line:
                 CallFinding(
                     FindingKind.UNSURE,
                     (
-                        "a pattern in it stands for too many names, for one that looks like an "
-                        "option, or for files elsewhere"
+                        "a pattern in it matches too many names, a name that looks like an "
+                        "option, or files elsewhere"
                     ),
                 )
             ]
@@ -281,7 +283,7 @@ class _Line:
         ]
 
     def _given(self, command: ParsedCommand) -> list[CallFinding]:
-        """Judge the input that a shell reads from a here-document, or from an echo before it."""
+        """Judge input that a wrapper or shell reads from a here-document or a preceding echo."""
         if not command.argv or unwrap(command.argv[:1], program_of(command.argv[0])) is None:
             return []
         texts = [
@@ -294,12 +296,12 @@ class _Line:
         return [finding for text in texts for finding in self.denials.ruled_in(text)]
 
     def _script(self, text: str) -> list[CallFinding]:
-        """All about a text that a shell inside this one would read."""
+        """Return the findings about a text that an inner shell reads."""
         key = (text, tuple(self.ground.cwds))
         if key not in self._scripts:
             if self._depth >= MAX_INNER or len(self._scripts) >= MAX_SCRIPTS:
                 return [
-                    CallFinding(FindingKind.UNSURE, "too many programs run one another"),
+                    CallFinding(FindingKind.UNSURE, "its commands are nested too deeply"),
                     *self.denials.lexically(text),
                 ]
             self._scripts[key] = []
@@ -308,7 +310,7 @@ class _Line:
             self._scripts[key] = inner.judgement.all()
         return self._scripts[key]
 
-    # ------------------------------------------------------------ what is offered
+    # ------------------------------------------------------------ offered rules
 
     def _pattern(self, command: ParsedCommand, found: Sequence[CallFinding]) -> str | None:
         argv = command.argv
@@ -342,7 +344,7 @@ _OFFERED = frozenset(
 
 
 def _fed(command: ParsedCommand) -> list[str]:
-    """Words that an echo, or find, hands to xargs."""
+    """Return the words that a preceding echo or find passes to xargs."""
     source = command.fed_by
     if source is not None and source.argv[:1] == ["find"]:
         return read_find(source.argv[1:]).starts

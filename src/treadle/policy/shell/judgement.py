@@ -1,4 +1,4 @@
-"""The findings on a command line, by command. Entry: `Judgement`."""
+"""Findings about a command line and its commands. Entry points: `Judgement`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class JudgedWords:
     argv: tuple[str, ...]
     findings: tuple[CallFinding, ...]
     pattern: str | None = None
-    """The rule that would allow it and similar commands; None if none is offered."""
+    """The rule to offer for this and similar commands; None if there is none."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Judgement:
 
     @property
     def patterns(self) -> list[str] | None:
-        """Rules that together would allow the line; None if no rules can."""
+        """Rules that would together allow the line; None if rules cannot allow it."""
         wanting = [c for c in self.commands if any(f.kind not in _UNASKED for f in c.findings)]
         if (
             any(f.kind not in _UNASKED for f in self.findings)

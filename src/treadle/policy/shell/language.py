@@ -1,8 +1,8 @@
-"""The small command language: the only lines that may run unasked where no sandbox holds them.
+"""Reader of the small command language. Without a sandbox, only its lines may run without approval.
 
 The language has simple commands of plain or simply quoted words, `|`, `&&`, `||`, `;`, line breaks,
-and redirections to /dev/null, from a file, and between descriptors. docs/safety.md defines it on
-one page. Whether the grammar agrees is for agreement.py. Entry: `read_line`.
+and redirections to /dev/null, from a file, and between descriptors. docs/safety.md defines it.
+agreement.py compares the result with bash's grammar. Entry points: `read_line`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from treadle.policy.shell.plain_line import (
 MAX_CHARS = 8_000
 MAX_COMMANDS = 200
 MAX_WORDS = 400
-"""Maximum number of words of a line. A line beyond any of these limits is outside the language."""
+"""Maximum number of words of a line. A line that exceeds a limit is outside the language."""
 
 RESERVED = names(
     "if then elif else fi case esac for select while until do done in function time coproc { } ! "
     "[[ ]]"
 )
-"""Words that bash does not treat as a program at the beginning of a command."""
+"""Words that bash does not read as a program at the start of a command."""
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./!-")
 _WILD = frozenset("*?")
 _ESCAPABLE = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ ")
 _SWALLOWED = frozenset("\\`|")
-"""A byte of these after one beyond ASCII is part of a character to bash in some older encodings."""
+"""After a non-ASCII byte, bash reads these as part of a character in some older encodings."""
 _AFTER_A_WORD = frozenset(["", *" \t\n;|&"])
 _OPERATORS = ("&&", "||", "|", ";", "\n")
 _REDIRECT = re.compile(r"(?P<fd>[012]?)(?P<operator>>>|>&|>|<)|(?P<both>&>>?)")
@@ -42,10 +42,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.+/-]+|\[|:")
 
 
 def read_line(text: str, home: str) -> PlainLine | OutsideLanguage:
-    """Read `text` as a line of the language.
-
-    Never raises; the time it takes grows with the length of the text alone.
-    """
+    """Read `text` as a line of the language. Never raises; takes linear time."""
     if len(text) > MAX_CHARS:
         return OutsideLanguage(f"more than {MAX_CHARS:,} characters", is_beyond=True)
     try:
@@ -79,7 +76,7 @@ class _Reader:
             if self.at == len(self.text):
                 if joined in ("", ";", "\n"):
                     return self.read
-                raise _Left(f"{joined!r} with nothing behind it")
+                raise _Left(f"{joined!r} with nothing after it")
 
     def _blanks(self, *, breaks: bool = False) -> None:
         blanks = " \t\n" if breaks else " \t"
@@ -121,10 +118,10 @@ class _Reader:
                 is_redirected = True
                 continue
             if is_redirected:
-                raise _Left("a word behind a redirection")
+                raise _Left("a word after a redirection")
             command.words.append(self._word(is_first=not command.words))
         if not command.words:
-            raise _Left(f"no command behind {before!r}" if before else "no command")
+            raise _Left(f"no command after {before!r}" if before else "no command")
         self._check_name(command.words)
         return command
 
@@ -202,8 +199,8 @@ class _Reader:
         return PlainWord(start, self.at, "".join(value), frozenset(wild), is_bare, is_exact)
 
     def _quoted(self, c: str) -> tuple[str, bool]:
-        """The value of what begins with `c`, a character that stands for itself only in quotes, and
-        whether it is exact.
+        """Return the value of the piece that begins with the special character `c`, and True if the
+        value is exact.
         """
         match c:
             case "'":
@@ -222,7 +219,7 @@ class _Reader:
     def _single(self) -> str:
         end = self.text.find("'", self.at + 1)
         if end < 0:
-            raise _Left("a quotation mark that is not closed")
+            raise _Left("an unclosed quotation mark")
         value = self.text[self.at + 1 : end]
         for c in value:
             _check_shown(c)
@@ -260,7 +257,7 @@ class _Reader:
                 _check_shown(c)
                 value.append(c)
                 self.at += 1
-        raise _Left("a quotation mark that is not closed")
+        raise _Left("an unclosed quotation mark")
 
     def _escaped(self) -> str:
         following = self.text[self.at + 1 : self.at + 2]

@@ -1,7 +1,6 @@
-"""Search of a text that could not be parsed: every place that names a denied or dangerous program,
-in any quoting.
+"""Search of unparsed text for mentions of denied or dangerous programs, in any quoting.
 
-It finds too much rather than too little, in time linear in the text. Entry points: `commands_in`,
+It takes linear time, and finds too much rather than too little. Entry points: `commands_in`,
 `invisible_in`.
 """
 
@@ -13,19 +12,20 @@ from collections.abc import Iterable, Iterator
 
 MAX_HITS = 1_000
 _REACH = 600
-"""Number of characters that are inspected after a program's name."""
+"""Number of characters to examine from a program's name on."""
 _QUOTES = str.maketrans("", "", "'\"\\")
 _END = re.compile(r"[;&|\n()`]|\$\(")
 _BLANKS = re.compile(r"[\s,{}<>]+")
 
 
 class TooManyMentions(Exception):
-    """Raised if the text names such programs too often to inspect."""
+    """Raised if a text mentions such programs too often."""
 
 
 def commands_in(text: str, programs: Iterable[str]) -> Iterator[list[str]]:
     """Yield the words from each mention of one of `programs` to the possible end of its command.
-    Raises TooMany.
+
+    Raises TooManyMentions.
     """
     names = "|".join(sorted({re.escape(name) for name in programs}, key=len, reverse=True))
     if not names:
@@ -43,7 +43,7 @@ def commands_in(text: str, programs: Iterable[str]) -> Iterator[list[str]]:
 
 
 def names_one_of(programs: Iterable[str], text: str) -> bool:
-    """Return True if a text that could not be parsed names one of `programs`."""
+    """Return True if an unparsed text mentions one of `programs`."""
     try:
         return next(commands_in(text, programs), None) is not None
     except TooManyMentions:
@@ -51,7 +51,7 @@ def names_one_of(programs: Iterable[str], text: str) -> bool:
 
 
 def targets_in(text: str) -> Iterator[str]:
-    """Yield the targets of `>`. Raises TooMany."""
+    """Yield the targets of `>`. Raises TooManyMentions."""
     for count, found in enumerate(
         re.finditer(r">[>|&]?\s*([^\s;&|()<>`]{1,200})", text.translate(_QUOTES))
     ):
@@ -61,8 +61,8 @@ def targets_in(text: str) -> Iterator[str]:
 
 
 def places_in(text: str, home: str) -> list[str]:
-    """Return what may be an absolute path, a path above this folder or one in the home folder,
-    wherever it stands.
+    """Return everything in a text that may be an absolute path, a path in the home folder, or one
+    that begins with `..`.
     """
     pieces = dict.fromkeys(
         re.split(
@@ -80,7 +80,7 @@ SPLICED = re.compile(r"[^\s\\]\\\n\S|\\\\\n")
 
 
 def invisible_in(text: str) -> str | None:
-    """Return the code of the first character that is invisible or only looks like a blank."""
+    """Return the code point of the first character that is invisible or looks like a blank."""
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return None
     for c in text:

@@ -1,4 +1,4 @@
-"""Check that a program's name stands for the file that its table of options describes. Entry point:
+"""Check that a program's name resolves to the program that the tables describe. Entry point:
 `doubt_about`.
 """
 
@@ -12,24 +12,24 @@ from functools import lru_cache
 from treadle._internal.environment import find_shell
 
 _OTHERS_MAKE = frozenset({"busybox", "toybox", "coreutils", "volta-shim", "aqua-proxy"})
-"""Programs that stand in for many others, with options of their own or as files of the workspace
-have it.
+"""Programs that replace many others, with different options, or as files in the workspace
+configure.
 """
 _BY_NAME = re.compile(rb"#!\s*\S*/env\s+(?:-S\s*)?([\w.+-]+)")
 
 
 def doubt_about(name: str, root: str) -> str | None:
-    """Say why the program that `name` runs may not be the one that the tables describe, as the end
-    of a sentence; None where it is.
+    """Return the reason why `name` may not run the program that the tables describe; None if there
+    is no doubt.
 
-    `root`: the workspace, resolved. A command can have put a program there, and shims read files
-    there.
+    `root`: the resolved workspace. Earlier commands can have written programs there, and shims read
+    configuration from there.
     """
     if not sys.platform.startswith("linux"):
         return f"the options of {name} are known for Linux only"
     path = os.environ.get("PATH") or os.defpath
     if os.path.basename(find_shell(path)) != "bash":
-        return "without bash, commands run in sh, which reads some of them otherwise"
+        return "without bash, commands run in sh, which interprets some of them differently"
     if "/" in name:
         return _doubt(name, root)
     for folder, is_safe in _folders(path, root):
@@ -39,7 +39,7 @@ def doubt_about(name: str, root: str) -> str | None:
         if not os.path.lexists(place):
             continue
         if not is_safe:
-            return f"{name} stands for a file in the workspace"
+            return f"{name} is a file in the workspace"
         if os.access(place, os.X_OK):
             return _doubt(place, root)
     return None
@@ -48,8 +48,8 @@ def doubt_about(name: str, root: str) -> str | None:
 def _doubt(place: str, root: str) -> str | None:
     real = os.path.realpath(place)
     if _is_inside(real, root):
-        return f"{os.path.basename(place)} stands for a file in the workspace"
-    # which takes only names of installed versions
+        return f"{os.path.basename(place)} is a file in the workspace"
+    # pyenv's shims are safe: they run only installed versions
     if os.path.basename(os.path.dirname(place)) == "shims" and "pyenv" not in os.path.dirname(
         place
     ):
@@ -74,7 +74,7 @@ def _start_of(place: str) -> bytes:
 
 @lru_cache(maxsize=16)
 def _folders(path: str, root: str) -> tuple[tuple[str, bool], ...]:
-    """The folders of a PATH in order, each with whether commands of a run cannot write there."""
+    """Return the folders of a PATH, in order, each with True if it is outside the workspace."""
     return tuple(
         (folder, not _is_inside(os.path.realpath(folder), root))
         for folder in path.split(os.pathsep)

@@ -1,4 +1,4 @@
-"""Options and operands of a command, read by a table of its program; unknown ones are marked.
+"""Options and operands of a command, parsed by a table of its program's options.
 
 Entry points: `Options`, `read_options`.
 """
@@ -20,8 +20,8 @@ def names(text: str) -> frozenset[str]:
 class Options:
     """Options of a program.
 
-    Each long option is a name, with `=` behind it if it takes a value, `:` if the value is a path
-    to read.
+    Names are separated by blanks. A name ends in `=` if the option takes a value, and in `:` if
+    that value is a path to read.
     """
 
     short: str = ""
@@ -30,38 +30,38 @@ class Options:
     short_paths: str = ""
     long: str = ""
     glued: str = ""
-    """Letters of options whose value, if any, is the rest of the word."""
+    """Letters of options whose optional value is the rest of the word."""
     single: str = ""
-    """Names after a single dash, as in find and go; `=` and `:` as above."""
+    """Long names after a single dash, as in find and go."""
     numbers: bool = False
-    """True if -20 is an option."""
+    """True if `-20` is an option."""
     plus: bool = False
-    """True if +20 is an option."""
+    """True if `+20` is an option."""
     stops_at_operand: bool = False
-    """True if words after the first operand belong to it."""
+    """True if the first operand ends the options."""
     clusters: bool = True
-    """True if letters can share a word: -la."""
+    """True if letters can be combined: `-la`."""
     value_glued: bool = True
-    """True if the value of a letter can be in the same word: -n5."""
+    """True if a letter's value can follow in the same word: `-n5`."""
 
 
 @dataclass(slots=True)
 class Parsed:
     operands: list[str] = field(default_factory=list[str])
     paths: list[str] = field(default_factory=list[str])
-    """Values that are paths."""
+    """Values of options that are paths."""
     values: list[str] = field(default_factory=list[str])
     """All values of options, including paths."""
     by_name: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """Values of each option that has one, in order."""
+    """Values by option, in order."""
     given: set[str] = field(default_factory=set[str])
-    """Names of the given options: `r`, `recursive`."""
+    """Names of the options that occur: `r`, `recursive`."""
     unknown: str | None = None
     """The first unknown option."""
     after: list[str] = field(default_factory=list[str])
-    """Words after `--`; also in `operands`."""
+    """Words after `--`. They are also in `operands`."""
     at: int = 0
-    """Index after the last option, if operands end the options."""
+    """Index after the last option."""
 
     def take(self, name: str, value: str, *, is_path: bool = False) -> None:
         self.values.append(value)
@@ -72,12 +72,12 @@ class Parsed:
 
 @lru_cache(maxsize=512)
 def _names(text: str) -> dict[str, str]:
-    """Name -> "" for a flag, "=" for a value, ":" for a path."""
+    """Map each name to "" for a flag, "=" for a value, ":" for a path."""
     return {name.rstrip("=:"): name[len(name.rstrip("=:")) :] for name in text.split()}
 
 
 def read_options(argv: Sequence[str], options: Options) -> Parsed:
-    """Parse the options in `argv`, which excludes the program's name."""
+    """Parse `argv`, without the program's name."""
     parsed = Parsed()
     i = 0
     while i < len(argv):

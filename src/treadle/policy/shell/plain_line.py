@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 
 class OutsideLanguage(NamedTuple):
-    """Raised for a line outside the language."""
+    """The reason why a line is outside the language."""
 
     why: str
-    """The first thing outside the language, as the end of a sentence that begins with "it has"."""
+    """The first part outside the language, as the end of a sentence that begins with "it has"."""
     is_beyond: bool = False
-    """True if a limit was reached, so that the rest was not read."""
+    """True if the line exceeds a limit, so that the rest was not read."""
 
 
 class PlainWord(NamedTuple):
@@ -20,11 +20,11 @@ class PlainWord(NamedTuple):
     end: int
     value: str
     wild: frozenset[int] = frozenset()
-    """Positions in `value` of `*` and `?` that match file names."""
+    """Indices in `value` of the unquoted `*` and `?`."""
     is_bare: bool = True
     """True if it is written without quotes, escapes or expansions."""
     is_exact: bool = True
-    """False if it contains `$?`: `value` has a 0 where bash puts a number."""
+    """False if the word contains `$?`, for which `value` has a 0."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class PlainCommand:
     reads: list[PlainWord] = field(default_factory=list[PlainWord])
     """Files after `<`."""
     is_fed: bool = False
-    """True after a `|`."""
+    """True if it follows a `|`."""
 
 
 class Token(NamedTuple):
@@ -46,4 +46,4 @@ class Token(NamedTuple):
 class PlainLine:
     commands: list[PlainCommand] = field(default_factory=list[PlainCommand])
     tokens: list[Token] = field(default_factory=list[Token])
-    """Words, operators and the parts of redirections, in order, without line breaks."""
+    """Words, operators and parts of redirections, in order, without line breaks."""

@@ -1,5 +1,4 @@
-"""A program that only reads, as a row of a table: its options, and which of its arguments are
-paths.
+"""Table entry of a program that only reads: its options, and the kind of its operands.
 
 Entry points: `Program`, `gnu_options`.
 """
@@ -14,8 +13,8 @@ from treadle.policy.decision import FindingKind
 from treadle.policy.shell.options import Options, Parsed, any_given
 
 Operands: TypeAlias = Literal["contents", "names", "words", "none", "pattern"]
-"""Kinds of operands: files whose contents are shown, files of which only names are shown, mere
-text, forbidden ones; a pattern and then files.
+"""Kinds of operands: files that are read; paths of which only names and metadata are shown; plain
+text; not allowed; a pattern and then files that are read.
 """
 
 NO_OPTIONS = Options()
@@ -27,22 +26,22 @@ class Program:
     options: Options = NO_OPTIONS
     kind: FindingKind = FindingKind.READS
     most: int | None = None
-    """Operands; one more is written to."""
+    """Maximum number of operands that are read. The program writes to a further one."""
     recursive: str = ""
-    """Options that make it tell the contents of all below a folder, besides each other by blanks.
-    """
+    """Options that make it read all files below a folder, separated by blanks."""
     always_recursive: bool = False
     held_with: str = ""
-    """Options with which only the sandbox holds it: it ends when it is stopped, or follows links.
+    """Options that require a sandbox, because the program then runs until it is stopped, or follows
+    links.
     """
     held_alone: bool = False
-    """The same, where it has no operand: it copies its input for as long as there is any."""
+    """True if it requires a sandbox without operands, because it then copies endless input."""
     takes_anything: bool = False
-    """Options are words like others."""
+    """True if it treats options like other words."""
     pattern_options: str = "e regexp f file"
-    """Options that make all operands files."""
+    """Options with which the first operand is a file, not the pattern."""
     check: Callable[[Parsed], str | None] | None = None
-    """Why this use of it is none that only reads."""
+    """Function that returns the reason why a use does more than read; None if it only reads."""
 
 
 def gnu_options(

@@ -1,8 +1,9 @@
-"""Programs that only read, by name: those of text_programs.py, and those that show names, places,
-words and facts.
+"""Table of the programs that only read: those of text_programs.py, and those that print names,
+paths, text and system information.
 
-An option that is not in the table may write or run something, and asks. What needs more than a
-table stands in filters.py, find.py and git.py. Entry: `PROGRAMS`.
+An option that is not in the table may write a file or run a program, so it needs approval.
+filters.py, find.py and git.py have the programs for which a table is not enough. Entry points:
+`PROGRAMS`.
 """
 
 from __future__ import annotations
@@ -24,10 +25,7 @@ _PRINTF = re.compile(r"(?:[^%\\]|%%|%[-+ 0#]*\d{0,3}(?:\.\d{1,3})?[sdiouxXcbqeEf
 
 
 def _printf(parsed: Parsed) -> str | None:
-    """Accept formats that only print:
-
-    `%n` and `-v` assign to variables, which can name programs or be evaluated.
-    """
+    """Accept only formats that print: `%n` and `-v` assign to variables, which may be evaluated."""
     words = parsed.operands[1:] if parsed.operands[:1] == ["--"] else parsed.operands
     if (
         not words
@@ -43,7 +41,7 @@ def _seq(parsed: Parsed) -> str | None:
     return (
         None
         if all(re.fullmatch(r"-?\d{1,5}", word) for word in parsed.operands)
-        else "it may count for very long"
+        else "it may run for very long"
     )
 
 
@@ -204,7 +202,7 @@ PROGRAMS: dict[str, Program] = {
     "wait": Program("none", _o(), FindingKind.HELD),
     "jobs": Program("none", _o("lnprs"), FindingKind.HELD),
 }
-"""Programs by name, without a folder."""
+"""Programs by base name."""
 
 _ANY_VERSION = names(
     "python python3 pip pip3 node npm git gcc g++ clang cc make cmake ruby perl php bash sh zsh "
@@ -218,8 +216,8 @@ VERSION_ONLY = {
     "-version": names("java javac"),
     "version": names("go kubectl docker terraform"),
 }
-"""A program with only this argument prints its version."""
+"""Programs that print their version if this is the only argument."""
 CHOSEN_BY_THE_FOLDER = names(
     "cargo rustc go npm bun deno dotnet swift terraform ruby gh uv docker kubectl"
 )
-"""Programs whose version, or first loaded code, files of the workspace may choose."""
+"""Programs whose version or start-up code files in the workspace can select."""

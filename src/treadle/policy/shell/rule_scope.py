@@ -1,5 +1,4 @@
-"""Scope of a user's rule for a program: which commands go beyond it, and the paths among their
-words.
+"""Scope of a user's rule that allows a program: commands that exceed it.
 
 Entry points: `beyond`, `paths_in`.
 """
@@ -20,7 +19,7 @@ from treadle.policy.shell.wrappers import WRAPPERS
 
 
 def beyond(rule: PermissionRule, argv: list[str], ground: Ground) -> str | None:
-    """Return why a command does more than a rule for it allows; None if it does not."""
+    """Return the reason why a command exceeds its rule; None if the rule covers it."""
     name = argv[0]
     exact = len(rule.words) == len(argv)
     if (
@@ -33,7 +32,8 @@ def beyond(rule: PermissionRule, argv: list[str], ground: Ground) -> str | None:
         and name != "git"
     ):
         return (
-            f"{name} so called does more than read, and a rule for it is for exactly what it says"
+            f"{name} does more than read with these arguments, and a rule for it covers only its "
+            "exact words"
         )
     if name == "git":
         git = read_git(argv[1:])
@@ -55,8 +55,8 @@ def beyond(rule: PermissionRule, argv: list[str], ground: Ground) -> str | None:
 
 
 def paths_in(word: str) -> list[str]:
-    """Return the possible paths in an argument: all of it, the part behind `=`, and behind the
-    letter of a short option.
+    """Return the possible paths in an argument: the whole, the part after `=`, and the part after
+    the letter of a short option.
     """
     parts = [word] if not word.startswith("-") else []
     if "=" in word:

@@ -1,8 +1,7 @@
-"""Reach of a rule that allows a command: which further arguments may follow its words without
-making another command of it.
+"""Arguments that a rule covers in addition to its words.
 
-A rule is for the words that it has. Programs whose options run code have a table of those that do
-not; for the others a few options are harmless everywhere. Entry point: `extends`.
+A rule allows its own words, and options that are known not to run other code: a table for each
+program that runs project code, and a few common options for other programs. Entry point: `extends`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ NETWORK = names(
     "rclone restic aria2c yt-dlp websocat grpcurl ngrok cloudflared curlie httpie xdg-open open "
     "ip ifconfig route iptables nft tc"
 )
-"""Programs that carry data elsewhere: no rule lets them run without approval."""
+"""Programs that can send data elsewhere. Rules cannot allow them without approval."""
 
 INTERPRETERS = names(
     "sh bash dash zsh ksh fish python python2 python3 pypy pypy3 node nodejs deno bun ruby perl "
@@ -29,7 +28,7 @@ INTERPRETERS = names(
     "nano less more man gdb lldb sqlite3 psql mysql mongo mongosh redis-cli m4 dc bc expect "
     "gnuplot octave make-it tar bsdtar cpio unzip zip 7z ar find xargs parallel env sudo doas"
 )
-"""Programs that run their arguments or files named in them: a rule for one covers exactly its
+"""Programs that run their arguments, or files named in them. A rule for one covers only its exact
 words.
 """
 
@@ -82,16 +81,16 @@ WITH_ARITY = {
         3,
     ),
 }
-"""Minimum number of words in a pattern that is offered for a session or for always."""
+"""Number of words in an offered rule, by program or first two words; 1 for other programs."""
 
 
 @dataclass(frozen=True)
 class RunnerProgram:
     options: Options
     operands: bool = True
-    """True if further operands inside the workspace are allowed."""
+    """True if further operands are allowed."""
     behind_dashes: bool = False
-    """True if words behind `--` belong to another program, and are free."""
+    """True if words after `--` belong to another program and are not checked."""
 
 
 def _o(
@@ -175,17 +174,18 @@ _VARIABLE = re.compile(r"\w+[:+?]?=")
 
 
 def extends(words: Sequence[str], argv: Sequence[str], *, any_more: bool) -> str | None:
-    """Return the reason why `argv` goes beyond the rule of `words`; None if it does not. Paths in
-    it are judged elsewhere.
+    """Return the reason why `argv` exceeds the rule with these `words`; None if the rule covers it.
+
+    `any_more`: the rule covers all further arguments. Paths are judged elsewhere.
     """
     rest = list(argv[len(words) :])
     if argv[0] in NETWORK:
-        return f"{argv[0]} carries data elsewhere, which no rule for a command allows"
+        return f"{argv[0]} can send data elsewhere, which no rule for a command allows"
     if not rest:
         return None
     runner, name = _runner(words)
     if runner is None:
-        return f"{name} runs its arguments: a rule for it is for exactly what it says"
+        return f"{name} runs its arguments: a rule for it covers only its exact words"
     if any_more:
         return None
     if _behind_dashes(runner, rest):
@@ -206,7 +206,7 @@ def _behind_dashes(runner: RunnerProgram, rest: Sequence[str]) -> bool:
 
 
 def _runner(words: Sequence[str]) -> tuple[RunnerProgram | None, str]:
-    """Return the entry of a program, or of the module or tool that it runs."""
+    """Return the entry and name of a program, or of the module or tool that it runs."""
     name = words[0].rsplit("/", 1)[-1]
     if len(words) >= 3 and re.fullmatch(r"python[\d.]*", name) and words[1] == "-m":
         return (
@@ -226,9 +226,7 @@ def _runner(words: Sequence[str]) -> tuple[RunnerProgram | None, str]:
 
 
 def pattern_of(argv: Sequence[str]) -> str | None:
-    """Return the rule that is offered in place of this one command; None if only the command itself
-    can be approved.
-    """
+    """Return the rule to offer for a command; None if only the command itself can be approved."""
     if (
         len(argv) >= 3
         and re.fullmatch(r"python[\d.]*", argv[0])

@@ -1,4 +1,4 @@
-"""A command line as values: its simple commands, in order, and descriptions of the rest.
+"""A parsed command line: its simple commands, in order, and descriptions of all other syntax.
 
 Entry point: `Script`.
 """
@@ -29,11 +29,11 @@ class ParsedCommand:
     assignments: list[tuple[str, ShellWord]] = field(default_factory=list[tuple[str, ShellWord]])
     redirects: list[Redirect] = field(default_factory=list[Redirect])
     body: str | None = None
-    """Literal text of a here-document or here-string."""
+    """Text of a here-document or here-string."""
     fed_by: ParsedCommand | None = None
-    """The command before it in a pipeline."""
+    """The command whose output it reads in a pipeline."""
     feeds: bool = False
-    """Another command reads what it prints."""
+    """True if another command reads its output in a pipeline."""
     in_function: str = ""
 
     @property
@@ -51,10 +51,10 @@ class ParsedCommand:
 class Script:
     commands: list[ParsedCommand] = field(default_factory=list[ParsedCommand])
     tests: list[list[ShellWord]] = field(default_factory=list[list[ShellWord]])
-    """Words of `[ … ]` and `[[ … ]]`, with the brackets."""
+    """Words of `[ … ]` and `[[ … ]]`, including the brackets."""
     problems: list[str] = field(default_factory=list[str])
     """Descriptions of everything that is not a simple command."""
     is_whole: bool = True
-    """False if part of it could not be read, so that something in it may have been missed."""
+    """False if part of the line could not be parsed, so that `commands` may be incomplete."""
     functions: set[str] = field(default_factory=set[str])
     root: Node | None = None

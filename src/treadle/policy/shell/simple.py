@@ -1,6 +1,6 @@
-"""Judgement of one command of literal words, by the tables of its program and by the user's rules.
+"""Judgement of one command of literal words, by the tables of programs and the user's rules.
 
-judge.py searches for denials. Entry point: `SimpleCommand.judged`.
+denials.py searches for denials. Entry point: `SimpleCommand.judged`.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from treadle.policy.shell.wrappers import Unwrapped, unwrap
 from treadle.policy.shell.writers import written_by
 
 MAX_INNER = 5
-"""Maximum depth of wrappers inside each other."""
+"""Maximum nesting of wrappers."""
 _PLAIN_WRAPPERS = frozenset({"timeout", "nice", "command"})
 _LOOKS_ONLY = CallFinding(FindingKind.READS)
 
 
 class SimpleCommand:
     def __init__(self, ground: Ground, script: Callable[[str], list[CallFinding]]) -> None:
-        """`script` judges a text that an inner shell would read."""
+        """`script`: judges a text that an inner shell reads."""
         self.ground = ground
         self.reach = ground.reach
         self._script = script
         self._depth = 0
         self._doubt = lru_cache(partial(doubt_about, root=self.reach.root))
-        """Looked up once for each program of a line."""
+        """Cached `doubt_about`, for each program of the line."""
 
     def judged(self, argv: list[str], *, has_input: bool) -> list[CallFinding]:
-        """Judge literal words."""
+        """Judge a command of literal words. `has_input`: its standard input is redirected."""
         name = argv[0]
         if not name or not re.fullmatch(r"[\w.+:\[/@~-]+", name, re.ASCII):
             return [CallFinding(FindingKind.UNSURE, f"{name[:40]!r} is not known")]
@@ -127,7 +127,7 @@ class SimpleCommand:
         found = [
             CallFinding(
                 program.kind,
-                f"{argv[0]} does not end, or tells of other processes"
+                f"{argv[0]} does not end by itself, or shows other processes"
                 if program.kind is FindingKind.HELD
                 else "",
             )
@@ -174,7 +174,7 @@ class SimpleCommand:
         judged: Callable[[str], str | None],
         kind: FindingKind,
     ) -> list[CallFinding]:
-        """A filter: a program, then files."""
+        """Judge sed or awk: options, then a program, then files."""
         parsed = read_options(argv[1:], table)
         if parsed.unknown is not None:
             why = (
@@ -183,7 +183,7 @@ class SimpleCommand:
                 else f"{argv[0]}'s {parsed.unknown} may write a file or run a program"
             )
             return [CallFinding(FindingKind.UNSURE, why), *self._writes_of(argv)]
-        # -e and --expression: GNU ends a command at the end of each
+        # GNU sed ends a command at the end of each -e and --expression
         given = parsed.values if table is SED else []
         programs, files = (
             (given, parsed.operands) if given else (parsed.operands[:1], parsed.operands[1:])
@@ -196,7 +196,7 @@ class SimpleCommand:
         why = (
             ""
             if kind is FindingKind.READS
-            else f"{argv[0]} is a language, and harmless only as far as one can see"
+            else f"{argv[0]} is a programming language, so its programs cannot be checked fully"
         )
         return [
             CallFinding(kind, why),
@@ -255,11 +255,11 @@ class SimpleCommand:
         return [
             _LOOKS_ONLY
             if known
-            else CallFinding(FindingKind.UNSURE, "set shows or changes what the shell knows")
+            else CallFinding(FindingKind.UNSURE, "set shows or changes the shell's state")
         ]
 
     def _wrapped(self, wrapped: Unwrapped, name: str, *, has_input: bool) -> list[CallFinding]:
-        """Judge the wrapped command as if it stood alone. Denials were searched for before."""
+        """Judge the wrapped command like a separate one. denials.py covers its denials."""
         found: list[CallFinding] = []
         if wrapped.adds is not None or not wrapped.is_sure:
             found.append(
@@ -268,7 +268,7 @@ class SimpleCommand:
         if name == "nohup":
             found.append(CallFinding(FindingKind.HELD, "nohup may leave it running"))
         if self._depth >= MAX_INNER:
-            return [*found, CallFinding(FindingKind.UNSURE, "too many programs run one another")]
+            return [*found, CallFinding(FindingKind.UNSURE, "its commands are nested too deeply")]
         if name not in _PLAIN_WRAPPERS:
             found.append(CallFinding(FindingKind.HELD, f"{name} runs another program"))
         self._depth += 1
@@ -300,13 +300,13 @@ class SimpleCommand:
         return [CallFinding(FindingKind.UNSURE, effect_of(argv)), *writes]
 
     def unknown(self, name: str) -> str:
-        """Return the reason for a command with an argument that is unknown before it runs."""
-        why = "an argument of it is not known before it runs"
+        """Return the reason for approval of a command with an unknown argument."""
+        why = "an argument is unknown before it runs"
         return why if name in PROGRAMS else f"{effect_of([name])}; {why}"
 
     def _writes_of(self, argv: list[str]) -> list[CallFinding]:
-        """Judge the files that a writing program is given: this finds guarded files even if the
-        rest is not understood.
+        """Judge the files that a command writes, even if the rest of it is unknown, to find guarded
+        files.
         """
         written = written_by(argv, program_of(argv[0]))
         if written is None:
@@ -314,7 +314,7 @@ class SimpleCommand:
         return self.ground.write_all(written.writes)
 
     def _permitted(self, argv: list[str], found: list[CallFinding]) -> list[CallFinding]:
-        """Apply the user's rules: confined by the sandbox, if nothing goes beyond the rule."""
+        """Apply the user's rule that allows the command, if the rule covers all of it."""
         rule = self.reach.rules.allowing(argv)
         if rule is None or any(
             f.kind in (FindingKind.READS_BEYOND, FindingKind.NEEDS_A_PERSON) for f in found

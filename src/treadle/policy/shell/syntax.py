@@ -1,7 +1,6 @@
-"""Parsing of a command line into the simple commands in it, and whatever in it is more than that.
+"""Parsing of a command line into simple commands, and descriptions of all other syntax.
 
-Parsed by tree-sitter with bash's grammar, within the bounds of tree.py. What a command does is not
-known here. Entry: `parse`.
+Uses tree-sitter with bash's grammar, within the limits of tree.py. Entry points: `parse`.
 """
 
 from __future__ import annotations
@@ -23,8 +22,9 @@ MAX_DEPTH = 60
 
 
 def parse(text: str, home: str) -> Script:
-    """Parse a command line. Never raises. Finds every command node, wherever it is in the tree;
-    otherwise `is_whole` is false.
+    """Parse a command line. Never raises.
+
+    The result contains every command in the tree, at any depth, or has `is_whole` False.
     """
     data = text.encode(errors="surrogatepass")
     if len(data) > MAX_BYTES:
@@ -34,7 +34,7 @@ def parse(text: str, home: str) -> Script:
     except ModuleNotFoundError as e:
         return Script(problems=[f"it is not read without {e.name}: {INSTALL}"], is_whole=False)
     if tree is None:
-        return Script(problems=["it is too involved to be read in time"], is_whole=False)
+        return Script(problems=["it is too complex to parse in time"], is_whole=False)
     walker = _Walker(data, home)
     if tree.root_node.has_error or not is_covered(tree, data):
         walker.fail(_IN_DOUBT)
@@ -43,7 +43,7 @@ def parse(text: str, home: str) -> Script:
     return walker.script
 
 
-_IN_DOUBT = "it cannot be read without doubt"
+_IN_DOUBT = "it cannot be parsed with certainty"
 _IN_A_LINE = re.compile(rb"(?:[ \t]|\\\n)*")
 _MAKES_WORDS = re.compile(r"[$`<>{]")
 _DESCRIPTOR = re.compile(rb"\{\w+\}|\d+")
@@ -56,7 +56,7 @@ _KNOWN_NODES = names(
     'word string raw_string ansi_c_string concatenation number string_content " command_name '
     "simple_expansion expansion variable_name special_variable_name $ ${ }"
 )
-"""Node types of a word that `read_word` reads; any other makes the word not literal."""
+"""Node types that `read_word` can read. A word with any other node is not literal."""
 LEAVES_RUNNING = "it leaves something running"
 _WORDS = {
     "function_definition": "it defines a function",
@@ -69,8 +69,8 @@ _WORDS = {
     "variable_assignments": "it sets variables",
     "declaration_command": "it sets or shows variables",
     "unset_command": "it unsets variables",
-    "command_substitution": "a command inside a word makes what another is given",
-    "process_substitution": "a command inside a word makes what another is given",
+    "command_substitution": "it uses the output of a command as part of a word",
+    "process_substitution": "it uses the output of a command as part of a word",
     "arithmetic_expansion": "arithmetic can run commands",
     "&": LEAVES_RUNNING,
 }
@@ -95,14 +95,14 @@ class _Walker:
         data = self._data[node.start_byte : node.end_byte]
         try:
             return data.decode(errors="surrogatepass")
-        except UnicodeDecodeError:  # the grammar does not see letters beyond ASCII, and parted one
+        except UnicodeDecodeError:  # the grammar splits words within non-ASCII characters
             self.fail(_IN_DOUBT)
             return data.decode(errors="replace")
 
     # ------------------------------------------------------------ structure
 
     def visit(self, node: Node, depth: int) -> list[ParsedCommand]:
-        """Return the commands directly under a node, for the pipeline around them."""
+        """Visit a node. Returns the commands at its top level, for the enclosing pipeline."""
         if depth > MAX_DEPTH:
             self.fail("it is nested too deeply")
             return []
@@ -130,7 +130,7 @@ class _Walker:
         elif kind == "compound_statement" and node.named_child_count == 0:
             self.fail(_IN_DOUBT)
         elif kind not in _PLAIN_NODES and kind not in _SILENT and (node.is_named or kind in _WORDS):
-            self.problem(_WORDS.get(kind, f"it has a part that is not judged ({kind})"))
+            self.problem(_WORDS.get(kind, f"it contains unsupported syntax ({kind})"))
         return self._children(node, depth)
 
     def _children(self, node: Node, depth: int) -> list[ParsedCommand]:
@@ -177,7 +177,7 @@ class _Walker:
             elif node.field_name_for_child(i) == "argument":
                 command.words.append(self._word(child, depth))
             else:
-                self.problem(f"it has a part that is not judged ({kind})")
+                self.problem(f"it contains unsupported syntax ({kind})")
                 self.visit(child, depth + 1)
         if command.words and command.words[0].value in _KEYWORDS:
             self.fail(f"{command.words[0].value} begins more than a simple command")
@@ -211,13 +211,13 @@ class _Walker:
         return text
 
     def _must_be_one_line(self, node: Node) -> None:
-        """Fail at an unescaped line break: it ends a command, whatever the grammar says."""
+        """Fail at an unescaped line break, which ends a command in bash but not in the grammar."""
         for left, right in pairwise(node.children):
             if _IN_A_LINE.fullmatch(self._data, left.end_byte, right.start_byte) is None:
                 self.fail(_IN_DOUBT)
 
     def _stands_alone(self, node: Node) -> bool:
-        """Return True if bash too begins and ends a word there."""
+        """Return True if bash, too, begins and ends a word at the bounds of the node."""
         before = self._data[max(node.start_byte - 1, 0) : node.start_byte]
         after = self._data[node.end_byte : node.end_byte + 1]
         names_a_descriptor = (
@@ -227,7 +227,7 @@ class _Walker:
         return before in EDGES and after in EDGES and not names_a_descriptor
 
     def _inner_commands(self, node: Node, depth: int, *, itself: bool = False) -> None:
-        """Read the commands in substitutions inside a word."""
+        """Visit the commands in substitutions inside a word."""
         if depth > MAX_DEPTH:
             self.fail("it is nested too deeply")
             return
@@ -278,8 +278,7 @@ class _Walker:
         target = targets[0] if targets else ShellWord("", False)
         if operator in (">&", "<&") and re.match("-.", target.value):
             self.fail(_IN_DOUBT)
-        # the grammar takes what stands behind the target for more targets; bash takes it for
-        # arguments
+        # words after the target are further targets in the grammar, but arguments in bash
         command.words += targets[1:]
         if node.type == "herestring_redirect":
             command.body = target.value
@@ -308,20 +307,20 @@ class _Walker:
                 child.type not in ("heredoc_start", "heredoc_end", "<<", "<<-", "file_descriptor")
                 and child.is_named
             ):
-                self.problem(f"it has a part that is not judged ({child.type})")
+                self.problem(f"it contains unsupported syntax ({child.type})")
                 following = self.visit(child, depth + 1)
                 for other in following:
                     other.fed_by = other.fed_by or command
 
     def _ends_where_bash_ends_it(self, node: Node) -> bool:
-        """At the first line that is the delimiter and nothing else; the grammar takes one that only
-        begins with it.
+        """Return True if the here-document ends at the first line that equals the delimiter, as in
+        bash. The grammar also accepts a line that only begins with it.
         """
         parts = {child.type: child for child in node.children}
         start, end = parts.get("heredoc_start"), parts.get("heredoc_end")
         if start is None or end is None or self._heredoc_line == start.start_point.row:
             return False
-        # a second one on the line begins where this one ends
+        # a second here-document of the same line would begin after this one
         self._heredoc_line = start.start_point.row
         delimiter = read_word(self.text(start), self._home)
         first = self._data.find(b"\n", start.end_byte) + 1
@@ -340,7 +339,7 @@ class _Walker:
     def _test(self, node: Node, depth: int) -> None:
         words = split(self.text(node))
         if words is None or (words[0], words[-1]) not in (("[", "]"), ("[[", "]]")):
-            self.fail("it has a test that is not judged")
+            self.fail("it contains an unsupported test")
         else:
             self.script.tests.append([read_word(word, self._home) for word in words])
         self._inner_commands(node, depth)

@@ -1,5 +1,5 @@
-"""Programs that print the contents of files, or results computed from them, as a table. filters.py
-has those for which a table is not enough. Entry point: `TEXT_PROGRAMS`.
+"""Table of the programs that print the contents of files, or results computed from them. filters.py
+has sed and awk, for which a table is not enough. Entry point: `TEXT_PROGRAMS`.
 """
 
 from __future__ import annotations
@@ -14,26 +14,25 @@ from treadle.policy.shell.program import gnu_options as _o
 
 
 def _counted(parsed: Parsed) -> str | None:
-    """Accept only numbers for counts:
-
-    `tail -cf` and `head -5c` are older spellings, in which the letters mean something else.
+    """Accept only numeric counts, since letters have other meanings in the obsolete forms `tail
+    -cf` and `head -5c`.
     """
     counts = [
         value for name in ("n", "c", "lines", "bytes") for value in parsed.by_name.get(name, ())
     ]
     if any(re.fullmatch(r"\+\d*[a-z]+", word) for word in parsed.operands):
-        return "a word of it is an option in an older spelling"
+        return "it uses an obsolete form of an option"
     return (
         None
         if all(re.fullmatch(r"[-+]?\d+[A-Za-z]{0,3}", value) for value in counts)
-        else "a count of it is no number"
+        else "a count in it is not a number"
     )
 
 
 def _rg(parsed: Parsed) -> str | None:
-    """Refuse `-f=PATH`: to ripgrep the `=` is no part of the value."""
+    """Reject `-f=PATH`: ripgrep removes the `=` from the value."""
     return (
-        "a value of it begins with '='"
+        "the value of an option begins with '='"
         if any(value.startswith("=") for value in parsed.values)
         else None
     )
@@ -55,7 +54,7 @@ _JQ_BEYOND = re.compile(
 def _jq(parsed: Parsed) -> str | None:
     program = parsed.operands[0] if parsed.operands else ""
     return (
-        "it can show the environment, read other files, or go on without end"
+        "it can show the environment, read other files, or run endlessly"
         if _JQ_BEYOND.search(program)
         else None
     )

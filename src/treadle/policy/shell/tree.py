@@ -1,4 +1,4 @@
-"""The syntax tree of a command line, by tree-sitter with bash's grammar, bounded in size and time.
+"""Syntax tree of a command line, from tree-sitter with bash's grammar, bounded in size and time.
 
 Entry points: `parse_tree`, `is_covered`.
 """
@@ -18,30 +18,31 @@ INSTALL = "pip install 'treadle[coding]'"
 MAX_BYTES = 20 * 1024
 MAX_NODES = 6_000
 MAX_SECONDS = 0.03
-"""Processor time for parsing: harmless texts of MAX_BYTES take a tenth of it."""
+"""Maximum CPU time for parsing. Ordinary texts of `MAX_BYTES` take a tenth of it."""
 MAX_BARS = 800
-"""`|` in a text: after a mistake in the text the parser looks at each with all others, and does not
-let itself be stopped there.
+"""Maximum number of `|` in a text. After a syntax error the parser compares each with all others,
+and cannot be stopped meanwhile.
 """
 _PIECE = 256
 
 
 @lru_cache(maxsize=1)
 def _language() -> Language:
-    import tree_sitter_bash  # noqa: PLC0415  only where a command is judged
-    from tree_sitter import Language  # noqa: PLC0415  it costs start-up time
+    import tree_sitter_bash  # noqa: PLC0415  needed only to judge commands
+    from tree_sitter import Language  # noqa: PLC0415  slow to import
 
     return Language(tree_sitter_bash.language())
 
 
 _PLAIN = bytes([*range(128), *([ord(":")] * 128)])
-"""Letters beyond ASCII, which the grammar's scanner would look up past the end of a table, become a
-character that belongs to words and not to names, as in bash."""
+"""Translation of non-ASCII bytes, which the grammar's scanner would look up beyond the end of a
+table, to a character that is part of words but not of names, as in bash.
+"""
 
 
 def parse_tree(data: bytes) -> Tree | None:
-    """Parse within the time limit, or return None: a broken text has many readings."""
-    from tree_sitter import Parser  # noqa: PLC0415  it costs start-up time
+    """Parse a text; None if that exceeds the limits, as for some texts with errors."""
+    from tree_sitter import Parser  # noqa: PLC0415  slow to import
 
     if data.count(b"|") > MAX_BARS:
         return None
@@ -56,7 +57,7 @@ def parse_tree(data: bytes) -> Tree | None:
 
     try:
         tree = Parser(_language()).parse(piece, progress_callback=is_late)
-    except ValueError:  # it was stopped
+    except ValueError:  # stopped by `is_late`
         return None
     return None if tree.root_node.descendant_count > MAX_NODES else tree
 
@@ -67,8 +68,8 @@ _TEXTS = frozenset({"string", "raw_string", "ansi_c_string", "heredoc_body", "co
 
 
 def is_covered(tree: Tree, data: bytes) -> bool:
-    """Return True if only blanks are outside of what the grammar has understood: it passes over
-    some things that bash does not.
+    """Return True if the tree covers all of the text except blanks. The grammar skips some text
+    that bash reads.
     """
     cursor, at = tree.walk(), 0
     while True:
@@ -83,7 +84,7 @@ def is_covered(tree: Tree, data: bytes) -> bool:
             node.type == "comment"
             and data[max(node.start_byte - 1, 0) : node.start_byte] not in EDGES
         ):
-            return False  # to bash, `#` behind a letter or a bracket is a part of that word
+            return False  # in bash, `#` after a letter or a bracket is part of the word
         if node.type not in _TEXTS and cursor.goto_first_child():
             continue
         if node.start_byte > at and _BETWEEN.fullmatch(data, at, node.start_byte) is None:
@@ -104,7 +105,7 @@ EDGES = frozenset([bytes([c]) for c in b" \t\n;|&()<>`"]) | {b""}
 
 
 def nodes_of(node: Node) -> Iterator[Node]:
-    """Yield a node after the named ones inside it, except those of a string."""
+    """Yield a node and its descendants, children first, without the content of strings."""
     if node.is_named and node.type != "string_content" and node.child_count:
         for child in node.children:
             yield from nodes_of(child)

@@ -1,7 +1,6 @@
-"""A word of a command line as bash would read it: its literal value, or that it has none.
+"""Words of a command line as bash reads them: quotes are removed and the home folder is expanded.
 
-Only the home folder is expanded; other expansions make a word not literal. Entry points:
-`read_word`, `split`.
+Any other expansion makes a word not literal. Entry points: `read_word`, `split`.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ class ShellWord:
     value: str
     """The value without its unknown parts."""
     is_literal: bool = True
-    """True if `value` is exactly what the program receives."""
+    """True if the program receives exactly `value`, after the expansion of patterns."""
     has_glob: bool = False
-    """True if it is literal but for `*`, `?` or `[…]`, which bash replaces by names of files."""
+    """True if it contains `*`, `?` or `[…]`, which bash expands to file names."""
     wild: frozenset[int] | None = None
-    """Indices in `value` of what is a pattern, where the small language has it; the names are then
-    known exactly.
+    """Indices in `value` of the patterns, for a word of the small language, whose file names can be
+    determined exactly; else None.
     """
     others: tuple[str, ...] = ()
-    """Other possible values of a brace expansion, or of a variable with a default."""
+    """Other possible values, from a brace expansion or the default of a variable."""
 
     @property
     def is_fixed(self) -> bool:
-        """True if it is exactly one argument, and known completely."""
+        """True if it is exactly one argument with a known value."""
         return self.is_literal and not self.has_glob
 
 
@@ -40,12 +39,12 @@ _ALTERNATIVES = re.compile(r",|\.\.")
 _ASSIGNED_TILDE = re.compile(r"\w+\+?=(?:[^'\"\\]*:)?~", re.ASCII)
 _DEFAULT = re.compile(r"\$\{\w+(?:\[[^]]*\])?:?[-=+?]([^{}]*)\}", re.ASCII)
 _PART_OF_A_PATH = re.compile(r"\$\{(?:HOME|PWD|OLDPWD)[^\w}#]")
-"""The beginning of a path may be the root; `#` keeps its end."""
+"""Expansions of which the beginning of a path may remain, possibly the root. `#` keeps the end."""
 _NAME = re.compile(r"\$(?:\w+|\{[^{}]*\}|[@*#?$!-])", re.ASCII)
 
 
 def read_word(raw: str, home: str) -> ShellWord:
-    """`raw` is one word as it stands in the command line, quotes and all."""
+    """Read one word. `raw`: its text in the command line, including quotes."""
     if _PLAIN.fullmatch(raw):
         return ShellWord(raw)
     reader = _Reader(raw, home)
@@ -90,7 +89,7 @@ class _Reader:
             self.out.append(self.home)
         else:
             self.literal = False
-            # another home folder, or one that the shell remembers
+            # the home folder of another user, or a folder that the shell remembers
             self.others.append(self.home or "/")
         self.at = end
 
@@ -105,9 +104,9 @@ class _Reader:
         self.at += 1
 
     def _braces(self) -> bool:
-        """Pass over what may be a brace expansion, to the last `}`: quotes inside do not end one.
+        """Skip a possible brace expansion, up to the last `}`, since quotes inside do not end it.
 
-        Keep one of its alternatives.
+        Keeps the first alternative as the value and the others in `others`.
         """
         inner = self.raw[
             self.at + 1 : self.raw.rfind("}") if self.raw.rfind("}") > self.at else len(self.raw)
@@ -164,7 +163,7 @@ class _Reader:
         raw, at = self.raw, self.at
         if not quoted and raw.startswith("$'", at):
             self._ansi()
-        elif not quoted and raw.startswith('$"', at):  # what a translation puts there is not known
+        elif not quoted and raw.startswith('$"', at):  # a translation, whose text is unknown
             self.literal = False
             self.at += 1
         elif (found := _STATUS.match(raw, at)) is not None:
@@ -213,8 +212,8 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 _UNSURE_ESCAPE = re.compile(r"\\(?:x(?:\{|[89A-Fa-f][0-9A-Fa-f])|[uU]|[2-7]\d\d|c)")
-"""Escapes that versions of bash, or its locales, read differently; and bytes that are no character
-by themselves. `\\\\` before one counts too.
+"""Escapes that depend on the version or locale of bash, and bytes that are incomplete characters.
+Also matches after `\\\\`.
 """
 _LETTERS = {
     "a": "\a",
@@ -247,7 +246,7 @@ _PIECE = re.compile(r"""(?:[^\s'"\\]+|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOT
 
 
 def split(text: str) -> list[str] | None:
-    """Return the unparsed words, split at blanks outside quotes; None if a quote is not closed."""
+    """Split a text at blanks outside quotes, keeping the quotes; None if a quote is not closed."""
     words: list[str] = []
     at = 0
     while at < len(text):

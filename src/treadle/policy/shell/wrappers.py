@@ -1,7 +1,6 @@
-"""Programs that run their arguments: where the inner command stands, and whether the wrapper itself
-adds anything to it.
+"""Programs that run other commands: finds the inner command, and effects that the wrapper adds.
 
-Entry: `unwrap`, `runs_of`.
+Entry points: `unwrap`, `runs_of`.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ class Wrapper:
     operands: int = 0
     """Number of the wrapper's own operands before the inner command."""
     assignments: bool = False
-    """True if NAME=VALUE can precede the inner command."""
+    """True if `NAME=VALUE` can precede the inner command."""
     changes: str = ""
-    """Change to the inner command, which then always asks."""
+    """Effect that the wrapper adds, which requires approval; empty if there is none."""
 
 
 def _w(short: str = "", values: str = "", long: str = "", *, numbers: bool = False) -> Options:
@@ -37,9 +36,9 @@ def _w(short: str = "", values: str = "", long: str = "", *, numbers: bool = Fal
 _OTHER_USER = "it runs as another user"
 _ELSEWHERE = "it runs elsewhere, or changes what the command sees"
 _CONTAINERS = "it controls containers, outside the sandbox"
-_MANY = "what it runs is given arguments that are not known"
+_MANY = "it runs a command with unknown arguments"
 _LATER = "it runs later"
-_GOES_ON = "it goes on after the command has ended"
+_GOES_ON = "it continues after the command has ended"
 _MAY_FETCH = "it may fetch what it runs"
 _TIMEOUT = Wrapper(
     _w("v", "sk", "signal= kill-after= preserve-status foreground verbose"), operands=1
@@ -105,11 +104,9 @@ WRAPPERS: dict[str, Wrapper] = {
     "caffeinate": Wrapper(_w("disum", "tw")),
     "xvfb-run": Wrapper(_w("a", "ns"), changes=_ELSEWHERE),
     "strace": Wrapper(
-        _w("cCdfFhikqrtTvVxy", "aEeIoOpPsSuXb"), changes="it writes down what the command does"
+        _w("cCdfFhikqrtTvVxy", "aEeIoOpPsSuXb"), changes="it records what the command does"
     ),
-    "ltrace": Wrapper(
-        _w("cCfhiLrStT", "aAeEloDnpsux"), changes="it writes down what the command does"
-    ),
+    "ltrace": Wrapper(_w("cCfhiLrStT", "aAeEloDnpsux"), changes="it records what the command does"),
     "gdb": Wrapper(_w("nqx"), changes=_ELSEWHERE),
     "perf": Wrapper(_w("adv", "eo"), operands=1, changes=_ELSEWHERE),
     "flock": Wrapper(
@@ -119,11 +116,11 @@ WRAPPERS: dict[str, Wrapper] = {
             "shared exclusive nonblock unlock close timeout= conflict-exit-code= command=",
         ),
         operands=1,
-        changes="it makes a file to lock",
+        changes="it creates a lock file",
     ),
     "watch": Wrapper(
         _w("bdegtcxp", "nq", "interval= differences exec no-title"),
-        changes="it runs the command again and again",
+        changes="it runs the command repeatedly",
     ),
     "xargs": Wrapper(
         _w(
@@ -143,7 +140,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "toybox": Wrapper(_w(), changes="it is many programs in one"),
     "script": Wrapper(
         _w("aefqE", "BcIOTmto", "command= append flush quiet return"),
-        changes="it writes down what the command says",
+        changes="it records the output of the command",
     ),
     "entr": Wrapper(_w("acdnprsz"), changes=_MANY),
     "faketime": Wrapper(_w(), operands=1, changes=_ELSEWHERE),
@@ -166,19 +163,18 @@ WRAPPERS: dict[str, Wrapper] = {
     "tmux": Wrapper(_w("d", "Ls"), operands=1, changes=_GOES_ON),
     "at": Wrapper(_w("mlbv", "qftf"), changes=_LATER),
     "batch": Wrapper(_w(), changes=_LATER),
-    "coproc": Wrapper(_w(), changes="it goes on in the background"),
+    "coproc": Wrapper(_w(), changes="it continues in the background"),
     "do": Wrapper(_w(), changes="it is part of a loop"),
     "trap": Wrapper(_w("lp"), changes=_LATER),
     "hash": Wrapper(_w("lrt", "pd"), changes="it changes which program a name means"),
     "alias": Wrapper(_w("p"), changes="it changes which program a name means"),
 }
-"""docker, ssh and their like stand here for what they may run elsewhere: the words behind are
-looked through.
+"""Programs that run an inner command. docker, ssh and similar ones are included, because the
+commands that they run elsewhere are searched too.
 """
 
 LOOKED_THROUGH = names("docker podman kubectl busybox toybox sudo ssh npx capsh bwrap firejail gdb")
-"""Programs whose way of finding their command is not fully known: each of their words may begin it.
-"""
+"""Wrappers whose arguments are not fully known: the inner command may begin at any word."""
 
 SHELLS = names("sh bash dash zsh ksh mksh ash fish rbash su script")
 _SHELL_FLAGS = re.compile(r"-[lceuxfo]*c[lceuxfo]*|-c")
@@ -192,25 +188,25 @@ _HARMLESS_VALUE = re.compile(r"[\w.@+-]*", re.ASCII)
 
 @dataclass(slots=True)
 class Unwrapped:
-    """The command that a wrapper runs."""
+    """The commands that a wrapper runs."""
 
     commands: list[list[str]] = field(default_factory=list[list[str]])
     scripts: list[str] = field(default_factory=list[str])
     """Texts that an inner shell reads."""
     adds: str | None = None
-    """Reason for approval, regardless of the inner command."""
+    """Reason for approval regardless of the inner command; None if there is none."""
     is_sure: bool = True
-    """True if the inner command certainly begins there."""
+    """True if the beginning of the inner command is certain."""
 
 
 def is_harmless_setting(name: str, value: str) -> bool:
-    """Return True if a variable before a command cannot change which code it runs."""
+    """Return True if an assignment before a command cannot change the code that it runs."""
     return SETS_NOTHING.fullmatch(name) is not None and _HARMLESS_VALUE.fullmatch(value) is not None
 
 
 def unwrap(argv: Sequence[str], program: str) -> Unwrapped | None:
-    """Return the inner command of a wrapper, or None if it is not one. `program`: the bare name of
-    argv[0].
+    """Return the inner commands of a wrapper; None for other programs. `program`: base name of
+    `argv[0]`.
     """
     if program in SHELLS and (shell := _shell(argv, program)) is not None:
         return shell
@@ -229,7 +225,7 @@ def unwrap(argv: Sequence[str], program: str) -> Unwrapped | None:
 
 
 def runs_of(argv: Sequence[str], program: str) -> Unwrapped | None:
-    """Return the commands that a program runs: those of wrappers, of `find -exec`, and of git."""
+    """Return the commands that a program runs, including those of `find -exec` and of git."""
     if program == "find":
         return Unwrapped(commands=[run for run in read_find(argv[1:]).runs if run])
     if program == "git":
@@ -239,11 +235,10 @@ def runs_of(argv: Sequence[str], program: str) -> Unwrapped | None:
 
 
 def is_free_of_order(argv: Sequence[str], patterns: Collection[str]) -> bool:
-    """Return True if the names that `patterns` among the words of `argv` match do the same in any
-    order.
+    """Return True if the order of the names that a pattern matches does not change what runs.
 
-    Bash sorts them by its locale. The first word of some programs is a text of its own language, or
-    the name of a program.
+    Bash sorts the names by its locale, and some programs treat their first operand differently: as
+    code, as a format, or as a program to run. `patterns`: the words of `argv` that are patterns.
     """
     first = next(
         (i for i, word in enumerate(argv) if word in patterns and not word.startswith("-")),
@@ -289,8 +284,8 @@ _MAY_HOLD_BLANKS = re.compile(r"[ \n\\]")
 
 
 def _texts(argv: Sequence[str]) -> list[str]:
-    """Return words that contain blanks: some wrappers take a whole command line as one word (env
-    -S, watch, flock -c, ssh).
+    """Return the words that contain blanks, because some wrappers take a command line as one word
+    (env -S, watch, flock -c, ssh).
     """
     texts = [
         word.partition("=")[2]
@@ -307,11 +302,11 @@ def _texts(argv: Sequence[str]) -> list[str]:
 
 
 def _shell(argv: Sequence[str], program: str) -> Unwrapped | None:
-    """Return the text after -c."""
+    """Return the text after -c as a script; for other uses, the reason for approval."""
     adds: str | None = (
-        "it runs as somebody else"
+        "it runs as another user"
         if program == "su"
-        else "it writes down what the command says"
+        else "it records the output of the command"
         if program == "script"
         else None
     )
@@ -346,5 +341,5 @@ def _shell(argv: Sequence[str], program: str) -> Unwrapped | None:
 
 
 def words_of(text: str) -> list[str]:
-    """Split a text at blanks, as some programs do."""
+    """Split a text at blanks outside quotes, or at all blanks if a quote is not closed."""
     return split(text) or text.split()

@@ -1,7 +1,7 @@
-"""Programs that write: which of their arguments they write to, so that guarded files are seen, and
-plain edits inside the workspace are known.
+"""Programs that write files: determines which arguments they write to, to find guarded files and
+plain edits in the workspace.
 
-Entry: `written_by`.
+Entry points: `written_by`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Written:
     writes: list[str] = field(default_factory=list[str])
     reads: list[str] = field(default_factory=list[str])
     is_plain: bool = False
-    """True if all its effects are known: it creates or changes these files, and deletes none."""
+    """True if all effects are known: it creates or changes these files and deletes none."""
 
 
 def _all(parsed: Parsed, argv: Sequence[str]) -> Written:
@@ -27,7 +27,7 @@ def _all(parsed: Parsed, argv: Sequence[str]) -> Written:
 
 
 def _in_place(parsed: Parsed, argv: Sequence[str]) -> Written:
-    """Editors, which may write every file that they are given."""
+    """Return all operands, for editors, which may write each of them."""
     return Written([word for word in argv[1:] if not word.startswith("-")])
 
 
@@ -42,7 +42,7 @@ _OUTPUT = re.compile(
 
 
 def _outputs(parsed: Parsed, argv: Sequence[str]) -> Written:
-    """Return the files that an option names as outputs, and a second operand."""
+    """Return the values of output options; for uniq and xxd also the second operand."""
     found: list[str] = []
     for i, word in enumerate(argv[1:], 1):
         name, equals, value = word.partition("=")
@@ -59,7 +59,7 @@ def _outputs(parsed: Parsed, argv: Sequence[str]) -> Written:
 
 
 def _copied(parsed: Parsed, argv: Sequence[str]) -> Written:
-    """Return the last operand, or the files in it with the names of the others."""
+    """Return the target, and the files in it with the names of the sources."""
     given = [word.partition("=")[2] for word in argv[1:] if word.startswith("--target-directory=")]
     given += [
         argv[i + 1] for i, word in enumerate(argv[:-1]) if word in ("-t", "--target-directory")
@@ -151,7 +151,7 @@ _WRITERS: dict[str, tuple[Options, Callable[[Parsed, Sequence[str]], Written]]] 
 
 
 def written_by(argv: Sequence[str], name: str) -> Written | None:
-    """Return the files that a command writes; None if the program is not known to write."""
+    """Return the files that a command writes; None if the table does not have the program."""
     found = _WRITERS.get(name)
     if found is None:
         return None
