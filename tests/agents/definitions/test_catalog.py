@@ -106,7 +106,7 @@ def test_a_tool_that_the_configuration_does_not_let_through_is_refused(defined: 
 def test_a_name_that_means_two_things_is_refused(defined: Defined) -> None:
     defined.project_says("read.md", calls())
     assert defined.wrong(calls("read")) == [
-        "3: tools: 'read' is more than one thing, a coding tool and an agent: rename one of them"
+        "3: tools: 'read' is ambiguous, a coding tool and an agent: rename one of them"
     ]
 
 

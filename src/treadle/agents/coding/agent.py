@@ -30,7 +30,7 @@ from treadle.types import SystemBlock
 def colleagues(
     config: Config, own: Path | None, project: Project, trust: Trust
 ) -> tuple[dict[str, Agent[Any, Any]], list[str]]:
-    """Return the usable agents by name, and a warning for each one left out because of an error.
+    """Return the usable agents by name, and a warning for each one that has errors.
 
     `trust`: the trust in `project`.
     """
@@ -39,7 +39,7 @@ def colleagues(
     )
     if not config.agents and not any(folder.is_dir() for folder in folders):
         return {}, []
-    from treadle.agents.definitions import Catalog  # noqa: PLC0415  12 ms of start-up, and most projects define none
+    from treadle.agents.definitions import Catalog  # noqa: PLC0415  takes 12 ms, and few projects define agents
 
     catalog = Catalog(config, project.here, trust=trust)
     found: dict[str, Agent[Any, Any]] = {}
@@ -63,8 +63,7 @@ GUIDANCE, WHEREABOUTS = "guidance", "whereabouts"
 class Assistant(NamedTuple):
     agent: Agent[object, str]
     warnings: tuple[str, ...]
-    """Warnings to show once: project files that are not used, with the reason, and rules that match
-    nothing.
+    """Warnings to show once: ignored project files, with the reason, and rules that match nothing.
     """
 
 
@@ -76,17 +75,16 @@ def coding_agent(
     moved: bool = False,
     trust: Trust | None = None,
 ) -> Assistant:
-    """Build the coding assistant for `cwd`: identical bytes for the same configuration, directory
-    and day. Blocks while it reads files.
+    """Build the coding assistant for `cwd`. Blocks while it reads files.
 
-    `attended`: a person can answer questions. `trust`: replaces the stored trust in the project of
-    `cwd`, for copies of a project that Treadle made. `moved`: the run resumes in a different
-    directory. All other runs keep the texts they began with, because these are input defaults and
-    the journal records the inputs.
+    The same configuration, directory and day give identical prompts. `attended`: a person can
+    answer questions. `trust`: replaces the stored trust in the project of `cwd`, for a copy of a
+    project that Treadle has made. `moved`: the run is resumed in another directory and gets new
+    texts; other resumed runs keep the journaled ones.
     """
     own = Path(config.home) if config.home else None
     project = project_of(cwd)
-    assert project is not None, "a directory that is given has a project, if only itself"
+    assert project is not None, "a directory always has a project, at least itself"
     trust = trust or (trust_of(own, project) if own is not None else Trust(root=project.root))
     written = guidance(own, project, trust)
     others, wrong = colleagues(config, own, project, trust)
@@ -130,10 +128,10 @@ def _instructions() -> str:
 
 
 def _servers(config: Config, cwd: Path) -> Sequence[ToolProvider]:
-    """Return all configured MCP servers. They start when a run begins, in its directory."""
+    """Return all configured MCP servers. They start in `cwd`, when a run begins."""
     if not config.mcp_servers:
         return ()
-    from treadle.tools.mcp import McpServer  # noqa: PLC0415  most people have none
+    from treadle.tools.mcp import McpServer  # noqa: PLC0415  few configurations have MCP servers
 
     return [McpServer.of(name, server, cwd=cwd) for name, server in config.mcp_servers.items()]
 

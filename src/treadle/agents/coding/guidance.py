@@ -51,7 +51,7 @@ class _File(NamedTuple):
 def guidance(own: Path | None, project: Project, trust: Trust) -> Guidance:
     """Collect the guidance for a project. Blocks while it reads files.
 
-    `own`: Treadle's own folder; None ignores it. The same files give the same text.
+    `own`: Treadle's own folder; None ignores it. The same files always give the same text.
     """
     warnings: list[str] = [trust.warning] if trust.warning else []
     if (
@@ -108,8 +108,8 @@ def _text(data: bytes) -> str:
 
 
 def _told(files: list[_File], warnings: list[str]) -> list[str]:
-    """Return the blocks that fit the size limits, dropping the files farthest from the working
-    directory first.
+    """Return the blocks that fit the size limits. Files farthest from the working directory are
+    dropped first.
     """
     left, told = TOTAL_MAX_CHARS, list[str]()
     for title, text in reversed([file for file in files if file.text]):

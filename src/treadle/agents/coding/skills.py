@@ -45,7 +45,7 @@ Skills: TypeAlias = Mapping[str, Skill]
 
 
 def find_skills(own: Path | None, project: Project, trust: Trust, warnings: list[str]) -> Skills:
-    """Return skills by name, sorted. If two have the same name, the nearer one wins.
+    """Return skills by name, sorted. If two have the same name, the nearer one takes precedence.
 
     Appends problems to `warnings`.
     """
@@ -65,7 +65,7 @@ def find_skills(own: Path | None, project: Project, trust: Trust, warnings: list
 
 def _folders(place: Path) -> list[Path]:
     try:
-        # skip folders that cannot be entered
+        # isfile() is false for folders that cannot be entered
         return sorted(folder for folder in place.iterdir() if os.path.isfile(folder / SKILL_NAME))
     except OSError:
         return []
@@ -86,7 +86,7 @@ def _add(found: dict[str, Skill], folder: Path, trust: Trust | None, warnings: l
 
 def _front_matter(text: str, folder: str) -> tuple[str, str]:
     """Return name and description. Raises Broken."""
-    from treadle.config.document import parse  # noqa: PLC0415  most people have no skills, and the library costs 30 ms
+    from treadle.config.document import parse  # noqa: PLC0415  takes 30 ms, and few projects have skills
 
     matter = _FRONT_MATTER.match(text.replace("\r\n", "\n"))
     if matter is None:
@@ -107,7 +107,7 @@ def _front_matter(text: str, folder: str) -> tuple[str, str]:
     return name, description.strip()[:DESCRIPTION_MAX_CHARS]
 
 
-# ---------------------------------------------------------------- reading one
+# ---------------------------------------------------------------- the `read` tool
 
 
 class SkillReader(Read):
@@ -152,7 +152,7 @@ class SkillReader(Read):
             and not skill.trust.admits(named, data)
         ):
             raise ToolFailed(
-                f"{path!r} has changed since the user reviewed it, and cannot be read any more."
+                f"{path!r} has changed since the user reviewed it, and can no longer be read."
             )
         return place
 
@@ -163,7 +163,7 @@ def _listed(folder: Path) -> Iterator[str]:
 
 
 def _bytes(place: Path) -> bytes | None:
-    """Return the bytes of a file, or None if the `read` tool itself will report the problem."""
+    """Return the bytes of a file; None if `read` itself will report the problem."""
     try:
         return read_checked(place) if place.is_file() else None
     except OSError:

@@ -1,4 +1,4 @@
-"""Detection of user rules that match nothing here, usually because of a misspelt name.
+"""Detection of user rules that match no tool and no program, usually because of a misspelt name.
 
 config/rules.py defines the rules. Entry points: `vain_rules`.
 """
@@ -62,9 +62,9 @@ _OF_THE_SHELL = frozenset(
 def vain_rules(config: Config, tools: Sequence[str]) -> Iterator[str]:
     """Yield a warning for each rule that matches nothing.
 
-    `tools`: names of the available tools. A program missing here may exist on another machine that
-    reads the same file, so a rule that resembles no tool name is reported only if it came from a
-    flag.
+    `tools`: names of the available tools. A program that is missing here may exist on another
+    machine with the same configuration, so a rule from a file is reported only if it resembles the
+    name of a tool.
     """
     for key in ("allow", "ask", "deny"):
         origin = config.origin("permissions", key)

@@ -1,7 +1,7 @@
-"""Description of the working environment: directory, git, system, programs, date. Identical in
-every process on the same day.
+"""Description of the working environment: directory, git, system, programs, date. It is identical
+in every process on the same day.
 
-No program is run to find it, git in particular: a project's configuration could make git run code.
+Runs no program, in particular not git, because a project's configuration can make git run code.
 Entry points: `whereabouts`.
 """
 
@@ -134,7 +134,7 @@ def _head(folder: Path) -> str:
 
 
 def _line(path: Path) -> str:
-    """Return the content of a small regular file, or an empty string if it is not one."""
+    """Return the start of a regular file as text; an empty string if it is not one."""
     try:
         descriptor = os.open(
             path,

@@ -1,10 +1,9 @@
-"""Agents defined in files, and in Python modules named by the configuration. Nothing here runs an
-agent or prints.
+"""Agents defined in files, and in Python modules that the configuration names.
 
 places.py finds the files, text.py reads their text with line numbers, keys.py validates the keys,
 inputs.py the input values and schemas.py output schemas. modules.py imports agents and tools from
-Python modules, naming.py resolves tool names, catalog.py puts everything together, and format.py
-describes the format as a JSON Schema for editors. Entry points: `Catalog`.
+Python modules, naming.py resolves tool names, catalog.py combines them, and format.py describes the
+format as a JSON Schema for editors. Entry points: `Catalog`.
 """
 
 from __future__ import annotations

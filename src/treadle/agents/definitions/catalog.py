@@ -46,7 +46,7 @@ from treadle.tools.tool import Tool, ToolProvider
 from treadle.types import Limits
 
 ASSISTANT = "treadle"
-"""Name of the coding assistant, reserved."""
+"""Reserved name of the coding assistant."""
 NESTED_MAX = 20
 """Maximum depth of agents that use each other as tools."""
 SIZES = ("large", "small")
@@ -62,7 +62,7 @@ class _Read(NamedTuple):
 
 
 class _Refused(Exception):
-    """A problem that shows only when an agent is made, not when its file is read."""
+    """Raised for a problem that appears when an agent is created, not when its file is read."""
 
     def __init__(self, file: DefinitionFile, line: int, text: str) -> None:
         super().__init__(text)
@@ -72,8 +72,8 @@ class _Refused(Exception):
 class Catalog:
     """Agents that a working directory and a configuration define.
 
-    Files are read and modules imported on first use. The definitions of an untrusted project are
-    left out until `name` or `admit_all` is called.
+    Reads files and imports modules on first use. Excludes the definitions of an untrusted project
+    until `name` or `admit_all` admits them.
     """
 
     def __init__(
@@ -81,20 +81,20 @@ class Catalog:
     ) -> None:
         """`works_in`: working directory of stdio MCP servers, if it is not `cwd`.
 
-        `trust`: replaces the stored trust in the project of `cwd`, for copies of a project that
-        Treadle made.
+        `trust`: replaces the stored trust in the project of `cwd`, for a copy of a project that
+        Treadle has made.
         """
         self._config, self._cwd = config, (works_in or cwd).resolve()
         own, project = Path(config.home) if config.home else None, project_of(cwd)
         trust = trust or (trust_of(own, project) if own is not None else None)
         self.found: FoundDefinitions
-        self.found, self.withheld = find(own, project, trust)  # the second: of an untrusted project
+        self.found, self.withheld = find(own, project, trust)  # withheld: of an untrusted project
         self._read: dict[str, _Read] = {}
         self._made: dict[str, Agent[Any, Any]] = {}
         self.warnings: list[str] = []
-        """Warnings for the user about agents made so far."""
+        """Warnings for the user about the agents created so far."""
 
-    # ------------------------------------------------------------ which there are
+    # ------------------------------------------------------------ names
 
     @cached_property
     def modules(self) -> Modules:
@@ -109,11 +109,11 @@ class Catalog:
         return sorted({*self.found.files, *self.found.refused, *self.modules.agents})
 
     def name(self, name: str) -> None:
-        """Admit the definitions of an untrusted project if a person typed a name that only it
-        defines.
+        """Admit the definitions of an untrusted project if a person typed a name that only this
+        project defines.
 
-        Admits all of them, because the named agent may use others as tools. Names already defined
-        elsewhere keep their meaning.
+        Admits all of them, because the agent may have others among its tools. Names that are
+        defined elsewhere keep their meaning.
         """
         theirs = self.withheld.files.get(name)
         if theirs is not None and name in self.found.files:
@@ -135,7 +135,7 @@ class Catalog:
         self._read.clear()
 
     def definition(self, name: str) -> ReadDefinition | None:
-        """Return the definition in the agent's file; None without a file, or if it has problems."""
+        """Return the definition from the agent's file; None if it has none, or has problems."""
         return self._reading(name).definition if name in self.found.files else None
 
     def is_untrusted(self, name: str) -> bool:
@@ -147,7 +147,7 @@ class Catalog:
         return self.found.replaced()
 
     def remarks(self, name: str) -> tuple[str, ...]:
-        """Return the warnings for a person who runs this agent, after it was made."""
+        """Return the warnings for a person who runs this agent. Call it after `agent`."""
         return (*(line for line in self.hidden() if line.startswith(f"{name}: ")), *self.warnings)
 
     def add(self, path: Path) -> str:
@@ -168,14 +168,14 @@ class Catalog:
         if same is not None:
             return same.name
         one_of = FoundDefinitions()
-        add_file(one_of, [path], real.parent)  # the person named it
+        add_file(one_of, [path], real.parent)  # trusted, because a person named it
         self.found.files.pop(path.stem, None)
         self.found.refused.pop(path.stem, None)
         self.found.files.update(one_of.files)
         self.found.refused.update(one_of.refused)
         return path.stem
 
-    # ------------------------------------------------------------ what is wrong
+    # ------------------------------------------------------------ problems
 
     def problems(self, name: str | None = None) -> list[DefinitionProblem]:
         """Return the problems of an agent and the agents among its tools; without a name, of all
@@ -193,7 +193,7 @@ class Catalog:
         return list(found | dict.fromkeys(self._unmakeable(names)))
 
     def _unmakeable(self, names: Sequence[str]) -> Iterator[DefinitionProblem]:
-        """Yield problems that show only when an agent is made, if its file has no others."""
+        """Yield problems that appear only when an agent is created, if there are no others."""
         for name in names:
             wrong: dict[DefinitionProblem, None] = {}
             self._look(name, (), {}, wrong)
@@ -210,7 +210,8 @@ class Catalog:
         seen: dict[str, int],
         found: dict[DefinitionProblem, None],
     ) -> int:
-        """Add the problems of an agent and its callees to `found`, and return its nesting depth.
+        """Add the problems of an agent and of those among its tools to `found`, and return its
+        depth.
 
         `seen`: depths of the agents visited so far. `chain`: callers, from the first down to the
         one that has `name` among its tools.
@@ -290,7 +291,7 @@ class Catalog:
             return
         if (withheld := self.withheld.refusal(name)) is not None:
             raise AgentError("invalid", withheld)
-        if problems := self.modules.problems:  # it may be in one of those
+        if problems := self.modules.problems:  # a broken module may define the agent
             raise AgentError("invalid", "\n".join(map(str, problems)))
         near = nearest(name, [*known, *self.withheld.files])
         there_are = (
@@ -303,7 +304,7 @@ class Catalog:
             f"there is no agent {name[:80]!r}: {f'did you mean {near!r}?' if near else there_are}",
         )
 
-    # ------------------------------------------------------------ one of them
+    # ------------------------------------------------------------ one definition
 
     def _reading(self, name: str) -> _Read:
         if name not in self._read:
@@ -361,27 +362,24 @@ class Catalog:
             return [DefinitionProblem(str(file.path), model.line, text)]
         return []
 
-    # ------------------------------------------------------------ made
+    # ------------------------------------------------------------ agents
 
     def agent(self, name: str) -> Agent[Any, Any]:
         """Return the definition as an `Agent`.
 
-        Does not connect to anything: the MCP servers of its tools are in `mcp_servers`. Raises
-        AgentError(invalid) for an unknown name, and with every problem of the agent and of the
-        agents among its tools.
+        Opens no connections. Raises AgentError(invalid) for an unknown name, and with every problem
+        of the agent and of the agents among its tools.
         """
         if problems := self.problems(name):
             raise AgentError("invalid", "\n".join(map(str, problems)))
         return self._agent(name)
 
     def made(self) -> list[Agent[Any, Any]]:
-        """Return every agent that can be looked up by name: those of modules, and those of files
-        made so far.
-        """
+        """Return the agents of modules, and the agents of files that were created so far."""
         return [*(of.it for of in self.modules.agents.values()), *self._made.values()]
 
     def _agent(self, name: str) -> Agent[Any, Any]:
-        """Return the agent, made on first use. Raises _Refused."""
+        """Return the agent, created on first use. Raises _Refused."""
         if (of := self.modules.agents.get(name)) is not None:
             return of.it
         if name not in self._made:
@@ -422,8 +420,8 @@ class Catalog:
             raise _Refused(definition.file, 1, e.message) from e
 
     def _server(self, name: str, wanted: tuple[str | None, ...]) -> ToolProvider:
-        """Return the server, restricted to the tools `wanted` by the server's own names; None
-        selects all that the configuration allows.
+        """Return an MCP server, restricted to the tools `wanted`, by the server's names for them.
+        None selects all tools that the configuration allows.
 
         Agents that want different tools share one process.
         """
@@ -439,7 +437,7 @@ class Catalog:
         )
 
     def _model(self, definition: ReadDefinition) -> str | None:
-        """Return the model, or None for the configuration's large model."""
+        """Return the model's name; None for the configuration's large model."""
         model = definition.model
         return (
             None

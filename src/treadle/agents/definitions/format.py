@@ -34,14 +34,13 @@ def _properties() -> dict[str, Any]:
         "description": {
             "type": "string",
             "pattern": r"\S",
-            "description": "For what it is, in one sentence. Other agents and MCP clients read it.",
+            "description": "Its purpose, in one sentence. Other agents and MCP clients read it.",
         },
         "model": {
             "type": ["string", "null"],
             "pattern": r"^(large|small|[^:\s]+:.+)$",
             "description": (
-                "provider:id, or large or small for the configuration's own; without it the "
-                "large one."
+                "provider:id, or large or small for the configured models. Default: large."
             ),
             "examples": ["small", "anthropic:claude-opus-5-5"],
         },
@@ -49,9 +48,9 @@ def _properties() -> dict[str, Any]:
             "type": ["array", "null"],
             "items": {"type": "string", "pattern": r"\S"},
             "uniqueItems": True,
-            "description": "Names of coding tools, of tools of configured modules, of other agents, of "  # noqa: E501
+            "description": "Names of coding tools, tools of configured modules, other agents, "
             "tools of MCP servers (SERVER_TOOL, SERVER_*), "
-            "or complete. `treadle tools list` shows them. Without it: none.",
+            "or complete. `treadle tools list` shows them. Default: none.",
             "examples": [["read", "grep", "glob", "ls"]],
         },
         "limits": _limits(),
@@ -59,21 +58,21 @@ def _properties() -> dict[str, Any]:
             "type": ["object", "null"],
             "properties": {"type": {"const": "object"}},
             "required": ["type"],
-            "description": "A JSON Schema of an object: its answers are JSON that fits it.",
+            "description": "JSON Schema of an object, which the output of the agent matches.",
         },
         "inputs": {
             "type": ["object", "null"],
             "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
             "additionalProperties": _input(),
             "description": (
-                "What ${name} in the instructions stands for. Where there are any, no other "
-                "${name} may stand there."
+                "Declarations of the variables ${name} in the instructions. If there are any, "
+                "every variable must be declared."
             ),
         },
         "instructions": {
             "type": ["string", "null"],
             "pattern": r"\S",
-            "description": "The system prompt. ${name} is an input, $$ a dollar.",
+            "description": "The system prompt. ${name} is an input, $$ a dollar sign.",
         },
     }
 
@@ -87,8 +86,8 @@ def _limits() -> dict[str, Any]:
         "type": ["object", "null"],
         "properties": {
             "turns": {**count, "description": "Responses of the model."},
-            "tool_calls": {**count, "description": "Calls of tools."},
-            "seconds": {**amount, "description": "Seconds."},
+            "tool_calls": {**count, "description": "Tool calls."},
+            "seconds": {**amount, "description": "Active time, in seconds."},
             "tokens": {**count, "description": "Tokens of the whole run, input and output."},
             "cost_usd": {
                 **amount,
@@ -97,15 +96,14 @@ def _limits() -> dict[str, Any]:
             "repeats": {
                 **count,
                 "description": (
-                    "Equal calls with equal results, nothing changed between them, after which a "
-                    "run ends as looping; 10 if unset."
+                    "Number of equal calls with equal results, without a change in between, after "
+                    "which a run ends as looping. Default: 10."
                 ),
             },
         },
         "additionalProperties": False,
         "description": (
-            "Where its runs stop. A project's definition can only lower what the configuration "
-            "says."
+            "Limits of its runs. A project's definition can only lower the configured limits."
         ),
     }
 

@@ -23,9 +23,7 @@ _WORDS: dict[str, bool] = {"true": True, "false": False}
 
 
 def misfit(kind: InputType, value: Any) -> str:
-    """Return why `value`, which is plain data, does not have the type, or an empty string if it
-    does.
-    """
+    """Return the reason why `value`, which is plain data, does not have the type; "" if it does."""
     if kind == "string" and isinstance(value, int | float) and not isinstance(value, bool):
         return f"must be a string, not {shown(value)}: put it in quotes"
     if not _is(kind, value):
@@ -54,7 +52,7 @@ def _is(kind: InputType, value: object) -> bool:
 
 
 def typed(name: str, text: str, declared: Input | None) -> Any:
-    """Parse text from a person as a value of the declared type; an undeclared input stays text.
+    """Parse a person's text as a value of the declared type. An undeclared input stays text.
 
     Raises AgentError(invalid).
     """
@@ -80,7 +78,7 @@ def typed(name: str, text: str, declared: Input | None) -> Any:
 
 
 def missing(inputs: Mapping[str, Input], instructions: str, given: Collection[str]) -> list[str]:
-    """Return the inputs that a run still needs, in declaration order."""
+    """Return the required inputs that are not among `given`, in declaration order."""
     needed = [name for name, one in inputs.items() if one.required and one.default is None]
     if not inputs:
         needed = [name for name in dict.fromkeys(HOLE.findall(instructions)) if name]

@@ -1,5 +1,5 @@
-"""Keys of an agent definition: each is validated, and each problem has its line and a suggested
-name.
+"""Validation of the keys of an agent definition. Each problem has a line number, and a suggestion
+for a misspelt name.
 
 catalog.py resolves tools and models; text.py reads the file. Entry points: `read_keys`.
 """
@@ -45,7 +45,7 @@ class SourceText:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadDefinition:
-    """A definition file, read and validated as far as possible in isolation."""
+    """A definition file whose keys are validated. Tools and models are not resolved yet."""
 
     file: DefinitionFile
     description: str
@@ -64,7 +64,7 @@ def read_keys(
 ) -> tuple[ReadDefinition, list[DefinitionProblem]]:
     """Return the definition and its problems.
 
-    If there are problems, the definition holds only the valid keys.
+    If there are problems, the definition contains only the valid keys.
     """
     reading = _Reading(file, written)
     return reading.definition(), reading.problems
@@ -109,7 +109,7 @@ class _Reading:
             inputs=inputs,
         )
 
-    # ------------------------------------------------------------ one key after the other
+    # ------------------------------------------------------------ keys
 
     def _description(self, entry: MappingEntry | None, root: Node | None) -> str:
         found = self._text(entry, "description")
@@ -223,7 +223,7 @@ class _Reading:
                 ),
             )
             return None
-        from treadle.agents.definitions.schemas import fault_of  # noqa: PLC0415  it brings the validator, 40 ms
+        from treadle.agents.definitions.schemas import fault_of  # noqa: PLC0415  imports the validator, 40 ms
 
         if (fault := fault_of(schema)) is not None:
             self._wrong(_line_at(entry, fault.path), fault.text("output"))

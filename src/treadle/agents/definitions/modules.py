@@ -36,7 +36,7 @@ _LIBRARIES = (
         if key in ("stdlib", "platstdlib", "purelib", "platlib")
     ),
 )
-"""Paths of libraries, which error locations skip."""
+"""Paths of libraries. They are skipped when an error is located."""
 
 
 class Of(NamedTuple, Generic[T]):
@@ -58,17 +58,17 @@ class Modules:
 
 
 def import_modules(names: Sequence[str], origin: Origin) -> Modules:
-    """Import modules in order. Import errors are returned as problems.
+    """Import modules in order, and return import errors as problems.
 
-    Output that a module prints during import goes to stderr. `origin`: place in the configuration
-    that names the modules.
+    Output that a module prints goes to stderr. `origin`: place in the configuration that names the
+    modules.
     """
     modules = Modules()
     for name in names:
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 module = importlib.import_module(name)
-        except (Exception, SystemExit) as e:  # noqa: BLE001  reported as a problem: this is user code
+        except (Exception, SystemExit) as e:  # noqa: BLE001  user code; reported as a problem
             modules.problems.append(_told(name, e, origin))
         else:
             _take(modules, name, module)
@@ -100,8 +100,8 @@ def _register(modules: Modules, known: dict[str, Of[T]], kind: str, name: str, n
 
 
 def _told(name: str, error: BaseException, origin: Origin) -> DefinitionProblem:
-    """Describe an import error, with the line in the module that raised it, or else in the
-    configuration.
+    """Describe an import error, with the line of user code that raised it; or of the configuration
+    if the module is not found.
     """
     if (
         isinstance(error, ModuleNotFoundError)
@@ -125,7 +125,7 @@ def _told(name: str, error: BaseException, origin: Origin) -> DefinitionProblem:
 
 
 def _place(name: str, error: BaseException) -> tuple[str, int | None]:
-    """Return the innermost line of user code, outside libraries or else in the named package."""
+    """Return file and line of the innermost frame outside libraries, else of one in the package."""
     if isinstance(error, SyntaxError) and error.filename:
         return error.filename, error.lineno
     frames = [

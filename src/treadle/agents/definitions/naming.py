@@ -15,7 +15,7 @@ from treadle.config.sections import McpServer
 from treadle.tools.tool import Tool
 
 COMPLETE = "complete"
-"""Tool that the agent calls to end its run."""
+"""Name of the tool that completes a run."""
 
 
 class OwnTool(NamedTuple):
@@ -44,7 +44,7 @@ Meaning: TypeAlias = OwnTool | CompletionTool | Callee | ServerTools
 
 
 class UnknownName(Exception):
-    """Raised for an unknown or ambiguous name. The text is for the author of the definition."""
+    """Raised for an unknown or ambiguous name. The text addresses the author of the definition."""
 
 
 class NameResolver:
@@ -59,7 +59,7 @@ class NameResolver:
 
     @cached_property
     def coding(self) -> Mapping[str, Tool[Any]]:
-        from treadle.tools.builtin.coding import default_tools  # noqa: PLC0415  they are a third of a start, and not every definition has tools
+        from treadle.tools.builtin.coding import default_tools  # noqa: PLC0415  slow, and not every definition has tools
 
         return {tool.name: tool for tool in default_tools()}
 
@@ -67,9 +67,7 @@ class NameResolver:
         """Return the meaning of a tool name. Raises UnknownName."""
         found = self._meanings(name)
         if len(found) > 1:
-            raise UnknownName(
-                f"{name!r} is more than one thing, {' and '.join(found)}: rename one of them"
-            )
+            raise UnknownName(f"{name!r} is ambiguous, {' and '.join(found)}: rename one of them")
         if found:
             return next(iter(found.values()))
         known = (*self.coding, COMPLETE, *self._tools, *self._agents, *self._servers)

@@ -1,8 +1,8 @@
 """Discovery of agent definition files, in Treadle's own folder and in the project's folders down to
 the working directory.
 
-The files of an untrusted project are kept apart, for a person to inspect or name. keys.py reads the
-contents. Entry points: `find`.
+The files of an untrusted project are returned separately, for a person to inspect or name. keys.py
+reads the contents. Entry points: `find`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DefinitionProblem(NamedTuple):
     place: str
     """File or Python module."""
     line: int | None
-    """Line number, from 1; None if the place has no lines."""
+    """Line number, from 1; None if unknown."""
     text: str
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class FoundDefinitions:
     files: dict[str, DefinitionFile] = field(default_factory=dict[str, DefinitionFile])
     """Files in effect, by agent name."""
     refused: dict[str, DefinitionProblem] = field(default_factory=dict[str, DefinitionProblem])
-    """Problems by agent name: names that two files in one folder share, and invalid names."""
+    """Problems by agent name: two files of one name in a folder, and invalid names."""
     hidden: list[tuple[DefinitionFile, Path]] = field(
         default_factory=list[tuple[DefinitionFile, Path]]
     )
@@ -102,7 +102,7 @@ class FoundDefinitions:
     def left_out(self) -> str | None:
         """Return a warning that names these files of an untrusted project."""
         roots = {file.root: None for file in self.files.values() if file.root is not None}
-        for root in roots:  # there is one at most
+        for root in roots:  # there is at most one
             shown = ", ".join(
                 file.path.relative_to(root).as_posix()
                 for file in list(self.files.values())[:SHOWN_MAX]
@@ -114,8 +114,8 @@ class FoundDefinitions:
         return None
 
     def refusal(self, name: str) -> str | None:
-        """Return why an agent of these files, which belong to an untrusted project, cannot be used;
-        None if no file defines it.
+        """Return the reason why an agent of an untrusted project cannot be used; None if these
+        files do not define it.
         """
         file = self.files.get(name)
         if file is None or file.root is None:
@@ -131,8 +131,8 @@ def find(
 ) -> tuple[FoundDefinitions, FoundDefinitions]:
     """Find the definitions in effect, and those of a project that `trust` does not cover.
 
-    `own`: Treadle's own folder; None ignores it. Of agents with the same name, the user's own wins,
-    then the project's nearest. Blocks while it lists folders; reads no file.
+    `own`: Treadle's own folder; None ignores it. If several agents have the same name, the user's
+    own takes precedence, then the project's nearest. Blocks while it lists folders; reads no file.
     """
     theirs = FoundDefinitions()
     if trust is None or trust.standing is not TrustState.HOLDS:

@@ -1,6 +1,6 @@
 """Validation of output schemas: plain data must be a JSON Schema of an object.
 
-The only module here that imports the validator. Entry points: `fault_of`.
+No other module of this package imports the validator. Entry points: `fault_of`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Fault(NamedTuple):
 
 
 def fault_of(schema: Mapping[str, object]) -> Fault | None:
-    """Return the first fault, or None. A reference to another document is a fault; it is not
+    """Return the first fault, or None. A reference to another document is a fault, and is not
     followed.
     """
     if (kind := schema.get("type")) != "object":
@@ -45,7 +45,7 @@ def fault_of(schema: Mapping[str, object]) -> Fault | None:
         path = tuple(e.instance_path)
         why = _type(e.instance) if path[-1:] == ("type",) else e.message
         return Fault(path, f"is not a valid JSON Schema: {why}")
-    except (ValueError, TypeError) as e:  # a reference that leads nowhere; a key that is no text
+    except (ValueError, TypeError) as e:  # an unresolved reference; a key that is not a string
         return Fault((), f"is not a usable JSON Schema: {str(e).partition(chr(10))[0]}")
     return None
 

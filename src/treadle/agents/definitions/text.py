@@ -34,8 +34,8 @@ class DefinitionText(NamedTuple):
 def read(file: DefinitionFile) -> DefinitionText:
     """Read the text of a definition.
 
-    Raises Broken, with its line, if the file cannot be read, if a link leads out of the project, or
-    if a trusted project's file has changed since it was approved.
+    Raises Broken, with a line number, if the file cannot be read, if it links to a file outside the
+    project, or if it has changed since the project was trusted.
     """
     real = Path(os.path.realpath(file.path))
     if file.root is not None and not real.is_relative_to(file.root):
