@@ -115,11 +115,11 @@ def test_a_misspelt_point_of_a_base_or_of_the_object_is_refused_too() -> None:
             yields,
             "must be `async def`: write `async def before_tool(self, run, call)`",
         ),
-        ("before_run", None, "is no method: write `async def before_run(self, run)`"),
+        ("before_run", None, "is not a method: write `async def before_run(self, run)`"),
         (
             "before_tool",
             property(lambda self: of_two),
-            "is no method: write `async def before_tool(self, run, call)`",
+            "is not a method: write `async def before_tool(self, run, call)`",
         ),
         (
             "on_event",
@@ -131,7 +131,7 @@ def test_a_misspelt_point_of_a_base_or_of_the_object_is_refused_too() -> None:
             generates,
             "must be a plain `def`, since it is called in the event loop: write `def on_event(self, event)`",
         ),
-        ("on_event", 5, "is no method: write `def on_event(self, event)`"),
+        ("on_event", 5, "is not a method: write `def on_event(self, event)`"),
     ],
 )
 def test_a_point_that_cannot_be_called_is_refused_with_the_right_signature(

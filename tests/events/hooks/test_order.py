@@ -284,9 +284,9 @@ async def test_one_that_fails_after_something_keeps_nobody_else_from_being_told(
 @pytest.mark.parametrize(
     ("point", "given", "expected"),
     [
-        ("before_run", "no", "may give Stop or None"),
-        ("before_model", "text", "may give ModelResponse, Add, Stop or None"),
-        ("before_tool", False, "may give Approve, Deny, Ask, Answer or None"),
+        ("before_run", "no", "must return Stop or None"),
+        ("before_model", "text", "must return ModelResponse, Add, Stop or None"),
+        ("before_tool", False, "must return Approve, Deny, Ask, Answer or None"),
     ],
 )
 async def test_what_a_point_cannot_be_given_is_refused_with_what_it_can(
@@ -296,7 +296,7 @@ async def test_what_a_point_cannot_be_given_is_refused_with_what_it_can(
     said = (
         seen.results[0] if seen.results else seen.result.error.message if seen.result.error else ""
     )
-    assert f"the hook Says.{point} failed: TypeError: it gave {given!r}, and {expected}" in said
+    assert f"the hook Says.{point} failed: TypeError: it returned {given!r}; it {expected}" in said
 
 
 async def test_what_a_hook_denies_with_holds_no_key() -> None:

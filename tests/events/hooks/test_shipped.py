@@ -61,11 +61,11 @@ def much(arguments: dict[str, Any]) -> bool:
     ("rules", "results"),
     [
         ([], ["paid 500"]),
-        ([Rule("pay")], ["Not run: a rule about pay says so"]),
+        ([Rule("pay")], ["Not run: a rule for pay applies"]),
         ([Rule("p*", reason="nothing is paid here")], ["Not run: nothing is paid here"]),
         ([Rule("pa")], ["paid 500"]),
         ([Rule("look")], ["paid 500"]),
-        ([Rule("pay", when=much)], ["Not run: a rule about pay says so"]),
+        ([Rule("pay", when=much)], ["Not run: a rule for pay applies"]),
         ([Rule("pay", when=lambda a: a["amount"] > 1000)], ["paid 500"]),
         (
             [Rule("pay", when=lambda a: a["sum"] > 1)],
@@ -103,13 +103,13 @@ async def test_a_rule_with_a_condition_fits_arguments_that_nobody_can_read() -> 
         asks({"name": "pay", "arguments": '{"amount": 1'}),
         says("done"),
     )
-    assert seen.results == ["Not run: a rule about pay says so"]
+    assert seen.results == ["Not run: a rule for pay applies"]
 
 
 def test_what_is_no_rule_is_refused() -> None:
-    with pytest.raises(AgentError, match="is no rule of a guard"):
+    with pytest.raises(AgentError, match="is not a valid rule"):
         Guard("bash")  # type: ignore[arg-type]
-    with pytest.raises(AgentError, match="is no rule of a guard"):
+    with pytest.raises(AgentError, match="is not a valid rule"):
         Guard(Rule("bash", "allow"))  # type: ignore[arg-type]
 
 

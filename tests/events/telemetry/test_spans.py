@@ -523,7 +523,7 @@ async def test_a_broken_processor_harms_no_run_and_is_told_once(
     seen = await watch([asks(call("look")), says("hi")], gives("look"), runtime=rt)
     assert (seen.outcome, seen.result.text) == ("completed", "hi")
     assert [record.message for record in caplog.records if "tracing failed" in record.message] == [
-        "tracing failed, and may go on failing without a further word; runs go on: RuntimeError: no disk"
+        "tracing failed; runs continue, and further failures are not logged: RuntimeError: no disk"
     ]
 
 

@@ -6,9 +6,9 @@
       before_compaction · after_compaction
     after_run                             (always, and last)
 
-hook.py is the contract; checking.py refuses invalid hooks; chain.py calls those of a run one after
-the other. Ready to use: guard.py (rules for calls), cache.py (remembered answers), audit.py (a file
-of all actions). Entry point: `Hook`.
+hook.py is the contract; checking.py rejects invalid hooks; chain.py calls the hooks of a run, one
+after another. Ready-made hooks: guard.py (rules for calls), cache.py (cached responses), audit.py
+(a file of all actions). Entry point: `Hook`.
 """
 
 from __future__ import annotations
@@ -41,6 +41,6 @@ _SHIPPED = {"Audit": "audit", "Cache": "cache", "Guard": "guard", "Rule": "guard
 def __getattr__(name: str) -> Any:
     if name not in _SHIPPED:
         raise AttributeError(f"module 'treadle.hooks' has no attribute {name!r}")
-    import importlib  # noqa: PLC0415  no run pays for what it does not use
+    import importlib  # noqa: PLC0415  needed only for ready-made hooks
 
     return getattr(importlib.import_module(f"treadle.events.hooks.{_SHIPPED[name]}"), name)

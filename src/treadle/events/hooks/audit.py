@@ -1,6 +1,6 @@
-"""Audit trail: one line of JSON for each action of a run, as in the journal, without known secrets.
+"""Audit trail: one line of JSON for each action of a run, with known secrets masked.
 
-It is not a log (telemetry/), and is never read back. Entry point: `Audit`.
+Treadle never reads the file. Logs are in telemetry/. Entry point: `Audit`.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _TOLD = (
 
 
 class Audit(Hook):
-    """Writes each line, a whole event of `stream-json`, before the run continues: it survives the
-    process, not a power cut.
+    """Append each action to a file, as an event in the form of `stream-json`, before the run
+    continues. Lines survive a crash of the process, but not a power failure.
 
-    The file has mode 0600 and is opened for each line, so you can move it away at any time; several
-    processes may share it. If it cannot be written, that is reported once (a `warning` event, and
-    the log) and tried again with each line; the run continues.
+    The file has mode 0600. It is opened for each line, so you can move it at any time, and several
+    processes can share it. If it cannot be written, a `warning` event and the log report it once,
+    the run continues, and each further line is a new attempt.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open nothing yet: errors of the path appear in the first run."""
+        """Does not open the file: errors appear in the first run."""
         self.path = Path(path).expanduser()
-        """File that the lines are appended to."""
+        """File to append to."""
         self._place = Path(os.path.realpath(self.path))
         self._broken = False
 
     @override
     def on_event(self, event: Event) -> None:
-        """Append a line for an event that belongs in an audit."""
+        """Append a line for an event that is an action."""
         if not isinstance(event, _TOLD):
             return
         try:
@@ -69,7 +69,9 @@ class Audit(Hook):
             self._broken = False
 
     def _add(self, line: bytes) -> None:
-        """Write the line at once if the system allows it: lines of several processes do not mix."""
+        """Append the line in one write, if the system does so, so that lines of several processes
+        do not mix.
+        """
         fd = open_in_place(self._place, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             while line:

@@ -1,8 +1,6 @@
-"""Answers to requests that were answered before, out of memory or a folder, without asking a model.
-Entry: `Cache`.
+"""Cache of model responses, in memory or in a folder. Entry point: `Cache`.
 
-Results of tools are not kept here: a call that comes out of memory is judged and run like any
-other.
+Tool results are not cached: a call in a cached response is decided and run like any other.
 """
 
 from __future__ import annotations
@@ -26,30 +24,28 @@ _KEPT = (StopReason.COMPLETE, StopReason.TOOL_USE, StopReason.STOP_SEQUENCE)
 
 
 class Cache(Hook):
-    """Remembers answers: the same request to the same model has the same answer. Messages, tools
-    and settings must be equal to the byte, except for ids and times.
+    """Reuse the response to an identical request to the same model. Messages, tools and settings
+    must be byte-identical, except for ids, times and `max_tokens`.
 
-    Only whole answers are kept, and those with tool calls only if all tools are in `tools`: the
-    world may differ the second time, and a call of `pay` must be the model's own decision. Only you
-    know such tools, so there are none by default.
+    Caches only complete responses, and responses with tool calls only if all tools are in `tools`.
+    List only tools that are safe to call again from a cached response.
     """
 
     def __init__(
         self, folder: str | Path | None = None, *, tools: Collection[str] = (), size: int = 1000
     ) -> None:
-        """`folder`: kept there, beyond this process, for its user only; None: in memory.
-
-        `size`: how many answers are kept; the oldest go first.
+        """`folder`: stores responses beyond the life of this process, readable only by its user;
+        None: in memory. `size`: maximum number of responses; the oldest are removed first.
         """
         self._folder = None if folder is None else Path(folder).expanduser()
         self._tools, self._size = frozenset(tools), max(size, 1)
         self._memory: OrderedDict[str, ModelResponse] = OrderedDict()
         self.hits = self.misses = 0
-        """Number of responses taken from the cache."""
+        """Number of requests with and without a cached response."""
 
     @override
     async def before_model(self, run: HookedRun, request: ModelRequest) -> ModelResponse | None:
-        """Answer from the cache if it has this request."""
+        """Return the cached response to this request, or None."""
         key = key_of(run.model, request)
         found = self._memory.get(key)
         if found is None and self._folder is not None:
@@ -61,7 +57,7 @@ class Cache(Hook):
     async def after_model(
         self, run: HookedRun, request: ModelRequest, response: ModelResponse
     ) -> None:
-        """Keep the response."""
+        """Store the response if it can be reused."""
         if not self._keeps(response):
             return
         key = key_of(run.model, request)
@@ -73,8 +69,8 @@ class Cache(Hook):
             self._memory.popitem(last=False)
 
     def _keeps(self, response: ModelResponse) -> bool:
-        """Return False for a response with provider data for the next request: it belongs to its
-        run alone.
+        """Return True if the response can be reused. Provider data for the next request belongs to
+        one run.
         """
         return (
             response.stop_reason in _KEPT
@@ -85,8 +81,8 @@ class Cache(Hook):
 
 
 def key_of(model: str, request: ModelRequest) -> str:
-    """The same for what a model would read as the same; how long the answer may be is left out,
-    since one that was cut is not kept.
+    """Return a hash of everything in the request that affects the response. `max_tokens` is left
+    out, because truncated responses are not cached.
     """
     said = [(message.role, message.parts) for message in request.messages]
     settings = msgspec.structs.replace(request.settings, max_tokens=None)
@@ -96,7 +92,7 @@ def key_of(model: str, request: ModelRequest) -> str:
 
 
 def _read(file: Path) -> ModelResponse | None:
-    """None where there is none, or what is there is no answer."""
+    """Return the stored response; None if there is no valid one."""
     try:
         return decode_json(file.read_bytes(), ModelResponse)
     except (OSError, ValueError):
@@ -104,7 +100,7 @@ def _read(file: Path) -> ModelResponse | None:
 
 
 def _write(folder: Path, key: str, response: ModelResponse, size: int) -> None:
-    """Whole or not at all. Raises OSError where the folder cannot be written."""
+    """Store the response atomically. Raises OSError if the folder cannot be written."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = folder / f".{new_id('answer')}"
     try:
@@ -117,7 +113,7 @@ def _write(folder: Path, key: str, response: ModelResponse, size: int) -> None:
 
 
 def _forget(folder: Path, size: int) -> None:
-    """The oldest, where there are too many."""
+    """Remove the oldest responses beyond `size`."""
     with os.scandir(folder) as found:
         kept = [
             (entry.stat().st_mtime_ns, entry.path)

@@ -1,8 +1,8 @@
-"""The hooks of one run, one after the other: before an action in their order, after it in reverse.
+"""Calls the hooks of one run one after another: in order before an action, in reverse after it.
 
-Hooks that add, change or ask leave the decision to the next; only Stop, Deny or an answer ends the
-chain. A hook that fails before an action stops it; after an action, and on events, the failure is
-reported and the run continues. Entry point: `Hooks`.
+After a hook adds, changes or asks, later hooks still run; Stop, Deny and answers end the chain. A
+hook that fails before an action prevents it. A failure after an action or on an event is reported,
+and the run continues. Entry point: `Hooks`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "after_tool": (str,),
     "before_compaction": (Stop,),
 }
-"""Answers that each point accepts besides None; other points only observe."""
+"""Answers that each point accepts, in addition to None. Other points only observe."""
 
 
 class BeforeModelSaid(NamedTuple):
     add: str = ""
-    """Nothing: no hook adds anything."""
+    """Text to add to the history; empty if no hook adds any."""
     answered: ModelResponse | None = None
     hook: str | None = None
     """Name of the hook that answered."""
@@ -46,16 +46,16 @@ class BeforeModelSaid(NamedTuple):
 
 class BeforeToolSaid(NamedTuple):
     arguments_json: str | None = None
-    """Arguments that replace the call's."""
+    """Arguments that replace those of the call, or None."""
     verdict: Deny | Ask | Answer | None = None
 
 
 UNSAID = BeforeToolSaid()
-"""The absence of an answer."""
+"""The value if no hook answers."""
 
 
 class Hooks:
-    """Hooks of one run, sorted by the points that they override."""
+    """Hooks of one run, by the points that they override."""
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         self._of = (
@@ -64,26 +64,26 @@ class Hooks:
             else {}
         )
         self.points = frozenset(self._of)
-        """Points that a hook overrides."""
+        """Points that at least one hook overrides."""
         self.warn: Callable[[str], None] = lambda text: None
-        """Tells people that a hook failed after something."""
+        """Publishes a warning about a failed hook."""
         self._told: set[int] = set()
-        """Hooks whose on_event has failed: each is reported once per run."""
+        """Ids of hooks whose on_event has failed. Each is reported once per run."""
 
     def __bool__(self) -> bool:
         return bool(self._of)
 
-    # ------------------------------------------------------------ before: a failure ends it
+    # ------------------------------------------------------------ before: a failure prevents it
 
     async def before_run(self, run: HookedRun) -> None:
-        """Raises AgentError(agent) where a hook stops the run, or fails."""
+        """Run the hooks. Raises AgentError(agent) if one stops the run or fails."""
         for hook in self._of.get("before_run", ()):
             _go_on(await _asked(hook, "before_run", run))
 
     async def before_model(self, run: HookedRun, request: ModelRequest) -> BeforeModelSaid:
-        """Collect the additions, up to the first hook that answers.
+        """Collect the additions of the hooks, up to the first one that answers.
 
-        Raises AgentError(agent) if a hook stops the run, or fails.
+        Raises AgentError(agent) if a hook stops the run or fails.
         """
         added: list[str] = []
         for hook in self._of.get("before_model", ()):
@@ -96,9 +96,9 @@ class Hooks:
         return BeforeModelSaid("\n\n".join(added))
 
     async def before_tool(self, run: HookedRun, call: ToolCall) -> BeforeToolSaid:
-        """Ask each hook, with the call as changed by those before it.
+        """Return the hooks' changes to a call and their verdict. Each hook sees earlier changes.
 
-        Denied if one fails; ask a person if no hook denied or answered it.
+        A failing hook denies the call. Ask applies if no hook denies or answers the call.
         """
         changed: str | None = None
         ask: Ask | None = None
@@ -108,7 +108,7 @@ class Hooks:
                 if isinstance(said, Approve) and said.arguments is not None:
                     changed = encode_json(dict(said.arguments)).decode()
                     call = msgspec.structs.replace(call, arguments_json=changed)
-            except Exception as e:  # noqa: BLE001  what it gave may be anything
+            except Exception as e:  # noqa: BLE001  user code; its arguments may not be JSON
                 return BeforeToolSaid(
                     changed,
                     Deny(
@@ -121,7 +121,7 @@ class Hooks:
         return BeforeToolSaid(changed, ask)
 
     async def before_compaction(self, run: HookedRun) -> bool:
-        """Return True if history may be compacted. Raises AgentError(agent) if a hook fails."""
+        """Return False if a hook forbids the compaction. Raises AgentError(agent) if one fails."""
         for hook in self._of.get("before_compaction", ()):
             if await _asked(hook, "before_compaction", run) is not None:
                 return False
@@ -130,7 +130,7 @@ class Hooks:
     # ------------------------------------------------------------ after: a failure is reported
 
     async def after_run(self, run: HookedRun, result: Any) -> None:
-        """The last event has left: what fails is only logged."""
+        """Run the hooks. Failures are only logged, because the last event is already published."""
         self.warn = lambda text: None
         for hook in reversed(self._of.get("after_run", ())):
             await self._told_of(hook, "after_run", run, result)
@@ -138,7 +138,9 @@ class Hooks:
     async def after_model(
         self, run: HookedRun, request: ModelRequest, response: ModelResponse
     ) -> ModelResponse:
-        """Return the response as hooks change it. Raises AgentError(agent) if one stops the run."""
+        """Return the response with the hooks' changes. Raises AgentError(agent) if one stops the
+        run.
+        """
         for hook in reversed(self._of.get("after_model", ())):
             said = await self._told_of(hook, "after_model", run, request, response)
             _go_on(said)
@@ -151,12 +153,12 @@ class Hooks:
                 self._failed(
                     hook,
                     "after_model",
-                    ValueError("its response has calls that the model did not make"),
+                    ValueError("its response contains tool calls that the model did not request"),
                 )
         return response
 
     async def after_tool(self, run: HookedRun, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Return the result as hooks change it."""
+        """Return the result with the hooks' changes."""
         for hook in reversed(self._of.get("after_tool", ())):
             said = await self._told_of(hook, "after_tool", run, call, result)
             result = result if said is None else msgspec.structs.replace(result, content=said)
@@ -173,46 +175,48 @@ class Hooks:
             except Exception as e:
                 if id(hook) in self._told:
                     continue
-                self._told.add(id(hook))  # first: the warning is an event too
+                self._told.add(id(hook))  # before the warning, which is an event too
                 logger.exception("the hook %s.on_event failed", _name(hook))
-                if not isinstance(event, RunEnd):  # which is the last one
-                    self.warn(f"{_failure(hook, 'on_event', e)}. The run goes on")
+                if not isinstance(event, RunEnd):  # no event may follow run_end
+                    self.warn(f"{_failure(hook, 'on_event', e)}. The run continues")
 
     async def _told_of(self, hook: Hook, point: str, *told: Any) -> Any:
         try:
             return await _asked(hook, point, *told, wrap=False)
-        except Exception as e:  # noqa: BLE001  the edge of a hook: the run goes on
+        except Exception as e:  # noqa: BLE001  user code; the run continues
             self._failed(hook, point, e)
             return None
 
     def _failed(self, hook: Hook, point: str, error: Exception) -> None:
         logger.error("the hook %s.%s failed", _name(hook), point, exc_info=error)
-        self.warn(f"{_failure(hook, point, error)}. The run goes on")
+        self.warn(f"{_failure(hook, point, error)}. The run continues")
 
 
 NO_HOOKS = Hooks()
 
 
 def hooks_of(runtime: Sequence[Hook], agent: Sequence[Hook]) -> Hooks:
-    """Return the hooks of one run."""
+    """Combine the hooks of the runtime and of the agent, in this order."""
     return Hooks((*runtime, *agent)) if runtime or agent else NO_HOOKS
 
 
 async def _asked(hook: Hook, point: str, *told: Any, wrap: bool = True) -> Any:
-    """Raises AgentError(agent) where it fails or gives what this point cannot be given; without
-    `wrap` what the hook itself raised.
+    """Call a point of a hook and return its answer.
+
+    Raises AgentError(agent) if the hook fails or its answer has the wrong type; without `wrap`, the
+    original error.
     """
     try:
         said = await getattr(hook, point)(*told)
         if said is not None and point in _ANSWERS and not isinstance(said, _ANSWERS[point]):
             raise TypeError(
-                f"it gave {said!r:.80}, and may give "
+                f"it returned {said!r:.80}; it must return "
                 f"{', '.join(kind.__name__ for kind in _ANSWERS[point])} or None"
             )
     except asyncio.CancelledError as cancelled:
         if _is_cancelled():
             raise
-        # by something in the hook, and by nothing outside
+        # the hook cancelled itself
         raise AgentError("agent", _failure(hook, point, cancelled)) from cancelled
     except Exception as e:
         if not wrap:
@@ -222,7 +226,7 @@ async def _asked(hook: Hook, point: str, *told: Any, wrap: bool = True) -> Any:
 
 
 def _is_cancelled() -> bool:
-    """True if this task was asked to end."""
+    """Return True if the current task is being cancelled."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
@@ -235,7 +239,7 @@ def _go_on(said: object) -> None:
 def _failure(hook: Hook, point: str, error: BaseException) -> str:
     try:
         words = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  also its text is anybody's code
+    except Exception:  # noqa: BLE001  __str__ may be user code
         words = type(error).__name__
     return f"the hook {_name(hook)}.{point} failed: {words}"
 

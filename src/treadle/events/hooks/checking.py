@@ -1,7 +1,7 @@
-"""Check hooks when they are passed in: a point that is misspelt, or cannot be called, would
-otherwise never act, or fail in a run.
+"""Validation of hooks when they are passed in, since a misspelt point would never be called, and a
+wrong signature would fail only during a run.
 
-Entry: `checked_hooks`.
+Entry point: `checked_hooks`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from treadle.events.hooks.hook import Hook
 POINTS = tuple(name for name in vars(Hook) if not name.startswith("_"))
 _LIKE_A_POINT = re.compile(r"(?i:before|after|on)(?:_|(?=[A-Z]))")
 _SAME = 0.8
-"""Minimum similarity of names without underscores, by difflib: `beforetool` matches `before_tool`,
-`close` matches nothing.
+"""Minimum difflib similarity of names without underscores: `beforetool` matches `before_tool`, and
+`close` matches no point.
 """
 
 
 def checked_hooks(hooks: object) -> tuple[Hook, ...]:
-    """Raises AgentError(invalid), with hook, method and the right signature, for an object that is
-    no hook, and for a hook that would not work.
+    """Return the hooks as a tuple. Raises AgentError(invalid) for an object that is not a hook, and
+    for a method that is misspelt or has the wrong signature.
     """
     if not isinstance(hooks, list | tuple) or not all(
         isinstance(hook, Hook) for hook in cast("Sequence[object]", hooks)
@@ -60,10 +60,10 @@ def _wrong(hook: Hook) -> Iterator[str]:
 
 
 def _fault(point: str, written: object, bound: object) -> str | None:
-    """Why the method that stands there cannot be called as the point is; None where it can."""
+    """Return the reason why a method cannot be called as this point; None if it can."""
     plain = point == "on_event"
     if not callable(bound) or isinstance(written, property):
-        return "is no method"
+        return "is not a method"
     if plain and any(
         check(bound)
         for check in (
@@ -77,7 +77,7 @@ def _fault(point: str, written: object, bound: object) -> str | None:
         return "must be `async def`"
     try:
         signature = inspect.signature(bound)
-    except (TypeError, ValueError):  # a callable of C: it is tried when it is called
+    except (TypeError, ValueError):  # a C callable, whose signature is unknown
         return None
     told = inspect.signature(getattr(Hook(), point)).parameters
     try:
@@ -91,8 +91,8 @@ def _fault(point: str, written: object, bound: object) -> str | None:
 
 
 def _misspelt(hook: Hook) -> Iterator[str]:
-    """Public methods that look like a point and are none, of the class, of its bases, and of the
-    object.
+    """Yield names of public methods that resemble a point but are not one, of the class, its bases
+    and the object.
     """
     spaces = [vars(kind) for kind in type(hook).__mro__ if kind not in Hook.__mro__]
     for space in (*spaces, getattr(hook, "__dict__", {})):
@@ -111,7 +111,7 @@ def _is_method(value: object) -> bool:
 
 
 def _meant(name: str) -> str | None:
-    import difflib  # noqa: PLC0415  only where a hook has methods of its own
+    import difflib  # noqa: PLC0415  needed only for hooks with further methods
 
     folded = {point.replace("_", ""): point for point in POINTS}
     near = difflib.get_close_matches(

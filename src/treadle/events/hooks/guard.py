@@ -1,7 +1,7 @@
-"""Rules over tool calls, in Python: refused, or asked about, by the name of the tool and by its
-arguments. Entry: `Guard`, `Rule`.
+"""Rules in Python that deny tool calls or require approval, by tool name and arguments. Entry
+points: `Guard`, `Rule`.
 
-What may run without a rule is the mode's and the configuration's business: a guard only takes away.
+A guard only restricts. Mode and configuration decide about all other calls.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from treadle.tools.approval import Deny
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Rule for the calls that it fits.
+    """Rule for the calls that it matches.
 
     Attributes:
-        tool: A name; `*` and `?` stand for any characters and for one.
-        verdict: Decision for a call that matches.
-        when: Given the arguments as the model wrote them, without the tool's defaults. One that
-            raises denies the call; where the arguments are no JSON object the rule fits. None: all
-            calls.
+        tool: Name of a tool; `*` matches any characters, `?` a single one.
+        verdict: Decision for a matching call.
+        when: Predicate on the arguments as the model wrote them, without the tool's defaults; None
+            matches all calls. If it raises, the call is denied. Arguments that are not a JSON
+            object match.
         reason: Reason for the model, or for the person who is asked.
     """
 
@@ -41,7 +41,7 @@ class Rule:
     reason: str = ""
 
     def fits(self, call: ToolCall) -> bool:
-        """Return True for a call of such a tool."""
+        """Return True if the arguments match. The caller compares the tool's name."""
         if self.when is None:
             return True
         try:
@@ -54,12 +54,14 @@ class Rule:
 
 
 class Guard(Hook):
-    """`Guard(Rule("delete_*"), Rule("transfer", "ask", when=lambda a: a["amount"] > 100,
-    reason="that is much"))`. The first rule that fits counts.
+    """Apply the first of several rules that matches a call.
+
+    `Guard(Rule("delete_*"), Rule("transfer", "ask", when=lambda a: a["amount"] > 100, reason="a
+    large amount"))`.
     """
 
     def __init__(self, *rules: Rule) -> None:
-        """Raises AgentError(invalid) for what is no rule."""
+        """Raises AgentError(invalid) for an invalid rule."""
         for rule in rules:
             if inspect.iscoroutinefunction(getattr(rule, "when", None)):
                 raise AgentError(
@@ -73,7 +75,7 @@ class Guard(Hook):
                 raise AgentError(
                     "invalid",
                     (
-                        f"{rule!r} is no rule of a guard: use Rule('tool', 'deny') or Rule('tool', "
+                        f"{rule!r} is not a valid rule: use Rule('tool', 'deny') or Rule('tool', "
                         "'ask')"
                     ),
                 )
@@ -84,6 +86,6 @@ class Guard(Hook):
         """Apply the first rule that matches the call."""
         for name, rule in self._rules:
             if name.fullmatch(call.name) is not None and rule.fits(call):
-                reason = rule.reason or f"a rule about {rule.tool} says so"
+                reason = rule.reason or f"a rule for {rule.tool} applies"
                 return Ask(reason) if rule.verdict == "ask" else Deny(reason)
         return None

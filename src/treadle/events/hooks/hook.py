@@ -1,4 +1,4 @@
-"""The contract of a hook: the points of a run, their arguments, and the possible answers.
+"""The hook contract: the points of a run, their arguments, and the possible answers.
 
 The loop and the toolbox call the points; chain.py combines several hooks. Entry point: `Hook`.
 """
@@ -19,7 +19,7 @@ from treadle.tools.approval import Approve, Deny
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookedRun:
-    """The run as its hooks see it."""
+    """The run that a hook is called for."""
 
     run_id: str
     session_id: str | None
@@ -30,14 +30,14 @@ class HookedRun:
 
 
 def _check_text(answer: object, text: object) -> None:
-    """Raises AgentError(invalid): the journal keeps it, and takes nothing else."""
+    """Raise AgentError(invalid) if `text`, which is journaled, is not a string."""
     if not isinstance(text, str):
         raise AgentError("invalid", f"{type(answer).__name__}({text!r:.80}): give a text")
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The run ends here, in the outcome `error` of kind `agent`, for this reason.
+    """End the run with the outcome `error` of kind `agent`.
 
     Attributes:
         reason: Reason for people and for the model.
@@ -51,10 +51,10 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Text that the model reads before it answers; it stays in the history.
+    """Add a user message that the model reads before it responds. It stays in the history.
 
     Attributes:
-        text: Text that the model reads.
+        text: Text of the message.
     """
 
     text: str
@@ -65,7 +65,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A person is asked about the call first, for this reason.
+    """Require a person's approval of the call.
 
     Attributes:
         reason: Reason that the person reads.
@@ -79,10 +79,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The call is not run; this is its result.
+    """Do not run the call, and use this text as its result.
 
     Attributes:
-        text: Text in place of the result or the response.
+        text: Text of the result.
     """
 
     text: str
@@ -97,61 +97,59 @@ BeforeTool: TypeAlias = "Approve | Deny | Ask | Answer | None"
 
 
 class Hook:
-    """Override what you need: a point that no hook overrides costs nothing.
+    """Base class of hooks. Override the points that you need; the others cost nothing.
 
-    None everywhere means: go on as you would.
+    Return None to continue unchanged.
     """
 
     async def before_run(self, run: HookedRun) -> Stop | None:
-        """Before the first turn, also of a run that is taken up again."""
+        """Called before the first turn of each driver, so again when a run is resumed."""
 
     async def after_run(self, run: HookedRun, result: RunResult[Any]) -> None:
-        """After its end is in the journal and its last event has left; also of a run that waits,
-        was cancelled, or failed. It cannot change it.
-
-        It has 5 s, however the run ended.
+        """Called after the end is journaled and the last event is published, whatever the outcome,
+        and also if the run waits. Must return within 5 s. It cannot change the result.
         """
 
     async def before_model(self, run: HookedRun, request: ModelRequest) -> BeforeModel:
-        """Before each request. It may add text (what was sent before stays as it is, so that
-        providers' caches keep it), stop the run, or answer in the model's place, which costs
-        nothing and counts as a turn. The messages are the run's own: look at them, and do not keep
-        them.
+        """Called before each request. Can add text, stop the run, or respond instead of the model,
+        which costs nothing and counts as a turn.
+
+        Added text follows the existing messages, so that prompt caches stay valid. The messages
+        belong to the run: do not modify or keep them.
         """
 
     async def after_model(
         self, run: HookedRun, request: ModelRequest, response: ModelResponse
     ) -> AfterModel:
-        """After a whole response of a model, before anything of it is stored or done.
+        """Called after a complete response, before it is journaled and its calls run. Can replace
+        it or stop the run.
 
-        Another one in its place has no call that the model did not make; what the first one used
-        stays what was used. Those who listened have heard its words as they came.
+        A replacement must not contain tool calls that the model did not request. Its usage is that
+        of the original, whose deltas are already published.
         """
 
     async def before_tool(self, run: HookedRun, call: ToolCall) -> BeforeTool:
-        """Before a call is judged, with the arguments that it would run with: also where a person
-        changed them, and again where a dead process had begun it.
+        """Called before a call is decided, with the arguments that it would run with; and again
+        after a person changed them, or for a call that a dead process had started.
 
-        `Approve(arguments)` changes what it is called with and permits nothing: rules and modes
-        judge it all the same. What a call had begun with, and what a person was shown or gave, is
-        not changed any more.
+        `Approve(arguments)` changes the arguments but does not approve the call: rules and mode
+        still decide. Arguments with which a call has started, or that a person gave or saw, cannot
+        be changed.
         """
 
     async def after_tool(self, run: HookedRun, call: ToolCall, result: ToolResult) -> str | None:
-        """After a call gave its result, before that is stored.
+        """Called after a call, before its result is journaled. Can return a replacement text.
 
-        Another text in its place stays an error where it was one.
+        The result of a failed call stays an error.
         """
 
     async def before_compaction(self, run: HookedRun) -> Stop | None:
-        """Before history is shortened inside a run: Stop leaves it as it is."""
+        """Called before a compaction during a run. Stop prevents it."""
 
     async def after_compaction(self, run: HookedRun, receipt: Mapping[str, object]) -> None:
-        """Observe a compaction. `receipt`: its journal entry, as in `compacted` events."""
+        """Called after a compaction. `receipt`: as in the `compaction` event."""
 
     def on_event(self, event: Event) -> None:
-        """Receive each event of the run, deltas too, without known secrets; in the event loop, so
-        be quick.
-
-        If no hook overrides it, no events are made for it.
+        """Called with each event of the run, including deltas, with known secrets masked. Must be
+        fast, because it runs in the event loop.
         """

@@ -1,14 +1,14 @@
-"""Telemetry of runs: OpenTelemetry spans and metrics, and structured logs of all events. Both are
+"""Telemetry of runs: OpenTelemetry spans and metrics, and structured logs of all events. All are
 off by default.
 
-`tracer.py` is the way in to spans, `spans.py` makes them, `content.py` adds prompts and answers,
-`metrics.py` counts, `names.py` has every name that is exported, `export.py` sets up exporters;
-`logs.py` writes lines, `lines.py` makes them, `files.py` keeps them; `configured.py` applies the
-configuration; `workers.py` counts queues and workers for Prometheus, which `metrics_server.py`
-answers.
+`tracer.py` creates the tracer, `spans.py` its spans, `content.py` prompts and responses in spans,
+`metrics.py` the histograms; `names.py` has all exported names; `export.py` sets up exporters.
+`lines.py` formats log lines, `logs.py` writes them, `files.py` opens log files. `configured.py`
+applies the configuration. `workers.py` has Prometheus metrics of queues and workers, which
+`metrics_server.py` serves.
 
-opentelemetry and structlog are imported here alone, and only on use. Entry points: `otel_tracer`,
-`log_events`.
+No other package imports opentelemetry or structlog; they are loaded on use. Entry points:
+`otel_tracer`, `log_events`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,6 @@ _HOME = {"EventLog": "logs", "log_events": "logs", "otel_tracer": "tracer"}
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'treadle.telemetry' has no attribute {name!r}")
-    import importlib  # noqa: PLC0415  most programs ask for nothing of this
+    import importlib  # noqa: PLC0415  few programs use telemetry
 
     return getattr(importlib.import_module(f"treadle.events.telemetry.{_HOME[name]}"), name)

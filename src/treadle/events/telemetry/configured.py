@@ -1,5 +1,4 @@
-"""Telemetry of a runtime as the configuration's `telemetry:` sets it: a tracer, and a log of all
-events.
+"""Telemetry of a runtime by the configuration's `telemetry:`: a tracer, and a log of all events.
 
 Entry point: `ConfiguredTelemetry`.
 """
@@ -21,22 +20,22 @@ from treadle.events.tracing import NO_TRACER, Tracer
 logger = logging.getLogger("treadle")
 
 CLOSE_S = 4.0
-"""Longest time that closing waits for a slow log and a slow exporter together."""
+"""Maximum time that closing waits for log and exporter together, in seconds."""
 
 
 class ConfiguredTelemetry:
-    """Begins with its runtime; `aclose` it after the last run."""
+    """Tracer and event log of a runtime. Close it after the last run."""
 
     def __init__(self, asked: Asked, hub: Hub, tracer: Tracer | None) -> None:
-        """`tracer`: the application's own, which goes before what is configured.
+        """`tracer`: the application's tracer, which takes precedence over the configured one.
 
-        Raises AgentError(invalid).
+        Raises AgentError(invalid) if a package or exporter is missing, or the log cannot be opened.
         """
         self._ending = ExitStack()
-        """Blocks."""
+        """Callbacks for the end, which block."""
         self._idle = True
         if tracer is None and asked.otel:
-            from treadle.events.telemetry.export import flush, set_up  # noqa: PLC0415  most configurations ask for nothing
+            from treadle.events.telemetry.export import flush, set_up  # noqa: PLC0415  needed only if configured
             from treadle.events.telemetry.tracer import otel_tracer  # noqa: PLC0415  as above
 
             set_up()
@@ -55,7 +54,7 @@ class ConfiguredTelemetry:
             )
 
     async def aclose(self) -> None:
-        """Write and send what is pending, within a few seconds. Idempotent; raises nothing."""
+        """Write and send pending data, for at most `CLOSE_S`. Idempotent; never raises."""
         if self._idle:
             return
         self._idle, over, token = True, anyio.Event(), current_token()
@@ -63,9 +62,9 @@ class ConfiguredTelemetry:
         def end() -> None:
             try:
                 self._ending.close()
-            except Exception:  # an exporter is anybody's code, and the runs are over
-                logger.warning("what was left of logs and traces could not be sent", exc_info=True)
-            with suppress(RuntimeError):  # the event loop is gone already
+            except Exception:  # exporters may be user code
+                logger.warning("pending logs and traces could not be sent", exc_info=True)
+            with suppress(RuntimeError):  # the event loop is already closed
                 from_thread.run_sync(over.set, token=token)
 
         threading.Thread(target=end, name="treadle-telemetry", daemon=True).start()

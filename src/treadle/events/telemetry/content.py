@@ -1,5 +1,5 @@
-"""Prompts, answers and tool calls in spans, in the form of the GenAI conventions: bounded, and
-without secrets. Off by default.
+"""Prompts, responses and tool calls as span attributes, by the GenAI conventions: truncated, and
+with secrets masked. Off by default.
 
 Source: gen-ai-input-messages.json and related files, open-telemetry/semantic-conventions-genai,
 November 2026. Entry point: `SpanContent`.
@@ -26,24 +26,24 @@ from treadle.models.model import ModelResponse, ToolDefinition
 from treadle.types import SystemBlock
 
 MESSAGES_CHARS_MAX = 65_536
-"""Bound on the messages in one span: the newest that fit."""
+"""Maximum size of the messages in one span. The newest that fit are kept."""
 TEXT_CHARS_MAX = 16_384
 CUT = "…"
 
 
 class SpanContent:
-    """Content of one run. Each message is encoded once, however many requests it is part of."""
+    """Encodes the content of one run for its spans. Encodes each message only once."""
 
     def __init__(self, clean: Callable[[str], str]) -> None:
-        """`clean` takes secrets out of a text."""
+        """`clean`: masks secrets in a text."""
         self._clean = clean
         self._known: dict[str, str] = {}
         """Encoded messages by id."""
         self._fixed: tuple[object, str] = (None, "")
-        """The definitions of the last request."""
+        """Tool definitions of the last request, and their encoding."""
 
     def messages(self, messages: Sequence[Message]) -> tuple[str, int]:
-        """Return the messages as JSON, and the number of the oldest that did not fit."""
+        """Return the newest messages as JSON, and the number of older ones that did not fit."""
         pieces: list[str] = []
         left = MESSAGES_CHARS_MAX
         for i in range(len(messages) - 1, -1, -1):
@@ -66,7 +66,7 @@ class SpanContent:
         return _json([{"type": "text", "content": self.text(block.text)} for block in blocks])
 
     def definitions(self, tools: Sequence[ToolDefinition]) -> str:
-        """The same text for the same object."""
+        """Encode tool definitions. Caches the result for the same object."""
         if self._fixed[0] is not tools:
             told = [
                 {
@@ -81,7 +81,7 @@ class SpanContent:
         return self._fixed[1]
 
     def text(self, text: str) -> str:
-        """Cleaned as a whole before it is cut: half a secret looks like none."""
+        """Mask secrets, then truncate: a truncated secret could not be recognized."""
         text = sendable(self._clean(text))
         return text if len(text) <= TEXT_CHARS_MAX else text[:TEXT_CHARS_MAX] + CUT
 
@@ -126,12 +126,12 @@ class SpanContent:
 
 
 def sendable(text: str) -> str:
-    """Escape lone surrogates: UTF-8 cannot encode them, and exporters would lose a whole batch."""
+    """Escape lone surrogates. UTF-8 cannot encode them, so exporters would lose a whole batch."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _parsed(text: str) -> object:
-    """Arguments as the object that they are; as text where they are none."""
+    """Return arguments as a JSON value, or as text if they are not valid JSON."""
     try:
         return parse_json(text)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Export of spans and metrics that our configuration asks for: the SDK, configured by the
-environment's OTEL_* variables.
+"""Export of spans and metrics, if configured: sets up OpenTelemetry's SDK by the environment's
+OTEL_* variables.
 
-An application that has set up OpenTelemetry itself keeps its own. Entry points: `set_up`, `flush`.
+Does nothing if the application has set up OpenTelemetry. Entry points: `set_up`, `flush`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _PACKAGES = {
 }
 
 _ours: list[TracerProvider | MeterProvider] = []
-"""Providers made by `set_up`: OpenTelemetry has one of each per process."""
+"""Providers that `set_up` created. OpenTelemetry allows one of each per process."""
 
 
 def set_up() -> None:
-    """Once for a process; nothing where the application has done it.
+    """Set up OpenTelemetry once per process, unless the application has done it.
 
     Raises AgentError(invalid) for a missing package or exporter.
     """
@@ -61,7 +61,7 @@ def set_up() -> None:
 
 
 def flush() -> None:
-    """Sends what waits. Blocks; what is still unsent after a few seconds stays so."""
+    """Send pending spans and metrics. Blocks for at most `FLUSH_MS` per provider."""
     for provider in _ours:
         provider.force_flush(FLUSH_MS)
 
@@ -107,7 +107,7 @@ def _exporter(signal: str, name: str, variable: str) -> Any:
 
 
 def _otlp(signal: str) -> tuple[str, ...]:
-    """The entry points of OTLP that will do, the wanted one first."""
+    """Return the acceptable OTLP entry points, in order of preference."""
     protocol = (
         os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL")
         or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")

@@ -1,7 +1,4 @@
-"""A file that a log is added to: private, whole lines, also with several processes at once. Entry:
-
-`LogFile`.
-"""
+"""Private log file, to which several processes can append lines. Entry point: `LogFile`."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ from treadle.errors import AgentError
 
 
 class LogFile:
-    """Opened at once, made where there is none. Each `write` is added as a whole."""
+    """Log file, opened for appending, created if missing. Each `write` is appended as a whole."""
 
     def __init__(self, path: str) -> None:
-        """Raises AgentError(invalid) where it cannot be opened."""
+        """Raises AgentError(invalid) if the file cannot be opened."""
         file = Path(path).expanduser()
-        # opening a pipe without a reader would block; not on Windows
+        # opening a pipe without a reader would block; Windows lacks the flag
         at_once: int = getattr(os, "O_NONBLOCK", 0)
         try:
             self._fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | at_once, 0o600)

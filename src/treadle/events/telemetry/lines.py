@@ -21,11 +21,9 @@ Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 CONTENT: Final = frozenset(
     {"text", "arguments", "result", "message", "output", "value", "receipt", "reason"}
 )
-"""Fields of events that hold what people, models and tools said; not those of a warning and an
-error.
-"""
+"""Fields of events with content from people, models and tools. Warnings and errors are exempt."""
 SAID_MAX = 8_192
-"""Characters of one text in a line."""
+"""Maximum length of a text in a line, in characters."""
 
 
 @dataclass(slots=True)
@@ -36,9 +34,9 @@ class LogLine:
 
 
 def line_of(event: Event, *, content: bool) -> LogLine:
-    """Return the line of an event, without known secrets and likely ones.
+    """Return the line of an event, with known and likely secrets masked.
 
-    Without `content`, text is only measured: `text_chars` stands for `text`.
+    Without `content`, the length replaces a text: `text_chars` instead of `text`.
     """
     fields: dict[str, Any] = msgspec.to_builtins(event)
     name = str(fields.pop("type"))
@@ -54,7 +52,7 @@ def line_of(event: Event, *, content: bool) -> LogLine:
 
 
 def line_of_record(record: logging.LogRecord) -> LogLine:
-    """Return the line of a record of the library's own logger, which has masked secrets."""
+    """Return the line of a record of the library's logger, whose secrets are already masked."""
     at = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
     fields: dict[str, Any] = {"at": at, "logger": record.name}
     if record.exc_text:
@@ -72,7 +70,7 @@ def line_of_record(record: logging.LogRecord) -> LogLine:
 
 
 def missed(count: int) -> LogLine:
-    """Return the line for omitted lines."""
+    """Return a line that reports `count` omitted lines."""
     at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     return LogLine(
         "missed",
@@ -88,7 +86,7 @@ def missed(count: int) -> LogLine:
 def printable(
     logger: Any, method: str, fields: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """A processor for lines that a terminal shows: control characters are written out."""
+    """Escape control characters, for terminals. Has the type of a structlog processor."""
     return {
         key: repr(value)[1:-1] if isinstance(value, str) and not value.isprintable() else value
         for key, value in fields.items()

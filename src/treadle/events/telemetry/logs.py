@@ -1,7 +1,7 @@
-"""Structured logs: each event of each run, and each word of the library's own logger, as one line.
-A thread writes; no run ever waits for it.
+"""Structured logs: one line for each event of each run, and for each record of the library's
+logger. A thread writes them, so that runs do not wait.
 
-What an event becomes is lines.py's. Entry: `log_events`, `EventLog`.
+lines.py formats the lines. Entry points: `log_events`, `EventLog`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ logger = logging.getLogger("treadle")
 Form: TypeAlias = Literal["text", "json"]
 Sink: TypeAlias = "TextIO | LogFile"
 WAITING_MAX = 10_000
-"""Lines that may wait for a slow sink; what comes then is counted, and left out."""
+"""Maximum number of lines that wait for a slow sink. Further lines are omitted and counted."""
 GRACE_S = 1.5
-"""Time that closing waits for a slow sink."""
+"""Maximum time that closing waits for a slow sink, in seconds."""
 
 _LEFT_OUT = (*DELTAS, ReasoningStart, ReasoningEnd)
 Waiting: TypeAlias = "tuple[Event | logging.LogRecord | int, Mapping[str, str]] | None"
-"""An item to write, or the number of missing lines, with the ids of its trace; None: the end."""
+"""An item to write, or the number of omitted lines, with the ids of its trace; None for the end."""
 
 
 def log_events(
@@ -47,12 +47,12 @@ def log_events(
     deltas: bool = False,
     writer: Any = None,
 ) -> EventLog:
-    """Log the events of `hub`; `with` or `close()` ends it.
+    """Log the events of `hub` until the returned log is closed.
 
     `form`: lines of JSON, or text for people. `file`: standard error by default. `content`: include
-    prompts, answers and results, without known secrets; otherwise only their length. `deltas`:
-    include the pieces of responses. `writer`: a structlog logger of the application, which is
-    called in a thread and replaces `form` and `file`.
+    prompts, responses and results, with known secrets masked; otherwise only their length.
+    `deltas`: include deltas. `writer`: a structlog logger of the application, which is called in a
+    thread and replaces `form` and `file`.
     """
     from treadle.events.telemetry.files import LogFile  # noqa: PLC0415  nothing else needs it
 
@@ -67,11 +67,9 @@ def log_events(
 
 
 def structured(form: Form, file: Sink) -> Any:
-    """A structlog logger of our own: the application's configuration of structlog is neither used
-    nor changed.
-    """
+    """Return a structlog logger that neither uses nor changes the application's configuration."""
     try:
-        import structlog  # noqa: PLC0415  45 ms, and only with a log
+        import structlog  # noqa: PLC0415  takes 45 ms
     except ImportError as e:
         raise AgentError(
             "invalid", "structured logs need structlog: pip install 'treadle[otel]'"
@@ -89,9 +87,9 @@ def structured(form: Form, file: Sink) -> Any:
 
 
 class EventLog:
-    """A listener of a hub whose lines a thread of its own writes.
+    """Listener of a hub that writes log lines in a thread.
 
-    `put` may be called from any thread and never blocks.
+    `put` can be called from any thread and never blocks.
     """
 
     def __init__(
@@ -104,20 +102,17 @@ class EventLog:
         waiting_max: int = WAITING_MAX,
         at_end: Callable[[], object] | None = None,
     ) -> None:
-        """Begins at once.
-
-        `writer`: a structlog logger; `at_end`: called once nothing more is written, by the thread
-        that wrote.
+        """Starts logging. `writer`: a structlog logger. `at_end`: called in the writing thread,
+        after the last line.
         """
         self._hub = hub
         self._writer, self._content, self._deltas, self._at_end = writer, content, deltas, at_end
         self._lines: queue.Queue[Waiting] = queue.Queue(waiting_max)
         self._lock = threading.Lock()
-        """Guards `_missed`: the number of missed lines is written once, right before the next line.
-        """
+        """Guards `_missed`: the number of omitted lines is written once, before the next line."""
         self._missed = 0
         self._over = threading.Event()
-        """Set when no more lines come."""
+        """Set when the log accepts no more lines."""
         self._thread = threading.Thread(
             target=self._write_all, name="treadle-event-log", daemon=True
         )
@@ -142,23 +137,22 @@ class EventLog:
                 self._missed += 1
 
     def close(self) -> None:
-        """Take no more lines; pending ones are still written. Returns at once. Idempotent."""
+        """Accept no more lines. Pending ones are still written. Does not wait. Idempotent."""
         logger.removeHandler(self._words)
         self._hub.remove(self)
         self._over.set()
-        with suppress(queue.Full):  # then the thread looks for itself, once it has come through
+        with suppress(queue.Full):  # the thread then checks `_over` when the queue is empty
             self._lines.put_nowait(None)
 
     def wait(self, seconds: float = GRACE_S) -> None:
-        """Wait after `close` until everything is written.
+        """Wait, after `close`, until all lines are written.
 
-        Blocks for at most `seconds`; the library's log reports lines that the sink did not take by
-        then.
+        Blocks for at most `seconds`, then logs the number of lines that were not written.
         """
         self._thread.join(seconds)
         if self._thread.is_alive():
             logger.warning(
-                "the event log could not write its last %d lines: its sink does not take them",
+                "the event log could not write its last %d lines: its sink is blocked",
                 self._lines.qsize() + self._missed,
             )
 
@@ -207,16 +201,16 @@ class EventLog:
         return line
 
     def _write(self, line: LogLine) -> bool:
-        """Return False if the sink rejected the line. The next accepted line reports what is missing."""  # noqa: E501
+        """Return False if the sink rejected the line. The next line then reports the omission."""
         try:
             getattr(self._writer, line.level)(line.event, **line.fields)
-        except Exception:  # noqa: BLE001  a full disk, a closed pipe, a failing processor: none of them ends the log
+        except Exception:  # noqa: BLE001  a full disk, a closed pipe or a failing processor must not end the log
             return False
         return True
 
 
 class _Words(logging.Handler):
-    """Hands on what the library's own logger says; secrets are taken out of it there (`mask_logs`)."""  # noqa: E501
+    """Adds the records of the library's logger, whose secrets `mask_logs` has masked."""
 
     def __init__(self, log: EventLog) -> None:
         super().__init__()
@@ -228,7 +222,7 @@ class _Words(logging.Handler):
 
 
 def trace_ids() -> Mapping[str, str]:
-    """Return the ids of the current span, if there is one, without importing OpenTelemetry."""
+    """Return the ids of the current span, or an empty mapping. Does not import OpenTelemetry."""
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None or not (found := trace.get_current_span().get_span_context()).is_valid:
         return {}

@@ -1,5 +1,4 @@
-"""The three histograms of the GenAI conventions. When something is measured is spans.py's. Entry:
-
+"""The three histograms of the GenAI conventions; spans.py records the values. Entry point:
 `RunInstruments`.
 """
 
@@ -17,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class RunInstruments:
-    """Seconds and tokens.
+    """Histograms of durations and tokens.
 
-    Recording only adds to sums in memory; a reader of the SDK exports them in a thread of its own.
+    Recording only updates sums in memory; the SDK exports them in a thread.
     """
 
     def __init__(self, meter: Meter) -> None:
@@ -49,6 +48,6 @@ class RunInstruments:
         self._first.record(seconds, attributes)
 
     def used(self, usage: Usage, attributes: Mapping[str, AttributeValue]) -> None:
-        """Cached input is input."""
+        """Record the tokens of a response. Input includes cached input."""
         self._tokens.record(usage.total_input_tokens, {**attributes, names.TOKEN_TYPE: "input"})
         self._tokens.record(usage.output_tokens, {**attributes, names.TOKEN_TYPE: "output"})

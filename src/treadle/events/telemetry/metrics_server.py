@@ -1,4 +1,4 @@
-"""HTTP server for a worker's `/metrics`, with bounds: it may listen where others reach it.
+"""HTTP server for a worker's `/metrics`. Limits connections, since it may be public.
 
 Entry point: `MetricsServer`.
 """
@@ -18,11 +18,11 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 logger = logging.getLogger("treadle")
 
 CONNECTIONS_MAX: Final = 16
-"""Connections at once; a further one ends the oldest, so that clients that never finish their
-request take no place for long.
+"""Maximum number of connections. A further one closes the oldest, so that unfinished requests
+cannot block the server.
 """
 SILENT_S: Final = 10.0
-"""Time that a client may be silent."""
+"""Timeout of a connection without traffic, in seconds."""
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -35,15 +35,15 @@ class _Handler(WSGIRequestHandler):
 
 
 class MetricsServer(ThreadingMixIn, WSGIServer):
-    """Serves a WSGI application from threads of its own, until `close`."""
+    """Serves a WSGI application in threads, until `close`."""
 
     daemon_threads = True
     request_queue_size = CONNECTIONS_MAX
 
     def __init__(self, host: str, port: int, app: WsgiApp) -> None:
-        """Raises OSError if nothing can listen there."""
+        """Raises OSError if the address cannot be used."""
         self._lock = threading.Lock()
-        """Guards the connections."""
+        """Guards `_connections`."""
         self._connections: dict[socket.socket, None] = {}
         """Open connections, oldest first."""
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -56,7 +56,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         self._thread.start()
 
     def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # HTTPServer's asks the name service
+        TCPServer.server_bind(self)  # HTTPServer's would query the name service
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
 
@@ -76,7 +76,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         logger.debug("a client of the metrics was cut off", exc_info=True)
 
     def _cut(self, connection: socket.socket) -> None:
-        """End a connection, and so its thread. The lock is held."""
+        """Close a connection, which ends its thread. The caller holds the lock."""
         del self._connections[connection]
         with suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
@@ -97,7 +97,7 @@ def _is_loopback(host: object) -> bool:
 
 
 def _for_local_names(app: WsgiApp) -> WsgiApp:
-    """Answer only requests for a loopback address: a web page may lead its own name there."""
+    """Reject requests whose host is not a loopback name, against DNS rebinding by web pages."""
 
     def checked(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         host = str(environ.get("HTTP_HOST", "localhost"))

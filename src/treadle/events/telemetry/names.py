@@ -1,9 +1,7 @@
-"""Every name that leaves in a span or a metric, and the words that conventions have for our values;
-what is measured stands in spans.py.
+"""All names in exported spans and metrics, and the conventions' names for our values.
 
-Those of the GenAI conventions are still in development: when one changes, it changes here. Source:
-opentelemetry-semantic-conventions 0.66b2 and open-telemetry/semantic-conventions-genai, November
-2026. Entry: `GEN_AI`, `OURS`.
+The GenAI conventions are still in development. Source: opentelemetry-semantic-conventions 0.66b2
+and open-telemetry/semantic-conventions-genai, November 2026. Entry points: `OURS`.
 """
 
 from __future__ import annotations
@@ -13,9 +11,9 @@ from typing import Final
 from treadle.types import StopReason
 
 SCOPE: Final = "treadle"
-"""The instrumentation scope of all spans and metrics."""
+"""Instrumentation scope of all spans and metrics."""
 
-# ---------------------------------------------------------------- operations, which are the first words of spans  # noqa: E501
+# ---------------------------------------------------------------- operations
 
 INVOKE_AGENT: Final = "invoke_agent"
 CHAT: Final = "chat"
@@ -41,7 +39,7 @@ RESPONSE_MODEL: Final = "gen_ai.response.model"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 FIRST_CHUNK_S: Final = "gen_ai.response.time_to_first_chunk"
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
-"""All input, cached input included."""
+"""All input, including cached input."""
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 CACHE_WRITE_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
@@ -58,7 +56,7 @@ INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 ERROR_TYPE: Final = "error.type"
 
-# ---------------------------------------------------------------- attributes of our own
+# ---------------------------------------------------------------- Treadle's attributes
 
 RUN_ID: Final = "treadle.run.id"
 PARENT_RUN_ID: Final = "treadle.run.parent_id"
@@ -68,7 +66,7 @@ TOOL_CALLS: Final = "treadle.run.tool_calls"
 RETRIES: Final = "treadle.run.retries"
 COST_USD: Final = "treadle.cost_usd"
 TOTAL_RUNS: Final = "treadle.run.total.runs"
-"""Number of runs in the tree of the run; names with `treadle.run.total` cover the whole tree."""
+"""Number of runs in the tree. All names that begin with `treadle.run.total` cover the tree."""
 TOTAL_TURNS: Final = "treadle.run.total.turns"
 TOTAL_TOOL_CALLS: Final = "treadle.run.total.tool_calls"
 TOTAL_INPUT_TOKENS: Final = "treadle.run.total.input_tokens"
@@ -76,23 +74,23 @@ TOTAL_OUTPUT_TOKENS: Final = "treadle.run.total.output_tokens"
 TOTAL_COST_USD: Final = "treadle.run.total.cost_usd"
 STOP_REASON: Final = "treadle.stop_reason"
 REQUEST_ID: Final = "treadle.request_id"
-"""The provider's, of a response and of an error."""
+"""The provider's request id, of a response or an error."""
 SERVICE_TIER: Final = "treadle.service_tier"
 CACHE_MISS: Final = "treadle.cache_miss"
 RATE_LIMITS: Final = {
     name: f"treadle.rate_limit.{name}.remaining"
     for name in ("requests", "tokens", "input_tokens", "output_tokens")
 }
-"""Remaining amount of each limit, by its name."""
+"""Attribute of the remaining amount, by rate limit."""
 RETRY_WAIT_S: Final = "treadle.retry.wait_s"
 MESSAGES_LEFT_OUT: Final = "treadle.messages_left_out"
-"""Number of the oldest `gen_ai.input.messages` that did not fit."""
+"""Number of oldest messages left out of `gen_ai.input.messages`."""
 MCP_SERVER: Final = "treadle.mcp.server"
 MCP_TOOL: Final = "treadle.mcp.tool"
 """The server's own name of the tool."""
 TOOL_AGENT: Final = "treadle.tool.agent"
 TOOL_DEFERRED: Final = "treadle.tool.deferred"
-"""Its result comes later, from outside."""
+"""True if the result will come later, from outside."""
 
 OURS: Final = frozenset(
     {
@@ -124,12 +122,12 @@ OURS: Final = frozenset(
 )
 
 TOOL_KIND: Final = {"mcp.server": MCP_SERVER, "mcp.tool": MCP_TOOL, "agent": TOOL_AGENT}
-"""Maps what a tool may report about itself for a trace to the attribute that holds it."""
+"""Span attribute by the key in a tool's own trace attributes."""
 FUNCTION: Final = "function"
 EXTENSION: Final = "extension"
-"""`gen_ai.tool.type` of a tool that runs elsewhere."""
+"""`gen_ai.tool.type` of a tool that runs outside this process."""
 
-# ---------------------------------------------------------------- events in a span, and metrics
+# ---------------------------------------------------------------- span events and metrics
 
 RETRY: Final = "treadle.retry"
 
@@ -155,12 +153,12 @@ DURATION_BOUNDS_S: Final = (
 )
 TOKEN_BOUNDS: Final = tuple(4**n for n in range(14))
 
-# ---------------------------------------------------------------- words for values
+# ---------------------------------------------------------------- values
 
 CANCELLED: Final = "cancelled"
 TOOL_ERROR: Final = "tool_error"
 TOOL_UNKNOWN: Final = "unknown"
-"""`error.type` of a call with an unknown outcome."""
+"""`error.type` of a call whose outcome is unknown."""
 
 _PROVIDERS: Final = {"openai-chat": "openai", "gemini": "gcp.gemini"}
 
@@ -173,13 +171,13 @@ FINISH: Final = {
     StopReason.CONTEXT_OVERFLOW: "length",
     StopReason.REFUSAL: "content_filter",
 }
-"""Stop reasons as gen_ai.output.messages has them."""
+"""Values for stop reasons in `gen_ai.output.messages`."""
 
 
 def provider_and_model(model: str) -> tuple[str, str]:
     """Split a model's name: "gemini:flash" -> ("gcp.gemini", "flash").
 
-    A provider that the conventions do not know keeps its name.
+    Providers that are not in the conventions keep their names.
     """
     provider, colon, name = model.partition(":")
     return (_PROVIDERS.get(provider, provider), name) if colon else ("", model)

@@ -1,7 +1,6 @@
-"""The spans of a run as OpenTelemetry has them: when each begins and ends is the loop's, what they
-are called is names.py's.
+"""OpenTelemetry spans of runs. The loop opens and closes them; names.py has their names.
 
-Entry: `OtelTracer`.
+Entry point: `OtelTracer`.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ logger = logging.getLogger("treadle")
 Attributes: TypeAlias = "dict[str, AttributeValue]"
 
 FAILED = frozenset({Outcome.ERROR, Outcome.CONTEXT_OVERFLOW, Outcome.INVALID_OUTPUT})
-"""Outcomes that are errors; a limit that was reached is none."""
+"""Outcomes that are errors. Reaching a limit is not one."""
 
 
 class Harmless:
-    """A block whose failure is a line in the log, the first time: no exporter and no processor of
-    anybody's harms a run.
+    """Context manager that suppresses exceptions of exporters and processors, so that they cannot
+    affect a run. Logs the first one.
     """
 
     __slots__ = ("_told",)
@@ -64,7 +63,7 @@ class Harmless:
         if not self._told:
             self._told = True
             logger.warning(
-                "tracing failed, and may go on failing without a further word; runs go on: %s: %s",
+                "tracing failed; runs continue, and further failures are not logged: %s: %s",
                 type(error).__name__,
                 error,
             )
@@ -72,7 +71,7 @@ class Harmless:
 
 
 class OtelTracer:
-    """A `Tracer` over OpenTelemetry's API. Safe for any number of runs at once."""
+    """A `Tracer` on OpenTelemetry's API, for any number of concurrent runs."""
 
     def __init__(
         self,
@@ -82,14 +81,12 @@ class OtelTracer:
         *,
         content: bool,
     ) -> None:
-        """`clean` masks secrets in a text; `content`: include prompts, answers and results in
-        spans.
-        """
+        """`clean`: masks secrets in a text. `content`: include prompts, responses and results."""
         self.tracer, self.metrics, self.clean = tracer, metrics, clean
         self.harmless = Harmless()
         self._content = content
         self._said: dict[str, SpanContent] = {}
-        """Content of running runs, by run id."""
+        """Content encoders of active runs, by run id."""
 
     def run(self, run: TracedRun) -> AgentSpan:
         return AgentSpan(self, run)
@@ -101,7 +98,7 @@ class OtelTracer:
         return ToolCallSpan(self, run, call, kind)
 
     def content(self, run_id: str) -> SpanContent | None:
-        """Return the content of a run; None if spans have no content."""
+        """Return the content encoder of a run; None if spans have no content."""
         if not self._content:
             return None
         return self._said.setdefault(run_id, SpanContent(self.clean))
@@ -111,7 +108,7 @@ class OtelTracer:
 
 
 class _Open:
-    """A span that is the current one inside its block. Nothing of it raises."""
+    """Context manager that makes a span the current one. Tracing errors do not propagate."""
 
     def __init__(self, owner: OtelTracer, run: TracedRun, operation: str) -> None:
         self._owner, self._run, self._operation = owner, run, operation
@@ -119,7 +116,7 @@ class _Open:
         self._token: Token[context.Context] | None = None
         self._begun = 0.0
         self._measured: Attributes = {}
-        """Attributes of its metrics."""
+        """Attributes of the metrics."""
 
     def __enter__(self) -> Self:
         self._begun = perf_counter()
@@ -150,7 +147,7 @@ class _Open:
         raise NotImplementedError
 
     def _over(self) -> None:
-        """Last, while the span is open."""
+        """Called last, while the span is still open."""
 
     def _start(self, name: str, kind: SpanKind, attributes: Attributes) -> Span:
         run = self._run
@@ -176,9 +173,7 @@ class _Open:
             self._typed(names.CANCELLED)
 
     def _typed(self, error_type: str) -> None:
-        """Set the error type, so that it does not count as success; a cancelled run gets no error
-        status.
-        """
+        """Set the error type but not the error status, for example after a cancellation."""
         self._measured[names.ERROR_TYPE] = error_type
         self._span.set_attribute(names.ERROR_TYPE, error_type)
 
@@ -236,7 +231,7 @@ class AgentSpan(_Open):
 
 
 class ChatSpan(_Open):
-    """All attempts at one response."""
+    """Span of one response, including all attempts."""
 
     def __init__(self, owner: OtelTracer, run: TracedRun, request: ModelRequest) -> None:
         super().__init__(owner, run, names.CHAT)
@@ -271,7 +266,7 @@ class ChatSpan(_Open):
         return span
 
     def first_delta(self) -> None:
-        # a clock of tests waits for nothing
+        # not the runtime's clock, which tests replace
         self._first_s = max(0.0, perf_counter() - self._asked_at)
 
     def retried(self, kind: str, wait_s: float) -> None:

@@ -1,8 +1,6 @@
-"""The way in to OpenTelemetry: a tracer over the application's providers, or over those that an
-exporter was configured for.
+"""Creation of the OpenTelemetry tracer, on the application's providers or the configured ones.
 
-What its spans say is spans.py's, where the environment sends them export.py's. Entry:
-`otel_tracer`.
+spans.py has the spans, export.py the exporters. Entry point: `otel_tracer`.
 """
 
 from __future__ import annotations
@@ -33,10 +31,10 @@ def otel_tracer(
 ) -> OtelTracer:
     """Return a tracer for `Runtime.open(…, tracer=)`.
 
-    `content`: whether spans contain prompts, answers, arguments and results, without known secrets.
-    None: as set by OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, otherwise False. The
-    providers default to OpenTelemetry's global ones. Raises AgentError(invalid) if OpenTelemetry is
-    not installed.
+    `content`: include prompts, responses, arguments and results, with known secrets masked. None:
+    as set by OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, by default False. The providers
+    default to OpenTelemetry's global ones. Raises AgentError(invalid) if OpenTelemetry is not
+    installed.
     """
     try:
         from opentelemetry import metrics, trace  # noqa: PLC0415  an extra, and 60 ms

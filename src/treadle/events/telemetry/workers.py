@@ -1,5 +1,5 @@
-"""Prometheus metrics of queues and workers. Labels hold nothing about a person: queues and agents
-by name, outcomes as words.
+"""Prometheus metrics of queues and workers. Labels contain no personal data: only names of queues
+and agents, and outcomes.
 
 service/metrics.py has those of the service. prometheus_client belongs to the extras `metrics` and
 `service`. Entry points: `QueueDepths`, `WorkerMetrics`, `served`.
@@ -27,15 +27,13 @@ from treadle.types import now
 logger = logging.getLogger("treadle")
 
 FRESH_S: Final = 5.0
-"""Lifetime of an answer of the journal."""
+"""Time for which a reading of the journal is cached, in seconds."""
 SECONDS: Final = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 150, 300, 600, 1800, 3600, 14400)
 STATES: Final = ("ready", "later", "sent", "running", "waiting", "parked")
 
 
 class QueueDepths:
-    """Collector of the queues of a journal, cached for some seconds. `refresh` it before it is
-    collected.
-    """
+    """Collector of a journal's queues. Call `refresh` before `collect`."""
 
     def __init__(self, queue: RunQueue) -> None:
         self._queue = queue
@@ -43,8 +41,8 @@ class QueueDepths:
         self._asked_at = -FRESH_S
 
     async def refresh(self) -> None:
-        """Read the queues. Raises nothing: if the journal does not answer, there are no metrics of
-        it.
+        """Read the queues, at most every `FRESH_S`. Never raises: if the journal fails, there are
+        no metrics of its queues.
         """
         if time.monotonic() - self._asked_at < FRESH_S:
             return
@@ -89,7 +87,7 @@ class QueueDepths:
 
 
 class Working(Protocol):
-    """Figures of a worker; each may be read from any thread."""
+    """Figures of a worker, readable from any thread."""
 
     @property
     def slots(self) -> int: ...
@@ -99,7 +97,7 @@ class Working(Protocol):
 
     @property
     def deliveries(self) -> int:
-        """Since it began; the next too."""
+        """Number of deliveries since it began. `held_off` too counts from then."""
         ...
 
     @property
@@ -107,10 +105,7 @@ class Working(Protocol):
 
 
 class WorkerMetrics:
-    """Metrics of one worker.
-
-    Make it in the event loop of its journal; other threads read it.
-    """
+    """Metrics of one worker. Create it in the journal's event loop; collect it in any thread."""
 
     def __init__(
         self, worker: Working, depths: QueueDepths, renewals_missed: Callable[[], int]
@@ -137,7 +132,7 @@ class WorkerMetrics:
         self.registry.register(self)
 
     def ended(self, agent: str, event: RunEnd) -> None:
-        """Count an end. A run that waits for a person, or was taken over, has no end."""
+        """Count a run that has ended. A run that waits, or was taken over, has no durable end."""
         if not isinstance(event.id, str):
             return
         self._runs.labels(agent, event.outcome.value).inc()
@@ -147,38 +142,38 @@ class WorkerMetrics:
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        with suppress(RuntimeError):  # the event loop is gone: the worker is about to end
+        with suppress(RuntimeError):  # the event loop is closed, since the worker ends
             from_thread.run(self._depths.refresh, token=self._token)
         yield from self._depths.collect()
         worker = self._worker
         yield GaugeMetricFamily(
             "treadle_worker_slots",
-            "Runs that this worker drives at once, at most.",
+            "Maximum number of runs that this worker drives at once.",
             value=worker.slots,
         )
         yield GaugeMetricFamily(
-            "treadle_worker_running", "Runs that this worker drives now.", value=worker.running
+            "treadle_worker_running", "Runs that this worker drives.", value=worker.running
         )
         yield CounterMetricFamily(
-            "treadle_worker_deliveries", "Runs that were delivered here.", value=worker.deliveries
+            "treadle_worker_deliveries", "Runs delivered to this worker.", value=worker.deliveries
         )
         yield CounterMetricFamily(
             "treadle_worker_held_off",
-            "Deliveries whose run could not be driven here.",
+            "Deliveries whose run this worker could not drive.",
             value=worker.held_off,
         )
         yield CounterMetricFamily(
             "treadle_worker_renewals_missed",
-            "Renewals of the lease that failed or came late.",
+            "Renewals of the lease that failed or were late.",
             value=self._renewals_missed(),
         )
 
 
 @contextmanager
 def served(metrics: WorkerMetrics, host: str, port: int) -> Generator[str]:
-    """Inside, `/metrics` is answered there, from a thread of its own; gives its URL.
+    """Serve `/metrics` at `host` and `port`, in a thread. Yields the URL.
 
-    Raises AgentError(invalid) where nothing can listen there.
+    Raises AgentError(invalid) if the address cannot be used.
     """
     try:
         server = MetricsServer(host, port, cast("WsgiApp", make_wsgi_app(metrics.registry)))
