@@ -36,10 +36,7 @@ _LLAMA_CPP, _LM_STUDIO = "llamacpp", "organization_owner"
 
 
 async def list_models(connection: Connection, endpoint: Endpoint) -> list[Listed]:
-    """Return the language models at this address. Such a list has a single page.
-
-    Raises AgentError.
-    """
+    """Return the language models at this address, from a single page. Raises AgentError."""
     refusals = Refusals(endpoint.credential)
     return await compatible_list(
         connection, entries(await fetched(connection, "/models", refusals)), refusals, root="/.."
@@ -127,8 +124,8 @@ def _abilities(entry: Fields) -> Abilities:
 
 
 def _context(entry: Fields, props: Fields) -> int | None:
-    """Return the context size in service. The size used in training, or the maximum that could be
-    loaded, may exceed what this server accepts.
+    """Return the context size that the server accepts. The training size, and the largest size
+    that could be loaded, may exceed it.
     """
     if entry.get("state") == "not-loaded":
         return None

@@ -2,7 +2,7 @@
 streamed bytes.
 
 Wires encode requests and decode responses; implementations handle keep-alive, proxies and TLS
-(http.py, sdk.py). Entry points: `Connection`.
+(http.py). Entry points: `Connection`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ class HttpReply(Protocol):
         ...
 
     def heard(self) -> None:
-        """Report that the bytes read were actual content, which restarts the read timeout.
-
-        Without this call, a stream of pings alone eventually times out.
-        """
+        """Restart the read timeout: the bytes contained more than keep-alive messages."""
         ...
 
 
@@ -122,8 +119,8 @@ async def read_whole(reply: HttpReply, bytes_max: int = BODY_BYTES_MAX) -> bytes
 
 
 async def read_beginning(reply: HttpReply, bytes_max: int = ERROR_BYTES_MAX) -> bytes:
-    """Return the first `bytes_max` of the body, or what arrived before the connection failed. For
-    quotes in messages.
+    """Return the first `bytes_max` of the body, to quote in a message; fewer if the connection
+    fails.
     """
     body = bytearray()
     try:
@@ -135,10 +132,8 @@ async def read_beginning(reply: HttpReply, bytes_max: int = ERROR_BYTES_MAX) -> 
 
 
 def retry_after_s(header: Callable[[str], str | None], now: datetime | None = None) -> float | None:
-    """Return the delay that the server requests: `retry-after-ms`, or else `retry-after` in seconds
-    or as an HTTP date.
-
-    None if it is absent or invalid. There is no upper bound here.
+    """Return the delay that the server requests, unbounded: `retry-after-ms`, or else `retry-after`
+    in seconds or as an HTTP date. None if it is absent or invalid.
     """
     if (wait_s := _number(header("retry-after-ms"), 1000)) is not None:
         return wait_s

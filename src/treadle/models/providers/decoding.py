@@ -134,5 +134,5 @@ def count_in(fields: Fields | None, name: str) -> int:
 
 
 def verbatim(value: object) -> JsonText:
-    """Encode a value as JSON text to be sent back. Only invalid UTF-8 is replaced."""
+    """Encode a value as JSON text that is sent back later. Replaces only invalid UTF-8."""
     return dumped(value).decode("utf-8", "replace")

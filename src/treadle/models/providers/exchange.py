@@ -32,11 +32,11 @@ GOOD = frozenset({200, 201, 203})
 """Statuses of a successful response. 201 and 203 come from gateways that rebuild responses."""
 
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024
-"""Maximum size of a streamed response: far more than the longest answer with its images, and a
-bound on the memory that a server can take.
+"""Maximum size of a streamed response, in bytes. It exceeds the longest responses with images, and
+bounds the memory that a server can use.
 """
 BLANKS_MAX = 64 * 1024
-"""Blank bytes before a response."""
+"""Maximum number of blank bytes before a response."""
 GEMINI_TIER = "x-gemini-service-tier"
 _EVENT_STARTS = (b"data:", b"event:", b":", b"id:", b"retry:")
 _BLANK = b" \t\r\n\xef\xbb\xbf"

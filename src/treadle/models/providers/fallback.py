@@ -38,8 +38,8 @@ _SEEN = (TextDelta, ReasoningDelta, ToolCallStart, ArgumentsDelta, WholePart)
 class FallbackModel:
     """The first of `models`, with the others as fallbacks.
 
-    The model that takes over keeps the run: later turns ask it first and move on to the others, in
-    a circle, only if it fails too.
+    After a switch, later turns ask the new model first, and continue around the chain only if it
+    fails too.
 
     Attributes:
         models: The models as given, in the order in which they are asked.

@@ -1,8 +1,8 @@
 """Connections to a provider: HTTP/1.1 over asyncio and httptools, kept alive and pooled for each
 event loop.
 
-There are no redirects and no retries, except for one: a request whose kept connection turns out to
-be dead is sent again on another one. Entry point: `HttpConnection`.
+It follows no redirects. It resends a request only if the kept connection turns out to be dead.
+Entry point: `HttpConnection`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class HttpConnection:
         """`timeout_s` bounds each wait for the response or its next bytes, `total_s` a whole
         exchange (None: unbounded).
 
-        Raises AgentError(invalid) for an address that is not valid.
+        Raises AgentError(invalid) for an invalid address.
         """
         self.host = host_of(base_url)
         self.base_url = base_url.rstrip("/")

@@ -23,7 +23,7 @@ HAPPY_EYEBALLS_S = 0.25
 
 
 class ProxyRefused(Exception):
-    """The proxy did not open a tunnel."""
+    """Raised if the proxy does not open a tunnel."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(status, reason)
@@ -31,7 +31,7 @@ class ProxyRefused(Exception):
 
 
 class ProxyUnreachable(Exception):
-    """The connection to the proxy failed, for the reason that is its only argument."""
+    """Raised if the proxy cannot be reached. Its argument is the reason."""
 
     def __init__(self, reason: OSError) -> None:
         super().__init__(reason)

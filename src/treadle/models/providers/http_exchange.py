@@ -29,14 +29,14 @@ from treadle.models.providers.http_protocol import (
 )
 
 END_GRACE_S = 0.25
-"""Time that a response has to end after its last event; otherwise its connection is closed."""
+"""Time between the last event and the end of the response after which the connection is closed."""
 CHECK_PROXY = "check HTTPS_PROXY, or add the host to NO_PROXY"
 CHECK_ADDRESS = "check base_url, and that the server runs"
 CHECK_SCHEME = "check base_url: https if the server uses TLS, http if it does not"
 
 
 class UnreadableEncoding(Exception):
-    """The response has a content encoding, although only `identity` is accepted."""
+    """Raised if the response has a content encoding, although only `identity` is accepted."""
 
 
 _FAILURES = (OSError, NotHttp, UnreadableEncoding, ProxyRefused, ProxyUnreachable)
@@ -163,9 +163,7 @@ class Exchange:
             self._release()
 
     async def _wait_for_end(self, protocol: HttpProtocol) -> None:
-        """Wait for the end of the response: only after it can the connection carry the next
-        request.
-        """
+        """Wait for the end of the response, so that the connection can be reused."""
         with anyio.move_on_after(END_GRACE_S), suppress(*_FAILURES):
             while await protocol.read():
                 pass
@@ -176,8 +174,8 @@ class Exchange:
         self._pool.slots.release()
 
     def look(self) -> None:
-        """Abort the connection of a server that has been silent, or has kept answering, for too
-        long. The pool calls this in rounds.
+        """Abort the connection if a timeout has passed: of silence, or of the whole exchange. The
+        pool calls this periodically.
         """
         if not self._silence.waiting or self._protocol is None:
             return

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 5.0
 KEEP_ALIVE_S = 30.0
-"""Well below the minutes after which routers drop idle connections without closing them."""
+"""Maximum idle time, in seconds. Routers silently drop idle connections after a few minutes."""
 CONNECTIONS_PER_HOST = 2000
 _PLAIN_PATH = "/%:=&?~+!$,;'@()*[]"
 """Characters of a path that are sent as they are, besides letters and digits."""
@@ -31,7 +31,7 @@ _PLAIN_PATH = "/%:=&?~+!$,;'@()*[]"
 
 class Expiring(Protocol):
     def look(self) -> None:
-        """Act on a timeout that has passed."""
+        """Abort the exchange if a timeout has passed."""
         ...
 
 
@@ -107,7 +107,7 @@ class Pool:
         return protocol
 
     def give_back(self, protocol: HttpProtocol) -> None:
-        """Keep the connection if its exchange ended as it should; close it otherwise."""
+        """Keep the connection if it is reusable after its exchange; close it otherwise."""
         self._in_use.discard(protocol)
         if not (protocol.ended and protocol.keeps_alive and protocol.is_usable):
             protocol.abort()
@@ -157,8 +157,8 @@ class Pool:
         return route.authority.removesuffix(":443" if route.tls is not None else ":80")
 
     def watch(self, exchange: Expiring) -> None:
-        """Check the exchange in rounds from now on: one timer for all is cheaper than one for each,
-        reset with each piece.
+        """Check the exchange periodically. One timer for all exchanges is cheaper than one for each
+        that every read resets.
         """
         self._watched.add(exchange)
         if self._round is None:

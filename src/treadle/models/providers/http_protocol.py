@@ -27,11 +27,11 @@ copies at most one piece.
 
 
 class NotHttp(Exception):
-    """The server answered with something that is not a valid HTTP/1.1 response."""
+    """Raised if the server's response is not valid HTTP/1.1."""
 
 
 class ConnectionLost(ConnectionError):
-    """The connection ended before the response was complete."""
+    """Raised if the connection ends before the response is complete."""
 
 
 class HttpProtocol(asyncio.Protocol):
@@ -71,7 +71,7 @@ class HttpProtocol(asyncio.Protocol):
         """True if the connection was kept after an earlier exchange."""
         self.is_closed = False
         self.error: Exception | None = None
-        """Why the connection cannot be used any more."""
+        """Why the connection can no longer be used."""
         self._waiter: asyncio.Future[None] | None = None
         self._unwritable = False
         self.begin()

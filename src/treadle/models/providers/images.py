@@ -49,8 +49,8 @@ class ImageLimits(NamedTuple):
     """Maximum length of the longer side of an image, in pixels. None: any."""
 
     def against(self, part: MediaPart) -> str:
-        """Return why a provider would reject this part in any request; "" if it would not, or if
-        that is unknown.
+        """Return the reason why a provider would reject this part in every request; "" if there is
+        none, or if it is unknown.
         """
         most = self.each_bytes if part.is_image else self.all_bytes
         if len(part.data or "") > most:
@@ -65,7 +65,7 @@ class ImageLimits(NamedTuple):
         )
 
     def check(self, image: MediaPart) -> None:
-        """Raises AgentError(invalid) for an image in a prompt that the provider would reject."""
+        """Raise AgentError(invalid) if the provider would reject an image in a prompt."""
         if image.is_image and (why := self.against(image)):
             raise AgentError(
                 "invalid",
@@ -252,7 +252,7 @@ def _fitting(
 def with_notice(
     messages: Sequence[Message], deltas: AsyncGenerator[Delta, None]
 ) -> AsyncGenerator[Delta, None]:
-    """`deltas`, after a notice if this request leaves out images that the one before it held."""
+    """Yield `deltas`, after a notice if this request omits images that the last one contained."""
     if isinstance(messages, History) and messages.memo.pop(_NOTICE, None) is not None:
         return noted((TOO_MANY_IMAGES,), deltas)
     return deltas
@@ -261,7 +261,7 @@ def with_notice(
 async def noted(
     notes: Sequence[str], deltas: AsyncGenerator[Delta, None]
 ) -> AsyncGenerator[Delta, None]:
-    """`deltas`, after notices for people."""
+    """Yield `notes` as notices for people, then `deltas`."""
     for note in notes:
         yield ModelNotice(note)
     async with aclosing(deltas):

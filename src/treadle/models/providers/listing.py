@@ -88,7 +88,7 @@ def listed(found: Iterable[Fields], read: Callable[[str, Fields], Listed | None]
     return list(models.values())
 
 
-# ---------------------------------------------------------------- what may be anything
+# ---------------------------------------------------------------- untrusted fields
 
 
 def first(*values: T | None) -> T | None:

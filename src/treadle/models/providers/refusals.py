@@ -36,7 +36,7 @@ _ASKED_TOO_MUCH = (
         r"maximum context length is (?P<most>\d+)\b.{0,120}\b(?P<asked>\d+) in the completion"
     ),
 )
-"""vLLM errors caused by the requested output alone, which no shorter prompt avoids."""
+"""vLLM errors that the requested output alone causes, so that a shorter prompt does not help."""
 _OVERLOAD = re.compile(r"overloaded|over capacity", re.IGNORECASE)
 _TAGS = re.compile(r"(?is)<(script|style)\b.*?</\1>|<[^>]*>")
 _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")

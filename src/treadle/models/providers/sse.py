@@ -1,6 +1,6 @@
 """Parser of server-sent events that accepts bytes in arbitrary chunks.
 
-No reading, no JSON, no reconnecting (`id` and `retry` are ignored). Entry points: `EventSplitter`.
+It ignores `id` and `retry`. Entry points: `EventSplitter`.
 Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.6.
 """
 

@@ -201,7 +201,7 @@ class _AnswerReader:
 
 
 async def _without_fence(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
-    """Remove the code fence that models like to put around JSON."""
+    """Remove the code fence that models often put around JSON."""
     text: _Fenced | None = None
     async with aclosing(deltas) as source:
         async for delta in source:

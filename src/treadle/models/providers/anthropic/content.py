@@ -149,7 +149,7 @@ def _tool_result(part: ToolResult) -> Block:
         blocks = [typed for p in part.content if (typed := _user_block(p)) is not None]
         content = [block for _, block in _without_blanks(blocks)]
     if not content and part.is_error:
-        content = "It failed without saying why."  # the API refuses an error without content
+        content = "It failed without saying why."  # the API rejects an error without content
     if content:
         block["content"] = content
     if part.is_error:

@@ -191,7 +191,7 @@ def decode_rare(data: bytes) -> Event:
     try:
         envelope = _envelope.decode(data)
     except (ValueError, RecursionError):
-        if data.strip() == b"[DONE]":  # how other wires end, which gateways let through
+        if data.strip() == b"[DONE]":  # end marker of other wires, which gateways pass on
             return UnknownEvent()
         envelope = _parsed(data)
     match envelope:

@@ -160,7 +160,7 @@ class AnthropicModel:
 
         Raises AgentError(invalid) if the SDK is missing, or the client is of another kind.
         """
-        from treadle.models.providers.anthropic.sdk import SdkConnection  # noqa: PLC0415  only who has a client needs it
+        from treadle.models.providers.anthropic.sdk import SdkConnection  # noqa: PLC0415  needed only with an SDK client
 
         return cls(model_id, connection=SdkConnection(client), credential=_CLIENT_FROM)
 

@@ -157,7 +157,7 @@ def decode_rare(data: bytes) -> GeminiChunk[Fields]:
     try:
         return _rare.decode(data)
     except (ValueError, RecursionError):
-        if data.strip() == b"[DONE]":  # how other wires end, which gateways let through
+        if data.strip() == b"[DONE]":  # end marker of other wires, which gateways pass on
             return GeminiChunk()
         return _parsed(data)
 

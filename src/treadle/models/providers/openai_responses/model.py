@@ -218,7 +218,7 @@ class OpenAIResponsesModel:
         servers. Raises AgentError.
         """
         if not self._own_host:
-            from treadle.models.providers.estimate import estimated_tokens  # noqa: PLC0415  only who counts needs it
+            from treadle.models.providers.estimate import estimated_tokens  # noqa: PLC0415  needed only for counting
 
             return estimated_tokens(request)
         body = self._encoder.encode_count(request)
