@@ -16,19 +16,19 @@ SOURCE = Path(__file__).parents[1] / "src" / "treadle"
 LINES_MOST = 400
 # Files and functions without a reason grew past the limit when lines became 100 columns long.
 LONG_FILES = {
-    "agents/definitions/catalog.py": 464,
+    "agents/definitions/catalog.py": 462,
     "budget/ledger.py": 401,  # one ledger; its arithmetic stands in budget/tree.py
     "runtime/runtime.py": 433,  # every way to start, queue, follow and end a run
 }
 FUNCTION_LINES_MOST = 50
 LONG_FUNCTIONS = {
-    "agents/coding/agent.py:coding_agent": 53,
+    "agents/coding/agent.py:coding_agent": 52,
     "apps/batch/workshop.py:workshop": 53,
     "cli/serve.py:_serve": 59,
     "journal/sqlite/places.py:prepare": 56,
     "policy/policy.py:decide": 60,
     "policy/sandboxes/seccomp.py:seccomp_filter": 51,
-    "runtime/assembly.py:resumed": 53,
+    "runtime/assembly.py:resumed": 52,
     "runtime/assembly.py:_plan": 55,
     "service/conversation_store.py:ask": 53,
     "tools/builtin/files.py:save": 55,
