@@ -1,13 +1,13 @@
-"""Queued runs delivered by DBOS, a library over the same database: its limits hold over all
-workers, and what it has survives them.
+"""Delivery of queued runs by DBOS, a library on the journal's database. Its limits apply across all
+workers, and its tickets survive them.
 
-It keeps tickets only; what a run is stands in the journal. Only this folder imports it. Entry:
+DBOS stores only tickets; the journal has the runs. No other package imports it. Entry point:
 `DbosEngine.open`.
 
-    engine.py    the engine: one life of it, in our event loop
-    store.py     its tables, by the functions of its client
-    process.py   the one DBOS of a process: launched, ended, its workflow
-    handover.py  a ticket on its way from DBOS's event loop into ours
+    engine.py    the engine, in our event loop
+    store.py     DBOS's tables, through its client
+    process.py   the single DBOS instance of a process, and its workflow
+    handover.py  passes tickets from DBOS's event loop to ours
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The engine over DBOS, in our event loop. Entry: `DbosEngine`."""
+"""The engine on DBOS, in our event loop. Entry point: `DbosEngine`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ T = TypeVar("T")
 logger = logging.getLogger("treadle")
 
 TAKES: Final = 1000
-"""Tickets at a time; it keeps as many as one likes."""
+"""Maximum number of tickets in one claim. DBOS stores any number."""
 POLL_S: Final = 0.05
-"""Each look costs a worker 2 ms of its processor; a free slot waits half of this."""
+"""Polling interval in seconds. A poll takes 2 ms of CPU time."""
 SETTLE_S: Final = 5.0
-"""Time that it waits, at its end, for DBOS to record deliveries."""
+"""Maximum time to wait, at the end, until DBOS has recorded deliveries, in seconds."""
 LOST_S: Final = 15.0
 """Time after which a run that DBOS holds for this worker, neither delivered nor recorded as done,
 counts as lost. Also the time between two looks at DBOS's threads.
@@ -41,8 +41,8 @@ counts as lost. Also the time between two looks at DBOS's threads.
 
 
 class DbosEngine:
-    """Engine over DBOS: at most one per process, in one event loop. Its threads live inside
-    `delivering` only.
+    """Engine on DBOS: at most one per process, in one event loop. Its threads run only within
+    `delivering`.
     """
 
     name = "dbos"
@@ -50,7 +50,7 @@ class DbosEngine:
     counts_globally = True
 
     def __init__(self, store: Store, *, poll_s: float = POLL_S) -> None:
-        """Most people want `DbosEngine.open`."""
+        """Prefer `DbosEngine.open`."""
         self._store, self._poll_s = store, poll_s
         self._threads = anyio.CapacityLimiter(4)
 
@@ -136,9 +136,8 @@ class DbosEngine:
     async def _look_after(
         self, worker: str, queues: Collection[str], handover: Handover, scope: anyio.CancelScope
     ) -> None:
-        """Return lost deliveries until cancelled. A server that dies after DBOS's claim and before
-        its look at it, or before it notes the end, leaves a row that waits for this worker for
-        ever.
+        """Return lost deliveries until cancelled. If the database fails after DBOS's claim, or
+        before DBOS records the end, a row would wait for this worker for ever.
 
         Raises AgentError(agent) if DBOS no longer takes from the queues.
         """
@@ -161,7 +160,7 @@ class DbosEngine:
                         for name in await self._in_thread(self._store.under_way, worker)
                         if not handover.has(name)
                     }
-                    if lost := names & before:  # twice: those on their way are not seen again
+                    if lost := names & before:  # seen twice, since active deliveries disappear
                         await self._in_thread(self._store.put_back_lost, worker, lost)
                         logger.info(
                             "DBOS had lost %d deliveries to worker %s: they come again",
@@ -205,7 +204,7 @@ class DbosEngine:
 
 
 def _words(error: Exception) -> str:
-    """Without statements and their values."""
+    """Return the message of an error without SQL statements and their values."""
     said = getattr(error, "orig", None) or error
     return next(iter(str(said).splitlines()), "") or type(said).__name__
 

@@ -1,4 +1,4 @@
-"""A ticket on its way from DBOS's event loop, in a thread of its own, into ours. Entry: `Handover`."""  # noqa: E501
+"""Passes tickets from DBOS's event loop, in a thread, to ours. Entry point: `Handover`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAIT_S: Final = 1.0
 
 
 class Handover:
-    """Made in our event loop, for as long as `group` stands."""
+    """Passes tickets to our event loop. Create it there, within `group`."""
 
     def __init__(
         self,
@@ -32,13 +32,11 @@ class Handover:
         self._group, self._deliver, self._give_back = group, deliver, give_back
         self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
         self._slots = anyio.Semaphore(slots)
-        """DBOS counts a worker's deliveries for each queue, a worker counts them over all of its
-        queues.
-        """
+        """Limits deliveries over all queues of the worker. DBOS counts them for each queue."""
         self._waiting: set[anyio.CancelScope] = set()
         self._taken: Counter[str] = Counter()
         self.left = 0
-        """`left`: at the end, those that were neither delivered nor given back."""
+        """Number of tickets that were neither delivered nor returned at the end."""
         self._idle = anyio.Event()
         self._closed = self._gone = False
 
@@ -57,9 +55,8 @@ class Handover:
         self._gone = True
 
     async def take(self, name: str, ticket: Ticket) -> None:
-        """Run in DBOS's loop; return when the ticket was delivered.
-
-        Otherwise it is cancelled or waits for ever: only a return marks it as done.
+        """Called in DBOS's event loop. Returns after the ticket is delivered, which marks it as
+        done; otherwise waits until it is cancelled.
         """
         done: Future[None] = Future()
         # and not in that of DBOS's task
@@ -91,7 +88,7 @@ class Handover:
                 self._idle.set()
 
     async def _slot(self) -> bool:
-        """Wait for a slot, for a bounded time: another worker may have one."""
+        """Wait for a slot, for a bounded time, since another worker may have a free one."""
         if self._closed:
             return False
         with anyio.move_on_after(WAIT_S) as scope:

@@ -1,6 +1,6 @@
-"""The one DBOS that a process can have: launched for a worker, ended with it. Entry:
+"""The single DBOS instance of a process: launched for a worker, and ended with it.
 
-`launch`, `is_taking`, `stop`, `destroy`.
+Entry points: `launch`, `is_taking`, `stop`, `destroy`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from treadle.workers.engines.dbos.store import APPLICATION, SCHEMA, VERSION, WOR
 TAKER: Final = "queue-worker-"
 """Prefix of DBOS's threads that take from a queue."""
 TAKEN_S: Final = 5.0
-"""All of them together are waited for, at the end."""
+"""Maximum time to wait for these threads at the end, in seconds."""
 
 _handover: Handover | None = None
-"""Handover of the worker that it runs for."""
+"""Handover of the current worker."""
 _dbos: DBOS | None = None
 
 
 def quieten() -> None:
-    """Silence DBOS's own log on standard error; the engine reports what matters."""
+    """Silence DBOS's log on standard error. The engine reports errors."""
     logger = logging.getLogger("dbos")
     logger.setLevel(logging.CRITICAL)
     if not logger.handlers:
@@ -46,9 +46,9 @@ async def _deliver(ticket: str) -> None:
 
 
 def launch(database: Database, worker: str, queues: Collection[str], handover: Handover) -> None:
-    """Blocks. In a thread without an event loop, so that DBOS takes one of its own.
+    """Launch DBOS. Blocks. Call it in a thread without an event loop, so that DBOS creates its own.
 
-    Raises AgentError(busy) where the process has a DBOS already.
+    Raises AgentError(busy) if the process already has a DBOS instance.
     """
     global _handover, _dbos
     if _dbos is not None:
@@ -95,22 +95,22 @@ def launch(database: Database, worker: str, queues: Collection[str], handover: H
 
 
 def is_taking(queues: Collection[str]) -> bool:
-    """True while DBOS has a thread for each of the queues. One that could not be started ends the
-    thread that starts them all, and DBOS does not report it.
+    """Return True while DBOS has a thread for each queue. If a thread cannot be started, DBOS stops
+    starting others without reporting it.
     """
     alive = {thread.name for thread in threading.enumerate()}
     return all(TAKER + queue in alive for queue in queues)
 
 
 def stop() -> None:
-    """Stop taking runs off the queues; runs in progress continue."""
+    """Stop taking runs from the queues. Active runs continue."""
     if _dbos is not None:
         for event in _dbos.background_thread_stop_events:
             event.set()
 
 
 def destroy() -> None:
-    """Blocks until its threads have ended. Idempotent."""
+    """End DBOS. Blocks until its threads have ended. Idempotent."""
     global _handover, _dbos
     if _dbos is not None:
         stop()

@@ -1,6 +1,7 @@
-"""The tables of DBOS: tickets go in, are looked for, are put back. Blocks; any thread may. Entry:
+"""DBOS's tables: adding, finding and returning tickets. All functions block, and can be called from
+any thread.
 
-`Store`.
+Entry point: `Store`.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ logger = logging.getLogger("treadle")
 
 APPLICATION: Final = "treadle"
 VERSION: Final = "1"
-"""Version of a ticket, not of Treadle: workers of several versions take from one queue."""
+"""Version of the ticket format, not of Treadle, so that workers of several versions share a queue.
+"""
 SCHEMA: Final = "treadle_dbos"
 WORKFLOW: Final = "treadle.deliver"
 KEPT: Final = timedelta(hours=1)
-"""Time that finished tickets stay in the tables."""
+"""Minimum time that finished tickets stay in the tables."""
 FORGET_MOST: Final = 1000
 SHARE: Final = 125
 CONNECT_S: Final = 10
@@ -111,8 +113,8 @@ class Store:
         self.database.dispose()
 
     def _connects(self, *_: object) -> None:
-        """DBOS tries for ever where a server does not answer, in a thread that the process waits
-        for at its end.
+        """Refuse new connections after `close`. DBOS would retry for ever, in a thread that the
+        process waits for when it ends.
         """
         if self._closed:
             raise AgentError("invalid", "this engine is closed")
@@ -146,8 +148,8 @@ class Store:
             )
 
     def shares(self, tickets: Sequence[Ticket]) -> list[Sequence[Ticket]]:
-        """To be added at once, each in a transaction of its own: what takes the time is the way to
-        the server and back. SQLite has one writer.
+        """Divide tickets into shares that are added concurrently, each in its own transaction,
+        because round trips dominate. SQLite has a single writer.
         """
         most = len(tickets) if self.database.dialect.name == "sqlite" else SHARE
         return [tickets[at : at + most] for at in range(0, len(tickets), most or 1)]
@@ -212,7 +214,7 @@ class Store:
         return [ticket for ticket in missing if workflow_id(ticket) not in put_off]
 
     def forget(self) -> None:
-        """Some of what it has done with long ago. A rate counts what began in its period."""
+        """Delete some old finished tickets. Recent ones are needed for rate limits."""
         limits = [
             limit for queue in self._client.list_queues() if (limit := queue.limiter) is not None
         ]
@@ -223,7 +225,7 @@ class Store:
             self._client.delete_workflows([row.workflow_id for row in old])
 
     def _again(self, rows: Iterable[WorkflowStatus]) -> None:
-        """Into their own queues: DBOS's own one has no limits."""
+        """Return rows to their own queues, because DBOS's internal queue has no limits."""
         by_queue: dict[str, list[str]] = {}
         for row in rows:
             if row.queue_name is not None:
@@ -260,6 +262,6 @@ def _sqlite(connection: Any, _: object) -> None:
 
 
 def _postgres(connection: Any, _: object) -> None:
-    """A process that stands still inside a transaction must not hold up the others."""
+    """Set a timeout for idle transactions, so that a stalled process cannot block others."""
     connection.execute("set idle_in_transaction_session_timeout = '15s'")
     connection.commit()
