@@ -244,7 +244,7 @@ def test_unknown_providers_name_the_nearest() -> None:
     ) as e:
         config.endpoint("antropic")
     assert e.value.kind == "invalid"
-    with pytest.raises(AgentError, match="'script' is the name of a file"):
+    with pytest.raises(AgentError, match="'script' names a file, not a provider"):
         config.endpoint("script")
 
 

@@ -118,6 +118,6 @@ def test_a_rule_that_is_none_is_an_error_with_its_line(tmp_path: Path) -> None:
     file.chmod(0o600)
     with pytest.raises(
         AgentError,
-        match=r"config\.yaml:4: permissions\.deny must be a list of rules, each of the words of one command, without 'rm;'",
+        match=r"config\.yaml:4: permissions\.deny must be a list of rules, each for a single command, without 'rm;'",
     ):
         load({"HOME": str(tmp_path), "TREADLE_HOME": str(tmp_path / "home")}, cwd=tmp_path)

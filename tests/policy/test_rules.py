@@ -45,9 +45,9 @@ def test_a_rule_is_read(
 
 
 LIKE = "like git status"
-NAME = "with a name between the brackets"
-PROGRAM = "of words that begin with the name of a program$"
-DEEP = "with a path between the brackets, at most three"
+NAME = "with a name in the parentheses"
+PROGRAM = "that begins with the name of a program$"
+DEEP = "with a path in the parentheses that has at most three"
 
 
 @pytest.mark.parametrize(
@@ -55,20 +55,20 @@ DEEP = "with a path between the brackets, at most three"
     [
         *[(text, LIKE) for text in ("", "  ", "a" * 1_001, "ls \x1b", "ls\nrm")],
         *[
-            (text, r"with something between the brackets of (read|bash)\(…\)")
+            (text, r"with a pattern in the parentheses of (read|bash)\(…\)")
             for text in ("read()", "bash(  )")
         ],
-        ("look(x)", r"with one of bash, read, write, edit, fetch, tool before the bracket"),
+        ("look(x)", r"with one of bash, read, write, edit, fetch, tool before the parenthesis"),
         *[(text, NAME) for text in ("fetch(a b)", "fetch(http://x)", "tool(a/b)", "tool(a b)")],
         *[(text, DEEP) for text in ("read(**/**/**/**/x)", "write(****)", "edit(a/*b*c*d*)")],
-        ("git 'push", "of words whose quotes are closed"),
+        ("git 'push", "with balanced quotes"),
         *[(text, PROGRAM) for text in ("-x ls", "'' ls", "''", "'' *")],
         *[
-            (f"ls {strange}", f"of the words of one command, without '\\{strange[0]}")
+            (f"ls {strange}", f"for a single command, without '\\{strange[0]}")
             for strange in (";", "&", "|x", "<", ">x", "(", ")", "$x", "`x`")
         ],
         *[
-            (text, "of words that begin with the name of a program, not with a pattern")
+            (text, "that begins with the name of a program, not with a pattern")
             for text in ("*", "g*t", "g?t push", "* *")
         ],
     ],

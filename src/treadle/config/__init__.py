@@ -5,23 +5,24 @@ locates files; file.py and document.py read them; trust.py decides whether a pro
 layers.py merges the sources, endpoint.py resolves how to reach a provider, and given.py completes a
 program's own configuration. Entry points: `load`.
 
-    checks.py         checks of the settings as a whole
-    environment.py    settings and secrets of the environment, and of options
-    sections.py       sections of the configuration as typed values
-    editing.py        edits of YAML text that leave the rest unchanged
-    serving_readers.py  values of the service, workers and schedules
-    trust_store.py    the store of trusted projects
-    rule.py           one permission rule as text
+    file_settings.py     settings of one file, each with its line
+    environment.py       settings and secrets of the environment, and of options
+    checks.py            checks of the settings as a whole
+    workspace.py         restrictions on the settings of a workspace
+    trust_store.py       the store of trusted projects
+
+    sections.py          sections of the configuration as typed values
+    serving.py           settings of the service, queues, workers and schedules
+    serving_readers.py   values of those settings
+    model_profile.py     known limits and abilities of a model
+
+    rules.py             permission rules: allow, ask, deny
+    rule.py              one permission rule as text
     command_matching.py  commands that a rule matches
-    file_settings.py  settings of one file, each with its line
+    hosts.py             hosts that commands may reach
 
-    changing.py   changing the user's own file
-    serving.py    settings of the service, queues, workers and schedules
-    hosts.py      hosts that commands may reach
-    rules.py      permission rules: allow, ask, deny
-    workspace.py  restrictions on the settings of a workspace
-
-    model_profile.py  known limits and abilities of a model
+    changing.py          changes of the user's own file
+    editing.py           edits of YAML text that leave the rest unchanged
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def is_meant_by(rule: PermissionRule, argv: Sequence[str]) -> bool:
     """True if the command matches the rule in any spelling and order, as deny and ask rules
     require.
 
-    Prefers false positives over false negatives.
+    Prefers false positives, which only deny or ask.
     """
     program = program_of(argv[0]) if argv else ""
     if program != program_of(rule.words[0]):
@@ -108,8 +108,8 @@ def _is_long_with_one_dash(program: str, word: str) -> bool:
 
 
 def _follow(wanted: Sequence[str], words: Sequence[str]) -> bool:
-    """True if the operands of a rule come first among the words, ignoring options and their
-    possible values.
+    """True if the operands of the rule are the first operands of the command. Options, and words
+    that may be their values, are ignored.
     """
     i, after_option = 0, False
     for word in words:

@@ -90,9 +90,6 @@ class YamlDocument(NamedTuple):
     duplicates: tuple[Duplicate, ...] = ()
 
 
-# ---------------------------------------------------------------- reading
-
-
 INTEGER = re.compile(r"[-+]?\d[\d_]{0,17}")
 FLOAT = re.compile(r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?")
 WORDS: dict[str, bool | None] = {
@@ -125,7 +122,7 @@ def parse(text: str, *, depth_max: int = DEPTH_MAX) -> YamlDocument:
 
 
 def _tab(text: str, mark: yaml.Mark | None) -> str:
-    """Return a hint for the likeliest cause, which the parser does not name."""
+    """Return a hint if the cause is a tab, which the parser does not name; else ""."""
     line = text.splitlines()[mark.line : mark.line + 1] if mark else []
     return (
         ": indent with spaces, not with tabs"
@@ -252,6 +249,3 @@ def _place(mark: Position | None) -> Place:
 
 def _line(event: Event) -> int:
     return _place(event.start_mark)[0] + 1
-
-
-# ---------------------------------------------------------------- editing

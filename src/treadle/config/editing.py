@@ -15,7 +15,7 @@ from treadle.config.document import Node, Place, Plain, YamlDocument, parse
 LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 BARE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 NOT_BARE = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
-"""Strings here that other YAML readers interpret differently."""
+"""Words that are strings here but that other YAML readers interpret differently."""
 
 
 def edited(text: str, path: tuple[str, ...], value: Plain) -> str:

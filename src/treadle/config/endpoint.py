@@ -73,7 +73,7 @@ class Provider(Guarded, frozen=True, kw_only=True):
     abilities: dict[str, Abilities] = msgspec.field(default_factory=dict[str, Abilities])
 
     def __post_init__(self) -> None:
-        """Raises AgentError(invalid) for a secret given as a str: its repr would show it."""
+        """Raise AgentError(invalid) for a secret given as a str, because its repr would show it."""
         named: dict[str, object] = {
             "api_key": self.api_key,
             "auth_token": self.auth_token,

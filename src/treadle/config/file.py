@@ -69,8 +69,8 @@ def read_text(path: Path, *, own: bool = False) -> OpenedText | None:
 def read_bytes(path: Path, *, own: bool = False) -> FileContent | None:
     """Return the content of a regular file of at most 1 MiB, or None if it does not exist.
 
-    Never waits on a FIFO and never opens a device. `own`: the user's own file. Raises Broken, also
-    if others can write to the user's own file, because its content is then not known to be theirs.
+    Never blocks on a FIFO and never opens a device. `own`: True for the user's own file, which is
+    rejected if others can write to it. Raises Broken.
     """
     try:
         # stat before open: opening alone can rewind a tape
@@ -119,7 +119,8 @@ def owned_alone(path: Path) -> str:
 def decoded(data: bytes, refused: str) -> str:
     """Decode UTF-8 and reject invisible characters.
 
-    `refused`: the error for such a character, which replaces `{!r}`. Raises Broken, with the line.
+    `refused`: the error message for such a character, which replaces `{!r}` in it. Raises Broken
+    with the line.
     """
     try:
         text = data.decode("utf-8-sig")

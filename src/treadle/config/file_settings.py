@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from treadle.config.document import Node
 
 COMMANDS_OF_A_WORKSPACE = frozenset({"hooks", "environment", "env"})
-"""Keys that are unknown elsewhere, but are ignored in a workspace instead of being an error,
-because a workspace could use them only to run commands.
+"""Unknown keys that are ignored in a workspace file and are errors elsewhere. A workspace could use
+them only to run commands.
 """
 
 
@@ -85,7 +85,9 @@ class _Walk:
             )
 
     def _closed(self, schema: Schema) -> str | None:
-        """Return why nothing under `schema` may be set, or None if something may."""
+        """Return the reason that a workspace may set nothing under `schema`, or None if it may set
+        something.
+        """
         if isinstance(schema, KeySpec):
             rule = schema.workspace
             return (

@@ -74,8 +74,8 @@ def completed(config: Config, env: Mapping[str, str] | None = None) -> Config:
 
 
 def _check_types(config: Config) -> None:
-    """Raises AgentError(invalid) for mix-ups that would fail much later: a mapping instead of a
-    struct.
+    """Raise AgentError(invalid) for a field of the wrong type, such as a mapping in place of a
+    struct, which would otherwise fail much later.
     """
     default = Config()
     for name in Config.__struct_fields__:

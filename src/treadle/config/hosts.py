@@ -228,7 +228,7 @@ class HostList(msgspec.Struct, frozen=True, dict=True):
         return False
 
     def covers(self, other: HostList) -> bool:
-        """True if every entry of `other` is also listed or allowed here."""
+        """True if `other` allows nothing more: each of its entries is listed or allowed here."""
         return all(
             entry in self.entries
             or (

@@ -74,9 +74,9 @@ if TYPE_CHECKING:
     from treadle.config.document import Plain
 
 VENDORS = ("anthropic", "openai", "openai-chat", "gemini")
-"""Built-in providers, and the types of all others."""
+"""Built-in providers, which are also the possible types of all others."""
 STAND_INS = ("script", "tape", "record")
-"""Model prefixes that stand for files."""
+"""Model prefixes that name a file instead of a provider."""
 
 KeyPath: TypeAlias = tuple[str, ...]
 
@@ -88,15 +88,15 @@ class KeySpec(msgspec.Struct, frozen=True):
     read: Reader
     workspace: Literal["never", "when trusted"] | Rule = "never"
     secret: bool = False
-    """The value is a `Secret` and never shown."""
+    """True if the value is a `Secret`, which is never shown."""
     nullable: bool = False
-    """`null` is a value; for other keys it leaves the key unset."""
+    """True if `null` is a value; otherwise `null` leaves the key unset."""
     absent_if_empty: bool = False
-    """An empty string leaves the key unset, as `null` does: deployment templates write `api_key:
-    ""` if there is none.
+    """True if an empty string leaves the key unset, as `null` does. Deployment templates write
+    `api_key: ""` for a missing key.
     """
     joins: bool = False
-    """A list that layers extend instead of replacing it."""
+    """True if layers extend the list instead of replacing it."""
 
 
 class NamedMapping(msgspec.Struct, frozen=True):

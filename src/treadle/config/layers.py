@@ -50,12 +50,13 @@ def load(
     flags: Mapping[str, str | int | float | Sequence[str] | None] | None = None,
     trusted: bool | None = None,
 ) -> Config:
-    """Load the effective configuration. Raises AgentError(invalid) that lists every problem with
-    file and line.
+    """Load the effective configuration.
 
-    `env`: defaults to the process environment. `flags`: values by option, as in FLAGS; None means
-    not given. `files=False` is what `Runtime.open` uses. `trusted`: True if agent modules and MCP
-    servers of the workspace also apply; None uses the stored trust (`treadle trust`), file by file.
+    `env`: defaults to the process environment. `files`: False reads no configuration files, as in
+    `Runtime.open`. `flags`: values by option, as in FLAGS; None means not given. `trusted`: True if
+    agent modules and MCP servers of the workspace also apply; None uses the stored trust (`treadle
+    trust`), file by file. Raises AgentError(invalid), which lists every problem with its file and
+    line.
     """
     env = os.environ if env is None else env
     own = home(env) if files else None

@@ -13,8 +13,8 @@ import msgspec
 from treadle.types import DEFAULT_MAX_TOKENS, Effort, Value
 
 StructuredOutput: TypeAlias = Literal["native", "tool", "prompt"]
-"""Method that makes an answer fit a schema: natively at the provider, as tool call arguments, or by
-prompt.
+"""Method that makes an answer fit a schema: native support of the provider, arguments of a tool
+call, or a prompt.
 """
 
 ThinkingType: TypeAlias = Literal["adaptive", "enabled", "disabled", "between_tools"]
@@ -22,8 +22,8 @@ ThinkingType: TypeAlias = Literal["adaptive", "enabled", "disabled", "between_to
 calls.
 """
 USUAL_MAX_TOKENS = 32_000
-"""Default output limit of models that allow it: thinking counts as output, and a large `write`
-needs space.
+"""Default output limit for models that allow as much. Thinking counts as output, and a large
+`write` needs space.
 """
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 """Effort levels, lowest first."""
@@ -38,7 +38,7 @@ class Abilities(Value, frozen=True, kw_only=True):
     """Maximum output of one response."""
     images: bool | None = None
     documents: bool | None = None
-    """True if the model reads PDF documents, with what their pages show."""
+    """True if the model reads PDF documents, including the images on their pages."""
     tools: bool | None = None
     chat_tools: Literal["without_thinking", "never"] | None = None
     """Restriction on tool calls over Chat Completions; None if there is none."""

@@ -57,8 +57,8 @@ def home(env: Mapping[str, str]) -> Path:
 
 
 def _home_of_user() -> str:
-    """Return the user's home from the system's database: an empty HOME would mean the root
-    directory.
+    """Return the user's home from the system's user database. An empty HOME would otherwise mean
+    the root directory.
     """
     try:
         import pwd  # noqa: PLC0415  not on every system

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ALIASES = {"claude": "anthropic"}
 REFUSAL = "refusal"
-"""A reason for a fallback to another model that is not an error kind."""
+"""Trigger of a fallback that is not an error kind: the model refused."""
 
 
 class Wrong(Exception):
@@ -157,7 +157,7 @@ def url(value: Plain) -> str:
         raise Wrong("a URL like https://host/path")
     try:
         fits = urlsplit(value).port != 0
-    except ValueError:  # it is no number, or beyond 65535
+    except ValueError:  # not a number, or above 65535
         fits = False
     if not fits:
         raise Wrong("a URL like https://host/path, its port from 1 to 65535")
@@ -234,7 +234,7 @@ def anything(value: Plain) -> object:
 
 
 def file_path(value: Plain) -> str:
-    """Read an absolute path, or one below the home directory, so that it does not depend on the
+    """Read a path that is absolute or below the home directory, so that it does not depend on the
     working directory.
     """
     if (

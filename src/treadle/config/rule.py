@@ -72,22 +72,22 @@ def parse_rule(text: str) -> PermissionRule:
     if (form := _FORM.fullmatch(text)) is not None and form[1] in _KINDS:
         about, inner = _KINDS[form[1]], form[2].strip()
         if not inner:
-            raise BadRule(f"with something between the brackets of {form[1]}(…)")
+            raise BadRule(f"with a pattern in the parentheses of {form[1]}(…)")
         return _command(text, inner) if about == "command" else _named(text, about, inner)
     if form is not None:
-        raise BadRule(f"with one of {', '.join(_KINDS)} before the bracket")
+        raise BadRule(f"with one of {', '.join(_KINDS)} before the parenthesis")
     return _command(text, text)
 
 
 def _named(text: str, about: About, pattern: str) -> PermissionRule:
     if about in ("host", "tool") and not re.fullmatch(r"[\w.*:\[\]-]+", pattern):
-        raise BadRule("with a name between the brackets, in which * stands for anything")
+        raise BadRule("with a name in the parentheses, where * matches any text")
     parts = pattern.split("/")
     if about in ("read", "write") and (
         parts.count("**") > 3 or any(part.count("*") > 3 for part in parts)
     ):
         raise BadRule(
-            "with a path between the brackets, at most three ** in it and three * in a name"
+            "with a path in the parentheses that has at most three ** and three * per name"
         )
     return PermissionRule(text, about, pattern=pattern)
 
@@ -98,16 +98,16 @@ def _command(text: str, inner: str) -> PermissionRule:
     try:
         words = shlex.split(inner)
     except ValueError as e:
-        raise BadRule("of words whose quotes are closed") from e
+        raise BadRule("with balanced quotes") from e
     any_more = len(words) > 1 and words[-1] == "*"
     words = words[:-1] if any_more else words
     if not words or not words[0] or words[0].startswith("-"):
-        raise BadRule("of words that begin with the name of a program")
+        raise BadRule("that begins with the name of a program")
     strange = next((word for word in words if re.search(r"[;&|<>()$`\n]", word)), None)
     if strange is not None:
-        raise BadRule(f"of the words of one command, without {strange[:20]!r}")
+        raise BadRule(f"for a single command, without {strange[:20]!r}")
     if "*" in words[0] or "?" in words[0]:
-        raise BadRule("of words that begin with the name of a program, not with a pattern")
+        raise BadRule("that begins with the name of a program, not with a pattern")
     return PermissionRule(text, "command", words=tuple(words), any_more=any_more)
 
 

@@ -22,15 +22,6 @@ from typing import Literal
 from treadle.config.command_matching import begins_with, is_meant_by
 from treadle.config.rule import BadRule, PermissionRule, parse_rule
 
-# ---------------------------------------------------------------- paths
-
-
-# ---------------------------------------------------------------- commands
-
-
-# ---------------------------------------------------------------- all rules of a run
-
-
 PATTERNS_KEPT = 1_000
 WITHHELD = "(one of this project's)"
 """Placeholder for the text of a withheld rule."""
@@ -61,7 +52,7 @@ class Rules:
         return Rules((*self.allow, *map(parse_rule, texts)), self.ask, self.deny)
 
     def withholding(self, texts: Container[str]) -> Rules:
-        """Replace the text of rules from an untrusted project, so that no reason quotes it."""
+        """Hide the text of rules from an untrusted project, so that no reason quotes it."""
         ask, deny = (
             tuple(replace(rule, text=WITHHELD) if rule.text in texts else rule for rule in rules)
             for rules in (self.ask, self.deny)
@@ -103,7 +94,7 @@ class Rules:
         key = (rule, workspace, home)
         found = self._patterns.get(key)
         if found is None:
-            if len(self._patterns) == PATTERNS_KEPT:  # of workspaces whose runs are over
+            if len(self._patterns) == PATTERNS_KEPT:  # mostly of workspaces whose runs have ended
                 self._patterns.clear()
             found = rule.path_pattern(workspace, home, through_links=rule not in self.allow)
             if rule not in self.allow:

@@ -64,15 +64,14 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     """Prices of a model, in USD per million tokens.
 
     Attributes:
-        input: USD for a million tokens of input.
-        output: USD for a million tokens of output.
+        input: USD per million input tokens.
+        output: USD per million output tokens.
         cache_read: Cache reads; None: same as `input`.
         cache_write: Cache writes kept for five minutes; None: same as `input`.
         cache_write_1h: Cache writes kept for an hour; None: same as `cache_write`.
         web_searches: USD for a thousand searches by the provider.
-        file_searches: Prices of a thousand searches that the provider runs: of the web, of its file
-            stores.
-        containers: Price of one container that the provider starts.
+        file_searches: USD for a thousand searches of the provider's file stores.
+        containers: USD for one container that the provider starts.
     """
 
     input: float
@@ -103,9 +102,9 @@ class McpServer(Guarded, frozen=True, kw_only=True):
     tools: tuple[str, ...] | None = None
     """Names of the exposed tools; None for all."""
     timeout_s: float = 60
-    """Timeout of one call."""
+    """Timeout of one call, in seconds."""
     wait_s: float = 10
-    """Maximum time that a run waits for the server's tools before the first request."""
+    """Maximum seconds that a run waits for the server's tools before the first request."""
     trust_hints: bool = False
     """True if the server's tool annotations count, so that tools marked read-only run without
     approval.

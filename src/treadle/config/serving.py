@@ -68,7 +68,7 @@ class Workers(msgspec.Struct, frozen=True, kw_only=True):
 
     engine: Literal["local", "dbos"] = "local"
     lease_s: float = 15
-    """Seconds after which a silent process loses its runs, with a PostgreSQL journal."""
+    """Seconds without a renewal after which a process loses its runs, with a PostgreSQL journal."""
     slots: int = 8
     """Maximum concurrent runs."""
     grace_s: float = 30

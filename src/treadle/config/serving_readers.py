@@ -36,7 +36,9 @@ def addresses(value: Plain) -> tuple[str, ...]:
 
 
 GRACE_MOST_S = 8
-"""Maximum grace period: service managers kill after ten seconds, and closing takes part of them."""
+"""Maximum grace period. Service managers kill a process after ten seconds, and closing takes part
+of that time.
+"""
 
 
 def grace(value: Plain) -> float:
@@ -90,7 +92,9 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 CRON_FIELDS = 5
-"""Number of fields. cronsim accepts seconds as a sixth, most likely a mistake."""
+"""Number of fields. cronsim accepts a sixth for seconds, but a sixth field is most likely a
+mistake.
+"""
 
 
 def cron(value: Plain) -> str:
@@ -101,7 +105,7 @@ def cron(value: Plain) -> str:
 
     try:
         from cronsim import CronSim, CronSimError  # noqa: PLC0415  as above
-    except ModuleNotFoundError:  # the worker, which needs it, says so
+    except ModuleNotFoundError:  # the worker needs cronsim and reports that it is missing
         return " ".join(value.split())
     try:
         next(CronSim(value, datetime(2026, 1, 1, tzinfo=UTC)))

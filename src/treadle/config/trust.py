@@ -1,10 +1,10 @@
-"""Trust in projects: a person's permission for a project to bring configuration, bound to the
-content of every file that applies.
+"""Trust in projects: a person's decision that a project's own files may be used, bound to the
+content of each file.
 
-Any changed, missing or new file voids it, so that no unreviewed file is used. The users of trust
-enforce it: keys.py for settings, agents/coding/ for AGENTS.md and skills, agents/definitions/ for
-agents, tui/commands/own.py for commands. Nothing here prompts. Entry points: `trust_of`, `trust`,
-`revoke`, `trusted`.
+Any changed, missing or new file voids it, so that no unreviewed file is used. The modules that read
+project files enforce it: keys.py for settings, agents/coding/ for AGENTS.md and skills,
+agents/definitions/ for agents, tui/commands/own.py for commands. Nothing here prompts. Entry
+points: `trust_of`, `trust`, `revoke`, `trusted`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ TOLD_MAX = 5
 FILLED_BY_TOOLS = frozenset(
     {"node_modules", "site-packages", "vendor", "venv", "target", "build", "dist"}
 )
-"""Folders that are not searched, in addition to hidden ones: files that package managers write
-there would void the trust at each update.
+"""Folders that are not searched, in addition to hidden ones. Package managers write files there,
+which would void the trust at each update.
 """
 
 
@@ -70,8 +70,8 @@ class Trust:
         )
 
     def at(self, root: Path) -> Trust:
-        """Return the same trust for a copy of the project that Treadle made, such as a worktree.
-        Its files apply if they are what was trusted.
+        """Return the same trust for a copy of the project that Treadle made, such as a worktree. A
+        file of the copy applies if its content is what was trusted.
         """
         return replace(self, root=root)
 
@@ -93,9 +93,6 @@ def command(root: Path) -> str:
     import shlex  # noqa: PLC0415  only for a message
 
     return f"treadle trust {shlex.quote(str(root))}"
-
-
-# ---------------------------------------------------------------- asking
 
 
 def trust_of(own: Path, project: Project | None) -> Trust:
@@ -137,12 +134,9 @@ def _changes(record: Mapping[str, str], project: Project, own: Path) -> Iterator
                 yield f"{name!r} is new"
 
 
-# ---------------------------------------------------------------- the files that count
-
-
 def survey(project: Project, own: Path) -> dict[str, bytes]:
-    """Return every file of the project that trust would admit, by its path below the root: those of
-    a run in `here`, and those of nested folders.
+    """Return every file that trust in the project would cover, by its path below the root: files
+    that apply to a run in `here`, and those of nested folders.
 
     Raises AgentError(invalid) if there are too many files to review.
     """
@@ -306,6 +300,3 @@ def _content(path: Path, root: Path) -> bytes | None:
 
 def _below(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
-
-
-# ---------------------------------------------------------------- the store

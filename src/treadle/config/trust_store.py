@@ -39,7 +39,9 @@ def trusted(own: Path) -> dict[str, dict[str, str]]:
     found = cast("dict[str, object]", store) if isinstance(store, dict) else {}
     folders = found.get("folders")
     if found.get("version") != VERSION or not isinstance(folders, dict):
-        raise Broken(1, f"is not what this version of Treadle writes (version {VERSION})")
+        raise Broken(
+            1, f"is in a format that this version of Treadle does not read (it reads {VERSION})"
+        )
     return {
         root: cast("dict[str, str]", files)
         for root, files in cast("dict[str, object]", folders).items()
@@ -54,7 +56,7 @@ def trust(own: Path, project: Project, files: Mapping[str, bytes]) -> None:
 
 
 def revoke(own: Path, root: Path) -> bool:
-    """Revoke the trust in a project. Returns True if it was trusted. Raises AgentError(invalid)."""
+    """Revoke the trust in a project. Return True if it was trusted. Raises AgentError(invalid)."""
     with _changing(own) as folders:
         return folders.pop(str(root), None) is not None
 

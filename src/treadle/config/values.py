@@ -67,7 +67,7 @@ class Setting(NamedTuple):
 class Row(NamedTuple):
     key: str
     value: object
-    """Plain data; a secret appears as `set (ends …abcd)`."""
+    """Plain data. A secret is shown as `set (ends …abcd)`."""
     origin: Origin
 
 
@@ -189,7 +189,7 @@ class Config(Guarded, frozen=True, kw_only=True):
             raise AgentError(
                 "invalid",
                 unknown_provider(name, "", self.providers)
-                or f"{name!r} is the name of a file, not of a provider",
+                or f"{name!r} names a file, not a provider",
             )
         provider = self.providers.get(name) or Provider(type=name)
         given: list[tuple[CredentialField, str | None]] = [

@@ -29,7 +29,7 @@ def free(new: object, now: object, providers: Collection[str]) -> str | None:
 
 
 def own_provider(new: object, now: object, providers: Collection[str]) -> str | None:
-    """Accept providers of the user's configuration only. Stand-ins are excluded: the author of a
+    """Accept only providers of the user's configuration. Stand-ins are rejected: the author of a
     script could make the model run any command.
     """
     known = str(new).partition(":")[0] in providers
