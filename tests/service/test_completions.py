@@ -226,7 +226,7 @@ async def test_an_agent_that_cannot_run_is_told_as_such(tmp_path: Path) -> None:
             )
             assert (
                 answer.status_code,
-                "cannot run just now" in answer.json()["error"]["message"],
+                "cannot run at the moment" in answer.json()["error"]["message"],
             ) == (503, True)
         assert all(
             head["finished_at"] is not None for head in (await ada.ask("GET", "/runs")).json()

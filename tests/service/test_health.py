@@ -62,8 +62,8 @@ async def test_what_a_field_must_be_is_said_without_the_librarys_words(tmp_path:
             422,
         )
     assert (
-        said
-        == "The request is not as it must be: body.due: a due date is written as YYYY-MM-DD, like 2026-12-01, and is a day that there is"
+        said == "The request is invalid: body.due: a due date is a valid date in the form "
+        "YYYY-MM-DD, like 2026-12-01"
     )
 
 

@@ -59,7 +59,7 @@ async def test_requests_of_one_person_are_limited_and_nobody_elses(tmp_path: Pat
         ada, bob = await hand.registered("ada"), await hand.registered("bob")
         answers = [await hand.http.get("/tasks", headers=ada) for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
-        assert "3 requests in a minute" in problem(answers[3], 429)
+        assert "3 requests a minute" in problem(answers[3], 429)
         assert 0 < int(answers[3].headers["retry-after"]) <= 61
         assert (await hand.http.get("/tasks", headers=bob)).status_code == 200
 

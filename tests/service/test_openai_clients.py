@@ -43,7 +43,7 @@ def said(*texts: str) -> list[Any]:
 async def test_agents_are_its_models(client: openai.AsyncOpenAI) -> None:
     assert [model.id async for model in client.models.list()] == ["tasks", "guide"]
     assert (await client.models.retrieve("guide")).id == "guide"
-    with pytest.raises(openai.NotFoundError, match="there is: tasks, guide"):
+    with pytest.raises(openai.NotFoundError, match="Available: tasks, guide"):
         await client.models.retrieve("gpt-5")
 
 
@@ -169,6 +169,6 @@ async def test_what_it_takes_counts_for_the_day(tmp_path: Path) -> None:
         assert (
             await hand.http.post("/v1/chat/completions", json=body, headers=ada)
         ).status_code == 200
-        assert "tokens of today" in problem(
+        assert "tokens for today" in problem(
             await hand.http.post("/v1/chat/completions", json=body, headers=ada), 429
         )

@@ -160,7 +160,7 @@ async def test_a_yes_to_a_call_that_has_moved_on_is_refused(tmp_path: Path) -> N
         decide = partial(ada.ask, "POST", f"/runs/{run_id}/approvals/{call_id}")
         refused = await decide(json={"decision": "approve", "seen": 0})
         assert (refused.status_code, DONE) == (409, [])
-        assert refused.json()["detail"].startswith("This call has moved on since you looked")
+        assert refused.json()["detail"].startswith("This call has changed since you read")
         seen = (await ada.ask("GET", f"/runs/{run_id}")).json()["entries"]
         said = await decide(json={"decision": "approve", "seen": seen})
         assert said.status_code == 202

@@ -112,7 +112,7 @@ def test_a_port_that_is_taken_is_told_in_a_sentence(tmp_path: Path) -> None:
     ):
         code, err = process.ended()
     assert code == 2
-    assert err.startswith("treadle: nothing can be served at 127.0.0.1 port")
+    assert err.startswith("treadle: cannot listen on 127.0.0.1 port")
     assert "another --port" in err
     assert len(err.splitlines()) == 1
 
@@ -121,7 +121,7 @@ def test_an_address_that_is_not_this_machines_is_told_by_its_own_way_out(tmp_pat
     with served(tmp_path, "--host", "192.0.2.1") as process:
         code, err = process.ended()
     assert code == 2
-    assert err.splitlines()[-1].startswith("treadle: nothing can be served at 192.0.2.1")
+    assert err.splitlines()[-1].startswith("treadle: cannot listen on 192.0.2.1")
     assert err.endswith("give --host an address or a name of this machine\n")
 
 
@@ -133,7 +133,7 @@ def test_naming_the_task_assistant_serves_it_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "env", "said"),
     [
-        (("--database", "sqlite:////dev/null/tasks.db"), {}, "database's file"),
+        (("--database", "sqlite:////dev/null/tasks.db"), {}, "database file"),
         (("--database", "postgresql://ada:secretword@127.0.0.1:1/x"), {}, "database"),
         (("--database", "mysql://x/y"), {}, "sqlite:///FILE"),
         (("--journal", "sqlite:////dev/null/journal.db"), {}, "/dev/null"),

@@ -162,7 +162,7 @@ def test_a_key_that_is_none_is_told_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(AgentError, match="is not a valid key: delete it"):
         signing_key({}, tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(AgentError, match="cannot be kept"):
+    with pytest.raises(AgentError, match="cannot be stored"):
         signing_key({}, tmp_path / "file")
     if os.getuid():
         (tmp_path / "closed").mkdir(mode=0o500)

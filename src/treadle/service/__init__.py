@@ -51,7 +51,7 @@ _NEEDED = (
 
 
 def require_service() -> None:
-    """Raises AgentError(invalid) if a library of the service is not installed."""
+    """Raise AgentError(invalid) if a library of the service is not installed."""
     if any(find_spec(name) is None for name in _NEEDED):
         raise AgentError(
             "invalid", f"the service needs libraries that are not installed: {INSTALL}"

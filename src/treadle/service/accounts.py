@@ -3,8 +3,9 @@ Entry point: `Accounts`.
 
 Signing in returns two tokens. The access token names the login, which is looked up on each request.
 The refresh token is valid once: it is exchanged for a new pair. A second use of an old one means
-that it was copied, so the login ends for both holders. Within `REPEAT_S` it gets the same new token
-again: the answer to the first use may have been lost, for example with a page that was reloaded.
+that it was copied, so the login ends for both holders. Within `REPEAT_S`, a second use gets the
+same new token again, because the first response may have been lost, for example when the page was
+reloaded.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from treadle.types import now
 
 NAME_CHARS = 64
 REPEAT_S = 10.0
-"""Time in which the last token but one gets its successor again."""
+"""Seconds during which the previous refresh token still returns its successor."""
 HIDDEN = (
     r"\u0000-\u001f\u007f-\u009f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f"
     r"\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
@@ -42,7 +43,7 @@ inside of a regular expression's brackets, valid in any dialect.
 """
 _HIDDEN = re.compile(f"[{HIDDEN}]")
 _UNSEEN = frozenset(("Cc", "Cf", "Co", "Cs", "Zl", "Zp"))
-"""Categories that `HIDDEN` covers completely; a newer Python may add characters to them."""
+"""Unicode categories that `HIDDEN` covers completely. A newer Python may add characters to them."""
 
 
 class Signed(NamedTuple):
@@ -53,7 +54,7 @@ class Signed(NamedTuple):
 
 
 class Accounts:
-    """Usable from any task of one event loop."""
+    """Accounts and logins in the database. Usable from any task of one event loop."""
 
     def __init__(self, database: Database, tokens: Tokens, totals: Totals) -> None:
         self._database, self._tokens, self._totals = database, tokens, totals
@@ -96,7 +97,8 @@ class Accounts:
     async def sign_in(
         self, name: str | None, password: str, *, network: str, trusted: bool = False
     ) -> Signed | None:
-        """Return None for an unknown name and for a wrong password, after the same amount of work.
+        """Sign in. Return None for an unknown name and for a wrong password, after the same amount
+        of work.
 
         `network`, `trusted`: see passwords.py.
         """
@@ -121,7 +123,9 @@ class Accounts:
         return await self._signed(account_id, stored)
 
     async def registered_from(self, account_id: str) -> str | None:
-        """Return a name for the network that registered an account; None if it is not known."""
+        """Return the keyed digest of the network that registered an account; None if it is not
+        known.
+        """
         wanted = select(Account.registered_from).where(col(Account.id) == account_id)
         return await self._database.read_unscoped(lambda session: session.exec(wanted).first())
 
@@ -129,13 +133,13 @@ class Accounts:
         """Exchange a refresh token for a new pair; the old token becomes invalid.
 
         Return None if the token is invalid. A token that was already used ends its login, unless it
-        is the last one but one, and was used within `REPEAT_S`.
+        is the previous one and is used within `REPEAT_S`.
         """
         claims = self._tokens.verified(refresh_token, "refresh")
         if claims is None:
             return None
-        # Derived, so that a repeated use yields the same token, of which one holder has no more
-        # than the other.
+        # Derived, so that a repeated use yields the same token and neither holder gains one that
+        # the other lacks.
         nonce = self._tokens.digest(f"refresh {claims.login_id} {claims.nonce}")
 
         def rotate(session: Session) -> Login | None:
@@ -243,7 +247,7 @@ class Accounts:
 
 
 def _is_repeated(login: Login, nonce: str) -> bool:
-    """True if the successor that has `nonce` is the login's current token, and is new."""
+    """True if the login's current token has `nonce` and is younger than `REPEAT_S`."""
     return (
         login.refresh_hash == _hash(nonce)
         and login.refreshed_at is not None
@@ -252,7 +256,7 @@ def _is_repeated(login: Login, nonce: str) -> bool:
 
 
 def _replace_password(account_id: str, before: str, after: str, session: Session) -> bool:
-    """Return False if the hash is no longer `before`."""
+    """Replace a password hash. Return False if it is no longer `before`."""
     mine = col(Account.id) == account_id, col(Account.password_hash) == before
     return session.exec(update(Account).where(*mine).values(password_hash=after)).rowcount > 0
 

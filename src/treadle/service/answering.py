@@ -1,4 +1,5 @@
-"""Driving a person's message to its stored reply, even after the client has disconnected.
+"""Answering of a person's message: its run is driven until the reply is stored, even if the client
+disconnects.
 
 Not here: routes (chat.py), how the application answers (application.py). Entry points: `ask`,
 `answer`.
@@ -32,7 +33,7 @@ from treadle.types import Outcome, new_id
 
 logger = logging.getLogger("treadle.service")
 
-LATE: Final = "This took too long, and was stopped. What was done before that stays."
+LATE: Final = "This took too long and was stopped. Everything done before that is kept."
 STORE_WAITS_S: Final = (0.1, 0.5, 2.0)
 """Delays before retrying to store a reply that the database rejected."""
 
@@ -40,10 +41,10 @@ STORE_WAITS_S: Final = (0.1, 0.5, 2.0)
 def ask(
     service: Service, conversation_id: str | None, message: str, scope: Scope, spending: RunSpending
 ) -> Callable[[Session], StoredMessage]:
-    """Return work that stores a message and its run in a transaction.
+    """Return a function that stores a message and its run in a transaction.
 
-    Raises Problem: 404 for a conversation that is not this person's, 429 and 503 at the daily
-    limits; and Unsettled.
+    It raises Unsettled, and Problem: 404 for a conversation of another user, 429 and 503 at the
+    daily limits.
     """
     run_id = new_id("run")
 
@@ -64,7 +65,7 @@ def ask(
 def busy() -> HttpProblem:
     return HttpProblem(
         409,
-        "The message before this one is being answered just now: wait for its reply.",
+        "Your previous message is still being answered: wait for its reply.",
         headers={"Retry-After": "1"},
     )
 
@@ -78,8 +79,8 @@ def start(
     *,
     again: bool = False,
 ) -> LiveRun:
-    """Start the run in a task of the service. `held` is closed when the run is over. `again`: the
-    run was started by a process that died.
+    """Start the run in a task of the service. `held` is closed when the run ends. `again`: True if
+    a process that died had started the run.
     """
     return service.live.start(
         asked.run_id, scope, partial(_held, service, asked, held, spending, again)
@@ -109,15 +110,15 @@ async def answer(
     """Drive the run, store its reply and publish it to subscribers.
 
     Raises AgentError: network if the database does not answer, cancelled if the run was released,
-    busy if another process drives it. In these cases, and on cancellation, the journal has the run
-    and the reply is stored when the run is settled.
+    busy if another process drives it. In these cases, and on cancellation, the journal has the run,
+    and the reply is stored once the run is settled.
     """
     try:
         reply = await _driven(service, live, asked, spending, again=again)
     except AgentError as e:
         if e.kind in (ErrorKind.CANCELLED, ErrorKind.BUSY):
             raise
-        logger.warning("the message of run %s could not be worked on: %s", asked.run_id, e.message)
+        logger.warning("the message of run %s could not be answered: %s", asked.run_id, e.message)
         reply = StoredReply(
             TROUBLE if plain(asked.message).strip() else service.chat.unclear,
             asked.conversation_id,
@@ -173,7 +174,7 @@ async def store(
 ) -> None:
     """Store the reply together with the run's usage, with retries.
 
-    Raises AgentError(network) after the last retry: the run is in the journal, and its reply is
+    Raises AgentError(network) after the last retry. The journal has the run, and its reply is
     stored at the next start.
     """
 

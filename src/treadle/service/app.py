@@ -27,7 +27,7 @@ from treadle.service.state import Service
 
 def create_app(service: Service) -> FastAPI:
     """Build the application for any ASGI server. Its lifespan opens and closes the service, which
-    is available as `request.app.state.service`.
+    is `request.app.state.service`.
     """
     application = service.application
 

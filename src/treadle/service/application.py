@@ -47,7 +47,7 @@ class PastMessage:
     role: Literal["user", "assistant"]
     content: str
     at: datetime | None = None
-    """None if the client keeps the conversation (`/v1`)."""
+    """Time of the message; None if the client keeps the conversation (`/v1`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +59,11 @@ class ChatTurn:
     message: str
     run_id: str
     history: tuple[PastMessage, ...] = ()
-    """Oldest first."""
+    """Earlier messages, oldest first."""
     note: Any = None
     """Return value of `ChatBackend.on_message`."""
     is_stored: bool = True
-    """False for a message of `/v1`: `ChatBackend.on_message` was not called."""
+    """False for a message of `/v1`, for which `ChatBackend.on_message` is not called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +72,20 @@ class Reply:
 
     text: str
     tool_calls: tuple[dict[str, Any], ...] = ()
-    """Each with `tool_name`, `parameters`, `result` and `duration_ms`."""
+    """Tool calls, each with `tool_name`, `parameters`, `result` and `duration_ms`."""
     late: bool = False
     """True if the run timed out; its earlier effects remain."""
 
 
 class ReplyStream(Protocol):
-    """Run that answers a message: `async with stream as events`, then its reply.
+    """Run that answers a message: iterate over the events in `async with stream as events`, then
+    read `reply`.
 
-    The run begins with the block; leaving the block early cancels it.
+    The run begins with the block. Leaving the block early cancels it.
     """
 
     async def __aenter__(self) -> AsyncIterable[Event]:
-        """Raises AgentError for errors that occur before the run starts."""
+        """Start the run. Raises AgentError for errors that occur before it starts."""
         ...
 
     async def __aexit__(
@@ -97,7 +98,7 @@ class ReplyStream(Protocol):
 
     @property
     def outcome(self) -> Outcome | None:
-        """None before the end."""
+        """Outcome of the run; None before it ends."""
         ...
 
     @property
@@ -105,7 +106,7 @@ class ReplyStream(Protocol):
 
     @property
     def reply(self) -> Reply:
-        """Raises AgentError(invalid) before the end."""
+        """Reply of the run. Raises AgentError(invalid) before it ends."""
         ...
 
 
@@ -113,12 +114,12 @@ class EventView(Protocol):
     """Filter for the events of a chat run that a person may see."""
 
     def take(self, event: Event) -> Iterable[Event]:
-        """Return the events to show for this one. Called in order, from the run's first event."""
+        """Return the events to show for this one. Call it in order, from the run's first event."""
         ...
 
 
 class ChatBackend(Protocol):
-    """Contract by which an application answers messages. Usable from any task; keeps no per-user
+    """Interface of an application that answers messages. Usable from any task; keeps no per-user
     state.
     """
 
@@ -127,7 +128,7 @@ class ChatBackend(Protocol):
 
     @property
     def unclear(self) -> str:
-        """Return the reply to a message without readable content."""
+        """Reply to a message without readable content."""
         ...
 
     def stream(self, turn: ChatTurn, limits: Limits) -> ReplyStream:
@@ -147,7 +148,9 @@ class ChatBackend(Protocol):
         ...
 
     def note_of(self, session: Session, scope: Scope, run_id: str) -> Any:
-        """Return the same note again after the process died before the run began."""
+        """Return the note of `on_message` again, for a run whose process died before the run
+        began.
+        """
         ...
 
     def on_delete(self, session: Session, scope: Scope, conversation_id: str) -> None:
@@ -175,12 +178,14 @@ class ServiceHost:
     notify: Callable[[Scope, str], None]
     """Send a named event to the person's open streams of that name (following.py: `notices`)."""
     stopping: anyio.Event
-    """Set when the service shuts down: background jobs return."""
+    """Set when the service shuts down, so that background jobs return."""
 
 
 @dataclass(frozen=True, slots=True)
 class MountedAgent(Generic[D]):
-    """Agent for `POST /runs` and `/v1`, with the dependencies of its tools per person."""
+    """Agent for `POST /runs` and `/v1`, and a function that returns its tools' dependencies for a
+    user.
+    """
 
     agent: Agent[D, Any]
     deps: Callable[[Scope], D] | None = None
@@ -191,17 +196,17 @@ class Link:
     """OpenAPI link from a response to parameters of other operations."""
 
     answer: str
-    """`METHOD PATH STATUS`."""
+    """Operation and its response, as `METHOD PATH STATUS`."""
     parameter: str
     pointer: str
     """JSON pointer into the response."""
     operations: Sequence[str]
-    """Each `METHOD PATH`."""
+    """Operations that take the parameter, each as `METHOD PATH`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """Parts of a mounted application. Only `name` and `chat` are required.
+    """Application to mount. Only `name` and `chat` are required.
 
     Its tables derive from `Owned`. The service's own migrations create only the tables of the task
     assistant.
@@ -210,7 +215,7 @@ class Application:
     name: str
     """Name of the chat agent, its runs and its model in `/v1`."""
     chat: Callable[[ServiceHost], ChatBackend]
-    """Called once, when the service opens."""
+    """Factory of the chat backend, called once when the service opens."""
     agents: Sequence[MountedAgent[Any]] = ()
     """Further agents, for `POST /runs` and `/v1`."""
     routers: Sequence[APIRouter] = ()
@@ -228,9 +233,7 @@ class Application:
     title: str = "the agent"
     """Name of the chat agent in the OpenAPI document."""
     keeps: str = ""
-    """Sentence for the OpenAPI document about the data that remains after a conversation is
-    deleted.
-    """
+    """Sentence for the OpenAPI document about data that remains after a conversation is deleted."""
     share: TotalsShare | None = None
     """Share of the daily totals that one chat run reserves; None: derived from its agent's limits.
     """

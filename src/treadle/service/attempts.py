@@ -1,11 +1,11 @@
-"""Rate limits on password attempts. A wrong password slows down the address it came from, and that
+"""Rate limits on password attempts. A wrong password slows down the address that sent it, and that
 address for that account; no other address.
 
-No limit applies to an account as such: anyone could then lock its owner out. Guesses from many
-addresses are bounded by the cost of hashing (passwords.py), where networks take turns. An IPv6
+No limit applies to an account as such, because anyone could then lock out its owner. The cost of
+hashing bounds guesses from many addresses (passwords.py), where networks take turns. An IPv6
 address counts as its /64, and as its /48, which one customer may have as a whole. Addresses are
-those after `service.proxies` (border.py). Counted in this process, in bounded memory. Entry point:
-`Attempts`.
+those after `service.proxies` (border.py). Counts are kept in this process, in bounded memory. Entry
+point: `Attempts`.
 """
 
 from __future__ import annotations
@@ -19,29 +19,27 @@ from treadle.service.problems import too_many
 from treadle.service.windows import SlidingWindow, network_of, wider_network_of
 
 Count: TypeAlias = tuple[SlidingWindow, str]
-"""A window, and the attempt's key in it."""
+"""Window, and the key of the attempt in it."""
 MINUTE_S: Final = 60.0
 ATTEMPTS_PER_MINUTE = 20
 """Attempts per address: sign-in, registration and password changes."""
 WRONG_OF_ACCOUNT = 10
-"""Wrong passwords per address and account, in `ACCOUNT_S` seconds."""
+"""Wrong passwords per address and account in `ACCOUNT_S` seconds."""
 ACCOUNT_S: Final = 300.0
 HOUR_S: Final = 3600.0
 ACCOUNTS_PART: Final = 5
-"""Divisor of the hourly account limit: one neighbourhood can take at most a fifth, so that it
-cannot use up the limit alone.
-"""
+"""Divisor of the hourly account limit. One neighbourhood can take at most a fifth of it."""
 ACCOUNTS_LEAST: Final = 10
 WIDE_TIMES: Final = 3
 """Factor by which the limit of an IPv6 /48 exceeds that of a /64."""
 AT_ONCE = 8
 """Concurrent attempts per address."""
 TRUSTED_MOST: Final = 10_000
-"""Remembered pairs of address and account that have signed in."""
+"""Maximum number of remembered pairs of address and account that have signed in."""
 
 
 class PasswordAttempt:
-    """Attempt in progress. Set `succeeded` before it ends if the password was right."""
+    """Attempt in progress. Set `succeeded` inside the block if the password was right."""
 
     def __init__(self, *, trusted: bool) -> None:
         self.trusted = trusted
@@ -50,13 +48,13 @@ class PasswordAttempt:
 
 
 class Attempts:
-    """Every method raises Problem(429); its Retry-After is the earliest time at which the attempt
-    would be allowed.
+    """Windows of attempts. Every method raises Problem(429), whose Retry-After is the earliest time
+    at which the attempt is allowed.
     """
 
     def __init__(self, refused: Callable[[str], None], *, accounts_per_hour: int = 100) -> None:
         """`refused` counts a refusal for the metrics. `accounts_per_hour`: limit on all addresses
-        together, of which one address can take a part.
+        together, of which one address can take a fraction.
         """
         self._refused = refused
         self._of_address = SlidingWindow(ATTEMPTS_PER_MINUTE, MINUTE_S)
@@ -78,10 +76,10 @@ class Attempts:
 
     @contextmanager
     def password(self, address: str, account: str) -> Generator[PasswordAttempt]:
-        """Count an attempt with a password. `account`: the name typed, or the account's id.
+        """Count an attempt with a password. `account`: the typed name, or the id of the account.
 
         Both counts are taken before the password is checked, so that concurrent guesses cannot pass
-        the limit. The pair's is given back if the password was right.
+        the limit. The count of the pair is returned if the password was right.
         """
         network = network_of(address)
         pair = f"{network} {account}"
@@ -122,11 +120,13 @@ class Attempts:
     def _check(self, wait_s: float) -> None:
         if wait_s:
             self._refused("attempts")
-            raise too_many("That is too many attempts from your address: wait a little.", wait_s)
+            raise too_many("Too many attempts from your address: try again shortly.", wait_s)
 
 
 def _is_wide(address: str) -> bool:
-    """True for IPv6. IPv4 neighbours are other customers, so their attempts do not count."""
+    """True for IPv6. Neighbours in IPv4 are other customers, so their attempts do not count
+    together.
+    """
     return "/" in network_of(address)
 
 

@@ -1,5 +1,5 @@
-"""Registration, login and logout over HTTP. The access token is in the response, the refresh token
-in a cookie that scripts cannot read.
+"""Registration, login and logout over HTTP. The response contains the access token; a cookie that
+scripts cannot read contains the refresh token.
 
 The logic is in accounts.py. Entry point: `router`.
 """
@@ -45,13 +45,13 @@ class TokenAnswer(BaseModel):
     access_token: str
     token_type: Literal["bearer"] = "bearer"
     expires_in: int = ACCESS_S
-    """Seconds."""
+    """Lifetime of the access token, in seconds."""
 
 
 REFRESH = APIKeyCookie(
     name=COOKIE,
     scheme_name="refresh",
-    description="Set at signing in, good once.",
+    description="Set when you sign in; valid once.",
     auto_error=False,
 )
 router = APIRouter(tags=["accounts"])
@@ -63,14 +63,14 @@ router = APIRouter(tags=["accounts"])
 async def register(
     credentials: Credentials, request: Request, response: Response, service: TheService
 ) -> TokenAnswer:
-    """Creates an account and signs in."""
+    """Create an account and sign in."""
     service.attempts.registration(_address(request))
     if service.settings.registration == "closed":
         raise HttpProblem(
             403, "Registration is closed: ask the operator of this service for an account."
         )
     if (name := account_name(credentials.username)) is None:
-        raise HttpProblem(422, "This name cannot be one: 1 to 64 letters that can be seen.")
+        raise HttpProblem(422, "This name is invalid: use 1 to 64 visible characters.")
     signed = await service.accounts.register(name, credentials.password, network=_network(request))
     if signed is None:
         raise HttpProblem(409, "This name is taken: choose another one.")
@@ -81,7 +81,7 @@ async def register(
 async def login(
     credentials: Credentials, request: Request, response: Response, service: TheService
 ) -> TokenAnswer:
-    """Signs in."""
+    """Sign in."""
     name = account_name(credentials.username)
     with service.attempts.password(_address(request), name or "") as attempt:
         signed = await service.accounts.sign_in(
@@ -98,9 +98,9 @@ async def refresh(
     request: Request,
     response: Response,
     service: TheService,
-    _: Annotated[str | None, Depends(REFRESH)],  # for the document
+    _: Annotated[str | None, Depends(REFRESH)],  # only for the OpenAPI document
 ) -> TokenAnswer:
-    """Exchanges the refresh cookie for a new token pair."""
+    """Exchange the refresh cookie for a new token pair."""
     service.limits.stranger(_address(request))
     signed = await service.accounts.renew(_refresh_token(service, request))
     if signed is None:
@@ -111,7 +111,7 @@ async def refresh(
 
 @router.post("/auth/logout", status_code=204)
 async def logout(request: Request, response: Response, service: TheService) -> None:
-    """Ends the login named by the token or the cookie. Idempotent."""
+    """End the login named by the token or the cookie. Idempotent."""
     credentials = await BEARER(request)
     if (
         credentials is not None
@@ -142,7 +142,7 @@ async def change_password(
     found: Annotated[Visitor, Depends(visitor)],
     service: TheService,
 ) -> None:
-    """Changes the password; all other logins end."""
+    """Change the password and end all other logins."""
     with service.attempts.password(_address(request), found.scope.user_id) as attempt:
         account_id, login_id = found.scope.user_id, found.login_id
         attempt.succeeded = await service.accounts.change_password(
@@ -178,10 +178,10 @@ def _cookie(secure: bool) -> tuple[str, str]:
 
 
 def _refresh_token(service: Service, request: Request) -> str:
-    """Return the refresh token; empty if there is none, or several.
+    """Return the refresh token; "" if there is none, or if there are several.
 
     A page on another port or a sibling domain can set another cookie of the same name for another
-    path. The two cannot be distinguished, and one of them may belong to a stranger's login.
+    path. The service cannot distinguish the two, and one may belong to another person's login.
     """
     name, _ = _cookie(_is_https(service, request))
     found = [

@@ -18,7 +18,7 @@ from treadle.service.problems import HttpProblem
 
 DEPTH_MOST: Final = 32
 BODY_S: Final = 30.0
-"""Maximum time to receive a body."""
+"""Maximum time to receive a body, in seconds."""
 
 NO_NUL: Final = r"^[^\x00]*$"
 Text = Annotated[str, StringConstraints(pattern=NO_NUL)]
@@ -26,13 +26,13 @@ Text = Annotated[str, StringConstraints(pattern=NO_NUL)]
 
 
 class RequestModel(BaseModel):
-    """Base class of request bodies: unknown fields are rejected, and values are not coerced."""
+    """Base class of request bodies. Unknown fields are rejected, and values are not coerced."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 async def read_body(headers: Mapping[str, list[str]], receive: Receive, most: int) -> bytes:
-    """Return the whole body, validated.
+    """Receive and validate the whole body.
 
     Raises Problem (400, 408, 413, 415, 422), or EOFError if the client disconnects.
     """
@@ -45,7 +45,9 @@ async def read_body(headers: Mapping[str, list[str]], receive: Receive, most: in
         return body
     assert late.cancelled_caught, "it came, or it did not"
     raise HttpProblem(
-        408, f"The body did not come within {BODY_S:.0f} seconds.", headers={"Connection": "close"}
+        408,
+        f"The body did not arrive within {BODY_S:.0f} seconds.",
+        headers={"Connection": "close"},
     )
 
 
@@ -53,13 +55,13 @@ def _check_headers(headers: Mapping[str, list[str]], most: int) -> None:
     if any(one.strip().lower() != "identity" for one in headers.get("content-encoding", [])):
         raise HttpProblem(
             415,
-            "Bodies are taken as they are, without a Content-Encoding.",
+            "Content-Encoding is not supported: send the body uncompressed.",
             headers={"Connection": "close"},
         )
     for length in headers.get("content-length", []):
         if not length.isdigit():
             raise HttpProblem(
-                400, "The Content-Length is no number.", headers={"Connection": "close"}
+                400, "The Content-Length is not a number.", headers={"Connection": "close"}
             )
         if len(length) > 18 or int(length) > most:
             raise _too_large(most)
@@ -71,7 +73,7 @@ def _check_type(headers: Mapping[str, list[str]]) -> None:
     charset = parameter.strip().lower().replace('"', "")
     if kind.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
         raise HttpProblem(
-            415, "A body is JSON in UTF-8: send it as `Content-Type: application/json`."
+            415, "The body must be JSON in UTF-8: send it as `Content-Type: application/json`."
         )
 
 
@@ -104,9 +106,9 @@ def _check_json(body: bytes) -> None:
         raise _too_deep() from e
     except (msgspec.DecodeError, ValueError) as e:  # also for invalid UTF-8
         raise HttpProblem(
-            422, "The body is no JSON in UTF-8, or has half of a pair of surrogates."
+            422, "The body is not valid JSON in UTF-8, or contains a lone surrogate."
         ) from e
-    # Rare; only then is the whole body inspected.
+    # Inspect the whole body only if it may contain NUL or nest too deeply, which is rare.
     if b"\\u0000" in body or body.count(b"[") + body.count(b"{") > DEPTH_MOST:
         _check_inside(value)
 
@@ -116,7 +118,7 @@ def _check_inside(value: Any) -> None:
     for _ in range(DEPTH_MOST):
         inside = [one for outer in level for one in _inside(outer)]
         if any(isinstance(one, str) and "\0" in one for one in inside):
-            raise HttpProblem(422, "The body holds a NUL, which no text here may.")
+            raise HttpProblem(422, "The body contains a NUL character, which is not allowed.")
         level = [one for one in inside if isinstance(one, dict | list)]
         if not level:
             return

@@ -43,10 +43,9 @@ _HEADERS = (
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
 )
 ANSWER: Final = "treadle.answer"
-"""Scope key of the request's `AnswerSender`; clients cannot set it."""
+"""Scope key of the request's `AnswerSender`. Clients cannot set it."""
 STRANGER: Final = "treadle.stranger"
-"""Scope key, set to True once the request has counted against its address; clients cannot set it.
-"""
+"""Scope key, True once the request has counted against its address. Clients cannot set it."""
 STRANGERS_BODY_BYTES: Final = 16_384
 """Maximum body of a request without a valid token; each connection may have one such request."""
 EVENTS: Final = b"text/event-stream"
@@ -55,7 +54,7 @@ ENDING_S: Final = 1.0
 _NO_STORE = (b"cache-control", b"no-store")
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
 UNCOUNTED: Final = frozenset({"/healthz", "/readyz"})
-"""Paths that are polled by machines and not counted."""
+"""Paths that machines poll; their requests are not counted."""
 
 
 class Border:
@@ -65,7 +64,9 @@ class Border:
         self._app, self._service = app, service
         settings, page = service.settings, service.application.page
         self._uncounted = UNCOUNTED if page is None else UNCOUNTED | page.paths
-        """Includes the page's own files, about a dozen per visit."""
+        """Paths whose requests are not counted, including the page's own files, about a dozen per
+        visit.
+        """
         self._hosts = Hosts(settings.hosts, settings.public_url)
         self._proxies: Collection[str] = frozenset(settings.proxies)
         self._is_https = (
@@ -88,7 +89,7 @@ class Border:
             await problem_response(e, Request(scope))(scope, receive, answer)
         except EOFError:  # the client disconnected in the middle of its request
             answer.status = answer.status or 499
-        except Exception:  # the edge of a request
+        except Exception:  # boundary of a request
             logger.exception("request %s failed", answer.request_id)
             if answer.status:
                 raise  # the response has begun: the server closes the connection
@@ -102,7 +103,7 @@ class Border:
     async def _pass(self, scope: Scope, receive: Receive, answer: AnswerSender) -> None:
         scope["headers"] = [
             (name, value.strip(b" \t")) for name, value in scope["headers"]
-        ]  # httptools leaves them, and RFC 9110 5.5 has them be no part of it
+        ]  # httptools keeps this whitespace, which RFC 9110 5.5 excludes from the value
         headers: defaultdict[str, list[str]] = defaultdict(list)
         for name, value in scope["headers"]:
             headers[name.decode("latin-1")].append(value.decode("latin-1"))
@@ -110,7 +111,7 @@ class Border:
         self._believe(scope, headers)
         self._hosts.check(scope["method"], headers)
         if len(headers.get("authorization", ())) > 1:
-            raise HttpProblem(400, "A request says once who makes it.")
+            raise HttpProblem(400, "Send the Authorization header only once.")
         is_known = self._count(scope, headers)
         if answer.owes_body:
             body = await self._body(headers, receive, is_known=is_known)
@@ -125,7 +126,7 @@ class Border:
     async def _body(
         self, headers: Mapping[str, list[str]], receive: Receive, *, is_known: bool
     ) -> bytes:
-        """Raises Problem, or EOFError if the client disconnects."""
+        """Read the body. Raises Problem, or EOFError if the client disconnects."""
         most = self._service.settings.limits.body_bytes
         if is_known:
             return await read_body(headers, receive, most)
@@ -137,8 +138,8 @@ class Border:
             raise
 
     def _count(self, scope: Scope, headers: Mapping[str, list[str]]) -> bool:
-        """Count a request for the login that its token names, else for its address. Return True if
-        the token is ours; the route checks whether its login is still valid.
+        """Count a request for the login that its token names, or else for its address. Return True
+        if the token is valid; the route checks whether its login is.
         """
         kind, _, token = "".join(headers.get("authorization", ())).partition(" ")
         claims = (
@@ -155,7 +156,7 @@ class Border:
         return claims is not None
 
     def _believe(self, scope: Scope, headers: defaultdict[str, list[str]]) -> None:
-        """Apply the forwarding headers of a trusted proxy: the client is the last address in the
+        """Apply the forwarding headers of a trusted proxy. The client is the last address in the
         chain that is not a trusted proxy.
         """
         client = scope["client"]
@@ -192,9 +193,9 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 class AnswerSender:
-    """`send` wrapper that adds headers and records the status.
+    """Wrapper of `send` that adds headers and records the status.
 
-    A stream of events ends with the login that opened it.
+    An event stream ends with the login that opened it.
     """
 
     __slots__ = (
@@ -215,7 +216,7 @@ class AnswerSender:
         self.request_id = secrets.token_hex(8)
         self.status = 0
         self.login_id: str | None = None
-        """Set once the request's login is known."""
+        """Id of the request's login, once known."""
         self.owes_body = False
         """True while the client may still send a body that has not been read."""
         self.cut = anyio.CancelScope()
@@ -240,8 +241,8 @@ class AnswerSender:
         await self._send(message)
 
     async def end(self) -> None:
-        """Complete a stream that was cut, so that the client sees its end. A client that reads
-        nothing loses the connection instead.
+        """Complete a stream that was cut off, so that the client sees its end. A client that does
+        not read loses the connection instead.
         """
         with anyio.move_on_after(ENDING_S):
             await self._send({"type": "http.response.body", "body": SIGNED_OUT, "more_body": False})
@@ -251,7 +252,7 @@ class AnswerSender:
 
 
 class _Replay:
-    """`receive` that replays the body that was read, then delegates to the client's."""
+    """Wrapper of `receive` that replays the body that was read, then delegates to the client's."""
 
     __slots__ = ("_body", "_receive")
 

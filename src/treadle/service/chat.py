@@ -35,10 +35,10 @@ from treadle.service.sse import MEDIA_TYPE, SseResponse, position_of
 from treadle.service.state import Service
 
 PATIENCE_S: Final = 15.0
-"""Extra time for the reply after the run's own limit."""
+"""Seconds that a response waits for the reply after the run's own limit."""
 
 RUN_S: Final = 30.0
-"""Time limit of a run whose agent has no limit of its own."""
+"""Time limit in seconds of a run whose agent has none."""
 
 router = APIRouter(tags=["chat"])
 
@@ -46,7 +46,9 @@ router = APIRouter(tags=["chat"])
 class ChatRequest(RequestModel):
     message: Words
     conversation_id: Id | None = None
-    """None begins a conversation. The service keeps the history: nothing else may be sent."""
+    """Conversation to continue; None begins one. The service keeps the history, so clients do not
+    send it.
+    """
 
 
 class CallOfReply(BaseModel):
@@ -68,8 +70,8 @@ class ChatReply(BaseModel):
     responses={
         200: {
             "description": (
-                "The reply; with `Accept: text/event-stream` what happens on the way to it, and "
-                "the reply as the last event, `reply`."
+                "The reply. With `Accept: text/event-stream`, a stream of the run's events that "
+                "ends with the reply, as event `reply`."
             ),
             "content": {MEDIA_TYPE: {}},
         },
@@ -79,7 +81,7 @@ class ChatReply(BaseModel):
 async def chat(
     body: ChatRequest, request: Request, scope: SignedIn, service: TheService
 ) -> Response:
-    """Sends a message to {title}. The reply is stored in the conversation even if the client
+    """Send a message to {title}. The reply is stored in the conversation even if the client
     disconnects.
 
     To resume the stream of the newest message, send `Last-Event-ID` with the same message and its
@@ -114,8 +116,8 @@ async def _streamed(service: Service, scope: Scope, body: ChatRequest) -> SseRes
 async def _asked(
     service: Service, scope: Scope, body: ChatRequest, spending: RunSpending
 ) -> StoredMessage:
-    """Raises Problem: 404 for a conversation that is not theirs, 409 while the previous message is
-    being answered.
+    """Store the message. Raises Problem: 404 for a conversation of another user, 409 while the
+    previous message is being answered.
     """
     try:
         return await service.database.run(
@@ -129,14 +131,14 @@ async def _asked(
 async def _again(service: Service, scope: Scope, body: ChatRequest, last: str) -> Response:
     """Resume the stream of the newest message after event `last`."""
     if (after := position_of(last)) is None:
-        raise HttpProblem(422, "Last-Event-ID is the id of an event that was sent here.")
+        raise HttpProblem(422, "Last-Event-ID must be the id of an event that this service sent.")
     run, asked = await service.database.read(scope, partial(_newest, scope, body.conversation_id))
     if asked.message != body.message:
         raise HttpProblem(
             409,
             (
-                "Last-Event-ID goes on with the newest message of a conversation, and that is "
-                "another one: leave the header out to say this."
+                "Last-Event-ID resumes only the newest message of a conversation, which is a "
+                "different one: omit the header to send this message."
             ),
         )
     return await follow(service, scope, run, after)
@@ -158,7 +160,7 @@ def _seconds(agent: Agent[Any, Any]) -> float:
 
 
 async def replied(live: LiveRun, patience_s: float) -> Response:
-    """Wait for the reply.
+    """Wait for the reply of a run and return it as a response.
 
     Raises Problem(504) if the run timed out, and the run's error if it has no reply.
     """
@@ -166,13 +168,13 @@ async def replied(live: LiveRun, patience_s: float) -> Response:
         await live.over.wait()
     if isinstance(live.error, AgentError) and live.error.kind is ErrorKind.CANCELLED:
         raise unavailable(
-            "The service is closing. Your message is kept, and has its reply when the service is "
-            "back."
+            "The service is shutting down. Your message is saved and will be answered when the "
+            "service is back."
         )
     if isinstance(live.error, AgentError) and live.error.kind is ErrorKind.BUSY:
         raise unavailable(
-            "Another process has taken your message over: its reply is in the conversation in a "
-            "moment."
+            "Another process has taken over your message: its reply will be in the conversation "
+            "in a moment."
         )
     if live.error is not None:
         raise live.error

@@ -1,9 +1,9 @@
-"""Completion by an agent, in the format of OpenAI's chat completions. Not here: request
-validation (openai_api.py).
+"""Completion by an agent, in the format of OpenAI's chat completions. Not here: request validation
+(openai_api.py).
 
-The service owns the run and cancels it if the client disconnects. An agent's text can be retracted
-until its run is over, and this protocol has no retraction: a stream sends keep-alive messages,
-then the whole answer. Entry points: `CompletionOptions`, `completed`, `completed_stream`.
+The service owns the run and cancels it if the client disconnects. An agent can retract its text
+until the run ends, which this protocol cannot express, so a stream sends keep-alive chunks and then
+the whole answer. Entry points: `CompletionOptions`, `completed`, `completed_stream`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from treadle.types import Limits, Outcome, new_id
 Running: TypeAlias = RunStream[Any] | ReplyStream
 _CUT: Final = frozenset({Outcome.TRUNCATED, Outcome.TOKEN_LIMIT})
 _GONE: Final = 499
-"""Status in our own log for a response whose client has disconnected."""
+"""Logged status of a response whose client has disconnected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class CompletionOptions:
     agent: str
     text: str
     earlier: tuple[tuple[Literal["user", "assistant"], str], ...]
-    """Oldest first."""
+    """Earlier messages with their role, oldest first."""
     conversation_id: str
     with_usage: bool
     """True if the stream ends with a usage chunk."""
@@ -102,7 +102,7 @@ async def completed_stream(service: Service, scope: Scope, asked: CompletionOpti
 
 
 async def _started(service: Service, scope: Scope, asked: CompletionOptions) -> Answering:
-    """Raises Problem if the run may not begin."""
+    """Start the run. Raises Problem if it may not begin."""
     async with AsyncExitStack() as held:
         spending = await held.enter_async_context(
             service.limits.run(scope, asked.run_id, _agent(service, asked))
@@ -125,7 +125,7 @@ class Answering:
         held: AsyncExitStack,
         spending: RunSpending,
     ) -> None:
-        """Start the run in a task of the service. `held` is closed when it is over."""
+        """Start the run in a task of the service. `held` is closed when the run ends."""
         self.asked = asked
         self._service = service
         self._client = anyio.CancelScope()
@@ -136,13 +136,13 @@ class Answering:
         )
 
     def leave(self) -> None:
-        """Cancel the run unless it is over. Idempotent."""
+        """Cancel the run unless it has ended. Idempotent."""
         self._client.cancel()
 
     def ended(self) -> RunEnd:
         """Return the end of a finished run.
 
-        Raises Problem if it has no answer: 504 after a timeout, else 503.
+        Raises Problem if there is no answer: 504 after a timeout, else 503.
         """
         error, end = self.live.error, self._end
         if isinstance(error, AgentError) and error.kind is ErrorKind.INVALID:
@@ -157,7 +157,7 @@ class Answering:
 
     @property
     def _is_of_chat(self) -> bool:
-        """True if the chat's application may have its own text for a failure."""
+        """True if the chat's application answers, which may have its own text for a failure."""
         return self.asked.agent == self._service.application.name
 
     def used(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class Answering:
 
 
 class Chunks:
-    """Source of a stream's chunks: the role, keep-alive messages, then the whole answer."""
+    """Source of a stream's chunks: the role, keep-alive chunks, then the whole answer."""
 
     def __init__(self, answering: Answering) -> None:
         self._answering = answering
@@ -274,7 +274,7 @@ def _reason(end: RunEnd) -> str:
 
 
 def _agent(service: Service, asked: CompletionOptions) -> Agent[Any, Any]:
-    """Raises Problem if the agent is no longer served."""
+    """Return the agent. Raises Problem if it is no longer served."""
     if asked.agent == service.application.name:
         return service.chat.agent
     if (agent := served_agent(service, asked.agent)) is None:

@@ -1,8 +1,8 @@
 """Client connections with bounds in bytes and seconds in every state, and the table of a server's
 connections with limits per address.
 
-A connection rests, then receives the head of a request, then its body, while the application
-answers; a refused connection is still read for a short time. `ConnectionTable.sweep` closes
+A connection rests, then receives the head of a request, then its body while the application
+answers. A refused connection is still read for a short time. `ConnectionTable.sweep` closes
 connections that stay too long in one state. Entry point: `ConnectionTable`.
 """
 
@@ -25,37 +25,40 @@ from treadle.service.problems import MEDIA_TYPE
 from treadle.service.windows import network_of
 
 HEADERS_S = 10.0
-"""Time from the first byte of a request, or a new connection, to the end of its headers."""
+"""Seconds from the first byte of a request, or from the start of a connection, to the end of the
+headers.
+"""
 IDLE_S = 20
-"""Idle time between two requests."""
+"""Idle time between two requests, in seconds."""
 BODY_S = 40.0
-"""Time from the end of the headers to the end of the body. `bodies.BODY_S` is shorter and answers
-408; this limit applies if the application does not read the body.
+"""Seconds from the end of the headers to the end of the body. The shorter `bodies.BODY_S` responds
+with 408; this limit applies if the application does not read the body.
 """
 LINGERING_S = 2.0
 LINGERING_BYTES: Final = 1 << 18
-"""Bytes still read from a client that was refused while sending. Closing at once would reset the
+"""Maximum bytes read from a client that was refused while sending. Closing at once would reset the
 connection and lose the response.
 """
 READING_S = 30.0
 READING_BYTES: Final = 16_384
-"""Minimum number of bytes that a client must read in the time limit."""
+"""Minimum number of bytes that a client must read within `READING_S`."""
 HEAD_BYTES_MOST: Final = 32_768
 FRAMING_TIMES: Final = 8
-"""Bytes of a chunked body that are not content (sizes, extensions, trailers) allowed per content
-byte, in addition to the size of one head. Chunks of one byte take five.
+"""Allowed framing bytes of a chunked body (sizes, extensions, trailers) per content byte, in
+addition to the size of one head. Chunks of one byte need five.
 """
 PIPELINED_MOST: Final = 32
-"""Pipelined requests that wait for an earlier response of the same connection."""
+"""Maximum number of pipelined requests that wait for an earlier response on the same connection."""
 CONNECTIONS_MOST = 4096
 CONNECTIONS_OF_ADDRESS = 512
-"""Connections per IPv4 address or IPv6 /64, except loopback and configured proxies."""
+"""Maximum number of connections per IPv4 address or IPv6 /64, except loopback and configured
+proxies.
+"""
 
-_LARGE: Final = "The head of the request is too large."
-_FRAMING: Final = "The body of the request has too much that is not content."
+_LARGE: Final = "The request headers are too large."
+_FRAMING: Final = "The chunked body has too much framing for its content."
 _ELSEWHERE: Final = (
-    "The target of the request is not a path, nor an address of the host that its Host header "
-    "names."
+    "The request target must be a path, or a URL of the host that the Host header names."
 )
 _TITLES: Final = {
     400: "Bad Request",
@@ -65,12 +68,12 @@ _TITLES: Final = {
 
 
 class ConnectionTable:
-    """The open connections of one server."""
+    """Open connections of one server."""
 
     def __init__(self, proxies: Collection[str]) -> None:
         self._proxies = frozenset(network_of(one) for one in proxies)
         self._by_network: dict[str, OrderedDict[BoundedConnection, None]] = {}
-        """Least recently used first."""
+        """Connections by network, least recently used first."""
         self._size = 0
 
     def __len__(self) -> int:
@@ -87,10 +90,10 @@ class ConnectionTable:
         return BoundedConnection(config, server_state, app_state, _loop, table=self)
 
     def admit(self, connection: BoundedConnection) -> bool:
-        """Register a new connection, or return False if there is no place for it.
+        """Register a new connection. Return False if there is no place for it.
 
         If its network or the server is full, the least recently used connection without a complete
-        request is closed: of that network, or of the largest one.
+        request is closed: one of that network, or of the largest one.
         """
         network = connection.network
         mine = self._by_network.get(network, ())
@@ -164,19 +167,23 @@ class BoundedConnection(HttpToolsProtocol):
         self._table = table
         self._at: Literal["rest", "head", "body", "refused"] = "rest"
         self._since = self.loop.time()
-        """When the state was entered, or the first byte came after a rest."""
+        """Time at which the state was entered, or at which the first byte after a rest arrived."""
         self._has_begun = True
-        """At rest: a request is due. A new connection must send its first request at once."""
+        """True if a request has begun while at rest. A new connection must send its first request
+        at once.
+        """
         self._framing = self._content = 0
-        """Bytes of the current request: of its head or, in its body, of framing."""
+        """Bytes of the current request that count: of its head, or of its body's framing."""
         self._unread: tuple[float, int] | None = None
-        """When the client last read enough of the response, and how many bytes were left."""
+        """Time at which the client last read enough of the response, and the number of bytes left
+        then.
+        """
 
     # ------------------------------------------------------------ bounds
 
     @property
     def is_waiting(self) -> bool:
-        """True if the client has to send something: no response is due."""
+        """True if the client must send something next, because no response is due."""
         cycle = self._latest
         if cycle is None or cycle.response_complete:
             return True
@@ -197,7 +204,7 @@ class BoundedConnection(HttpToolsProtocol):
             return at - self._since > HEADERS_S
         if self._at == "body":
             return not self.pipeline and at - self._since > BODY_S
-        return self.is_waiting and at - self._since > IDLE_S + 1  # uvicorn's own timer is first
+        return self.is_waiting and at - self._since > IDLE_S + 1  # uvicorn's own timer comes first
 
     def _reads_too_slowly(self, at: float) -> bool:
         left = self.transport.get_write_buffer_size()
@@ -255,8 +262,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     @override
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Handle a header field. Trailers are dropped: nothing uses them, and RFC 9110 6.5.1
-        forbids treating them as headers.
+        """Add a header field. Trailers are dropped: nothing uses them, and RFC 9110 6.5.1 forbids
+        merging them into the headers.
         """
         if self._at != "body":
             super().on_header(name, value)
@@ -291,8 +298,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     @override
     def on_response_complete(self) -> None:
-        """Keep the connection open, unless the body of this request is still to come: the rest of a
-        refused request is not read.
+        """Keep the connection open unless part of the request's body is still to come, which would
+        never be read.
         """
         super().on_response_complete()
         if self._at == "body" and self.cycle.response_complete:
@@ -310,10 +317,10 @@ class BoundedConnection(HttpToolsProtocol):
         self._table.used(self)
 
     def _refuse(self, status: int, detail: str) -> None:
-        """Respond without the application, and close.
+        """Respond without the application, and close the connection.
 
-        If a response is in progress, only close: it belongs to another request, and two responses
-        must not mix.
+        If a response is in progress, only close: the response belongs to another request, and two
+        responses must not mix.
         """
         if (cycle := self._latest) is not None and not cycle.response_complete:
             if self._at != "body" or self.pipeline or cycle.response_started:

@@ -30,7 +30,8 @@ HISTORY_MOST: Final = 20
 SHOWN_MOST: Final = 200
 TITLE_CHARS: Final = 60
 
-# Statements of every answered message, built once: building one costs more than executing it.
+# Statements that every answered message executes, built once: building one costs more than
+# executing it.
 _TOUCHED: Final = (
     update(Conversation)
     .where(
@@ -51,7 +52,7 @@ _FINISHED: Final = (
     .execution_options(synchronize_session=False)
 )
 _LAST_SAID: Final[Any] = (
-    # typed for four
+    # select() is typed for at most four columns
     cast("Any", select)(
         ChatMessage.number,
         ChatMessage.role,
@@ -80,7 +81,7 @@ class Unsettled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """Stored message of a person, with the run that answers it."""
+    """Stored message of a user, with the run that answers it."""
 
     conversation_id: str
     message: str
@@ -90,13 +91,13 @@ class StoredMessage:
     history: tuple[PastMessage, ...] = ()
     """Earlier messages, oldest first."""
     answer: ChatMessage | None = None
-    """Reply, if there is one already."""
+    """Reply; None if there is none yet."""
     note: Any = None
     """Note kept by the application (`ChatBackend.on_message`)."""
 
 
 class ConversationStore:
-    """Access to one user's rows; rows of other users do not exist for it."""
+    """Access to one user's rows; other users' rows are invisible."""
 
     def __init__(self, session: Session, scope: Scope) -> None:
         self._session, self._user_id = session, scope.user_id
@@ -117,7 +118,9 @@ class ConversationStore:
         ]
 
     def get(self, conversation_id: str, *, lock: bool = False) -> Conversation | None:
-        """`lock`: lock the row until the transaction ends."""
+        """Return a conversation, or None if it does not exist. `lock`: lock the row until the
+        transaction ends.
+        """
         wanted = select(Conversation).where(
             col(Conversation.user_id) == self._user_id, col(Conversation.id) == conversation_id
         )
@@ -138,7 +141,7 @@ class ConversationStore:
         return True
 
     def messages(self, conversation_id: str) -> list[ChatMessage]:
-        """Return the last messages, oldest first."""
+        """Return the last 200 messages, oldest first."""
         wanted = select(ChatMessage).where(
             col(ChatMessage.user_id) == self._user_id,
             col(ChatMessage.conversation_id) == conversation_id,
@@ -158,8 +161,8 @@ class ConversationStore:
         *,
         journal: str = "",
     ) -> StoredMessage | None:
-        """Store a person's message and the run that will answer it in `journal`; a
-        `conversation_id` of None begins a conversation.
+        """Store a user's message and the run that will answer it in `journal`. A `conversation_id`
+        of None begins a conversation.
 
         Return None if the conversation does not exist. Raises Unsettled.
         """
@@ -228,7 +231,7 @@ class ConversationStore:
         )
 
     def answer(self, asked: StoredMessage, text: str, tool_calls: Sequence[dict[str, Any]]) -> None:
-        """Store the reply of a run once, and mark the run as finished. No effect if the
+        """Store the reply of a run once, and mark the run as finished. Does nothing if the
         conversation was deleted.
         """
         at = now()
@@ -236,7 +239,9 @@ class ConversationStore:
             self._say(asked, asked.number + 1, "assistant", text, tool_calls, at)
 
     def _touch(self, conversation_id: str, at: datetime) -> bool:
-        """Lock the conversation until the transaction ends. Return False if it does not exist."""
+        """Update the conversation's time, which locks it until the transaction ends. Return False
+        if it does not exist.
+        """
         return self._changed(_TOUCHED, conversation=conversation_id, at=at)
 
     def _last_said(self, conversation_id: str, *, before: int = _NO_NUMBER) -> list[Any]:
@@ -249,7 +254,7 @@ class ConversationStore:
         ]
 
     def _check_settled(self, before: Sequence[Any]) -> None:
-        """Raises Unsettled unless the previous run is finished: a reply is stored with the end of
+        """Raise Unsettled unless the previous run is finished. A reply is stored with the end of
         its run.
         """
         if (
@@ -342,7 +347,7 @@ class ConversationStore:
         return [*self._session.exec(wanted.order_by(col(ServedRun.created_at)))]
 
     def finish(self, run_id: str, at: datetime | None = None) -> bool:
-        """Return False if the run is already finished or does not exist."""
+        """Mark a run as finished. Return False if it already is, or does not exist."""
         return self._changed(_FINISHED, run=run_id, at=at or now())
 
 
@@ -356,7 +361,7 @@ def title_of(message: str) -> str:
 
 
 def _as_history(rows: Sequence[Any]) -> tuple[PastMessage, ...]:
-    """Convert rows that are newest first."""
+    """Convert rows, given newest first, to messages, oldest first."""
     return tuple(
         PastMessage("user" if row.role == "user" else "assistant", row.content, row.created_at)
         for row in reversed(rows)

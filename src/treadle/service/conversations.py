@@ -43,9 +43,9 @@ class MessageOut(BaseModel):
 
 class WholeConversation(ConversationHead):
     messages: list[MessageOut]
-    """The last 200, oldest first."""
+    """Last 200 messages, oldest first."""
     run_id: str | None
-    """Id of the run that works on the newest message; None once that has its reply."""
+    """Id of the run that answers the newest message; None once the reply is stored."""
 
 
 @router.get("")
@@ -54,10 +54,10 @@ async def conversations(
     service: TheService,
     limit: Annotated[int, Query(ge=1, le=LISTED_MOST)] = 50,
     before: Annotated[
-        Moment | None, Query(description="Only those whose `updated_at` is before it.")
+        Moment | None, Query(description="Return only those whose `updated_at` is earlier.")
     ] = None,
 ) -> list[ConversationHead]:
-    """Lists conversations, newest first."""
+    """List conversations, newest first."""
 
     def work(session: Session) -> list[ConversationHead]:
         return [
@@ -85,7 +85,7 @@ async def conversation(
         )
 
     whole = await service.database.read(scope, work)
-    # The run's process died, and the run has not been resumed.
+    # The run's process died, and no process has resumed the run.
     if whole.run_id is not None and service.live.get(whole.run_id) is None:
         await settle(service, scope, whole.run_id)
         return await service.database.read(scope, work)
@@ -96,7 +96,7 @@ async def conversation(
 async def delete_conversation(
     conversation_id: InPath, scope: SignedIn, service: TheService
 ) -> Response:
-    """Deletes a conversation with all its messages, including their journal entries.
+    """Delete a conversation with all its messages, including their journal entries.
 
     A run in progress is cancelled first. {keeps}
     """

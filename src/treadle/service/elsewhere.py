@@ -1,10 +1,10 @@
 """Runs that are read here and driven elsewhere: by another replica, by a worker, or not yet. Each
 has one follower, shared by all its readers.
 
-A reader has read the journal up to some position before it watches, and skips events up to there:
-however followers and drivers of this process alternate, it receives each event once. A follower
-begins after the position of its first reader; a reader that is further behind reads again
-(`Reader.begins`).
+A reader reads the journal up to a position before it watches, and skips events up to there. So it
+receives each event once, however often followers and drivers of this process alternate. A follower
+begins after the position of its first reader; a reader that is further behind reads the journal
+again (`Reader.begins`).
 
 Not here: following itself (following.py of the library), readers (fan_out.py). Entry point:
 `RemoteRuns`.
@@ -39,11 +39,11 @@ from treadle.service.sse import frame_of, position_of, said
 logger = logging.getLogger("treadle.service")
 
 AGAIN_S: Final = 0.5
-"""Delay before the journal or the database is queried again."""
+"""Seconds before the journal or the database is queried again."""
 DEPTH_MOST: Final = 4
 """Maximum depth of child runs."""
 AT_ONCE: Final = 32
-"""Frames published before their readers get a turn."""
+"""Number of frames published before their readers get a turn."""
 
 
 class RemoteRuns:
@@ -81,7 +81,7 @@ class RemoteRuns:
             watch.stop()
 
     def left(self, run_id: str) -> None:
-        """Handle the departure of a reader."""
+        """Handle the departure of a reader: stop following a run without readers."""
         if not self.live.channels.is_read(run_id):
             self.stop(run_id)
 
@@ -119,7 +119,7 @@ class _Watch:
         self._is_over = False
         self._told = 0
         self._children: dict[str, anyio.Event] = {}
-        """Child runs by id; the event is set once all events of the child were published."""
+        """Child runs by id. The event is set once all events of the child are published."""
 
     def stop(self) -> None:
         self._is_over = True
@@ -136,7 +136,7 @@ class _Watch:
                 self._remote.live.channels.end(self.run_id)
 
     async def _tried(self) -> bool:
-        """True if the run's end was reached."""
+        """Follow once. Return True if the run's end was reached."""
         view = self._remote.view_of(self._scope, self._run)
         try:
             await (self._follow_run() if view is None else self._follow_reply(view))
@@ -147,7 +147,7 @@ class _Watch:
             run = await self._remote.database.read(
                 self._scope, partial(_row, self._scope, self.run_id)
             )
-            return run is None or run.finished_at is not None  # it never began, or is gone
+            return run is None or run.finished_at is not None  # it never began, or was deleted
         return True
 
     # ------------------------------------------------------------ any run
@@ -192,13 +192,13 @@ class _Watch:
         return over
 
     async def _follow_child(self, child: str, parent: str, depth: int, group: TaskGroup) -> None:
-        """Follow a child run after checking its parent in the journal: notifications about child
-        runs also come from outside, and nothing else would verify whose run it is.
+        """Follow a child run after checking its parent in the journal. Notifications about child
+        runs also come from outside, and nothing else verifies their owner.
         """
         try:
             if (await self._remote.runtime.journal.info(child)).parent_run_id != parent:
                 logger.warning(
-                    "ignored a notification: the journal has run %s not as a child of run %s",
+                    "ignored a notification: in the journal, run %s is not a child of run %s",
                     child,
                     parent,
                 )
@@ -221,8 +221,8 @@ class _Watch:
     # ------------------------------------------------------------ the chat's
 
     async def _follow_reply(self, view: EventView) -> None:
-        """Follow from the beginning each time: which events are visible depends on all earlier
-        ones.
+        """Follow from the beginning each time, because which events are visible depends on all
+        earlier ones.
         """
         async with self._remote.runtime.follow(self.run_id, deltas=False) as events:
             async for event in events:
@@ -251,11 +251,11 @@ class _Watch:
                 )
                 is None
             ):
-                return  # its conversation was deleted
+                return  # the conversation was deleted
             await anyio.sleep(AGAIN_S)
 
     async def _tell(self, frame: EncodedEvent) -> None:
-        if self._is_over:  # the run is driven here, which publishes its events
+        if self._is_over:  # this process drives the run now and publishes its events
             await lowlevel.checkpoint()
             return
         self._remote.live.channels.tell(self.run_id, frame)

@@ -1,8 +1,8 @@
 """Fan-out of events to any number of readers, none of which can slow down the others or the
 publisher.
 
-Each reader has a bounded queue. Lossy events are dropped if it is full; a reader that falls behind
-on durable events is disconnected, and reconnects with its last id. Not here: the wire format
+Each reader has a bounded queue. If it is full, lossy events are dropped; a reader that falls behind
+on durable events is disconnected, and reconnects with its last event id. Not here: the wire format
 (sse.py), runs (live.py). Entry points: `Channels`, `Reader`.
 """
 
@@ -16,15 +16,15 @@ from typing import Final, TypeAlias
 import anyio
 
 Position: TypeAlias = tuple[int, int]
-"""Sequence number of a journal entry, and the index among that entry's events."""
+"""Sequence number of a journal entry, and index among that entry's events."""
 
 QUEUE_MOST: Final = 256
 HEARTBEAT_S: Final = 15
 AGE_MOST_S: Final = 15 * 60
 BEAT: Final = b": still here\n\n"
-BEHIND: Final = b": you fell behind and were let go; connect again with the last id you have\n\n"
-OLD: Final = b": this stream is 15 minutes old; connect again with the last id you have\n\n"
-CLOSING: Final = b": the server is closing; connect again with the last id you have\n\n"
+BEHIND: Final = b": you fell behind and were disconnected; reconnect with your last event id\n\n"
+OLD: Final = b": this stream is 15 minutes old; reconnect with your last event id\n\n"
+CLOSING: Final = b": the server is shutting down; reconnect with your last event id\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,11 @@ class EncodedEvent:
     data: bytes
     run_id: str = ""
     position: Position | None = None
-    """Position of a durable event in the journal of `run_id`; None: the event cannot be requested
+    """Position of a durable event in the journal of `run_id`; None if the event cannot be requested
     again.
     """
     before: Position | None = None
-    """Position of a non-durable event: readers that have received an event from this position on
-    skip it.
-    """
+    """Position of a non-durable event. Readers that have an event from this position on skip it."""
     lossy: bool = False
     """True if the event may be dropped for a slow reader."""
     last: bool = False
@@ -48,7 +46,7 @@ class EncodedEvent:
 
 
 class Reader:
-    """Open stream. `put` and `beat` may be called from any task of the event loop; one task
+    """Open stream. `put` and `beat` may be called from any task of the event loop; a single task
     reads.
     """
 
@@ -68,16 +66,18 @@ class Reader:
         self.slot = slot
         """Second of the heartbeat interval in which this reader is checked."""
         self.begins: Position = (0, -1)
-        """Live events begin after this position: the reader must have read the journal up to it."""
+        """Position after which live events begin. The reader must have read the journal up to
+        it.
+        """
         self._waiting: deque[EncodedEvent] = deque()
         self._seen: dict[str, Position] = {}
         self._news: anyio.Event | None = None
-        """Set by the publisher; None while no task waits."""
+        """Event that the publisher sets; None while no task waits."""
         self._closed: bytes | None = None
-        """Final message, sent after the queue was read."""
+        """Final message, sent after the queue has been read."""
         self._over = False
         self._quiet = True
-        """True if there were no events since the last beat."""
+        """True if no event was sent since the last heartbeat."""
         self._beats = 0
 
     def put(self, frame: EncodedEvent) -> None:
@@ -104,7 +104,9 @@ class Reader:
         self._wake()
 
     def finish(self) -> None:
-        """End the stream and discard the queued frames: the reader has everything."""
+        """End the stream and discard the queued frames, because the reader already has all
+        events.
+        """
         self._waiting.clear()
         self.close(b"")
 
@@ -120,11 +122,13 @@ class Reader:
         self._quiet = True
 
     def pass_over(self, run_id: str, until: Position) -> None:
-        """Skip events of this run up to `until`: the reader has them from the journal."""
+        """Skip events of this run up to `until`, which the reader has from the journal."""
         self._seen[run_id] = max(until, self._seen.get(run_id, until))
 
     async def read(self) -> bytes | None:
-        """Return all queued frames, waiting for the first. None: the stream has ended."""
+        """Return all queued frames, waiting for the first. Return None when the stream has
+        ended.
+        """
         while not self._over:
             if data := b"".join([frame.data for frame in self._taken()]):
                 return data
@@ -155,7 +159,7 @@ class Reader:
 
 
 class Channels:
-    """Readers by channel: a run, or a user's tasks. One ticker sends heartbeats to all of them."""
+    """Readers by channel: a run, or a user's tasks. One ticker sends all heartbeats."""
 
     def __init__(self) -> None:
         self._readers: dict[str, set[Reader]] = {}
@@ -169,7 +173,7 @@ class Channels:
         return sum(map(len, self._slots))
 
     def open(self, key: str) -> Reader:
-        """Subscribe from now on; call `leave` at the end."""
+        """Subscribe from now on. Call `leave` at the end."""
         self._opened = (self._opened + 1) % HEARTBEAT_S
         reader = Reader(self._opened)
         self._slots[reader.slot].add(reader)
@@ -179,7 +183,7 @@ class Channels:
         return reader
 
     def leave(self, key: str, reader: Reader) -> None:
-        """Idempotent."""
+        """Unsubscribe a reader. Idempotent."""
         self._slots[reader.slot].discard(reader)
         if (readers := self._readers.get(key)) is not None:
             readers.discard(reader)
@@ -205,8 +209,8 @@ class Channels:
             reader.close(b"")
 
     def close(self, *, but: Collection[str] = ()) -> None:
-        """End every stream, including those opened later, except for keys in `but`, which end by
-        themselves.
+        """End every stream, including those opened later, except those of keys in `but`, which end
+        by themselves.
         """
         self._closing = True
         for key, readers in self._readers.items():

@@ -31,11 +31,11 @@ class Subscribed(NamedTuple):
 
     reader: Reader
     held: AsyncExitStack
-    """Releases the subscription."""
+    """Stack that releases the subscription when closed."""
 
 
 async def subscribe(service: Service, scope: Scope, key: str) -> Subscribed:
-    """Subscribe from now on. Raises Problem(429) if this person has too many open streams."""
+    """Subscribe from now on. Raises Problem(429) if the user has too many open streams."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(service.limits.stream(scope))
         reader = service.live.channels.open(key)
@@ -47,16 +47,18 @@ async def subscribe(service: Service, scope: Scope, key: str) -> Subscribed:
 async def follow(
     service: Service, scope: Scope, run: ServedRun, after: Position | None
 ) -> Response:
-    """Stream the events after `after`, the last durable event the reader has; None: from the
-    beginning. Return an empty response to a reader that has all events of a finished run: a browser
-    would reconnect forever. Raises Problem(429).
+    """Stream the events after `after`, the last durable event that the reader has; None: from the
+    beginning.
+
+    Returns an empty response (204) to a reader that has all events of a finished run, because a
+    browser would otherwise reconnect forever. Raises Problem(429).
     """
     reader, held = await subscribe(service, scope, run.run_id)
     try:
         # Read before the journal: if the reply is there, the journal is complete.
         reply = await _reply(service, scope, run)
         events = await events_so_far(service, scope, run)
-        # Another reader has read further since, and receives only later events.
+        # Another reader has read further in the meantime, and only later events are published.
         while (_last(run.run_id, events) or (0, -1)) < reader.begins:
             events = await events_so_far(service, scope, run)
         frames = _frames(events, run.run_id, after)
@@ -77,8 +79,8 @@ async def follow(
 
 
 async def notices(service: Service, scope: Scope, name: str) -> Response:
-    """Stream the notices that `ServiceHost.notify` sends to this person under this name; the first
-    is sent at once.
+    """Stream the notices that `ServiceHost.notify` sends to this user under this name. The first is
+    sent at once.
 
     Raises Problem(429).
     """
@@ -87,7 +89,7 @@ async def notices(service: Service, scope: Scope, name: str) -> Response:
 
 
 async def events_so_far(service: Service, scope: Scope, run: ServedRun) -> list[Event]:
-    """Return the run's events that a person may see; empty for a run that never began."""
+    """Return the run's events that a user may see; empty for a run that never began."""
     if (view := service.view_of(scope, run)) is not None:
         return [
             seen for event in await _journaled(service, run.run_id) for seen in view.take(event)
@@ -142,8 +144,8 @@ def _under(event: Event, parent_run_id: str) -> Event:
 
 
 def _frames(events: list[Event], run_id: str, after: Position | None) -> list[EncodedEvent]:
-    """Encode the events after `after`. Non-durable events are included only if everything is
-    requested, and events of child runs only with the start of their call.
+    """Encode the events after `after`. Non-durable events are included only if `after` is None, and
+    events of child runs only with the start of their call.
     """
     if after is None:
         return [frame_of(event, run_id) for event in events]
@@ -175,7 +177,7 @@ def _last(run_id: str, events: list[Event]) -> Position | None:
 
 
 async def _reply(service: Service, scope: Scope, run: ServedRun) -> StoredReply | None:
-    """Return the reply to a message, which comes last in its stream."""
+    """Return the stored reply to a message, which comes last in its stream."""
     return (
         None
         if run.conversation_id is None

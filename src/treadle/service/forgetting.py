@@ -1,8 +1,8 @@
 """Deletion of a conversation: its rows, and its runs' journal entries. Entry points: `forget`,
 `keep_scrubbed`.
 
-The journal goes first. A crash in between leaves a conversation that can be deleted again, and
-never orphaned text.
+The journal entries go first. A crash in between leaves a conversation that can be deleted again,
+and no orphaned text.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from treadle.types import now
 logger = logging.getLogger("treadle.service")
 
 SCRUB_S: Final = 2.0
-"""Delay before the database's log is emptied again if a reader prevented it."""
+"""Seconds before another attempt to empty the database's log, if a reader prevented the first."""
 ROUNDS: Final = 3
 """Rounds for deleting messages that arrive during the deletion."""
 
 
 async def forget(service: Service, scope: Scope, conversation_id: str) -> None:
-    """Cancel runs of this conversation that are in progress, then delete it from the journal and
-    the database. Durable when it returns.
+    """Cancel this conversation's runs in progress, then delete it from the journal and the
+    database. Durable when it returns.
 
-    Raises Problem: 404 for a conversation that is not this person's, 409 if another process is
-    about to begin a run of it, or keeps adding messages. Raises AgentError(busy) if the process
-    that drives a run does not answer.
+    Raises Problem: 404 for a conversation of another user, 409 if another process is about to begin
+    a run of it or keeps adding messages. Raises AgentError(busy) if the process that drives a run
+    does not respond.
     """
     gone: set[str] = set()
     for _ in range(ROUNDS):
@@ -60,7 +60,7 @@ async def forget(service: Service, scope: Scope, conversation_id: str) -> None:
 
 
 async def keep_scrubbed(service: Service) -> None:
-    """Retry emptying the database's log until the service ends, whenever a reader prevented it."""
+    """Empty the database's log again whenever a reader prevented it, until the service ends."""
     while not service.stopping.is_set():
         if service.database.owes_log:
             try:
@@ -96,7 +96,7 @@ def _delete(
 
 
 async def _end(service: Service, run: ServedRun) -> None:
-    """Cancel the run, and wait until this process writes no more of it."""
+    """Cancel the run, and wait until this process has stopped writing it."""
     if (live := service.live.get(run.run_id)) is not None:
         await live.begun.wait()
     if await info_of(service, run.run_id) is not None:

@@ -1,5 +1,5 @@
-"""Field types of the chat's and runs' bodies, parameters and responses; constraints appear in the
-schema.
+"""Field types of the bodies, parameters and responses of chats and runs. Their constraints appear
+in the schema.
 
 Not here: checks on every body (bodies.py). Entry points: `Words`, `Line`, `Id`, `Moment`, `Data`,
 `problems`.
@@ -19,7 +19,7 @@ INVISIBLE: Final = (
     r"\u0000-\u0020\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f"
     r"\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff"
 )
-"""Invisible characters of the basic plane: a text of these alone is empty."""
+"""Invisible characters of the Basic Multilingual Plane. A text of these alone is empty."""
 NO_LINE: Final = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
 NO_TEXT: Final = r"\u0000-\u0008\u000b-\u001f\u007f-\u009f"
 
@@ -29,10 +29,10 @@ Words = Annotated[
         min_length=1, max_length=10_000, pattern=rf"^[^\u0000]*[^{INVISIBLE}][^\u0000]*$"
     ),
 ]
-"""Text from a person: at least one visible character, no NUL."""
+"""Text from a person, with at least one visible character and no NUL."""
 Line = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\u0000]*$")]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[^\u0000]*$")]
-"""Id of an object that may not exist: any text is valid."""
+"""Id of an object that may not exist; any text is valid."""
 InPath = Annotated[str, Path(max_length=128)]
 
 
@@ -41,7 +41,7 @@ _MOMENT: Final = r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-5][0-9]:[0-5][0-9
 
 def _moment(value: Any) -> Any:
     if not isinstance(value, str) or not re.fullmatch(_MOMENT, value):
-        raise ValueError("give a moment with its zone, like 2026-12-01T09:30:00Z")
+        raise ValueError("give a time with its zone, like 2026-12-01T09:30:00Z")
     return value
 
 
@@ -55,7 +55,7 @@ _DATA: Final = {
     "additionalProperties": {"$ref": "#/components/schemas/Data"},
 }
 Data = Annotated[dict[str, Any], WithJsonSchema(_DATA)]
-"""JSON object without NUL (`DATA`, which the OpenAPI document contains once)."""
+"""JSON object without NUL: `DATA`, which the OpenAPI document contains once."""
 DATA: Final = {
     "title": "Data",
     "anyOf": [
@@ -67,9 +67,9 @@ DATA: Final = {
 }
 
 _TEXTS: Final = {
-    404: "It is not there, or not yours.",
-    409: "It is being worked on, or is over.",
-    504: "It took too long, and was stopped.",
+    404: "Not found, or not yours.",
+    409: "In progress, or already finished.",
+    504: "It took too long and was stopped.",
 }
 
 

@@ -21,7 +21,7 @@ FORWARDED: Final = (
     "x-forwarded-proto",
     "x-real-ip",
 )
-"""Headers by which a request shows that a proxy sent it."""
+"""Headers that show that a proxy forwarded a request."""
 router = APIRouter(tags=["health"])
 
 
@@ -43,8 +43,8 @@ async def insider(
 
 
 def _is_forwarded(request: Request) -> bool:
-    """True if a proxy evidently sent the request: by its headers, or by HTTP/1.0, which nginx
-    speaks to a server unless it is configured otherwise, without any of the headers.
+    """True if a proxy evidently forwarded the request: it has forwarding headers, or uses HTTP/1.0,
+    which nginx speaks by default.
     """
     return request.scope["http_version"] == "1.0" or any(
         name in request.headers for name in FORWARDED
@@ -53,13 +53,15 @@ def _is_forwarded(request: Request) -> bool:
 
 @router.get("/healthz")
 async def alive() -> Alive:
-    """Liveness: the process answers."""
+    """Report liveness: the process responds."""
     return Alive()
 
 
 @router.get("/readyz")
 async def ready(service: TheService) -> Alive:
-    """Readiness: the database and the journal answer, and the service is not shutting down."""
+    """Report readiness: the database and the journal respond, and the service is not shutting
+    down.
+    """
     if not await service.readiness.is_ready():
         raise unavailable("Not ready.")
     return Alive()
@@ -72,7 +74,7 @@ async def ready(service: TheService) -> Alive:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(service: TheService) -> Response:
-    """Metrics in Prometheus text format."""
+    """Return the metrics in Prometheus text format."""
     used = await service.database.read_unscoped(service.limits.totals.used)
     service.metrics.note_totals(used._asdict(), to_builtins(service.settings.totals))
     return Response(await service.metrics.text(), media_type=MEDIA_TYPE)

@@ -1,7 +1,8 @@
-"""Allowed Host and Origin headers, against pages that guess a local port and against DNS rebinding.
+"""Allowed Host and Origin headers: a defence against pages that guess a local port, and against DNS
+rebinding.
 
-Headers are trusted here: border.py has applied the forwarding headers of known proxies. Entry
-point: `Hosts`.
+Headers can be trusted here, because border.py has applied the forwarding headers of known proxies.
+Entry point: `Hosts`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Hosts:
-    """Loopback names, configured names, and the host of the public URL."""
+    """Allowed hosts: loopback names, configured names, and the host of the public URL."""
 
     def __init__(self, more: Collection[str] = (), public_url: str | None = None) -> None:
         public = urlsplit(public_url) if public_url else None
@@ -30,25 +31,25 @@ class Hosts:
         )
 
     def check(self, method: str, headers: Mapping[str, list[str]]) -> None:
-        """Raises Problem: 400 without exactly one Host, 421 for a foreign host, 403 for a foreign
-        origin.
+        """Check the Host and Origin of a request. Raises Problem: 400 without exactly one Host, 421
+        for a foreign host, 403 for a foreign origin.
         """
         hosts = headers.get("host", [])
         if len(hosts) != 1 or not hosts[0]:
-            raise HttpProblem(400, "A request names the one host that it is for.")
+            raise HttpProblem(400, "Send exactly one Host header.")
         host = hosts[0].lower()
         if _name(host) not in self._names:
             raise HttpProblem(
                 421,
                 (
-                    "This service does not answer to that name. Whoever runs it can add it to "
+                    "This service does not answer to that host name. Its operator can add it to "
                     "service.hosts."
                 ),
             )
         if any(not self._is_ours(origin.lower(), host) for origin in headers.get("origin", [])):
-            raise HttpProblem(403, "Pages of other sites may not speak to this service.")
+            raise HttpProblem(403, "Requests from pages of other sites are not allowed.")
         if method not in SAFE and "cross-site" in headers.get("sec-fetch-site", []):
-            raise HttpProblem(403, "Pages of other sites may not speak to this service.")
+            raise HttpProblem(403, "Requests from pages of other sites are not allowed.")
 
     def _is_ours(self, origin: str, host: str) -> bool:
         return origin in (f"http://{host}", f"https://{host}") or (
@@ -67,7 +68,7 @@ def _name(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """True if the address to listen on is a loopback one."""
+    """True if an address to listen on is a loopback address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

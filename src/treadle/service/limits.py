@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 MINUTE_S = 60.0
 STRANGERS_PER_MINUTE = 240
-"""Requests per address without a valid token."""
+"""Maximum requests a minute per address without a valid token."""
 RUNS_MOST, STREAMS_MOST = 256, 4096
-"""Concurrent runs and streams of all users together."""
+"""Maximum concurrent runs and streams of all users together."""
 
 _TODAYS: Final = (col(Spent.user_id) == bindparam("mine"), col(Spent.day) == bindparam("today"))
 _SPENT: Final = select(Spent.tokens, Spent.cost_usd).where(*_TODAYS)
@@ -55,8 +55,8 @@ _SPEND: Final = (
 
 
 class UserLimits:
-    """Every method raises Problem: 429 with Retry-After at a limit of one user, 503 at a limit of
-    all users.
+    """Counters of requests, runs, streams, tokens and money. Every method raises Problem: 429 with
+    Retry-After at a limit of one user, 503 at a limit of all users.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class UserLimits:
         self._take(self._requests, scope.user_id)
 
     def login(self, login_id: str) -> None:
-        """Count a request with a token of this login, whatever it asks for and even if the login
-        has ended.
+        """Count a request with a token of this login, for any route and even if the login has
+        ended.
 
-        Not counted for the account: a token of a login that has ended must not use up its owner's
-        requests.
+        It does not count for the account: tokens of a login that has ended must not use up its
+        owner's requests.
         """
         self._take(self._logins, login_id)
 
@@ -98,8 +98,8 @@ class UserLimits:
             self.refused("requests")
             raise too_many(
                 (
-                    f"That is more than {self._limits.requests_per_minute} requests in a minute: "
-                    "wait a little."
+                    f"You may send {self._limits.requests_per_minute} requests a minute: try "
+                    "again shortly."
                 ),
                 wait_s,
             )
@@ -108,7 +108,7 @@ class UserLimits:
         """Count a request without a valid token."""
         if wait_s := self._strangers.take(network_of(address)):
             self.refused("address")
-            raise too_many("That is too many requests from your address: wait a little.", wait_s)
+            raise too_many("Too many requests from your address: try again shortly.", wait_s)
 
     # ------------------------------------------------------------ runs and streams
 
@@ -129,7 +129,7 @@ class UserLimits:
         """Acquire a place for one run, and count its usage at the end, however it ends. May be
         entered in one task and left in another.
 
-        The reservation of a run that another process continues is kept.
+        Keeps the reservation of a run that another process continues.
         """
         if self._runs.total() >= RUNS_MOST:
             self.refused("all runs")
@@ -138,8 +138,8 @@ class UserLimits:
             self.refused("runs")
             raise too_many(
                 (
-                    f"{_several(self._limits.runs, 'run')} of yours are under way, and more may "
-                    "not be: wait for the end of one."
+                    f"You have {_several(self._limits.runs, 'run')} in progress, which is the "
+                    "limit: wait until one ends."
                 ),
                 1,
             )
@@ -173,8 +173,8 @@ class UserLimits:
             self.refused("streams")
             raise too_many(
                 (
-                    f"{_several(self._limits.streams, 'stream')} of yours are open, and more may "
-                    "not be: close one."
+                    f"You have {_several(self._limits.streams, 'open stream')}, which is the "
+                    "limit: close one."
                 ),
                 1,
             )
@@ -191,8 +191,8 @@ class UserLimits:
     def count(
         self, session: Session, scope: Scope, spending: RunSpending, run_id: str | None
     ) -> None:
-        """Count usage for today and settle the run's reservation, in a transaction of its own or
-        the reply's; once, by the first process that gets there.
+        """Count usage for today and settle the run's reservation, in a transaction of its own or in
+        the reply's. Only the first process to do so counts.
         """
         if (
             not self.totals.settle(session, run_id, spending.tokens, spending.cost_usd)
@@ -224,7 +224,7 @@ class UserLimits:
             session.exec(_SPEND, params=values)
 
     def counted(self, spending: RunSpending) -> None:
-        """Reset the counters after the commit."""
+        """Reset the counters, after the commit."""
         self._metrics.tokens.inc(spending.tokens)
         spending.tokens, spending.cost_usd, spending.reserved_for = 0, 0.0, None
 
@@ -247,13 +247,15 @@ class UserLimits:
         if tokens >= self._limits.tokens_per_day:
             self.refused("tokens")
             raise too_many(
-                f"Your {self._limits.tokens_per_day} tokens of today are used up: go on tomorrow.",
+                f"Your {self._limits.tokens_per_day} tokens for today are used up: continue "
+                "tomorrow.",
                 until_tomorrow_s(),
             )
         if cost_usd >= self._limits.cost_usd_per_day:
             self.refused("cost")
             raise too_many(
-                f"Your {self._limits.cost_usd_per_day:g} USD of today are used up: go on tomorrow.",
+                f"Your {self._limits.cost_usd_per_day:g} USD for today are used up: continue "
+                "tomorrow.",
                 until_tomorrow_s(),
             )
         spending.limits = self.totals.reserve(session, run_id, agent, queued=queued)

@@ -1,4 +1,4 @@
-"""Runs that this process drives. They belong to the service and continue when a subscriber leaves.
+"""Runs that this process drives. They belong to the service and continue if a subscriber leaves.
 
 Not here: the work of a run (chat.py, runs.py), subscribers (fan_out.py). Entry point: `LiveRuns`.
 """
@@ -27,15 +27,15 @@ logger = logging.getLogger("treadle.service")
 
 LET_GO_S: Final = 2.0
 LEAVING_S: Final = 1.0
-"""Time for released runs to stop."""
+"""Seconds for released runs to stop."""
 Decision: TypeAlias = Approve | Deny
 ENDS: Final = (TurnEnd, ToolCallEnd, OutputReady, ErrorRaised, RunEnd)
-"""Events that, without an id, mark the end of driving here and not of the run."""
+"""Events that, without an id, mark the end of driving in this process and not of the run."""
 
 
 class Approvals:
-    """A person's answers to the pending calls of one run. A call without an answer releases the
-    run, which waits in the journal and can be answered from any process.
+    """A user's decisions on the pending calls of one run. A call without a decision releases the
+    run, which then waits in the journal and can be answered from any process.
     """
 
     def __init__(self) -> None:
@@ -44,15 +44,17 @@ class Approvals:
         """Answers that the run has not asked for yet."""
 
     async def ask(self, request: ApprovalRequest) -> Decision:
-        """Act as the run's approver. Raises Unanswered."""
+        """Return the decision on a call, as the run's approver. Raises Unanswered if there is
+        none.
+        """
         self._left.pop(request.call_id, None)
         if (found := self._answers.get(request.call_id)) is None:
             raise Unanswered
         return found
 
     def answer(self, call_id: str, decision: Decision, *, told: bool = False) -> bool:
-        """Record an answer. Return False if there is one already. `told`: the run has received
-        it.
+        """Record a decision. Return False if there is one already. `told`: True if the run has
+        received it.
         """
         if call_id in self._answers:
             return False
@@ -62,7 +64,7 @@ class Approvals:
         return True
 
     def left(self) -> dict[str, Decision]:
-        """Return answers that arrived after the run had stopped asking."""
+        """Return decisions that arrived after the run had stopped asking."""
         return dict(self._left)
 
 
@@ -92,15 +94,15 @@ class LiveRun:
         self.run_id, self.scope = run_id, scope
         self.approvals = Approvals()
         self.begun = anyio.Event()
-        """Set once the run is in the journal, or over."""
+        """Set once the run is in the journal or has ended."""
         self.over = anyio.Event()
         self.error: Exception | None = None
-        """Error that ended the driving, if the run itself has not ended."""
+        """Error that stopped the driving of a run that has not ended."""
         self.reply: StoredReply | None = None
-        """Reply to a message, once the run is over."""
+        """Reply to a message, once the run has ended."""
         self.goes_on = False
-        """True if the run was released before its end: it waits for a person, or another process
-        drives it.
+        """True if the run was released before its end, because it waits for a person or another
+        process drives it.
         """
         self.told: Position | None = None
         """Final frame for subscribers."""
@@ -108,8 +110,8 @@ class LiveRun:
         self._channels = channels
 
     def tell(self, event: Event) -> None:
-        """Publish an event to subscribers. An end without an id is held back: it may not be the
-        run's end.
+        """Publish an event to subscribers. An end without an id is held back, because it may not be
+        the run's end.
         """
         if isinstance(event, ENDS) and not isinstance(event.id, str):
             self._ends.append(event)
@@ -122,7 +124,9 @@ class LiveRun:
         return bool(self._ends)
 
     def tell_ends(self) -> None:
-        """Publish the ends held back: the run is over, although the journal does not show it."""
+        """Publish the ends that were held back: the run has ended, although the journal does not
+        show it.
+        """
         for event in self._ends:
             self._tell(event)
 
@@ -140,9 +144,7 @@ Work: TypeAlias = Callable[[LiveRun], Awaitable[None]]
 
 
 class LiveRuns:
-    """Driver of runs in tasks of its own. Usable from any task of one event loop, inside
-    `opened`.
-    """
+    """Driver of runs in tasks of its own. Usable from any task of one event loop while `opened`."""
 
     def __init__(
         self, stopping: anyio.Event, *, grace_s: float, let_go: Callable[[], None]
@@ -165,8 +167,8 @@ class LiveRuns:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
-        """Open the driver. On exit, runs get `grace_s` to finish, pending approvals stay pending,
-        and the remaining runs are released.
+        """Open the driver. On exit, runs get `grace_s` seconds to finish, pending approvals stay
+        pending, and the remaining runs are released.
         """
         async with anyio.create_task_group() as self._group:
             self._group.start_soon(self.channels.beat)
@@ -227,13 +229,13 @@ class LiveRuns:
     async def _driven(self, run: LiveRun, work: Work) -> None:
         try:
             await work(run)
-        except Exception as e:  # the edge of a task
+        except Exception as e:  # boundary of a task
             run.error = e
             if isinstance(e, AgentError) and e.kind is ErrorKind.BUSY:
                 run.goes_on = True
                 logger.info("run %s is driven elsewhere: %s", run.run_id, e.message)
             else:
-                logger.warning("run %s could not be driven to its end", run.run_id, exc_info=e)
+                logger.warning("run %s could not be completed", run.run_id, exc_info=e)
         finally:
             del self._runs[run.run_id]
             self._tell_end(run)
@@ -274,5 +276,5 @@ def _nothing(what: object, /) -> None: ...
 async def _logged(work: Callable[[], Awaitable[None]]) -> None:
     try:
         await work()
-    except Exception:  # the edge of a task
-        logger.exception("work in the background failed")
+    except Exception:  # boundary of a task
+        logger.exception("a background job failed")

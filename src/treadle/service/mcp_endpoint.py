@@ -1,8 +1,8 @@
 """`/mcp`: the application's tools over streamable HTTP, for authenticated clients. The tools belong
 to the application (`Application.mcp`).
 
-The SDK is imported, and its sessions begin, with the first authenticated request: a service without
-MCP clients pays nothing for it. Host and Origin were checked before (hosts.py). Entry point:
+The first authenticated request imports the SDK and starts its sessions, so a service without MCP
+clients pays nothing for it. Host and Origin were checked before (hosts.py). Entry point:
 `McpEndpoint`.
 """
 
@@ -44,18 +44,19 @@ SESSIONS_MOST = 2_000
 At the limit, the oldest idle session of the user with the most sessions is closed.
 """
 SESSIONS_OF_PERSON: Final = 60
-"""Sessions that one user may open within the idle timeout."""
+"""Maximum number of sessions that one user may open within the idle timeout."""
 SESSIONS_OF_NETWORK: Final = 400
-"""Sessions that users from one IPv4 address or IPv6 /64 may open within the idle timeout: a client
-with many accounts gets at most a fifth of all sessions.
+"""Maximum number of sessions that users of one IPv4 address or IPv6 /64 may open within the idle
+timeout. A client with many accounts gets at most a fifth of all sessions.
 """
 SESSIONS_OF_REGISTRATION: Final = 400
-"""Sessions that users whose accounts were registered from one neighbourhood (`wider_network_of`)
-may open within the idle timeout, from any address: accounts of one client stay one client.
+"""Maximum number of sessions that users whose accounts one neighbourhood (`wider_network_of`)
+registered may open within the idle timeout, from any address. Several accounts of one client thus
+count as one client.
 """
 IDLE_S: Final = 15 * 60.0
 WHO: Final = "treadle.visitor"
-"""Scope key of the request's verified user; clients cannot set it."""
+"""Scope key of the request's verified user. Clients cannot set it."""
 
 
 class McpEndpoint:
@@ -75,7 +76,7 @@ class McpEndpoint:
         try:
             visitor = await self._visitor(request)
             async with AsyncExitStack() as held:
-                # The stream for server-initiated messages stays open.
+                # The stream for messages from the server stays open.
                 if request.method == "GET":
                     await held.enter_async_context(self._service.limits.stream(visitor.scope))
                 sessions = await self._opened()
@@ -92,8 +93,8 @@ class McpEndpoint:
             await problem_response(e)(scope, receive, send)
 
     async def _visitor(self, request: Request) -> Visitor:
-        """Raises Problem: 401 without a valid token, 429 at the user's request limit, 503 while the
-        service shuts down.
+        """Verify the user. Raises Problem: 401 without a valid token, 429 at the user's request
+        limit, 503 while the service shuts down.
         """
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         found = await verified(self._service, token.strip()) if kind.lower() == "bearer" else None
@@ -107,7 +108,7 @@ class McpEndpoint:
         return found
 
     def _opens(self, request: Request) -> bool:
-        """True if the request opens a session. Clients of the newer protocol have no sessions."""
+        """True if the request opens a session. Clients of the newer protocol have none."""
         from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS  # noqa: PLC0415  takes half a second
 
         version = request.headers.get("mcp-protocol-version")
@@ -118,8 +119,8 @@ class McpEndpoint:
         )
 
     async def _admit(self, user_id: str, address: str) -> None:
-        """Raises Problem(429) at the session limit of a user, a network, or the accounts that one
-        neighbourhood registered.
+        """Count a new session. Raises Problem(429) at the limit of a user, of a network, or of the
+        accounts that one neighbourhood registered.
         """
         limits = [
             (self._begun, user_id, SESSIONS_OF_PERSON, ""),
@@ -131,7 +132,7 @@ class McpEndpoint:
         for window, key, most, whose in limits:
             if wait_s := window.wait_s(key):
                 raise too_many(
-                    f"That is more than {most} sessions{whose} in {IDLE_S / 60:.0f} minutes: "
+                    f"More than {most} sessions{whose} were opened in {IDLE_S / 60:.0f} minutes: "
                     "reuse one of them, or wait.",
                     wait_s,
                 )
@@ -184,12 +185,12 @@ class _Session:
     def __init__(self, user_id: str) -> None:
         self.user_id = user_id
         self.requests = 0
-        """Requests in progress."""
+        """Number of requests in progress."""
 
 
 class _Held:
-    """Open sessions, as observed from their requests. A session that the SDK has closed in the
-    meantime is noticed when it is closed here.
+    """Open sessions, as observed from their requests. A session that the SDK has closed meanwhile
+    is noticed when it is closed here.
     """
 
     def __init__(self) -> None:
@@ -204,9 +205,9 @@ class _Held:
     def request(
         self, user_id: str, session_id: str | None, *, ends: bool
     ) -> Generator[Callable[[Send], Send]]:
-        """Track a request in progress. `session_id` is empty if it opens a session.
+        """Track a request in progress. `session_id` is empty if the request opens a session.
 
-        Yields a wrapper for `send` that reads the session id from the response.
+        Yields a wrapper of `send` that reads the session id from the response.
         """
         session = self._sessions.get(session_id or "")
         session = (
@@ -223,8 +224,8 @@ class _Held:
                 self._sessions.move_to_end(session_id)
 
     def least_missed(self) -> tuple[str, str] | None:
-        """Return the id and user of the least recently used idle session, of the user with the most
-        sessions among those with an idle one.
+        """Return the id and user of the session to close: the least recently used idle one of the
+        user with the most sessions, among users with an idle one. None if every session is busy.
         """
         counts = Counter(session.user_id for session in self._sessions.values())
         idle = [
@@ -274,13 +275,13 @@ def _manager(service: Service) -> StreamableHTTPSessionManager:
         service.application.mcp(service.host, identity_of),
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         session_idle_timeout=IDLE_S,
-        max_sessions=None,  # the endpoint closes some before there are too many
+        max_sessions=None,  # the endpoint closes sessions before there are too many
         max_request_body_size=service.settings.limits.body_bytes,
     )
 
 
 def identity_of(context: Any) -> Identity:
-    """Return the user of the request that carried this call, regardless of its session.
+    """Return the user of the request that carried this call, regardless of the call's session.
 
     Raises AgentError(auth) if the request is not authenticated.
     """

@@ -30,7 +30,7 @@ class ServiceMetrics:
         )
         self.seconds = Histogram(
             "treadle_http_request_seconds",
-            "Until the last byte, by route.",
+            "Seconds to the last byte, by route.",
             ["route"],
             buckets=SECONDS,
             registry=registry,
@@ -38,29 +38,27 @@ class ServiceMetrics:
         self.runs = Counter(
             "treadle_runs", "Runs by agent and outcome.", ["agent", "outcome"], registry=registry
         )
-        self.running = Gauge("treadle_runs_under_way", "Runs under way.", registry=registry)
-        self.streams = Gauge(
-            "treadle_streams_open", "Streams of events that are open.", registry=registry
-        )
-        self.tokens = Counter("treadle_tokens", "Tokens that runs have used.", registry=registry)
+        self.running = Gauge("treadle_runs_under_way", "Runs in progress.", registry=registry)
+        self.streams = Gauge("treadle_streams_open", "Open event streams.", registry=registry)
+        self.tokens = Counter("treadle_tokens", "Tokens used by runs.", registry=registry)
         self.refusals = Counter(
-            "treadle_refusals", "What was refused, by limit.", ["limit"], registry=registry
+            "treadle_refusals", "Refusals, by limit.", ["limit"], registry=registry
         )
 
         self.used_by_all = Gauge(
             "treadle_used_by_all",
-            "What all people have used: today's tokens and USD, the hour's accounts.",
+            "Usage of all users together: today's tokens and USD, the last hour's accounts.",
             ["what"],
             registry=registry,
         )
         self.most_of_all = Gauge(
-            "treadle_limit_of_all", "What all people may use at most.", ["what"], registry=registry
+            "treadle_limit_of_all", "Limits on all users together.", ["what"], registry=registry
         )
         self._depths = depths
         registry.register(depths)
 
     def note_totals(self, used: Mapping[str, float], most: Mapping[str, float]) -> None:
-        """Set the gauges of the totals used by all users, and of their limits, by name."""
+        """Set the gauges of the usage of all users together, and of its limits, by name."""
         for gauge, values in ((self.used_by_all, used), (self.most_of_all, most)):
             for what, value in values.items():
                 gauge.labels(what).set(value)

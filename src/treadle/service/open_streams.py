@@ -1,9 +1,8 @@
-"""Open streams by the login that opened them. A stream ends when its login does, in whatever
-process that happened.
+"""Open streams by the login that opened them. A stream ends when its login does, in any process.
 
-One query looks up all logins with open streams: at once when a login ends here, else every `LOOK_S`
-seconds. So it covers signing out, a changed password, a second use of a refresh token, an expired
-login, and rows that an operator deletes. Entry point: `OpenStreams`.
+One query looks up all logins with open streams: immediately when a login ends here, else every
+`LOOK_S` seconds. It covers signing out, a changed password, a second use of a refresh token, an
+expired login, and rows that an operator deletes. Entry point: `OpenStreams`.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from treadle.types import now
 logger = logging.getLogger("treadle.service")
 
 LOOK_S: Final = 2.0
-"""A stream outlives its login by at most this, plus the time of one query, where the login ended in
-another process.
+"""Maximum seconds, plus the time of one query, that a stream outlives a login that ended in another
+process.
 """
 AT_ONCE: Final = 500
-"""Logins in one query."""
+"""Number of logins in one query."""
 
 
 class OpenStreams:
-    """Usable from any task of one event loop."""
+    """Open streams of one service. Usable from any task of one event loop."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -41,7 +40,7 @@ class OpenStreams:
 
     @contextmanager
     def opened(self, login_id: str, cut: anyio.CancelScope) -> Generator[None]:
-        """Cancel `cut` when the login ends, until the block does."""
+        """Cancel `cut` if the login ends before the block does."""
         scopes = self._open.setdefault(login_id, set())
         scopes.add(cut)
         try:
@@ -54,7 +53,7 @@ class OpenStreams:
     async def look(self) -> None:
         """End the streams of logins that have ended.
 
-        Raises AgentError(network) where the database does not answer.
+        Raises AgentError(network) if the database does not respond.
         """
         asked = [*self._open]
         if not asked:
@@ -72,7 +71,7 @@ class OpenStreams:
             try:
                 await self.look()
             except AgentError as e:
-                logger.warning("logins of open streams cannot be looked up now: %s", e.message)
+                logger.warning("cannot look up the logins of open streams: %s", e.message)
 
 
 def _alive(login_ids: Sequence[str], session: Session) -> set[str]:

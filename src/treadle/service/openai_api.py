@@ -29,13 +29,13 @@ router = APIRouter(prefix="/v1", tags=["openai"])
 
 
 def _whole(value: Any) -> Any:
-    """Convert 1.0 to an integer, as JSON Schema does. True is not a number, despite Python."""
+    """Convert 1.0 to an integer, as JSON Schema does. Unlike in Python, True is not a number."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _no(value: bool) -> bool:
     if value:
-        raise ValueError("nothing is stored for a client here")
+        raise ValueError("completions are not stored: use false")
     return value
 
 
@@ -138,13 +138,13 @@ class ModelList(RequestModel):
 
 @router.get("/models", responses=problems())
 async def models(scope: SignedIn, service: TheService) -> ModelList:
-    """Lists the served agents."""
+    """List the served agents."""
     return ModelList(data=[ModelOfList(id=name) for name in _served(service)])
 
 
 @router.get("/models/{name}", responses=problems(404))
 async def model(name: str, scope: SignedIn, service: TheService) -> ModelOfList:
-    """Returns one served agent."""
+    """Return one served agent."""
     if name not in _served(service):
         raise _unknown(name, service)
     return ModelOfList(id=name)
@@ -155,7 +155,7 @@ async def model(name: str, scope: SignedIn, service: TheService) -> ModelOfList:
     response_model=dict[str, Any],
     responses={
         200: {
-            "description": "A chat.completion; with `stream` chunks of one as server-sent events.",
+            "description": "A chat.completion; with `stream`, its chunks as server-sent events.",
             "content": {MEDIA_TYPE: {}},
         },
         **problems(404, 504),
@@ -164,7 +164,7 @@ async def model(name: str, scope: SignedIn, service: TheService) -> ModelOfList:
 async def completions(
     body: CompletionRequest, request: Request, scope: SignedIn, service: TheService
 ) -> Response:
-    """Returns a completion by an agent. Disconnecting cancels it."""
+    """Return a completion by an agent. Disconnecting cancels it."""
     if service.stopping.is_set():
         raise unavailable()
     if body.model not in _served(service):
@@ -173,7 +173,7 @@ async def completions(
     while said and not isinstance(said[-1], UserMessage):
         said.pop()
     if not said:
-        raise HttpProblem(422, "One of the messages must be the person's: one with the role user.")
+        raise HttpProblem(422, "At least one message must have the role user.")
     asked = CompletionOptions(
         agent=body.model,
         text=_text(said[-1]),
@@ -195,7 +195,7 @@ def _served(service: Service) -> list[str]:
 
 def _unknown(name: str, service: Service) -> HttpProblem:
     return HttpProblem(
-        404, f"There is no model of this name here; there is: {', '.join(_served(service))}."
+        404, f"There is no model with this name. Available: {', '.join(_served(service))}."
     )
 
 
@@ -208,7 +208,7 @@ def _text(message: UserMessage | AssistantMessage) -> str:
 
 
 def _conversation(messages: list[UserMessage | AssistantMessage]) -> str:
-    """Return a stable id for all requests of one conversation: a client that keeps it sends its
-    beginning each time.
+    """Return an id that is stable across the requests of one conversation, each of which contains
+    its beginning.
     """
     return "v1-" + hashlib.sha256(_text(messages[0]).encode()).hexdigest()[:40]

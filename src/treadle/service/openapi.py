@@ -35,16 +35,16 @@ PROBLEM: Final = {
 
 EVERYWHERE: Final = {
     400: "The request cannot be read.",
-    403: "It comes from a page of another site, or is not allowed.",
-    408: "The body did not come in time.",
+    403: "The request comes from a page of another site, or is not allowed.",
+    408: "The body did not arrive in time.",
     413: "The body is too large.",
-    415: "The body is no plain JSON.",
-    421: "The service does not answer to that name.",
-    422: "The request is not as it must be.",
-    429: "That is more than one may ask for: see Retry-After.",
-    431: "The head of the request is too large.",
+    415: "The body is not plain JSON.",
+    421: "The service does not answer to that host name.",
+    422: "The request is invalid.",
+    429: "A limit is reached: see Retry-After.",
+    431: "The request headers are too large.",
     500: "Something went wrong on our side.",
-    503: "Not just now: see Retry-After.",
+    503: "Temporarily unavailable: see Retry-After.",
 }
 CONVERSATION, RUN = "/conversations/{conversation_id}", "/runs/{run_id}"
 LINKS: Final = (
@@ -68,7 +68,7 @@ LINKS: Final = (
     Link("get /v1/models 200", "name", "data/0/id", ("get /v1/models/{name}",)),
 )
 """Links from response fields to the parameters of other operations."""
-SIGNED_IN: Final = "Not signed in, or not any more."
+SIGNED_IN: Final = "Not signed in, or no longer."
 
 
 def document_of(app: FastAPI) -> dict[str, Any]:
@@ -89,12 +89,12 @@ def document_of(app: FastAPI) -> dict[str, Any]:
         _link(document["paths"], link)
     _describe_chat(schemas, application.name)
     if app.state.service.is_open:
-        document["paths"]["/metrics"]["get"]["security"].append({})  # with or without
+        document["paths"]["/metrics"]["get"]["security"].append({})  # with or without a token
     return document
 
 
 def _name(operation: dict[str, Any], application: Application) -> None:
-    """Fill in the application's names in the descriptions of our routes."""
+    """Insert the application's names into the descriptions of our routes."""
     said = operation.get("description", "")
     words = {
         "{title}": application.title,
@@ -107,7 +107,7 @@ def _name(operation: dict[str, Any], application: Application) -> None:
 
 
 def _describe_chat(schemas: dict[str, Any], name: str) -> None:
-    """Forbid inputs for the chat's agent; other agents validate their own."""
+    """Declare that the chat's agent takes no inputs. Other agents validate their own."""
     schemas["RunRequest"]["not"] = {
         "required": ["agent", "inputs"],
         "properties": {"agent": {"const": name}, "inputs": {"minProperties": 1}},

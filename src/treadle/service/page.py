@@ -61,7 +61,7 @@ def page_file(page: PageFiles, name: str) -> PageFile:
     content = files(page.package).joinpath(page.folder, name).read_bytes()
     headers = {
         "Content-Type": _TYPES[name.rpartition(".")[2]],
-        "Cache-Control": "no-cache",  # revalidated: an update applies to all files at once
+        "Cache-Control": "no-cache",  # revalidated, so that an update applies to all files at once
         "ETag": f'"{sha256(content).hexdigest()[:32]}"',
         "Content-Security-Policy": CONTENT_POLICY,
         "Cross-Origin-Opener-Policy": "same-origin",
@@ -98,5 +98,5 @@ def page_router(page: PageFiles) -> APIRouter:
             raise HTTPException(404)
         return _answer(request, page_file(page, name))
 
-    del index, asset  # the router has them
+    del index, asset  # registered in the router
     return router

@@ -1,9 +1,9 @@
 """Password hashing with argon2id, with OWASP's parameters. Each hash takes memory and a core, so
 few run at once and few wait.
 
-Trusted requests (a signed-in person, or an address from which this account signed in before) use a
-separate lane, so that guesses from any number of addresses do not delay them. In each lane, waiting
-networks take turns, so that no network starves another. Entry point: `Passwords`.
+Trusted requests (of a signed-in user, or from an address that signed in to this account before) use
+a separate lane, so that guesses from any number of addresses do not delay them. In each lane,
+waiting networks take turns, so that no network starves another. Entry point: `Passwords`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ MEMORY_KIB, PASSES, LANES = 19_456, 2, 1
 AT_ONCE: Final = 2
 """Concurrent hashes per lane."""
 WAITING_MOST = 512
-"""Waiting requests per lane. At the limit one of them is refused, so that memory and wait time stay
-bounded.
+"""Maximum number of waiting requests per lane. Beyond it, one is refused, which bounds memory and
+waiting time.
 """
 
 
@@ -48,7 +48,7 @@ class Passwords:
         self._unknown = _hash_of_no_password()
 
     async def hashed(self, password: str, *, network: str, trusted: bool = False) -> str:
-        """Return the hash to store. `network` takes turns with others."""
+        """Return the hash to store. `network`: networks take turns."""
         return await self._lanes[trusted].run(network, lambda: self._hasher.hash(_normal(password)))
 
     async def fits(
@@ -56,14 +56,14 @@ class Passwords:
     ) -> bool:
         """True if `password` matches the hash `stored`.
 
-        None, for an unknown account, takes as long as a wrong password.
+        None stands for an unknown account and takes as long as a wrong password.
         """
         return await self._lanes[trusted].run(
             network, lambda: self._fits(_normal(password), stored)
         )
 
     def is_outdated(self, stored: str) -> bool:
-        """True if the hash has outdated parameters; replace it while the password is known."""
+        """True if the hash has outdated parameters. Replace it while the password is known."""
         return self._hasher.check_needs_rehash(stored)
 
     def _fits(self, password: str, stored: str | None) -> bool:
@@ -93,11 +93,11 @@ class _Lane:
         self._threads = anyio.CapacityLimiter(AT_ONCE)
         self._running = self._held = 0
         self._waiting: OrderedDict[str, deque[_Place]] = OrderedDict()
-        """Waiting requests by network, next turn first; `_held` places in total."""
+        """Waiting requests by network, next turn first; `_held` requests in total."""
 
     async def run(self, network: str, work: Callable[[], T]) -> T:
-        """Raises Problem(503) while too many wait: the newest request of the network with the most
-        is refused.
+        """Run `work` in a thread when it is the network's turn. Raises Problem(503) if too many
+        requests wait: the newest one of the network with the most is refused.
         """
         await self._enter(network)
         try:
@@ -161,7 +161,7 @@ def _too_many() -> HttpProblem:
 def _hash_of_no_password() -> str:
     """Return a well-formed hash that matches no password.
 
-    Built without hashing, so that the first unknown name costs no more than later ones.
+    Built without hashing, so that the first unknown name takes as long as later ones.
     """
     salt, digest = (
         base64.b64encode(secrets.token_bytes(size)).decode().rstrip("=") for size in (16, 32)
@@ -170,5 +170,5 @@ def _hash_of_no_password() -> str:
 
 
 def _normal(password: str) -> str:
-    """NFKC: the same keys on another keyboard give the same password."""
+    """Normalize to NFKC, so that the same keys on another keyboard give the same password."""
     return unicodedata.normalize("NFKC", password)

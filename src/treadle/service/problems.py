@@ -32,7 +32,7 @@ OUR_FAULT = (
 _SAID = {
     401: "Sign in, and send the token as `Authorization: Bearer …`.",
     404: "There is nothing here.",
-    405: "This is not done here with this method.",
+    405: "This method is not allowed here.",
     500: OUR_FAULT,
     503: TROUBLE,
 }
@@ -50,7 +50,7 @@ class HttpProblem(HTTPException):
         headers: Mapping[str, str] | None = None,
         **more: Any,
     ) -> None:
-        """`detail`: one sentence for the client; `title`: None uses the status phrase; `more`:
+        """`detail`: one sentence for the client. `title`: None for the status phrase. `more`:
         extension members.
         """
         super().__init__(status, detail, headers)
@@ -68,7 +68,7 @@ def unauthorized(detail: str = _SAID[401]) -> HttpProblem:
 
 
 def too_many(detail: str, retry_after_s: float) -> HttpProblem:
-    """`detail` names the limit in one sentence."""
+    """Return a 429 problem. `detail`: one sentence that names the limit."""
     return HttpProblem(
         429, detail, headers={"Retry-After": str(max(1, round(retry_after_s + 0.5)))}
     )
@@ -81,7 +81,7 @@ def unavailable(detail: str = TROUBLE, retry_after_s: float = 5) -> HttpProblem:
 
 
 def problem_response(problem: HttpProblem, request: Request | None = None) -> Response:
-    """Render a problem. Under `/v1` the message is also in the member that OpenAI clients read."""
+    """Render a problem. Under `/v1`, the body also has the member that OpenAI clients read."""
     body = {
         "type": "about:blank",
         "title": problem.title,
@@ -112,7 +112,7 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 def _methods_of(request: Request) -> str:
-    """Return all methods of this path; the route that refused knows only its own."""
+    """Return all methods of this path; the route that refused the request knows only its own."""
     path = request.scope["path"]
     routes = [
         route
@@ -135,17 +135,17 @@ async def _invalid(request: Request, error: Exception) -> Response:
     ]
     said = "; ".join(f"{one['at']}: {one['message']}" for one in found[:3])
     return problem_response(
-        HttpProblem(422, f"The request is not as it must be: {said}"[:500], errors=found), request
+        HttpProblem(422, f"The request is invalid: {said}"[:500], errors=found), request
     )
 
 
 async def _ours(request: Request, error: Exception) -> Response:
-    """Convert an AgentError: client errors keep their message, internal errors do not."""
+    """Convert an AgentError. Client errors keep their message, internal errors do not."""
     assert isinstance(error, AgentError)
     match error.kind:
         case ErrorKind.BUSY:
             return problem_response(
-                HttpProblem(409, "This is being worked on just now: wait for its end."), request
+                HttpProblem(409, "This is in progress: wait until it ends."), request
             )
         case ErrorKind.RATE_LIMIT | ErrorKind.NETWORK | ErrorKind.TIMEOUT:
             logger.warning("a request failed for now: %s: %s", error.kind, one_line(error.message))

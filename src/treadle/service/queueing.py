@@ -26,8 +26,8 @@ from treadle.tools.approval import Approve, Deny
 from treadle.types import now
 
 BEGINS_S: Final = 40.0
-"""Time in which a run that is not in our journal may still begin, or turn out to be another
-process's: longer than any run of the task assistant.
+"""Seconds in which a run that is not in our journal may still begin, or turn out to belong to
+another process; longer than any run of the task assistant.
 """
 
 if TYPE_CHECKING:
@@ -77,15 +77,15 @@ def _admit(
     spending: RunSpending,
     session: Session,
 ) -> None:
-    """Raises Problem(429)."""
+    """Add the run to the database. Raises Problem(429)."""
     service.limits.afford(session, scope, spending, run_id, agent, queued=True)
     store = ConversationStore(session, scope)
     under_way = sum(run.agent != service.application.name for run in store.unfinished())
     if under_way >= service.settings.limits.runs:
         raise too_many(
             (
-                f"{under_way} of your runs are under way or wait, and more may not be: wait for "
-                "the end of one, or cancel one."
+                f"{under_way} of your runs are in progress or queued, which is the limit: wait "
+                "until one ends, or cancel one."
             ),
             5,
         )
@@ -93,7 +93,7 @@ def _admit(
 
 
 async def account(service: Service, scope: Scope) -> None:
-    """Count the usage of this person's runs that ended elsewhere, each once. Mark a run that never
+    """Count the usage of this user's runs that ended elsewhere, each once. Mark runs that never
     began as finished.
     """
     runs = await service.database.read(scope, partial(_open, service, scope))
@@ -109,8 +109,8 @@ async def account(service: Service, scope: Scope) -> None:
 
 
 async def settled(service: Service, scope: Scope, run_id: str) -> RunInfo | None:
-    """Return the state of a run that others drive. If it is over, mark its row as finished and
-    count its usage. None if it is not in the journal.
+    """Return the state of a run that another process drives, or None if it is not in the journal.
+    If it has ended, mark its row as finished and count its usage.
     """
     try:
         info = await service.runtime.journal.info(run_id)
@@ -139,8 +139,8 @@ def _open(service: Service, scope: Scope, session: Session) -> list[ServedRun]:
 
 
 async def reserve_again(service: Service, scope: Scope, run_id: str) -> None:
-    """Restore the reservation of a run that waited for a person: a long wait frees it (shares.py).
-    Raises Problem(503).
+    """Restore the reservation of a run that waited for a person, because a long wait releases it
+    (shares.py). Raises Problem(503).
     """
     limits = (await service.runtime.journal.load(run_id)).ledger.limits
     wanted = TotalsShare(limits.tokens or 0, limits.cost_usd or 0.0)
@@ -150,9 +150,9 @@ async def reserve_again(service: Service, scope: Scope, run_id: str) -> None:
 
 
 async def wake(service: Service, run_id: str, call_id: str, decision: Decision) -> None:
-    """Journal an answer and requeue the run.
+    """Journal a decision and requeue the run.
 
-    Raises Problem(409) if another process drives the run right now.
+    Raises Problem(409) if another process is driving the run.
     """
     approve = [call_id] if isinstance(decision, Approve) else []
     deny = {call_id: decision.reason} if isinstance(decision, Deny) else {}
@@ -168,6 +168,6 @@ async def wake(service: Service, run_id: str, call_id: str, decision: Decision) 
             raise
         raise HttpProblem(
             409,
-            "This run is at work just now: say it again in a moment.",
+            "This run is in progress: send the decision again in a moment.",
             headers={"Retry-After": "1"},
         ) from e

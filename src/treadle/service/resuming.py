@@ -37,16 +37,16 @@ AT_ONCE: Final = 4
 """Concurrent resumed runs, in addition to newly started ones."""
 PAGE: Final = 500
 LATE_S: Final = 5.0
-"""Delay after which another process may begin a run of our journal."""
+"""Seconds after which another process may begin a run of our journal."""
 TAKE_UP_S: Final = 5.0
-"""Interval for looking for runs of other replicas."""
+"""Seconds between two searches for runs of other replicas."""
 LEFT_MOST: Final = 500
 
 
 async def resume_all(service: Service) -> None:
-    """Resume everything that was served and is not over.
+    """Resume all unfinished runs of the service.
 
-    Failures are logged and retried when the person returns, or at the next start.
+    Failures are logged and retried when the user returns, or at the next start.
     """
     await _resume_all(service)
     await anyio.sleep(BEGINS_S)
@@ -54,9 +54,9 @@ async def resume_all(service: Service) -> None:
 
 
 async def take_up(service: Service) -> None:
-    """Take over runs of other replicas that die or close, while this one is open.
+    """Take over runs of other replicas that die or shut down while this one is open.
 
-    Several replicas may try at once: the journal gives each run to one of them.
+    Several replicas may try at once; the journal gives each run to one of them.
     """
     strange, places = dict[str, None](), anyio.CapacityLimiter(AT_ONCE)
     while not service.stopping.is_set():
@@ -65,17 +65,17 @@ async def take_up(service: Service) -> None:
         try:
             await _take_up(service, strange, places)
         except AgentError as e:
-            logger.warning(
-                "runs that other replicas left behind cannot be looked for now: %s", e.message
-            )
-        except Exception:  # task boundary: the cause may be gone at the next look
-            logger.exception("runs that other replicas left behind cannot be looked for now")
+            logger.warning("cannot look for runs that other replicas left behind: %s", e.message)
+        except Exception:  # task boundary: the cause may be gone at the next attempt
+            logger.exception("cannot look for runs that other replicas left behind")
 
 
 async def _take_up(
     service: Service, strange: dict[str, None], places: anyio.CapacityLimiter
 ) -> None:
-    """`strange`: runs without a user of this service when they were last checked, oldest first."""
+    """Take over runs once. `strange`: runs without a user of this service when last checked, oldest
+    first.
+    """
     await close_orphans(service.runtime.journal)
     for run_id in await service.runtime.journal.left_behind(limit=LEFT_MOST):
         if run_id in strange or service.live.get(run_id) is not None or service.stopping.is_set():
@@ -96,8 +96,8 @@ async def _take_up(
 
 
 async def of_whom(service: Service, run_id: str) -> Scope | None:
-    """Return the run's user, or None if it has none here, was deleted, or was written by a newer
-    version.
+    """Return the user's scope, or None if the run has no user here, was deleted, or was written by
+    a newer version.
     """
     try:
         started = (await service.runtime.journal.load(run_id)).started
@@ -132,16 +132,16 @@ async def _again(
         ):
             await live.over.wait()
     except (AgentError, HttpProblem) as e:
-        logger.warning("run %s does not go on now: %s", run.run_id, e)
+        logger.warning("run %s cannot be resumed now: %s", run.run_id, e)
     except Exception:  # task boundary: the other runs continue
-        logger.exception("run %s does not go on", run.run_id)
+        logger.exception("run %s could not be resumed", run.run_id)
     finally:
         places.release_on_behalf_of(run.run_id)
 
 
 async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
     """Resume a run that no process drives. Return None if there is nothing to wait for here: the
-    run is over, waits for its person, or may yet begin.
+    run has ended, waits for its user, or may yet begin.
     """
     run, asked = await service.database.read(scope, partial(_served, service, scope, run_id))
     info = await info_of(service, run_id)
@@ -154,7 +154,7 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
             and run.journal == service.journal
             and _is_late(service, run)
         ):
-            # Its process died before it began; the journal cannot begin a run twice.
+            # Its process died before it began, and the journal cannot begin a run twice.
             return start(service, scope, asked, AsyncExitStack(), RunSpending())
         if (now() - run.created_at).total_seconds() > BEGINS_S:
             await _never_began(service, scope, run_id, asked)
@@ -166,7 +166,7 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
         return None
     if asked is not None:
         return start(service, scope, asked, AsyncExitStack(), RunSpending(), again=True)
-    # Its client disconnected with the process, so the answer has no recipient.
+    # The client disconnected when the process died, so there is no recipient for the answer.
     if run.agent == service.application.name and info.status != "finished":
         info = await service.runtime.kill(run_id)
     if info.status == "finished":
@@ -176,8 +176,8 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
 
 
 def _is_late(service: Service, run: ServedRun) -> bool:
-    """True if the process that should begin the run has died, or is so slow that it will find it
-    begun.
+    """True if the process that should begin the run has died, or is so slow that it will find the
+    run begun.
     """
     return run.created_at < service.opened_at or (now() - run.created_at).total_seconds() > LATE_S
 
@@ -185,7 +185,7 @@ def _is_late(service: Service, run: ServedRun) -> bool:
 async def _never_began(
     service: Service, scope: Scope, run_id: str, asked: StoredMessage | None
 ) -> None:
-    """Store a reply that reports that nothing was done."""
+    """Store a reply that nothing was done."""
     if asked is not None:
         await store(
             service, scope, asked, StoredReply(TROUBLE, asked.conversation_id), RunSpending()

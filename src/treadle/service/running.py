@@ -34,8 +34,8 @@ from treadle.tools.approval import Approve, Deny
 from treadle.types import Limits, new_id
 
 LETS_GO_S: Final = 5.0
-"""Time that a decision waits for another process to release the run."""
-CANNOT_RUN: Final = "This agent cannot run just now: the reason is in the service's log."
+"""Seconds that a decision waits for another process to release the run."""
+CANNOT_RUN: Final = "This agent cannot run at the moment: the service's log has the reason."
 
 
 def served_agent(service: Service, name: str) -> Agent[Any, Any] | None:
@@ -43,7 +43,7 @@ def served_agent(service: Service, name: str) -> Agent[Any, Any] | None:
 
 
 def deps_of(service: Service, name: str, scope: Scope) -> Any:
-    """Return the dependencies of a served agent's tools for this person."""
+    """Return the dependencies of a served agent's tools for this user."""
     for served in service.application.agents:
         if served.agent.name == name and served.deps is not None:
             return served.deps(scope)
@@ -51,7 +51,7 @@ def deps_of(service: Service, name: str, scope: Scope) -> Any:
 
 
 async def info_of(service: Service, run_id: str) -> RunInfo | None:
-    """Return None for a run that never began."""
+    """Return the state of a run, or None if it never began."""
     try:
         return await service.runtime.journal.info(run_id)
     except AgentError as e:
@@ -117,7 +117,7 @@ def _begin(
 async def go_on(
     service: Service, scope: Scope, run: ServedRun, decisions: Mapping[str, Decision]
 ) -> LiveRun | None:
-    """Resume a run that no process drives. `decisions`: a person's decisions on pending calls.
+    """Resume a run that no process drives. `decisions`: the user's decisions on pending calls.
 
     Return None if its agent is no longer served.
     """
@@ -136,7 +136,7 @@ async def go_on(
                 spending.limits,
             ),
         )
-        # Another request was faster; nothing is awaited between this check and the start.
+        # Another request was faster. There is no await between this check and the start.
         if (live := service.live.get(run.run_id)) is not None:
             for call_id, decision in decisions.items():
                 _answer(live, call_id, decision)
@@ -206,7 +206,7 @@ async def _held(
 
 
 async def _tell_before(service: Service, live: LiveRun, first: Event) -> None:
-    """Publish the run's earlier events to subscribers that watched it elsewhere; they skip those
+    """Publish the run's earlier events to subscribers that watched it elsewhere. They skip the ones
     they have.
     """
     if (
@@ -224,15 +224,15 @@ async def _tell_before(service: Service, live: LiveRun, first: Event) -> None:
 
 
 async def is_elsewhere(service: Service, run_id: str) -> bool:
-    """True if a run without a journaled end has one elsewhere, or will have: another process took
-    it over.
+    """True if a run without a journaled end has ended, or will end, in another process that took it
+    over.
     """
     info = await info_of(service, run_id)
     return info is not None and info.status in ("running", "queued", "finished")
 
 
 async def _go_on_later(service: Service, live: LiveRun, decisions: Mapping[str, Decision]) -> None:
-    """Resume with answers that arrived after the run had stopped asking."""
+    """Resume with decisions that arrived after the run had stopped asking."""
     await live.over.wait()
     run = await service.database.read(
         live.scope, lambda session: ConversationStore(session, live.scope).run(live.run_id)
@@ -251,14 +251,14 @@ async def finish(service: Service, live: LiveRun) -> None:
         await service.database.run(live.scope, work)
 
 
-# ---------------------------------------------------------------- what waits for a person
+# ---------------------------------------------------------------- pending approvals
 
 
 async def open_calls(
     service: Service, run_id: str, depth: int = DEPTH_MOST
 ) -> tuple[dict[str, ApprovalRequested], set[str]]:
     """Return the calls of a run and its child runs that wait for approval, by id, and the ids of
-    those that were answered.
+    those already answered.
     """
     try:
         events = await service.runtime.events(run_id)
@@ -286,19 +286,19 @@ async def open_calls(
 async def decide(
     service: Service, scope: Scope, run: ServedRun, call_id: str, decision: Decision
 ) -> None:
-    """Raises Problem: 404 for a call that never asked for approval, 409 for one that is answered
-    already or whose run is over.
+    """Apply a decision. Raises Problem: 404 for a call that never asked for approval, 409 if it is
+    already answered or its run has ended.
     """
     waiting, answered = await open_calls(service, run.run_id)
     if call_id not in waiting:
         raise (
-            HttpProblem(409, "This call has its answer already.")
+            HttpProblem(409, "This call is already answered.")
             if call_id in answered
             else HttpProblem(404, "There is nothing here.")
         )
     info = await info_of(service, run.run_id)
     if info is None or info.status == "finished":
-        raise HttpProblem(409, "This run is over.")
+        raise HttpProblem(409, "This run has ended.")
     if (live := service.live.get(run.run_id)) is not None:
         _answer(live, call_id, decision)
         return
@@ -308,11 +308,11 @@ async def decide(
         await reserve_again(service, scope, run.run_id)
         await wake(service, run.run_id, call_id, decision)
     elif await go_on(service, scope, run, {call_id: decision}) is None:
-        raise HttpProblem(409, "The agent of this run is not served here any more.")
+        raise HttpProblem(409, "The agent of this run is no longer served here.")
 
 
 async def _let_go_of(service: Service, run_id: str) -> None:
-    """Wait until the run is released, which happens once only the approval is left.
+    """Wait until the run is released, which happens once only approvals are pending.
 
     Raises Problem(409) if that takes too long.
     """
@@ -322,11 +322,11 @@ async def _let_go_of(service: Service, run_id: str) -> None:
         return
     raise HttpProblem(
         409,
-        "This run is at work on something else, elsewhere: say it again in a while.",
+        "Another process is executing this run's other calls: send the decision again later.",
         headers={"Retry-After": "5"},
     )
 
 
 def _answer(live: LiveRun, call_id: str, decision: Decision) -> None:
     if not live.approvals.answer(call_id, decision):
-        raise HttpProblem(409, "This call has its answer already.")
+        raise HttpProblem(409, "This call is already answered.")

@@ -1,5 +1,4 @@
-"""`/runs`: starting, following, cancelling and approving runs of the served agents, limited to the
-user's own.
+"""`/runs`: starting, following, cancelling and approving the user's own runs of the served agents.
 
 Not here: driving a run (running.py), messages of the chat (chat.py). Entry point: `router`.
 """
@@ -44,7 +43,7 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 
 
 class RunRequest(RequestModel):
-    # openapi.py adds that the agent of the chat takes no inputs.
+    # openapi.py adds that the chat's agent takes no inputs.
     agent: Id
     prompt: Words
     inputs: Data = Field(default_factory=dict)
@@ -59,11 +58,11 @@ class RunHead(BaseModel):
     agent: str
     conversation_id: str | None
     status: Literal["queued", "running", "waiting", "stopped", "finished"]
-    """queued: waits for a worker; waiting: waits for this person's approval; stopped: continues
-    when the service does.
+    """queued: waits for a worker. waiting: waits for this user's approval. stopped: continues when
+    the service restarts.
     """
     outcome: str | None
-    """None until the run is finished."""
+    """Outcome of the run; None until it is finished."""
     created_at: datetime
     finished_at: datetime | None
 
@@ -91,7 +90,7 @@ class TreeTotal(BaseModel):
     tool_calls: int
     usage: TokensUsed
     cost_usd: float | None
-    """Cost of the responses whose price is known."""
+    """Cost of the responses whose price is known, in USD."""
     unpriced: int
     """Number of responses whose price is unknown."""
 
@@ -113,18 +112,18 @@ class WholeRun(RunHead):
 class DecisionOnCall(RequestModel):
     decision: Literal["approve", "deny"]
     reason: Line = ""
-    """Reason for a denial, passed to the model."""
+    """Reason for a denial, for the model."""
     arguments: Data | None = None
-    """Replacement for all arguments of an approved call."""
+    """Replacement of all arguments of an approved call."""
     seen: int | None = None
-    """`entries` of the run as it was read: a decision on a call that has started or was asked about
-    since is refused.
+    """`entries` of the run as the client read it. A decision on a call that has since started, or
+    asked again, is refused.
     """
 
 
 @router.post("", status_code=201, responses=problems(404))
 async def create_run(body: RunRequest, scope: SignedIn, service: TheService) -> RunStartedOut:
-    """Starts a run of a served agent.
+    """Start a run of a served agent.
 
     A run of `{agent}` begins a conversation, as `POST /chat` does.
     """
@@ -133,7 +132,7 @@ async def create_run(body: RunRequest, scope: SignedIn, service: TheService) -> 
     if body.agent == service.application.name:
         return RunStartedOut(run_id=await _say(service, scope, body))
     if (agent := served_agent(service, body.agent)) is None:
-        raise HttpProblem(404, "There is no agent of this name here.")
+        raise HttpProblem(404, "There is no agent with this name here.")
     try:
         agent.values(body.inputs)
     except AgentError as e:
@@ -163,10 +162,10 @@ async def runs(
     service: TheService,
     limit: Annotated[int, Query(ge=1, le=LISTED_MOST)] = 50,
     before: Annotated[
-        Moment | None, Query(description="Only those whose `created_at` is before it.")
+        Moment | None, Query(description="Return only those whose `created_at` is earlier.")
     ] = None,
 ) -> list[RunHead]:
-    """Lists the user's runs, newest first."""
+    """List the user's runs, newest first."""
     rows = await service.database.read(
         scope, lambda session: ConversationStore(session, scope).runs(limit=limit, before=before)
     )
@@ -209,10 +208,10 @@ async def run(run_id: InPath, scope: SignedIn, service: TheService) -> WholeRun:
     "/{run_id}/events",
     responses={
         200: {
-            "description": "What happens in it, as `treadle run --output stream-json` says it.",
+            "description": "The run's events, in the format of `treadle run --output stream-json`.",
             "content": {MEDIA_TYPE: {}},
         },
-        204: {"description": "It is over, and all of it is known."},
+        204: {"description": "The run has ended, and the client has all of its events."},
         **problems(404),
     },
 )
@@ -221,15 +220,16 @@ async def run_events(
     scope: SignedIn,
     service: TheService,
     after: Annotated[
-        EventId | None, Query(description="The id of the last event that is known.")
+        EventId | None, Query(description="Id of the last event that the client has.")
     ] = None,
     last_event_id: Annotated[
-        EventId | SkipJsonSchema[None], Header(description="The same, before `after`.")
+        EventId | SkipJsonSchema[None],
+        Header(description="The same; takes precedence over `after`."),
     ] = None,
 ) -> Response:
-    """Streams the run's events: those in the journal after `after`, then live ones.
+    """Stream the run's events: those in the journal after `after`, then live ones.
 
-    Deltas may be omitted, other events are not.
+    Deltas may be omitted; other events are not.
     """
     known = last_event_id or after
     row = await _own(service, scope, run_id)
@@ -238,7 +238,7 @@ async def run_events(
 
 @router.post("/{run_id}/cancel", status_code=202, responses=problems(404))
 async def cancel(run_id: InPath, scope: SignedIn, service: TheService) -> RunStartedOut:
-    """Requests cancellation. A finished run stays as it is."""
+    """Request cancellation. A finished run is unaffected."""
     await _own(service, scope, run_id)
     service.live.spawn(partial(_kill, service, scope, run_id))
     return RunStartedOut(run_id=run_id)
@@ -247,7 +247,7 @@ async def cancel(run_id: InPath, scope: SignedIn, service: TheService) -> RunSta
 async def _kill(service: Service, scope: Scope, run_id: str) -> None:
     """Cancel the run, even if it is about to begin.
 
-    The reply to a message is stored by the driving process, or here.
+    The driving process stores the reply to a message; without one, this function does.
     """
     if (live := service.live.get(run_id)) is not None:
         await live.begun.wait()
@@ -265,14 +265,14 @@ async def _kill(service: Service, scope: Scope, run_id: str) -> None:
 async def approve(
     run_id: InPath, call_id: InPath, body: DecisionOnCall, scope: SignedIn, service: TheService
 ) -> RunStartedOut:
-    """Approves or denies a waiting call, even after a restart of the service."""
+    """Approve or deny a waiting call, even after a restart of the service."""
     row = await _own(service, scope, run_id)
     if body.seen is not None:
         try:
             await check_seen(service.runtime.journal, run_id, [call_id], body.seen)
         except AgentError as e:
             raise HttpProblem(
-                409, "This call has moved on since you looked: read the run again, then decide."
+                409, "This call has changed since you read the run: read it again, then decide."
             ) from e
     decision = Approve(body.arguments) if body.decision == "approve" else Deny(body.reason)
     await decide(service, scope, row, call_id, decision)

@@ -1,7 +1,7 @@
-"""The application in a server process: from binding an address to a shutdown that leaves no run
-half done. Entry points: `bound`, `serve_app`.
+"""The application in a server process, from binding an address to a shutdown that leaves no run
+unfinished unless it can be resumed. Entry points: `bound`, `serve_app`.
 
-Slow and idle clients are closed by connection.py; requests are checked by the border.
+connection.py closes slow and idle clients; border.py checks requests.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ logger = logging.getLogger("treadle.service")
 TICKS_OF_SWEEP: Final = 5
 """Tenths of a second between two sweeps of all connections."""
 CLOSING_S: Final = 1
-"""Time for responses still in progress at the end of the shutdown."""
+"""Seconds for responses still in progress at the end of the shutdown."""
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Open a listening socket. `port` 0 takes a free one. Raises AgentError(invalid) if the address
+    """Open a listening socket. `port`: 0 for a free one. Raises AgentError(invalid) if the address
     is unavailable.
     """
     try:
@@ -44,7 +44,7 @@ def bound(host: str, port: int) -> socket.socket:
         # asyncio sets TCP_NODELAY only if the protocol is given.
         listening = socket.socket(family, kind, protocol)
         try:
-            if sys.platform != "win32":  # there it would let two processes share a port
+            if sys.platform != "win32":  # on Windows it would let two processes share a port
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
             listening.listen(1024)
@@ -54,7 +54,7 @@ def bound(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as e:
         why = getattr(e, "strerror", None) or str(e)
         raise AgentError(
-            "invalid", f"nothing can be served at {host} port {port}: {why}: {_way_out(e)}"
+            "invalid", f"cannot listen on {host} port {port}: {why}: {_way_out(e)}"
         ) from e
     listening.setblocking(False)
     return listening
@@ -66,8 +66,8 @@ def _way_out(error: OSError | OverflowError) -> str:
     ):
         return "give --host an address or a name of this machine"
     if isinstance(error, PermissionError):
-        return "take a --port from 1024 on"
-    return "take another --port, or end what has it"
+        return "use a --port of 1024 or more"
+    return "use another --port, or stop the process that uses this one"
 
 
 async def serve_app(
@@ -83,7 +83,7 @@ async def serve_app(
     table = ConnectionTable(service.settings.proxies)
     config = uvicorn.Config(
         app,
-        http=cast("type[asyncio.Protocol]", table.protocol),  # it is only called
+        http=cast("type[asyncio.Protocol]", table.protocol),  # uvicorn only calls it
         ws="none",
         lifespan="off",
         log_config=None,
@@ -98,8 +98,8 @@ async def serve_app(
 
 
 class _Server(uvicorn.Server):
-    """uvicorn server that shuts down gracefully on signals, and stops the service before
-    connections close.
+    """uvicorn server that shuts down gracefully on signals, and stops the service before it closes
+    connections.
     """
 
     def __init__(
@@ -134,14 +134,16 @@ class _Server(uvicorn.Server):
     @override
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Start the shutdown on the first signal; a third has the process's original handlers."""
+        """Start the shutdown on the first signal. The third one gets the process's original
+        handlers.
+        """
         if not hasattr(signal, "SIGTERM"):
             yield
             return
         heard = (signal.SIGINT, signal.SIGTERM)
         try:
             before = {number: signal.signal(number, self._heard) for number in heard}
-        except ValueError:  # not in the main thread, which handles the signals
+        except ValueError:  # only the main thread handles signals
             yield
             return
         try:
@@ -157,7 +159,9 @@ class _Server(uvicorn.Server):
 
 
 def _allow_files() -> None:
-    """Raise the limit of open files to what the system allows: each connection needs one."""
+    """Raise the limit of open files to the maximum that the system allows. Each connection needs
+    one.
+    """
     if sys.platform == "win32":
         return
     import resource  # noqa: PLC0415  not on Windows

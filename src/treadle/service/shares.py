@@ -1,8 +1,8 @@
 """Maintenance of the shares that runs reserve from the limits on all users: renewed while the run
-is in progress, settled when it is over. Entry point: `watch`.
+is in progress, settled when it ends. Entry point: `watch`.
 
-A share does not expire while its run may still use it. Runs that are not driven here are looked up
-in the journal: queued ones, and those whose process died.
+A share does not expire while its run may still use it. Runs that another process drives, queued
+ones, and those whose process died are looked up in the journal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger("treadle.service")
 LOOK_S: Final = 60.0
 """Interval for checking shares."""
 UNSEEN_S: Final = 3 * LOOK_S
-"""A share renewed more recently is maintained by another process."""
+"""Seconds since a renewal within which another process is considered to maintain a share."""
 
 
 async def watch(service: Service) -> None:
@@ -37,9 +37,9 @@ async def watch(service: Service) -> None:
         try:
             await look(service)
         except AgentError as e:
-            logger.warning("shares of runs cannot be looked at now: %s", e.message)
-        except Exception:  # task boundary: the cause may be gone at the next look
-            logger.exception("shares of runs cannot be looked at now")
+            logger.warning("cannot check the shares of runs: %s", e.message)
+        except Exception:  # task boundary: the cause may be gone at the next attempt
+            logger.exception("cannot check the shares of runs")
         with anyio.move_on_after(LOOK_S):
             await service.stopping.wait()
 
@@ -63,14 +63,14 @@ async def look(service: Service) -> None:
             await service.database.run_unscoped(partial(totals.renew, run_id=run_id))
         elif info is not None and (info.status != "stopped" or left_s <= 0):
             await _settle(service, run_id, info.status)
-        elif left_s <= 0:  # until then another process, with another journal, may drive it
+        elif left_s <= 0:  # until then another process, with another journal, may be driving it
             await service.database.run_unscoped(
                 partial(totals.settle, run_id=run_id, tokens=0, cost_usd=0.0)
             )
 
 
 async def _settle(service: Service, run_id: str, status: RunStatus) -> None:
-    """Count the usage of a run that is over or waits for a person, and free its share."""
+    """Count the usage of a run that has ended or waits for a person, and release its share."""
     if (scope := await of_whom(service, run_id)) is None:
         await service.database.run_unscoped(
             partial(service.limits.totals.settle, run_id=run_id, tokens=0, cost_usd=0.0)

@@ -38,7 +38,7 @@ _LOGIN: Final = select(Login.account_id, Login.expires_at, Login.revoked_at).whe
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Signed-in user and the login of the request."""
+    """Signed-in user, and the login of the request."""
 
     scope: Scope
     login_id: str
@@ -54,32 +54,36 @@ TheService = Annotated[Service, Depends(service_of)]
 async def visitor(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
 ) -> Visitor:
-    """Raises Problem: 401 without a valid token, 429 at the user's request limit."""
+    """Verify the token of a request. Raises Problem: 401 without a valid one, 429 at the user's
+    request limit.
+    """
     service = service_of(request)
     if credentials is None:
         raise unauthorized()
     found = await verified(service, credentials.credentials)
     if found is None:
         count_stranger(service, request)
-        raise unauthorized("This token is not good, or not good any more: sign in again.")
+        raise unauthorized("This token is invalid or has expired: sign in again.")
     service.limits.request(found.scope)
     opened_by(request.scope, found)
     return found
 
 
 def count_stranger(service: Service, request: Request) -> None:
-    """Count a request without a valid token, unless it was counted. Raises Problem(429)."""
+    """Count a request without a valid token, once. Raises Problem(429)."""
     if not request.scope[STRANGER]:
         service.limits.stranger(request.client.host if request.client else "")
 
 
 def opened_by(scope: ScopeOfRequest, found: Visitor) -> None:
-    """Bind the response stream to its login: it ends with it (border.py)."""
+    """Bind the response stream to its login, so that both end together (border.py)."""
     scope[ANSWER].login_id = found.login_id
 
 
 async def verified(service: Service, token: str) -> Visitor | None:
-    """Return None for an invalid token, and for a login that was revoked or has expired."""
+    """Verify an access token. Return None if it is invalid, or if its login was revoked or has
+    expired.
+    """
     claims = service.tokens.verified(token, "access")
     if claims is None:
         return None

@@ -1,4 +1,4 @@
-"""Usage of a run that counts on its user's limits, and limits of what is left.
+"""Usage of a run that counts towards its user's limits, and limits on the remainder.
 
 Entry point: `RunSpending`.
 """
@@ -27,7 +27,7 @@ class RunSpending:
         self.tokens = 0
         self.cost_usd = 0.0
         self.limits = RunLimits()
-        """Limits that tighten those of the run's agent."""
+        """Limits of the run, in addition to those of its agent."""
         self.reserved_for: str | None = None
         """Run for which a share of the totals is reserved, until the share is settled."""
 
@@ -50,8 +50,8 @@ class RunSpending:
 
 
 async def taken(journal: Journal, run_id: str) -> TotalsShare:
-    """Return the usage of a run and its child runs, estimated where a provider reported none, as
-    for a cancelled request.
+    """Return the usage of a run and its child runs. Usage that a provider did not report, as for a
+    cancelled request, is estimated.
     """
     ledger = (await journal.load(run_id)).ledger
     tokens, cost_usd = (
@@ -84,8 +84,8 @@ def beyond(first: RunLimits, before: TotalsShare, share: RunLimits) -> RunLimits
 
 
 async def measurable(runtime: Runtime, agent: Agent[Any, Any], limits: RunLimits) -> RunLimits:
-    """Return the limits of a share, without the cost limit if the price of a model is unknown: no
-    usage could count towards it.
+    """Return the limits of a share, without the cost limit if the price of a model is unknown,
+    because no usage could count towards it.
     """
     return (
         limits

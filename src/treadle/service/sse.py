@@ -20,7 +20,7 @@ from treadle.service.fan_out import EncodedEvent, Position
 
 MEDIA_TYPE: Final = "text/event-stream"
 WRITE_TIMEOUT_S: Final = 10.0
-"""Timeout after which a client that reads nothing is disconnected."""
+"""Seconds after which a client that reads nothing is disconnected."""
 CHUNK_BYTES: Final = 65_536
 POSITION_PATTERN: Final = r"^[0-9]{1,15}(\.[0-9]{1,9})?$"
 _POSITION: Final = re.compile(POSITION_PATTERN)
@@ -62,7 +62,7 @@ def _type_of(event: Event) -> str:
 
 
 def _written(kind: str, data: bytes, event_id: str | None) -> bytes:
-    """Encode one event. The JSON has no line breaks, so the data cannot end the field."""
+    """Encode one event. The JSON has no line breaks, so `data` is a single field."""
     head = b"" if event_id is None else b"id: %s\n" % event_id.encode()
     return b"%sevent: %s\ndata: %s\n\n" % (head, kind.encode(), data)
 
@@ -71,14 +71,15 @@ class Source(Protocol):
     """Source of a stream's data: a `Reader` or similar."""
 
     async def read(self) -> bytes | None:
-        """Wait for more data. None: the stream has ended."""
+        """Wait for more data. Return None when the stream has ended."""
         ...
 
     def close(self) -> None: ...
 
 
 class SseResponse(Response):
-    """Plain ASGI response, with two tasks per stream, one of which only waits for a disconnect.
+    """ASGI response that streams events. Each stream has two tasks, one of which only waits for a
+    disconnect.
 
     `before` is sent first, then the reader's data. `over` is called once, however the stream ends.
     """
@@ -117,8 +118,8 @@ class SseResponse(Response):
                 await self._over()
 
     async def _send(self, send: Send) -> None:
-        """Send the stream. If the client reads nothing, omit the last message: the server then
-        closes the connection.
+        """Send the stream. If the client reads nothing, the last message is omitted, so that the
+        server closes the connection.
         """
         try:
             for chunk in _chunks(self._before):

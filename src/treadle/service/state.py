@@ -34,13 +34,15 @@ from treadle.types import now
 logger = logging.getLogger("treadle.service")
 
 LOOK_S = 2.0
-"""Timeout for the readiness checks of the database and the journal."""
+"""Timeout of the readiness checks of the database and the journal, in seconds."""
 FRESH_S = 1.0
-"""Time for which a readiness result is cached."""
+"""Seconds for which a readiness result is cached."""
 
 
 class Service:
-    """Async context manager that the lifespan of `create_app` enters. Nothing outlives it."""
+    """State of the service: an async context manager that the lifespan of `create_app` enters.
+    Nothing outlives it.
+    """
 
     def __init__(
         self,
@@ -57,9 +59,9 @@ class Service:
         """`database` and `runtime` are entered and closed here. `key` signs tokens. `application`:
         the mounted application.
 
-        `agents`: names of further agents of the runtime to serve. `on_loopback`: only this machine
-        reaches the service's address. `journal`: a unique name of the runtime's journal; requests
-        for it that never began are started when the service opens.
+        `agents`: names of further agents of the runtime to serve. `on_loopback`: True if only this
+        machine reaches the service's address. `journal`: a unique name of the runtime's journal;
+        its requested runs that never began are started when the service opens.
         """
         self.config = config
         self.settings = config.service
@@ -80,8 +82,8 @@ class Service:
         self.is_open = _is_open(self.settings, on_loopback=on_loopback)
         """True if the OpenAPI document and the metrics need no token."""
         self.stopping = anyio.Event()
-        """Set when the service shuts down: open streams close and ask their readers to reconnect;
-        no run begins.
+        """Set when the service shuts down. Open streams then close and ask their readers to
+        reconnect, and no run begins.
         """
         self.live = LiveRuns(self.stopping, grace_s=self.settings.grace_s, let_go=runtime.let_go)
         self.readiness = Readiness(database, runtime, self.stopping)
@@ -138,7 +140,7 @@ class Readiness:
         self._looked_at = float("-inf")
         self._found = False
         self._looking = anyio.Lock()
-        """Lock for one check at a time; concurrent callers share its result."""
+        """Lock for one check at a time. Concurrent callers share its result."""
 
     async def is_ready(self) -> bool:
         if self._stopping.is_set():
@@ -156,8 +158,10 @@ class Readiness:
                 await self._runtime.journal.runs(limit=1)
             except (AgentError, OSError):
                 return False
-            except Exception:  # boundary of a check, for example a database without our tables
-                logger.exception("it cannot be seen whether the service can work")
+            except (
+                Exception
+            ):  # boundary of a check, which fails for example for a database without our tables
+                logger.exception("the readiness check failed")
                 return False
             return True
         return False

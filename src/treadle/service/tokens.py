@@ -1,7 +1,7 @@
 """Signed tokens: access tokens that name a login, and refresh tokens that are exchanged for new
 ones.
 
-The login itself is checked in the database (signed_in.py). Entry points: `Tokens`, `signing_key`.
+signed_in.py checks the login itself in the database. Entry points: `Tokens`, `signing_key`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ VARIABLE = "TREADLE_SERVICE_SECRET"
 
 _REQUIRED = ["exp", "iat", "sub", "sid", "jti", "aud", "iss"]
 _LONGEST = 2048
-"""Maximum length of a token that is parsed."""
+"""Maximum length of a token that is parsed, in characters."""
 
 
 class Claims(NamedTuple):
     account_id: str
     login_id: str
     nonce: str
-    """Unique value of the token; identifies a login's current refresh token."""
+    """Unique value of the token. Identifies a login's current refresh token."""
 
 
 class Tokens:
@@ -56,7 +56,7 @@ class Tokens:
         return self._signed("refresh", account_id, login_id, at, expires_at - at, jti=nonce)
 
     def verified(self, token: str, use: Literal["access", "refresh"]) -> Claims | None:
-        """Return None for a token that is not ours, is for another use, or has expired."""
+        """Verify a token. Return None if it is not ours, is for another use, or has expired."""
         if len(token) > _LONGEST:
             return None
         try:
@@ -101,8 +101,8 @@ def _audience(use: str) -> str:
 
 
 def signing_key(env: Mapping[str, str], home: Path) -> bytes:
-    """Return TREADLE_SERVICE_SECRET, else the content of `service.key` in Treadle's folder, which
-    is created if missing, readable by its owner only.
+    """Return the signing key: TREADLE_SERVICE_SECRET, or else the content of `service.key` in
+    Treadle's folder, which is created if missing, readable by its owner only.
 
     Raises AgentError(invalid) for a secret that is too short, and for an unusable folder or file.
     """
@@ -123,7 +123,7 @@ def signing_key(env: Mapping[str, str], home: Path) -> bytes:
         raise AgentError(
             "invalid",
             (
-                f"the key of the service cannot be kept in {str(path)!r}: {e.strerror}: make it "
+                f"the service's key cannot be stored in {str(path)!r}: {e.strerror}: make it "
                 f"writable, or set {VARIABLE}"
             ),
         ) from e

@@ -1,9 +1,10 @@
 """Limits on all users together: new accounts an hour, tokens and money a day (UTC). Entry:
 `Totals`.
 
-Everything is counted in the database, so the limits hold for all processes over it and survive a
+Everything is counted in the database, so the limits hold across all its processes and survive a
 restart. A run reserves its share before it begins and may use no more; the share lasts until the
-run is settled (shares.py). So runs that begin at the same time cannot pass a limit together.
+run is settled (shares.py). Runs that begin at the same time therefore cannot exceed a limit
+together.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ from treadle.types import Limits, now
 
 HOUR: Final = timedelta(hours=1)
 RESERVED_S: Final = 3600.0
-"""Lifetime of a reservation. Processes that know the run renew it much sooner.
+"""Lifetime of a reservation, in seconds. Processes that know the run renew it much sooner.
 
-After it, a share whose run is in no known journal is free again.
+After it, a share whose run is in no known journal is free.
 """
 LOOKED_AT_MOST: Final = 1_000
 LEAST_TOKENS: Final = 20_000
-"""Smallest share with which a run begins: its first request would hardly fit into less. A smaller
-remainder counts as used up.
+"""Smallest share in tokens with which a run begins: its first request would hardly fit into less. A
+smaller remainder counts as used up.
 """
 LEAST_USD: Final = 0.01
 """Smallest share of money with which a run begins."""
 QUEUED_PART: Final = 0.5
-"""Part of the day's remainder that all shares may take before a further run is queued: queued runs
-use nothing yet, while others continue.
+"""Fraction of the day's remainder that all shares may take before a further run is queued. Queued
+runs use nothing yet, while others continue.
 """
 SOON_S: Final = 5.0
-"""Retry-After while runs in progress have reserved the remainder."""
+"""Retry-After, in seconds, while runs in progress have reserved the remainder."""
 
 _DAYS: Final = col(SpentByAll.day) == bindparam("today")
 _LOCK: Final = select(SpentByAll.tokens, SpentByAll.cost_usd).where(_DAYS).with_for_update()
@@ -95,9 +96,10 @@ class Used(NamedTuple):
 
 
 class Totals:
-    """Limits on all users together. Synchronous, inside a transaction of the database.
+    """Limits on all users together. Methods are synchronous and run inside a transaction of the
+    database.
 
-    Raises Problem(503) with an honest Retry-After when a limit is reached.
+    Raises Problem(503) at a limit, with the time at which it ends as Retry-After.
     """
 
     def __init__(
@@ -126,7 +128,7 @@ class Totals:
         if at is not None and (wait := at + HOUR - now()) > timedelta():
             self._refused("all accounts")
             raise unavailable(
-                "No more accounts are made here for now. Please try again later.",
+                "No new accounts can be created at the moment. Please try again later.",
                 wait.total_seconds(),
             )
 
@@ -135,12 +137,12 @@ class Totals:
     def reserve(
         self, session: Session, run_id: str, agent: Agent[Any, Any], *, queued: bool = False
     ) -> Limits:
-        """Reserve a share for a run, in a transaction that writes. Returns limits to put over those
-        of its agent.
+        """Reserve a share for a run, in a writing transaction. Return limits that tighten those of
+        its agent.
 
-        The share is what is `wanted`. Where less is left, a run begins with all of it if no other
-        run is under way. Only where the day's limit as a whole is below `LEAST_TOKENS` are the last
-        run's tokens not limited: it would never begin otherwise.
+        The share is the agent's own, if that much is left. With less left, a run begins with all of
+        it if no other run is in progress. If the day's whole limit is below `LEAST_TOKENS`, the
+        tokens of the last run are not limited, because it would never begin otherwise.
         """
         wanted = self._shares.get(agent.name) or share_of(agent)
         share = self._reserve(session, run_id, wanted, queued=queued)
@@ -214,7 +216,7 @@ class Totals:
         ]
 
     def settle(self, session: Session, run_id: str | None, tokens: int, cost_usd: float) -> bool:
-        """Count the run's usage for today, and free its reservation.
+        """Count the run's usage for today, and release its reservation.
 
         Return False and count nothing if that was done already.
         """
@@ -224,7 +226,7 @@ class Totals:
             today = now().date()
             more = {"today": today, "more_tokens": tokens, "more_usd": cost_usd}
             if not session.exec(_SPEND, params=more).rowcount:
-                self._locked(session, today)  # makes the day's row
+                self._locked(session, today)  # creates the day's row
                 session.exec(_SPEND, params=more)
         return True
 
@@ -255,8 +257,8 @@ class Totals:
         return cast("tuple[int, float]", tuple(session.exec(_LOCK, params={"today": today}).one()))
 
     def _check(self, is_left: bool, what: str, under_way: int) -> None:
-        """Raises Problem(503) unless `is_left`, with a short Retry-After while runs in progress may
-        free some, else until tomorrow.
+        """Raise Problem(503) unless `is_left`. Retry-After is short while runs in progress may
+        release some, else until tomorrow.
         """
         if not is_left:
             self._refused(f"all {what}")
@@ -264,8 +266,8 @@ class Totals:
 
 
 def _reserved(session: Session) -> tuple[int, float, int]:
-    """Return tokens, USD and the number of runs in progress, whichever day they began: their
-    further usage counts for today.
+    """Return tokens, USD and the number of runs in progress, including those that began on another
+    day: their further usage counts for today.
     """
     tokens, cost_usd, runs = session.exec(_RESERVED).one()
     return int(tokens), float(cost_usd), runs
@@ -280,8 +282,8 @@ def share_of(agent: Agent[Any, Any]) -> TotalsShare:
 def _soon() -> HttpProblem:
     return unavailable(
         (
-            "What this service may use today is reserved by runs under way. Please try again in a "
-            "moment."
+            "Runs in progress have reserved the rest of this service's daily limit. Please try "
+            "again in a moment."
         ),
         SOON_S,
     )
@@ -289,7 +291,7 @@ def _soon() -> HttpProblem:
 
 def _tomorrow() -> HttpProblem:
     return unavailable(
-        "What this service may use today is used up. Please go on tomorrow.", until_tomorrow_s()
+        "This service's daily limit is used up. Please continue tomorrow.", until_tomorrow_s()
     )
 
 

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 
 REMEMBERED_MOST = 100_000
-"""Maximum keys per window; the least recently used are dropped."""
+"""Maximum number of keys per window. The least recently used are dropped."""
 
 
 class SlidingWindow:
@@ -54,7 +54,7 @@ class SlidingWindow:
             seen.pop()
 
     def _forget(self, at: float) -> None:
-        for _ in range(2):  # two go where one comes
+        for _ in range(2):  # drop two for each one added
             key, seen = next(iter(self._seen.items()))
             if len(self._seen) <= REMEMBERED_MOST and seen and seen[-1] > at - self._span_s:
                 return
@@ -63,8 +63,8 @@ class SlidingWindow:
 
 
 def network_of(address: str) -> str:
-    """The unit that limits count by: an IPv4 address, or the /64 of an IPv6 address, which is one
-    household.
+    """Return the unit that limits count by: an IPv4 address, or the /64 of an IPv6 address, which
+    is one household.
     """
     try:
         found = ipaddress.ip_address(address)

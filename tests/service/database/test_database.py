@@ -210,9 +210,9 @@ async def test_a_database_that_is_not_there_is_told_in_one_sentence(url: str) ->
     [
         (
             'FATAL:  password authentication failed for user "ada"',
-            "does not take this name and password",
+            "rejected this name and password",
         ),
-        ("fe_sendauth: no password supplied", "does not take this name and password"),
+        ("fe_sendauth: no password supplied", "rejected this name and password"),
         ('FATAL:  database "db" does not exist', "no such database: create it with `createdb`"),
         ("server does not support SSL, but SSL was required", "cannot be encrypted: .*sslmode"),
         ("connection refused", "does not answer"),
@@ -297,7 +297,7 @@ async def test_a_conflict_is_tried_three_times_more_and_then_told(postgres_url: 
                 text("DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '40001'; END $$")
             )
 
-        with pytest.raises(AgentError, match="others change the same rows"):
+        with pytest.raises(AgentError, match="kept changing the same rows"):
             await database.run(ADA, work)
         assert len(tries) == 4
 

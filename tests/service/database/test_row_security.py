@@ -87,7 +87,7 @@ async def test_a_database_whose_policies_are_off_is_not_opened(
     name = postgres_url.split("/")[3].split("?")[0]
     for act in ("ALTER TABLE task NO FORCE ROW LEVEL SECURITY", "DROP POLICY own_rows ON change"):
         postgres_server.sql(act, name)
-        with pytest.raises(AgentError, match="row-level security is switched off") as caught:
+        with pytest.raises(AgentError, match="row-level security is off") as caught:
             await Database.open(postgres_url)
         assert caught.value.kind == "invalid"
         postgres_server.sql("ALTER TABLE task FORCE ROW LEVEL SECURITY", name)

@@ -74,7 +74,7 @@ async def test_a_database_of_a_newer_version_is_refused(database_url: str) -> No
         with database._engines.writing.begin() as connection:
             connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
         if database_url != "sqlite://":
-            with pytest.raises(AgentError, match="newer treadle") as caught:
+            with pytest.raises(AgentError, match="newer version of Treadle") as caught:
                 await Database.open(database_url)
             assert caught.value.kind == "invalid"
 
@@ -105,7 +105,7 @@ def test_create_all_refuses_a_table_of_another_application(tmp_path: Path) -> No
         connection.execute(text("CREATE TABLE task (id text, title text)"))
     with pytest.raises(
         AgentError,
-        match=r"the table 'task' of this database is another application's \(it has no completed, .*user_id",
+        match=r"the table 'task' of this database belongs to another application \(it has no completed, .*user_id",
     ):
         METADATA.create_all(engine)
     engine.dispose()
@@ -129,7 +129,7 @@ async def test_a_schema_of_their_own_keeps_our_tables_apart(
         assert connection.execute(text("SELECT mine FROM task")).all() == []
         assert inspect(connection).get_table_names() == ["task"]
     engine.dispose()
-    with pytest.raises(AgentError, match="no plain name"):
+    with pytest.raises(AgentError, match="not a valid name"):
         Database.open("postgresql://host/name?schema=Tre%22adle")
 
 

@@ -1,7 +1,7 @@
 """Database of users' rows: one transaction at a time, in a thread, in one user's scope.
 
 Two locks keep users apart. The first: every statement over `Owned` rows is narrowed to the
-session's scope, and refused without one; written rows must be the scope's own (guard.py). The
+session's scope, and refused without one; written rows must belong to the scope (guard.py). The
 second, on PostgreSQL: row-level security (row_security.py). Entry point: `Database.open`.
 """
 
@@ -42,7 +42,7 @@ class Database:
     """Source of transactions. Usable from any task of one event loop."""
 
     def __init__(self, session_factory: Callable[[], Session]) -> None:
-        """`session_factory` returns a fresh session each time, over a database that has our tables.
+        """`session_factory` returns a new session each time, over a database that has our tables.
         To open a database by URL, use `Database.open`.
         """
         self._sessions: Callable[[Scope | None, bool], Session] = lambda scope, reads: (
@@ -52,11 +52,11 @@ class Database:
         self._limiter = self._writers = anyio.CapacityLimiter(THREADS)
         self._is_open = True
         self._bypasses: bool | None = None
-        """True if our login bypasses row-level security, so that transactions take the role; None
+        """True if the login bypasses row-level security, so that transactions assume the role; None
         until known.
         """
         self.owes_log = False
-        """True while SQLite's log may hold deleted rows: a reader prevented it from being emptied,
+        """True while SQLite's log may contain deleted rows, because a reader prevented emptying it
         or an earlier process died. `scrub` tries again.
         """
 
@@ -113,7 +113,7 @@ class Database:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections; those of a `session_factory` are the caller's.
+        """Close the connections. Those of a `session_factory` belong to the caller.
 
         Does not wait for transactions: end them first.
         """
@@ -137,7 +137,9 @@ class Database:
         )
 
     async def read(self, scope: Scope, work: Callable[[Session], T]) -> T:
-        """Run `work` in a read-only transaction, which waits for no writer. Changes are refused."""
+        """Run `work` in a read-only transaction, which does not wait for writers. Changes are
+        refused.
+        """
         return await to_thread.run_sync(self._transaction, scope, work, True, limiter=self._limiter)
 
     async def run_unscoped(self, work: Callable[[Session], T]) -> T:
@@ -151,11 +153,11 @@ class Database:
         return await to_thread.run_sync(self._transaction, None, work, True, limiter=self._limiter)
 
     async def scrub(self, *, wait_s: float = 1) -> None:
-        """Remove deleted rows from SQLite's log; PostgreSQL reuses their space by itself. The log
-        is durable before this returns.
+        """Remove deleted rows from SQLite's log, and return once the log is durable. PostgreSQL
+        reuses their space by itself.
 
-        If a reader prevents it for longer than `wait_s`, `owes_log` is set: call this again until
-        it is not.
+        If a reader prevents it for longer than `wait_s` seconds, `owes_log` is set: call this again
+        until it is not.
         """
         if self._engines is not None and not self._engines.is_postgres:
             await to_thread.run_sync(
@@ -225,8 +227,8 @@ class Database:
 
 
 def _commit(transaction: Any) -> None:
-    """Commit. If the connection is lost during the commit, its result is unknown, and the
-    transaction is not retried.
+    """Commit. If the connection is lost meanwhile, the result is unknown, so the transaction is not
+    retried.
     """
     try:
         transaction.commit()
@@ -235,16 +237,16 @@ def _commit(transaction: Any) -> None:
             raise AgentError(
                 "network",
                 (
-                    "the database was lost while it kept a change, which may or may not stand: "
-                    "look, then try again"
+                    "the database connection was lost during a commit, so the change may or may "
+                    "not be saved: check it, then try again"
                 ),
             ) from e
         raise
 
 
 def _persistently(work: Callable[[], T]) -> T:
-    """Retry once on a fresh connection if the old one was dead, and up to three times after a
-    conflict.
+    """Run `work`. Retry once on a new connection if the old one was dead, and up to three times
+    after a conflict.
     """
     lost, conflicts = 0, 0
     while True:
@@ -257,4 +259,6 @@ def _persistently(work: Callable[[], T]) -> T:
             again = (is_lost(e) and lost <= 1) or (is_conflict(e) and conflicts <= CONFLICTS_MOST)
             if not again:
                 raise (told(e) or e) from (e if told(e) else e.__cause__)
-            time.sleep(random.uniform(0.005, 0.02) * conflicts)  # so that two do not meet again
+            time.sleep(
+                random.uniform(0.005, 0.02) * conflicts
+            )  # random, so that the two do not collide again

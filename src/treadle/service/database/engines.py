@@ -23,24 +23,24 @@ FORMS = "sqlite:///FILE, sqlite:// (in memory) or postgresql://NAME@HOST/DATABAS
 INSTALL_POSTGRES = "pip install 'treadle[postgres]'"
 THREADS: Final = 8
 WAIT_S: Final = 5
-"""Timeout for a connection, and for an earlier writer."""
+"""Timeout in seconds for a connection, and for an earlier writer."""
 STATEMENT_S: Final = 10
 _SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 
 
 @dataclass(frozen=True)
 class Engines:
-    """Pool of connections, with the way a transaction begins on it."""
+    """Pools of connections, one for each way to begin a transaction."""
 
     writing: Engine
     """Engine for writing transactions of one user."""
     reading: Engine
     strict: Engine
-    """Engine for transactions without an owner, at an isolation level where their reads still hold
-    when they commit.
+    """Engine for transactions without an owner, at an isolation level that keeps their reads valid
+    until they commit.
     """
     readers: int
-    """Number of threads that may read at once, or do anything if `writers` is None."""
+    """Number of threads that may read at once, or read and write if `writers` is None."""
     writers: int | None
     """Number of threads that may write at once."""
 
@@ -50,23 +50,21 @@ class Engines:
 
 
 def connected(url: str) -> Engines:
-    """Create engines without connecting; the folder of an SQLite file is created.
+    """Create engines without connecting. Creates the folder of an SQLite file.
 
     Raises AgentError(invalid) for an invalid URL or a missing library.
     """
     try:
         address = make_url(url)
     except (ArgumentError, ValueError) as e:
-        raise AgentError("invalid", f"the database's address is none: it is {FORMS}") from e
+        raise AgentError("invalid", f"the database URL is invalid: use {FORMS}") from e
     match address.drivername:
         case "sqlite":
             return _sqlite(address)
         case "postgresql" | "postgres" | "postgresql+psycopg":
             return _postgres(address.set(drivername="postgresql+psycopg"))
         case _:
-            raise AgentError(
-                "invalid", f"databases of this kind are not known: the address is {FORMS}"
-            )
+            raise AgentError("invalid", f"this kind of database is not supported: use {FORMS}")
 
 
 # ---------------------------------------------------------------- SQLite
@@ -77,8 +75,8 @@ def _sqlite(address: URL) -> Engines:
         raise AgentError(
             "invalid",
             (
-                "an SQLite address has three slashes before a relative path and four before an "
-                "absolute one, and nothing behind it"
+                "an SQLite URL has three slashes before a relative path, four before an absolute "
+                "one, and nothing after it"
             ),
         )
     in_memory = address.database in (None, "", ":memory:")
@@ -102,14 +100,14 @@ def _sqlite(address: URL) -> Engines:
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     reading = engine.execution_options(treadle_reads=True)
-    # SQLite has one writer at a time. Queueing here keeps their order, while SQLite polls with
-    # growing pauses.
+    # SQLite allows one writer at a time. A queue here keeps the writers' order; SQLite itself polls
+    # with growing pauses.
     return Engines(engine, reading, engine, readers=size, writers=None if in_memory else 1)
 
 
 def _make_file(path: Path) -> None:
-    """Create the file with private permissions from the start: it holds all users' tasks and
-    password hashes.
+    """Create the file with private permissions from the start, because it contains all users' tasks
+    and password hashes.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -119,15 +117,15 @@ def _make_file(path: Path) -> None:
             raise AgentError(
                 "network",
                 (
-                    "the database's file cannot be made: its folder is not ours to write in: see "
-                    "to it, or give another --database"
+                    "the database file cannot be created: its folder is not writable: change its "
+                    "permissions, or give another --database"
                 ),
             ) from None
     except OSError as e:
         raise AgentError(
             "network",
             (
-                f"the database's file cannot be opened: {e.strerror}: see to its folder, or give "
+                f"the database file cannot be opened: {e.strerror}: check its folder, or give "
                 "another --database"
             ),
         ) from e
@@ -146,7 +144,7 @@ def _prepare(connection: Any, _record: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    """Begin a transaction. A writer takes the lock at once, since taking it after a read can only
+    """Begin a transaction. A writer takes the lock at once, because taking it after a read can
     fail. A reader takes none.
     """
     connection.exec_driver_sql(
@@ -155,7 +153,7 @@ def _begin(connection: Connection) -> None:
 
 
 def take_turns(connection: Connection) -> None:
-    """Begin a writing transaction for sessions of an application: Python's driver begins only with
+    """Begin a writing transaction in an application's session. Python's driver begins one only with
     the first change, when earlier reads may be outdated.
     """
     if not cast("Any", connection.connection.dbapi_connection).in_transaction:
@@ -169,7 +167,7 @@ def _postgres(address: URL) -> Engines:
     if find_spec("psycopg") is None:
         raise AgentError("invalid", f"a PostgreSQL database needs psycopg: {INSTALL_POSTGRES}")
     if not address.database:
-        raise AgentError("invalid", f"the database's address names no database: it is {FORMS}")
+        raise AgentError("invalid", f"the database URL does not name a database: use {FORMS}")
     schema = _schema_of(address)
     engine = create_engine(
         address.difference_update_query(["schema"]),
@@ -195,7 +193,8 @@ def _postgres(address: URL) -> Engines:
 
 
 def _schema_of(address: URL) -> str | None:
-    """Return the schema for our tables, which can share a database with an application's own.
+    """Return the schema for our tables, so that they can share a database with an application's
+    own.
 
     Raises AgentError(invalid).
     """
@@ -204,7 +203,7 @@ def _schema_of(address: URL) -> str | None:
         raise AgentError(
             "invalid",
             (
-                f"schema={schema!r} in the database's address is no plain name: use lower-case "
+                f"schema={schema!r} in the database URL is not a valid name: use lower-case "
                 "letters, digits and _, like ?schema=treadle"
             ),
         )
@@ -223,7 +222,7 @@ def _use_schema(schema: str, connection: Any, _record: object) -> None:
 
 
 def _limit(connection: Any, _record: object) -> None:
-    """Set timeouts by statement; poolers refuse them as connection options."""
+    """Set timeouts with a statement, because poolers refuse them as connection options."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"SET statement_timeout = '{STATEMENT_S}s'; SET idle_in_transaction_session_timeout "

@@ -1,9 +1,9 @@
-"""The first lock: statements over `Owned` rows see one user's rows, and written rows are the
-scope's own.
+"""First lock: statements over `Owned` rows see one user's rows, and written rows must belong to the
+scope.
 
-Unbound sessions are left alone: an application's own sessions and tables are not ours. An engine's
-own connection passes this lock and meets the second one on PostgreSQL (row_security.py). Entry
-points: `scoped`, `GuardedSession`.
+Unbound sessions are left alone: they and their tables belong to an application. An engine's own
+connection passes this lock and meets the second one on PostgreSQL (row_security.py). Entry points:
+`scoped`, `GuardedSession`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from treadle.service.database.tables import Owned
 
 _BOUND: Final = "treadle.bound"
 _WHOSE: Final = "treadle_scope"
-"""Parameter of every narrowed statement. Set here at each execution, overriding any value from the
+"""Parameter of every narrowed statement, set at each execution. Overrides any value from the
 caller.
 """
 
@@ -50,13 +50,13 @@ class _Narrowed:
 
     tables: frozenset[type[Owned]]
     statement: Executable | None
-    """Replacement, or None to execute the original, which must not be kept alive here."""
+    """Replacement; None to execute the original, which must not be kept alive here."""
 
 
 def scoped(session: OrmSession, scope: Scope | None, *, reads: bool = False) -> None:
-    """Bind the session's transaction to a scope; None: it may touch no owned row.
+    """Bind the session's transaction to a scope. None: it may not touch owned rows.
 
-    `reads`: it may change nothing at all.
+    `reads`: True if it may not change anything.
     """
     if _BOUND not in session.info and not isinstance(session, GuardedSession):
         for name, listener in _LISTENERS.items():
@@ -65,15 +65,15 @@ def scoped(session: OrmSession, scope: Scope | None, *, reads: bool = False) -> 
 
 
 def insert_row(session: OrmSession, table: type[Owned], values: Mapping[str, Any]) -> None:
-    """Insert a row at once, without adding it to the session.
+    """Insert a row immediately, without adding it to the session.
 
-    `values` has all columns except `user_id`, which is the scope's.
+    `values` has all columns except `user_id`, which the scope sets.
     """
     bound: _Bound | None = session.info.get(_BOUND)
     if bound is None or bound.scope is None or bound.reads:
-        refuse(f"a {table.__name__} is written in a scope, by Database.run")
+        refuse(f"a {table.__name__} must be written in a scope: use Database.run")
     if "user_id" in values:
-        refuse("whose a row is, its scope says")
+        refuse("do not pass user_id: the scope sets it")
     session.flush()
     connection_of(session).execute(
         _insertion(cast("Any", table)), {**values, "user_id": bound.scope.user_id}
@@ -89,17 +89,17 @@ class GuardedSession(Session):
     """Session without the methods that bypass its events."""
 
     def connection(self, *_: object, **__: object) -> NoReturn:
-        refuse("statements go through the session, not through its connection")
+        refuse("execute statements on the session, not on its connection")
 
     def bulk_save_objects(self, *_: object, **__: object) -> NoReturn:
-        refuse("rows are added one by one, with session.add")
+        refuse("bulk methods are not supported: add rows with session.add")
 
     bulk_insert_mappings = bulk_save_objects
     bulk_update_mappings = bulk_save_objects
 
 
 def connection_of(session: OrmSession) -> Connection:
-    """Return the session's connection, for database.py alone, which sets the second lock on it."""
+    """Return the session's connection. Only database.py may use it, to set the second lock."""
     return OrmSession.connection(session)
 
 
@@ -108,9 +108,11 @@ def _before_statement(state: ORMExecuteState) -> None:
     if bound is None:
         return
     if not (state.is_select or state.is_insert or state.is_update or state.is_delete):
-        refuse("only select, insert, update and delete built of our tables are taken: no text()")
+        refuse(
+            "only select, insert, update and delete built from our tables are allowed, not text()"
+        )
     if bound.reads and not state.is_select:
-        refuse("this transaction only reads: use Database.run")
+        refuse("this transaction is read-only: use Database.run")
     narrowed = _narrowed(state.statement)
     if narrowed.statement is None:
         return
@@ -119,11 +121,11 @@ def _before_statement(state: ORMExecuteState) -> None:
             f"{_names(narrowed)} has rows of users, and this session has no scope: use Database.run"
         )
     if not state.is_orm_statement or state.is_insert:
-        refuse("rows of users are read by select(Table) and added with session.add")
+        refuse("read users' rows with select(Table), and add them with session.add")
     if isinstance(state.parameters, list):
-        refuse("rows of users are changed by a condition, not one by one by their keys")
+        refuse("change users' rows by a condition, not by their keys")
     if state.is_update and "user_id" in _set_columns(state):
-        refuse("whose a row is never changes")
+        refuse("the owner of a row cannot change")
     state.statement = narrowed.statement
     state.parameters = {
         **cast("Mapping[str, Any]", state.parameters or {}),
@@ -132,11 +134,11 @@ def _before_statement(state: ORMExecuteState) -> None:
 
 
 _known: WeakKeyDictionary[Executable, _Narrowed] = WeakKeyDictionary()
-"""Analysis by statement object, which is immutable: a reused statement is analysed once."""
+"""Analyses by statement object. Statements are immutable, so a reused one is analysed once."""
 
 
 def _narrowed(statement: Executable) -> _Narrowed:
-    """Raises OutOfScope if a condition on users could be bypassed."""
+    """Analyse a statement. Raises OutOfScope if a condition on users could be bypassed."""
     if (narrowed := _known.get(statement)) is None:
         tables = touched(cast("ClauseElement", statement))
         options = [_condition(cast("Any", table)) for table in tables]
@@ -151,7 +153,7 @@ def _condition(table: Any) -> ExecutableOption:
     """Restrict a statement to the scope's rows of that table."""
 
     # Evaluated for each alias separately: an expression would name the table itself where an alias
-    # is joined (sqlalchemy 2.1).
+    # is joined (SQLAlchemy 2.1).
     def own(named: Any) -> Any:
         return named.user_id == bindparam("treadle_scope")
 
@@ -166,7 +168,7 @@ def _names(narrowed: _Narrowed) -> str:
 
 
 def _set_columns(state: ORMExecuteState) -> set[str]:
-    """Return the columns that an UPDATE sets, in whichever form it names them."""
+    """Return the columns that an UPDATE sets, in any form of the statement."""
     statement = cast("UpdateBase", state.statement)
     values = cast("dict[Any, Any]", getattr(statement, "_values", None) or {})
     ordered = cast("tuple[tuple[Any, Any], ...]", getattr(statement, "_ordered_values", None) or ())
@@ -183,7 +185,7 @@ def _before_flush(session: OrmSession, context: UOWTransaction, instances: objec
         return
     changed = [*session.new, *session.dirty, *session.deleted]
     if bound.reads and changed:
-        refuse("this transaction only reads: use Database.run")
+        refuse("this transaction is read-only: use Database.run")
     for row in changed:
         if isinstance(row, Owned):
             _own(row, bound.scope)
@@ -193,12 +195,12 @@ def _own(row: Owned, scope: Scope | None) -> None:
     if scope is None or row.user_id != scope.user_id:
         refuse(f"a {type(row).__name__} of another user cannot be written in this scope")
     if (state := inspect(row)).persistent and state.attrs["user_id"].history.has_changes():
-        refuse("whose a row is never changes")
+        refuse("the owner of a row cannot change")
 
 
 def _before_attach(session: OrmSession, row: object) -> None:
-    """Refuse a row that claims to be persistent: it would be changed by its key alone, whatever
-    user it names.
+    """Refuse a row that claims to be persistent: it would be changed by its key alone, whatever its
+    user.
     """
     if (
         _BOUND in session.info
@@ -206,7 +208,7 @@ def _before_attach(session: OrmSession, row: object) -> None:
         and inspect(row).key is not None
         and inspect(row).session is None
     ):
-        refuse(f"a {type(row).__name__} is read in the transaction that changes it")
+        refuse(f"a {type(row).__name__} must be read in the transaction that changes it")
 
 
 _LISTENERS: Final = {

@@ -1,4 +1,5 @@
-"""Upgrade to the newest schema, once, by the first process. Entry point: `newest`.
+"""Upgrade to the newest schema, once, by the first process that opens the database. Entry point:
+`newest`.
 
 Alembic is imported only if there is something to do. Not here: the migrations themselves
 (migrations/versions).
@@ -19,17 +20,16 @@ from treadle.service.database.tables import ANOTHER
 VERSIONS: Final = ("0001", "0002", "0003", "0004", "0005")
 """Versions, oldest first; a test compares them with the files."""
 VERSION_TABLE: Final = "treadle_version"
-"""Name of the version table. Not Alembic's default: an application may use that in the same
-database.
-"""
-FOREIGN: Final = f"the database has tables of another application by our names: {ANOTHER}"
+"""Name of the version table. An application may use Alembic's default name in the same database."""
+FOREIGN: Final = f"another application has tables with our names in this database: {ANOTHER}"
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 
 def newest(engine: Engine) -> None:
-    """Upgrade the schema; a single query if it is the newest.
+    """Upgrade the schema; takes a single query if it is the newest.
 
-    Raises AgentError(invalid) for a database of a newer treadle, or tables of another application.
+    Raises AgentError(invalid) for a database of a newer Treadle, and for tables of another
+    application.
     """
     with engine.connect() as connection:
         if _is_newest(_version(connection)):
@@ -42,8 +42,8 @@ def _is_newest(version: str | None) -> bool:
         raise AgentError(
             "invalid",
             (
-                "the database was written by a newer treadle: install that one, or give another "
-                "database"
+                "the database was written by a newer version of Treadle: install that version, or "
+                "give another database"
             ),
         )
     return version == VERSIONS[-1]
@@ -59,7 +59,7 @@ def _migrate(engine: Engine) -> None:
     from alembic import command  # noqa: PLC0415  only where something changes
     from alembic.config import Config  # noqa: PLC0415  only needed for a migration
 
-    with engine.begin() as connection:  # on SQLite this is the lock already
+    with engine.begin() as connection:  # on SQLite this takes the lock
         if connection.dialect.name == "postgresql":
             connection.execute(text("SET LOCAL statement_timeout = '60s'"))
             first_come(connection)

@@ -1,9 +1,9 @@
-"""The second lock, on PostgreSQL: row-level security by the transaction's own user. The migrations
-create the policies.
+"""Second lock, on PostgreSQL: row-level security by the transaction's user. The migrations create
+the policies.
 
-A superuser, or a role with BYPASSRLS, would bypass it: it takes the role `treadle_rows` for each
-transaction, which cannot log in and owns nothing. Entry points: `lock` for a transaction,
-`takes_role` when a database is opened.
+A superuser, or a role with BYPASSRLS, would bypass it. Such a login therefore assumes the role
+`treadle_rows` for each transaction, which cannot log in and owns nothing. Entry points: `lock` for
+a transaction, `takes_role` when a database is opened.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROLE = "treadle_rows"
 _WRITERS = 0x7452
 """Namespace of our advisory locks."""
 _SCHEMA = 0x74726561646C65
-"""Key of the lock that serialises processes starting at once."""
+"""Key of the lock that serializes processes that start at the same time."""
 _MAKE_ROLE = f"""
 DO $$ BEGIN
   CREATE ROLE {ROLE} NOLOGIN NOSUPERUSER NOBYPASSRLS;
@@ -46,7 +46,9 @@ _POWERS = text(
     "SELECT rolsuper OR rolbypassrls OR rolcanlogin OR rolcreaterole OR EXISTS (SELECT FROM "
     "pg_auth_members AS m WHERE m.member = r.oid) FROM pg_roles AS r WHERE r.rolname = :role"
 )
-"""True if the role has more than rights on our tables, so that it was not created by us."""
+"""Query that is true if the role has more than rights on our tables, so that Treadle did not create
+it.
+"""
 _UNLOCKED = text(
     "SELECT count(*) FROM unnest(CAST(:names AS text[])) AS owned(name) LEFT JOIN pg_class AS c "
     "ON c.oid = to_regclass(owned.name)"
@@ -56,9 +58,9 @@ _UNLOCKED = text(
 
 
 def lock(connection: Connection, scope: Scope | None, *, role: bool, alone: bool) -> None:
-    """Set the user of this transaction. One round trip.
+    """Set the user of this transaction, in one round trip.
 
-    `alone`: serialise one user's changes, as SQLite does.
+    `alone`: serialize one user's changes, as SQLite does.
     """
     user_id = scope.user_id if scope is not None else ""
     calls = [func.set_config("treadle.user_id", user_id, True)]
@@ -70,7 +72,7 @@ def lock(connection: Connection, scope: Scope | None, *, role: bool, alone: bool
 
 
 def takes_role(connection: Connection) -> bool:
-    """True if transactions have to take the role, which is created if missing.
+    """True if transactions must assume the role. Creates it if missing.
 
     Raises AgentError(invalid) if the lock would not hold.
     """
@@ -84,9 +86,9 @@ def takes_role(connection: Connection) -> bool:
         if connection.execute(_POWERS, {"role": ROLE}).scalar_one_or_none():
             raise AgentError(
                 "invalid",
-                f"the role {ROLE} of the database may log in, pass row-level security by or make "
-                "roles, or is a member of another role, so that rows of users would not be kept "
-                f"apart: ALTER ROLE {ROLE} NOLOGIN NOSUPERUSER NOBYPASSRLS NOCREATEROLE, and "
+                f"the role {ROLE} of the database can log in, bypass row-level security or create "
+                f"roles, or is a member of another role, so it would not isolate users' rows: run "
+                f"ALTER ROLE {ROLE} NOLOGIN NOSUPERUSER NOBYPASSRLS NOCREATEROLE, and "
                 "revoke its memberships",
             )
         lock(connection, None, role=True, alone=False)
@@ -94,16 +96,16 @@ def takes_role(connection: Connection) -> bool:
         raise AgentError(
             "invalid",
             (
-                "the database's role passes row-level security by: connect as one that is no "
-                "superuser and has no BYPASSRLS"
+                "the database role bypasses row-level security: connect as a role that is not a "
+                "superuser and lacks BYPASSRLS"
             ),
         ) from e
     return True
 
 
 def make_role(connection: Connection) -> None:
-    """Create the role and grant its rights, if we may. A plain owner of the tables may not, and
-    needs none: the policies are forced on it.
+    """Create the role and grant its rights, if the login may. A plain owner of the tables may not,
+    and needs no role: the policies are forced on it.
     """
     first_come(connection)
     connection.execute(text(_MAKE_ROLE))
@@ -116,13 +118,13 @@ def first_come(connection: Connection) -> None:
 
 
 def look(connection: Connection) -> bool:
-    """True if our login bypasses the policies. Raises AgentError(invalid) if there are none."""
+    """True if the login bypasses the policies. Raises AgentError(invalid) if there are none."""
     if connection.execute(_UNLOCKED, {"names": owned_names()}).scalar_one():
         raise AgentError(
             "invalid",
             (
-                "row-level security is switched off in the database: put its policies back, or "
-                "start with an empty database"
+                "row-level security is off in the database: restore its policies, or start with "
+                "an empty database"
             ),
         )
     return bool(connection.execute(_BYPASSES).scalar_one())

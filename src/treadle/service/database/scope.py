@@ -1,7 +1,7 @@
 """Verified identities, and the scope of their rows. Entry points: `Identity`, `Scope`.
 
 An `Identity` is created in few places, each of which has just verified the user; a test counts
-them. Everything else passes on the `Scope`.
+them. All other code passes on the `Scope`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, final
 from treadle.errors import AgentError
 
 Proof: TypeAlias = Literal["token", "terminal", "caller", "journal"]
-"""Kind of verification: our token, the user of the command, the library's caller, or the journal,
+"""Kind of verification: our token, the user of the terminal, the library's caller, or the journal,
 for a run that began with one of these.
 """
 USER_ID_CHARS = 64
@@ -24,8 +24,8 @@ class Identity:
     __slots__ = ("_user_id", "proof")
 
     def __init__(self, user_id: str, proof: Proof) -> None:
-        """Raises AgentError(invalid) for an invalid user id: empty, longer than 64 characters, or
-        not printable.
+        """Raises AgentError(invalid) for a user id that is empty, longer than 64 characters or not
+        printable.
         """
         if not user_id or len(user_id) > USER_ID_CHARS or not user_id.isprintable():
             raise AgentError("invalid", "a user's id is 1 to 64 printable characters")
@@ -43,7 +43,7 @@ class Identity:
 
 @final
 class Scope:
-    """Access to the rows of one user: its holder may read and change those, and no others."""
+    """Access to the rows of one user. Its holder may read and change those, and no others."""
 
     __slots__ = ("user_id",)
 

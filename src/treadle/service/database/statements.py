@@ -19,7 +19,7 @@ from sqlalchemy.sql.visitors import HasTraverseInternals
 from treadle.service.database.tables import Owned
 
 HARMLESS: Final = frozenset({"*", "1"})
-"""Text that sqlalchemy itself generates, for count() and exists()."""
+"""Text that SQLAlchemy itself generates, for count() and exists()."""
 LEAVES: Final = (BindParameter, Null)
 """Frequent elements without parts."""
 
@@ -40,7 +40,9 @@ def owned_names() -> list[str]:
 
 
 def touched(statement: ClauseElement) -> set[type[Owned]]:
-    """Raises OutOfScope if a condition on users could be bypassed."""
+    """Return the classes of users' rows that a statement touches. Raises OutOfScope if a condition
+    on users could be bypassed.
+    """
     found: set[type[Owned]] = set()
     target = _target(statement)
     if target is not None and issubclass(target, Owned):
@@ -52,9 +54,9 @@ def touched(statement: ClauseElement) -> set[type[Owned]]:
             continue
         if (owned := _owned(element, within)) is not None:
             found.add(owned)
-            # UPDATE ... FROM: only its target is narrowed.
+            # UPDATE ... FROM narrows only its target.
             if target is not None and owned is not target and within is None:
-                refuse("an update or delete names other tables in a subquery only")
+                refuse("an update or delete may name other tables only in a subquery")
         if isinstance(element, Select):
             within = _selected(element)
         for part in _parts(element):
@@ -63,7 +65,7 @@ def touched(statement: ClauseElement) -> set[type[Owned]]:
 
 
 def _selected(statement: Any) -> set[Any]:
-    """Return the tables that a SELECT names by class among its columns: the ORM's own conditions
+    """Return the tables that a SELECT names by class among its columns. The ORM's own conditions
     name their columns bare.
     """
     named = [element for element in statement._raw_columns if _mapper(element) is not None]
@@ -75,7 +77,7 @@ def _selected(statement: Any) -> set[Any]:
 
 
 def _is_bare(element: Any) -> bool:
-    """True unless the element is an alias, whose rows differ from the table's own."""
+    """True unless the element is an alias, whose rows differ from those of the table."""
     return isinstance(element, Table) or isinstance(
         cast("Any", getattr(element, "table", None)), Table
     )
@@ -98,7 +100,7 @@ def _owned(element: Any, within: set[Any] | None) -> type[Owned] | None:
     if isinstance(element, TextClause) or (
         isinstance(element, ColumnClause) and element.is_literal and element.name not in HARMLESS
     ):
-        refuse("only statements built of our tables are taken: no text(), no literal_column()")
+        refuse("only statements built from our tables are allowed, not text() or literal_column()")
     mapper = _mapper(element)
     if mapper is not None:
         return mapper.class_ if issubclass(mapper.class_, Owned) else None
@@ -107,15 +109,15 @@ def _owned(element: Any, within: set[Any] | None) -> type[Owned] | None:
         table = cast("Any", element).table
         if within is not None and table in within:
             return None
-    # Tables match by name, whichever object names them.
+    # Tables match by name, because several objects can name the same one.
     if isinstance(table, TableClause) and table.name.lower() in _names():
-        refuse("rows of users are named by their class, not by its __table__")
+        refuse("select users' rows by their class, not by its __table__")
     return None
 
 
 def _parts(element: Any) -> Iterable[Any]:
-    """Return the element's parts: for a column of a subquery that subquery, for a table's alias
-    nothing. A select's tables come with its columns.
+    """Return the element's parts: the subquery for a column of one, nothing for an alias of a
+    table. A SELECT's tables come with its columns.
     """
     if isinstance(element, ColumnClause):
         behind = cast("Any", element).table
@@ -141,7 +143,9 @@ def _is_alias_of_table(element: Any, known: Any) -> bool:
 
 
 def _mapper(element: Any) -> Mapper[Any] | None:
-    return element._annotations.get("parentmapper")  # where the ORM notes whose it is
+    return element._annotations.get(
+        "parentmapper"
+    )  # annotation by which the ORM records the element's mapper
 
 
 _known: set[str] = set()

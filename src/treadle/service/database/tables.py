@@ -1,5 +1,5 @@
-"""The tables. Those of users inherit from `Owned`; identities are in `Account` and `Login`, which
-have no owner.
+"""Database tables. Those of users inherit from `Owned`; identities are in `Account` and `Login`,
+which have no owner.
 
 migrations/ creates them. Entry points: `Owned` and the tables.
 """
@@ -32,13 +32,13 @@ from treadle.types import now
 
 METADATA = MetaData()
 """Our own metadata, separate from an application's SQLModel tables."""
-ANOTHER = "give a SQLite file of its own, or a schema in PostgreSQL (postgresql://…?schema=treadle)"
+ANOTHER = "give Treadle its own SQLite file or PostgreSQL schema (postgresql://…?schema=treadle)"
 
 
 @event.listens_for(METADATA, "before_create")
 def _refuse_tables_of_others(metadata: MetaData, connection: Connection, **_: object) -> None:
-    """Check existing tables, which `create_all` skips. Raises AgentError(invalid) for one without
-    our columns.
+    """Raise AgentError(invalid) for an existing table without our columns. `create_all` skips
+    existing tables.
     """
     there = inspect(connection)
     for name, table in metadata.tables.items():
@@ -49,14 +49,15 @@ def _refuse_tables_of_others(metadata: MetaData, connection: Connection, **_: ob
             raise AgentError(
                 "invalid",
                 (
-                    f"the table {name!r} of this database is another application's (it has no "
+                    f"the table {name!r} of this database belongs to another application (it has "
+                    "no "
                     f"{', '.join(sorted(lacking))}): {ANOTHER}"
                 ),
             )
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """Times with a zone, even in databases that store none."""
+    """Time with a zone, even in databases that store none."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -77,11 +78,11 @@ class Row(SQLModel):
 class Owned(Row):
     """Row of one user.
 
-    Read and written in that user's `Scope` only: database.py refuses anything else.
+    Read and written only in that user's `Scope`: database.py refuses any other access.
     """
 
     user_id: str = Field(max_length=64)
-    """Owner. First in an index of each table: every query filters by it."""
+    """Owner. First in an index of each table, because every query filters by it."""
 
 
 # ---------------------------------------------------------------- accounts and logins
@@ -94,20 +95,20 @@ class Account(Row, table=True):
     password_hash: str = Field(max_length=256)
     created_at: datetime = Field(default_factory=now, sa_type=UtcTime, index=True)
     registered_from: str | None = Field(default=None, max_length=64)
-    """Keyed digest of the network that registered the account; None: registered before there was
-    one. It groups accounts, and names no address.
+    """Keyed digest of the network that registered the account; None for accounts older than this
+    column. It groups accounts and reveals no address.
     """
 
 
 class Login(Row, table=True):
-    """Sign-in that lasts until it is revoked or expires; tokens name it."""
+    """Sign-in that lasts until it is revoked or expires. Tokens name it."""
 
     id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
     account_id: str = Field(max_length=36, index=True, foreign_key="account.id", ondelete="CASCADE")
     refresh_hash: str = Field(max_length=64)
     """SHA-256 of the valid refresh token."""
     refreshed_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    """Time at which it replaced the one before; None: it is the first."""
+    """Time at which this token replaced the previous one; None for the first token."""
     created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
     expires_at: datetime = Field(sa_type=UtcTime)
     revoked_at: datetime | None = Field(default=None, sa_type=UtcTime)
@@ -187,7 +188,7 @@ class Spent(Owned, table=True):
 
 
 class SpentByAll(Row, table=True):
-    """Usage of all runs on one UTC day. Its row is locked while a run reserves its share."""
+    """Usage of all runs on one UTC day. A run that reserves its share locks the row."""
 
     day: date = Field(primary_key=True)
     tokens: int = Field(default=0, sa_type=BigInteger)
@@ -202,6 +203,6 @@ class Reserved(Row, table=True):
     tokens: int = Field(sa_type=BigInteger)
     cost_usd: float
     expires_at: datetime = Field(sa_type=UtcTime)
-    """Expiry, extended while the run is in progress. Afterwards, a share whose run is in no known
+    """Expiry, extended while the run is in progress. After it, a share whose run is in no known
     journal is free.
     """

@@ -163,8 +163,8 @@ def _runs() -> None:
 
 
 def _keep_apart(table: str) -> None:
-    """Rows are seen and written by their own user only, whom each transaction names; by nobody
-    where it names none. The owner of the table too.
+    """Restrict reads and writes to rows of the user that the transaction names; without a user, to
+    none. Applies to the owner of the table too.
     """
     own = "user_id = current_setting('treadle.user_id', true)"
     op.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")

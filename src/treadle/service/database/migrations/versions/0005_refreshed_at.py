@@ -1,4 +1,4 @@
-"""Time at which a refresh token was exchanged last."""
+"""Time of a login's last refresh."""
 
 from __future__ import annotations
 
