@@ -149,7 +149,7 @@ async def test_undo_takes_back_one_message_at_a_time(people: People):
         (
             "remind me tomorrow at 8 to call Bob",
             "call Bob at 8",
-            "I keep no times of day and send no reminders",
+            "I can't keep times of day or send reminders",
         ),
         (
             "add water plants every friday",

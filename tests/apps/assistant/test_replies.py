@@ -79,7 +79,7 @@ MILK = task("milk")
             done("update_task", task=MILK, changes={"due": {"from": "2026-12-01", "to": None}}),
             "Updated! 'milk' now has no due date.",
         ),
-        (done("update_task", task=MILK, changes={}), "'milk' is like that already."),
+        (done("update_task", task=MILK, changes={}), "'milk' is already like that."),
         (
             failed("complete_task", "not_found", task="bread"),
             "I couldn't find a task about 'bread' in your list.",

@@ -30,7 +30,7 @@ _KINDS = (
     ("confirm_bulk", r"That's a big action\. Confirm with 'yes \w+ all \d+'\."),
     ("ambiguous", r"I found multiple tasks about '"),
     ("created", r"Got it! Added '.*' to your list\."),
-    ("updated", r"Updated! '.*' now has |' is like that already\."),
+    ("updated", r"Updated! '.*' now has |' is already like that\."),
     (
         "bulk_done",
         r"I've marked \d+ tasks? as complete\.|I've removed \d+ completed tasks? |There is nothing left to complete|There are no completed tasks",

@@ -70,7 +70,7 @@ def test_prompts_come_from_standard_input(cli: Work) -> None:
         (("",), "a PROMPT is empty"),
         (("--from", "nowhere"), "'nowhere' cannot be read"),
         (("--from", "empty"), "'empty/nothing' is empty"),
-        (("--from", "binary"), "no UTF-8"),
+        (("--from", "binary"), "not UTF-8"),
         (("x", "--resume", "last"), "--resume continues a batch as it was started"),
         (("--resume", "last", "--worktree"), "--worktree"),
         (("--resume", "last"), "there are none yet"),
@@ -131,7 +131,7 @@ def test_each_prompt_has_a_checkout_of_its_own_and_the_persons_is_not_touched(cl
     answer, rows = cli.work("first", "second", "--worktree", "--parallel", "2", "--model", model)
     assert answer.code == 0
     assert cli.checkout() == before
-    assert "changes that are not committed" in answer.err
+    assert "uncommitted changes" in answer.err
     assert [row["diff"] for row in rows] == [{"files": 2, "added": 2, "removed": 2}] * 2
     assert sorted(cli.worktrees()) == sorted(Path(row["folder"]).resolve() for row in rows)
     assert cli.branches() == sorted(row["branch"] for row in rows)
@@ -187,7 +187,7 @@ def test_a_batch_in_a_folder_of_the_repository_works_in_that_folder_of_each_work
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        ("none", "no git repository"),
+        ("none", "not in a git repository"),
         ("unborn", "has no commit yet"),
         ("uncommitted", "is not committed"),
     ],
@@ -238,7 +238,7 @@ def test_prompts_that_work_in_one_folder_at_once_are_warned_about_and_have_no_di
     cli: Work,
 ) -> None:
     answer, rows = cli.work("a", "b", "--parallel", "2", "--model", cli.script(DONE))
-    assert "several prompts work in one folder at once" in answer.err
+    assert "several prompts work in the same folder at once" in answer.err
     assert [row["diff"] for row in rows] == [None, None]
 
 
@@ -501,7 +501,7 @@ def test_gates_run_in_the_sandbox_that_the_models_commands_have(cli: Work) -> No
     try:
         answer = cli("work", "x", "--gate", gate, "--model", cli.script(DONE))
         assert answer.code == 0
-        if "gates are not confined" in answer.err:
+        if "gates run without a sandbox" in answer.err:
             pytest.skip("no sandbox works here")
         assert not outside.exists()
         assert (
@@ -521,7 +521,7 @@ def test_where_no_sandbox_works_gates_run_all_the_same_and_that_is_said(cli: Wor
         (path / name).symlink_to(found)
     answer = cli("work", "x", "--gate", "touch judged", "--model", cli.script(DONE), PATH=str(path))
     assert answer.code == 0
-    assert "gates are not confined" in answer.err
+    assert "gates run without a sandbox" in answer.err
     assert (cli.workspace / "judged").exists()
     (cli.home / ".treadle" / "config.yaml").write_text("defaults: {sandbox: on}\n")
     answer = cli("work", "x", "--gate", "touch again", "--model", cli.script(DONE), PATH=str(path))

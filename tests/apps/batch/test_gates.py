@@ -73,7 +73,7 @@ async def test_an_endless_one_is_ended_at_its_time_and_its_log_is_bounded(
     monkeypatch.setattr("treadle.apps.batch.gates.LOG_BYTES_MAX", 100_000)
     (gate,) = await judge.judged("yes", timeout_s=0.5)
     assert (gate.passed, gate.exit_code) == (False, None)
-    assert gate.output.endswith("[it was still running after 0.5 s, and was ended]")
+    assert gate.output.endswith("[still running after 0.5 s: terminated]")
     assert gate.log
     assert Path(gate.log).stat().st_size == 100_000
 

@@ -93,7 +93,7 @@ async def test_a_batch_that_was_never_begun_is_told_apart_from_a_newer_one(tmp_p
     file = tmp_path / "work_01" / ENTRIES
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(lines[0][:50])
-    with pytest.raises(AgentError, match="was never begun"):
+    with pytest.raises(AgentError, match="was never started"):
         Logbook.open(tmp_path, "work_01")
     file.write_bytes(
         lines[0].replace(b'"batch.begun"', b'"batch.begun","version":2') + b"".join(lines[1:])
@@ -105,7 +105,7 @@ async def test_a_batch_that_was_never_begun_is_told_apart_from_a_newer_one(tmp_p
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_shelf_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(AgentError, match="cannot be kept"):
+    with pytest.raises(AgentError, match="cannot be stored"):
         Logbook.begin(tmp_path / "shelf", BATCH)
     tmp_path.chmod(0o700)
 
@@ -146,6 +146,6 @@ def test_one_that_cannot_be_begun_leaves_nothing(
     """Else it would be the `last` one."""
     write = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:10]))
-    with pytest.raises(AgentError, match=r"cannot be kept in .*: the disk is full"):
+    with pytest.raises(AgentError, match=r"cannot be stored in .*: the disk is full"):
         Logbook.begin(tmp_path / "shelf", BATCH)
     assert not list((tmp_path / "shelf").iterdir())

@@ -249,7 +249,7 @@ def test_a_batch_is_in_one_process_at_a_time(cli: Work) -> None:
         wait_for(process, "working: one")
         answer = cli("work", "--resume", "last")
         assert answer.code == 1
-        assert "being worked on by another process" in answer.err
+        assert "in use by another process" in answer.err
         process.kill()
         process.communicate()
 

@@ -70,11 +70,11 @@ def test_what_is_under_way_is_drawn_in_place_and_gone_in_the_end(cli: Work) -> N
     assert code == 0
     assert "\x1b[?2026h" in sent
     assert re.search(r"bash +first", sent)
-    assert "2 under way · 1 to come" in sent
+    assert "2 in progress · 1 left" in sent
     told = [line for line in screen(sent) if line]
     assert told[0].startswith("work_")
     assert sorted(line[:5] for line in told if line.startswith("[")) == ["[1/3]", "[2/3]", "[3/3]"]
-    assert not [line for line in told if "under way" in line]
+    assert not [line for line in told if "in progress" in line]
 
 
 def test_each_line_fits_the_terminal(cli: Work) -> None:

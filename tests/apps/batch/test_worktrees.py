@@ -154,7 +154,7 @@ async def test_one_that_cannot_be_made_leaves_nothing(
     assert left(folder)[1].lstrip("* ") == place.branch, "a branch that moved is somebody's"
     (tmp_path / "shelf").rmdir()
     (tmp_path / "shelf").touch()
-    with pytest.raises(AgentError, match="cannot be made"):
+    with pytest.raises(AgentError, match="cannot be created"):
         await worktrees.make(worktrees.place(2))
 
 

@@ -223,7 +223,7 @@ async def test_progress_tells_turns_and_tools_and_rises(era: str):
     async with Runtime.open() as runtime, connected(runtime, helper, era=era) as client:
         result = await client.call_tool("helper", {"prompt": "x"}, progress_callback=hear)
     assert text_of(result) == "done"
-    assert heard[:2] == [(1, "turn 1"), (2, "look runs")]
+    assert heard[:2] == [(1, "turn 1"), (2, "running look")]
     assert [step for step, _ in heard] == sorted({step for step, _ in heard})
 
 

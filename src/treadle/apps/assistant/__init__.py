@@ -1,6 +1,6 @@
 """The task assistant: a multi-user to-do list in plain language.
 
-    runner.py    a person's message, with its history, to a reply: `AgentRunner`
+    runner.py    from a person's message, with its history, to a reply: `AgentRunner`
     server.py    the eight task tools, for the loop and for any MCP client: `MCPToolServer`
     store.py     every query, in one user's scope: `TaskStore`
     replies.py   replies composed from tool results; words.py: filter for the model's own words
@@ -11,11 +11,11 @@
     agent.py          the agent's definition, for any model
     caller.py         caller and result of a task tool
     changes.py        log of changes
-    confirmations.py  confirmation of bulk and final changes by the person
+    confirmations.py  a person's confirmation of bulk and irreversible changes
     confirmation_records.py  records of questions, and of the calls that they hold back
     context.py        input and result of a runner
     fields.py         validation of task fields, and a task as JSON data
-    held_calls.py     a model that issues the calls which a person has confirmed
+    held_calls.py     a model that issues the calls that a person has confirmed
     lookalikes.py     normalization of lookalike and invisible characters
     matching.py       search for titles by words
     over_mcp.py       the eight task tools for any client of the Model Context Protocol
@@ -30,7 +30,7 @@
     user_names.py     argument names by which a model may try to name a user
     view.py           the part of a run that a chat may see
 
-Importing this does no work: each name is loaded when it is first used.
+The package imports each name when it is first used.
 """
 
 from __future__ import annotations

@@ -23,11 +23,11 @@ from treadle.apps.assistant.tables import Task
 from treadle.apps.assistant.unsupported import unsupported_in
 
 RUN_MOST: Final = 5
-"""Distinct tasks that a run may complete or update without confirmation."""
+"""Number of distinct tasks that a run may complete or update without confirmation."""
 WINDOW_MOST: Final = 10
 """The same limit for one user in ten minutes, over all runs and clients."""
 UNDO_MOST: Final = 5
-"""Changes that a run may undo."""
+"""Number of changes that a run may undo."""
 LISTED_MOST: Final = 100
 LISTED_CHARS: Final = 40_000
 LISTED_DESCRIPTION: Final = 120
@@ -106,7 +106,7 @@ def _update_task(desk: ActContext, arguments: Mapping[str, Any]) -> ToolResponse
         return refused(
             ToolError(
                 code="invalid",
-                message="update_task changes nothing without one of title, description, priority, due",
+                message="update_task needs at least one of title, description, priority, due",
             )
         )
     checked(cast("TaskFields", wanted))
@@ -159,8 +159,7 @@ def _undo(desk: ActContext, arguments: Mapping[str, Any]) -> ToolResponse:
             ToolError(
                 code="invalid",
                 message=(
-                    f"{UNDO_MOST} changes were taken back already: ask the person whether that "
-                    "is enough"
+                    f"{UNDO_MOST} changes are already undone: ask the person whether to undo more"
                 ),
             )
         )
@@ -186,7 +185,9 @@ _ACTS: Final[Mapping[str, Callable[[ActContext, Mapping[str, Any]], ToolResponse
 
 
 def _asks(desk: ActContext, held: HeldTaskCall) -> ToolResponse | None:
-    """Return the question, or None if the person has confirmed exactly this or acts directly."""
+    """Return the question to ask. Return None if the person has confirmed exactly this call or acts
+    directly.
+    """
     caller, ids = desk.caller, {task.id for task in held.tasks}
     if caller.by_person or (
         caller.grant is not None and caller.grant.verb == held.verb and ids <= caller.grant.items
@@ -239,7 +240,7 @@ def _not_one(found: TaskMatch, words: str) -> ToolResponse:
 
 
 def _first(tasks: Sequence[Task]) -> list[dict[str, Any]]:
-    """Return as many tasks as fit, with shortened descriptions if they are too long."""
+    """Return the first tasks that fit, with shortened descriptions if they are too long."""
     shown = [as_data(task) for task in tasks[:LISTED_MOST]]
     if _size(shown) > LISTED_CHARS:
         for task in shown:

@@ -14,7 +14,7 @@ Code: TypeAlias = Literal["not_found", "ambiguous", "invalid", "confirm", "faile
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Confirmation by a person, for this verb and these tasks only."""
+    """A person's confirmation of this verb for these tasks only."""
 
     verb: str
     items: frozenset[str]
@@ -23,11 +23,11 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class ToolUser:
-    """Caller, bound by the server to every call; a model cannot change it."""
+    """Caller of a tool. The server binds it to every call; a model cannot change it."""
 
     scope: Scope
     conversation_id: str | None = None
-    """Conversation in which the person confirms by their next message; None: a plain MCP client,
+    """Conversation in which the person confirms by their next message. None: a plain MCP client,
     which confirms by elicitation or a code.
     """
     grant: Grant | None = None

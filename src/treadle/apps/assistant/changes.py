@@ -18,9 +18,9 @@ from treadle.apps.assistant.tables import Change, Confirmation, Task
 from treadle.service.database.scope import Scope
 
 KEPT: Final = timedelta(days=30)
-"""Time for which a change can be undone and a deleted task is kept."""
+"""Period during which a change can be undone and a deleted task is kept."""
 CONFIRMATIONS_KEPT: Final = timedelta(days=1)
-"""Time for which confirmations are kept, for runs that are resumed."""
+"""Period during which confirmations are kept, for runs that are resumed."""
 WINDOW: Final = timedelta(minutes=10)
 COUNTED: Final = ("complete_task", "update_task")
 UNDO: Final = "undo"
@@ -37,7 +37,7 @@ class ChangeLog:
         self._session, self._user_id, self._clock = session, scope.user_id, clock
 
     def result_of(self, key: str | None) -> dict[str, Any] | None:
-        """Return the result of the call with this key; None if it has changed nothing."""
+        """Return the result of the call with this key, or None if it changed nothing."""
         if key is None:
             return None
         change = self._session.exec(
@@ -54,7 +54,7 @@ class ChangeLog:
         run_id: str | None,
         by_person: bool,
     ) -> Change:
-        """Add a change, dated after every other one of this user, even if the clock went
+        """Add a change, dated after every other change of this user, even if the clock went
         backwards.
         """
         last = cast(
@@ -93,7 +93,7 @@ class ChangeLog:
 
     def touched(self, run_id: str | None) -> tuple[frozenset[str], frozenset[str]]:
         """Return the ids of tasks that were completed or updated without confirmation: by this run,
-        and by anything in the last ten minutes.
+        and by any run or client in the last ten minutes.
         """
         start = self._clock() - WINDOW
         mine = select(Change).where(
@@ -102,8 +102,8 @@ class ChangeLog:
             col(Change.tool).in_(COUNTED),
         )
         rows = [*self._session.exec(mine.where(col(Change.at) >= start))]
-        # The run may have been resumed after a while; one query for both would read all changes of
-        # this user.
+        # The run may have been resumed after a while. A single query for both would read all
+        # changes of this user.
         if run_id is not None:
             rows += self._session.exec(mine.where(Change.run_id == run_id)).all()
         granted = self._granted({row.run_id for row in rows if row.run_id is not None})
@@ -129,8 +129,8 @@ class ChangeLog:
         }
 
     def undone_in(self, run_id: str | None) -> int:
-        """Return the number of changes that this run has undone; without a run, of those outside
-        any run in the last ten minutes.
+        """Return the number of changes that this run has undone; without a run, of those undone
+        outside any run in the last ten minutes.
         """
         mine = (
             select(func.count())
@@ -175,7 +175,7 @@ def new(task: Task) -> dict[str, Any]:
 
 
 def restore(task: Task, before: Mapping[str, Any], at: datetime) -> None:
-    """Restore a snapshot; a task that was new is deleted."""
+    """Restore a snapshot. A task that was new is deleted."""
     if before.get("new"):
         task.deleted_at = at
     else:

@@ -50,10 +50,10 @@ class HeldCall:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredConfirmations:
-    """Effect of a person's message on the pending confirmations of their conversation."""
+    """Effect of a person's message on the pending confirmations of its conversation."""
 
     outcome: Literal["granted", "cancelled", "expired", "void"]
-    """`expired` and `void` (a task was changed since): the person confirmed, but must be asked
+    """For `expired` and `void` (a task has changed since), the person confirmed but must be asked
     again before anything happens.
     """
     grant: Grant | None = None
@@ -105,7 +105,7 @@ def gathering(
     held: HeldTaskCall,
     at: datetime,
 ) -> Confirmation | None:
-    """Return the record to which this call belongs; other pending ones are closed."""
+    """Return the record to which this call belongs, and close the other pending ones."""
     mine: Confirmation | None = None
     for record in open_records(session, scope, conversation_id):
         if (
@@ -136,7 +136,7 @@ def open_records(session: Session, scope: Scope, conversation_id: str) -> Sequen
 def replace_open(
     session: Session, scope: Scope, conversation_id: str, run_id: str | None
 ) -> Sequence[Confirmation]:
-    """Return questions of the same message that were replaced by another one, oldest first."""
+    """Return questions of the same message that another one replaced, oldest first."""
     if run_id is None:
         return ()
     mine = select(Confirmation).where(
@@ -159,7 +159,7 @@ def titles_of(session: Session, scope: Scope, record: Confirmation) -> list[str]
 
 
 def is_as_seen(session: Session, scope: Scope, record: Confirmation) -> bool:
-    """True if every task exists unchanged since the person was asked."""
+    """True if every task still exists, unchanged since the person was asked."""
     mine = select(Task).where(
         Task.user_id == scope.user_id,
         col(Task.id).in_(record.items),

@@ -1,5 +1,5 @@
-"""Confirmation of bulk and final changes: server-side records of questions and answers, which a
-model cannot create.
+"""Confirmation of bulk and irreversible changes: server-side records of questions and answers,
+which a model cannot create.
 
 Everything runs inside a transaction. In a chat the person's next message answers (`asked`,
 `answered`); a plain MCP client uses a single-use code (`asked`, `redeemed`). acts.py decides what
@@ -40,7 +40,7 @@ from treadle.service.database.scope import Scope
 from treadle.types import now
 
 _FORGOTTEN_AFTER: Final = timedelta(hours=1)
-"""Time after which unanswered questions are deleted."""
+"""Age at which unanswered questions are deleted."""
 _CODE_BYTES: Final = 12
 _DONE: Final[Mapping[str, str]] = {
     "delete": "deleted",
@@ -48,7 +48,7 @@ _DONE: Final[Mapping[str, str]] = {
     "update": "changed",
 }
 NAMED_MOST: Final = 4
-"""Maximum tasks that a question names; beyond it, it gives their number."""
+"""Maximum number of tasks that a question names. For more, it gives their number."""
 _ANSWERED: Final = (
     select(Confirmation)
     .where(
@@ -58,7 +58,7 @@ _ANSWERED: Final = (
     .order_by(col(Confirmation.created_at).desc())
     .with_for_update()
 )
-"""Statement for every message, built once."""
+"""Statement that every message executes, built once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +116,10 @@ def answered(
     *,
     clock: Clock = now,
 ) -> AnsweredConfirmations | None:
-    """Close the pending confirmations of the conversation with the person's message; None if there
-    were none. `run_id`: the run of this message.
+    """Close the conversation's pending confirmations with the person's message. Return None if
+    there were none. `run_id`: the run of this message.
 
-    Idempotent: repeated for the same run, it returns the same grant.
+    Idempotent: another call for the same run returns the same grant.
     """
     at = clock()
     pending = session.exec(
@@ -144,7 +144,7 @@ def answered(
 
 
 def granted(session: Session, scope: Scope, run_id: str) -> AnsweredConfirmations | None:
-    """Return the confirmation granted to this run, for a run that is resumed."""
+    """Return the confirmation granted to this run, if it is resumed."""
     record = session.exec(
         select(Confirmation).where(
             Confirmation.user_id == scope.user_id, Confirmation.granted_run_id == run_id
@@ -184,12 +184,6 @@ def redeemed(
         and record.expires_at > clock()
         and is_as_seen(session, scope, record)
     )
-
-
-# ---------------------------------------------------------------- records
-
-
-# ---------------------------------------------------------------- wording
 
 
 def _said(message: str) -> str:

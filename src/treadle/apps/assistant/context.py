@@ -20,20 +20,20 @@ class MessageHistory:
     content: str
     timestamp: datetime
     tool_calls: Sequence[Mapping[str, Any]] | None = None
-    """Records of an assistant message's calls, as stored. For display: a model receives only the
+    """Records of an assistant message's calls, as stored, for display. A model receives only the
     text.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class AgentContext:
-    """User, conversation and history of a message. Nothing of it is kept between runs."""
+    """User, conversation and history of a message. Runs share none of it."""
 
     user_id: str
-    """Id of a user whom the caller has verified."""
+    """Id of a user that the caller has verified."""
     conversation_id: str
     message_history: tuple[MessageHistory, ...] = ()
-    """Oldest first."""
+    """Earlier messages, oldest first."""
 
     @classmethod
     def from_request(
@@ -58,7 +58,7 @@ class ToolCallRecord:
     tool_name: str
     parameters: Mapping[str, Any]
     result: Mapping[str, Any]
-    """`{success, data, error}`."""
+    """Result as `{success, data, error}`."""
     duration_ms: int
 
 

@@ -1,8 +1,8 @@
-"""Rule-based model that needs no key: it parses the task language and calls the task tools like any
+"""Rule-based model that needs no key. It parses the task language and calls the task tools like any
 other model.
 
-No network, no state, no clock except the given date. Parsing is in language/; replies are composed
-from the tools' results. Entry point: `EmbeddedModel`.
+It has no network, no state, and no clock except the given date. Parsing is in language/; replies
+are composed from the tools' results. Entry point: `EmbeddedModel`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from treadle.types import StopReason, Usage, new_id
 
 NAME = "embedded:tasks"
 DONE = "- Done."
-"""Text after the tools' results: an empty response would be requested again.
+"""Text after the tools' results, because an empty response would be requested again.
 
 As a list item it is never shown (words.py).
 """
@@ -59,8 +59,8 @@ class EmbeddedModel:
     """
 
     def __init__(self, *, today: Callable[[], date] | None = None) -> None:
-        """`today`: the person's date, from which "tomorrow" is counted. Defaults to the date in the
-        request ("Today is …"), else the machine's.
+        """`today` returns the person's date, from which "tomorrow" is counted. Defaults to the date
+        in the request ("Today is …"), or else the machine's.
         """
         self._today = today
 
@@ -135,7 +135,7 @@ def _next_calls(
 
 
 def _too_many(count: int, wishes: Understood) -> str:
-    """Refuse too many calls, with a workaround if there is one."""
+    """Refuse too many calls, and suggest a workaround if there is one."""
     everything = Filter("all"), Filter(), Filter("open")
     deleted = [
         wish.target
@@ -200,7 +200,7 @@ def _seen(
 
 
 def _tasks(answer: object) -> list[KnownTask]:
-    """Raises ValueError if the result has no list of tasks."""
+    """Return the tasks of a result. Raises ValueError if it has no list of tasks."""
     data = cast("Mapping[str, Any]", answer).get("data") if isinstance(answer, dict) else None
     rows = cast("Mapping[str, Any]", data).get("tasks") if isinstance(data, dict) else data
     if not isinstance(rows, list):

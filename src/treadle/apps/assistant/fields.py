@@ -36,13 +36,13 @@ def title_of(text: str) -> str:
         raise AgentError(
             "invalid",
             (
-                f"a title has at most {TITLE_CHARS} characters, and this one {len(title)}: put the "
-                "rest into the description"
+                f"a title has at most {TITLE_CHARS} characters, and this one has {len(title)}: "
+                "put the rest into the description"
             ),
         )
     if any(unicodedata.category(c) in _NO_TEXT | _LINE_ENDS for c in title):
         raise AgentError(
-            "invalid", "a title is one line, without control characters or halves of characters"
+            "invalid", "a title is one line, without control characters or lone surrogates"
         )
     return title
 
@@ -54,13 +54,13 @@ def description_of(text: str | None) -> str | None:
         raise AgentError(
             "invalid",
             (
-                f"a description has at most {DESCRIPTION_CHARS} characters, and this one "
+                f"a description has at most {DESCRIPTION_CHARS} characters, and this one has "
                 f"{len(description)}"
             ),
         )
     if any(unicodedata.category(c) in _NO_TEXT and c not in "\n\t" for c in description):
         raise AgentError(
-            "invalid", "a description holds no control characters or halves of characters"
+            "invalid", "a description cannot contain control characters or lone surrogates"
         )
     return description or None
 
@@ -81,7 +81,7 @@ def due_of(text: str | date | None) -> date | None:
         pass
     raise AgentError(
         "invalid",
-        "a due date is written as YYYY-MM-DD, like 2026-12-01, and is a day that there is",
+        "a due date is a valid date in the form YYYY-MM-DD, like 2026-12-01",
     )
 
 

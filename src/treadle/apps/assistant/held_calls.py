@@ -1,4 +1,4 @@
-"""Model that issues the calls which a person has confirmed: the loop runs them like any others,
+"""Model that issues the calls that a person has confirmed. The loop runs them like any others:
 journaled and resumable. Entry point: `HeldCalls`.
 """
 
@@ -22,13 +22,11 @@ from treadle.models.model import (
 from treadle.types import StopReason, Usage, new_id
 
 _SAID: Final = "Done."
-"""Ends the run; the reply is composed from the calls' results."""
+"""Text that ends the run. The reply is composed from the calls' results."""
 
 
 class HeldCalls:
-    """Model that first issues the calls and after their results ends the run, without a
-    provider.
-    """
+    """Model that issues the calls and ends the run after their results, without a provider."""
 
     def __init__(self, calls: Sequence[HeldCall]) -> None:
         self._calls = tuple(calls)

@@ -1,4 +1,4 @@
-"""Search for titles by words: the same title, then prefixes of words, other word forms, then
+"""Search for titles by words: exact titles first, then prefixes of words, other word forms, and
 misspellings.
 
 Case, width and punctuation are ignored. Entry points: `meant`, `holding`.
@@ -41,13 +41,15 @@ _PASSED_OVER: Final = frozenset(
     }
     | {"one", "ones", "to", "for", "with", "of", "at", "on", "in", "from", "and"}
 )
-"""Stop words of a query, ignored if there is no match otherwise."""
+"""Stop words of a query, ignored unless there is no match otherwise."""
 _APOSTROPHES: Final = frozenset("'`\u2019\u02bc\xb4")
 _LETTERS_FOR_ONE: Final = 4
 _LETTERS_FOR_TWO: Final = 8
 _LETTERS_MOST: Final = 40
 _GUESSED_MOST: Final = 10_000
-"""Maximum compared pairs of words; a list of two thousand ordinary titles needs a third of them."""
+"""Maximum number of compared pairs of words. A list of two thousand ordinary titles needs a third
+of it.
+"""
 _PIECE_CHARS: Final = 3
 """Minimum length of a match inside a word, except in scripts without word separators."""
 
@@ -77,8 +79,8 @@ def meant(query: str, titles: Sequence[str]) -> list[int]:
 
 
 def holding(query: str, texts: Sequence[str]) -> list[int]:
-    """Return the indexes of all texts that contain the words, or if there are none, similar
-    words.
+    """Return the indexes of all texts that contain the words, or if there are none, of those with
+    similar words.
     """
     wanted = folded(query)[:WORDS_MOST]
     if not wanted:
@@ -89,8 +91,8 @@ def holding(query: str, texts: Sequence[str]) -> list[int]:
 
 @lru_cache(maxsize=8192)
 def folded(text: str) -> Words:
-    """Return the text's words; for a text without letters and digits, such as one emoji, its
-    space-separated parts.
+    """Return the words of a text. A text without letters and digits, such as one emoji, is split at
+    spaces.
     """
     plain = _level(text)
     kept = (
@@ -133,7 +135,7 @@ def _inside(query: str, texts: Sequence[str]) -> list[int]:
 
 
 def _nearly(wanted: Words, texts: Sequence[str]) -> list[int]:
-    """Return the texts with the fewest misspellings; none if that needs too many comparisons."""
+    """Return the texts with the fewest misspellings, or none if that takes too many comparisons."""
     guesses = _Guesses()
     slips = (
         {
@@ -149,7 +151,7 @@ def _nearly(wanted: Words, texts: Sequence[str]) -> list[int]:
 
 
 class _Guesses:
-    """Edit distances of words, with a limit on comparisons, so that a crafted list cannot block the
+    """Edit distances of words. A limit on comparisons keeps a crafted list from blocking the
     process.
     """
 
@@ -194,9 +196,7 @@ class _Guesses:
 
 
 def _distance(one: str, other: str, most: int) -> int:
-    """Return the number of missing, extra, wrong or transposed letters; values above `most` become
-    `most` + 1.
-    """
+    """Return the number of missing, extra, wrong or transposed letters, capped at `most` + 1."""
     far = most + 1
     older: list[int] = []
     before = list(range(len(other) + 1))

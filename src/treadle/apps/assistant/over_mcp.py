@@ -1,8 +1,8 @@
-"""The eight task tools for any client of the Model Context Protocol, over any transport, which
-verifies the user. Entry point: `tasks_over_mcp`.
+"""The eight task tools for any client of the Model Context Protocol, over any transport. The
+transport verifies the user. Entry point: `tasks_over_mcp`.
 
-Confirmations are requested at the client if it supports elicitation, in both eras of the protocol;
-otherwise a single-use code goes with a second call.
+Confirmation is requested from the client if it supports elicitation, in both eras of the protocol.
+Otherwise a second call confirms with a single-use code.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ IdentityOf: TypeAlias = Callable[[Context], Identity]
 """Return the verified user of a request. Raises AgentError if it is not authenticated."""
 
 INSTRUCTIONS: Final = (
-    "A person's to-do list. Deleting, and changing many tasks, needs the person's own yes: ask "
-    "them, and never answer for them."
+    "A person's to-do list. Deleting tasks, and changing many of them, needs the person's "
+    "confirmation: ask them, and never answer for them."
 )
-SAID_NO: Final = "The person said no. Nothing was changed."
+SAID_NO: Final = "The person declined. Nothing was changed."
 ASKED_MOST: Final = 3
-"""Maximum questions per call, in case tasks change while the person decides."""
+"""Maximum number of questions per call, if tasks keep changing while the person decides."""
 _QUESTION: Final = "confirm"
 _REPEATABLE: Final = frozenset({"complete_task", "update_task", "complete_all", "delete_completed"})
 _FORM: Final[dict[str, Any]] = {
@@ -106,7 +106,7 @@ class ServedTask:
     ) -> ToolResponse:
         """Return the final result, after asking the person if needed.
 
-        They are asked again if a task was changed in the meantime.
+        Asks again if a task has changed in the meantime.
         """
         asked = 0
         while (question := _question_in(response)) is not None and asked < ASKED_MOST:
@@ -119,19 +119,19 @@ class ServedTask:
         return response
 
     def _for_a_code(self, response: ToolResponse) -> ToolResponse:
-        """Explain to a client without elicitation how to confirm with a second call."""
+        """Tell a client without elicitation how to confirm with a second call."""
         question = _question_in(response)
         if question is None:
             return response
         if self._schema.takes_confirm:
             how = (
                 f"Ask the person. If they say yes, call {self._schema.name} again, with confirm: "
-                f'"{question.confirm}". It is good once, for five minutes.'
+                f'"{question.confirm}". It is valid once, for five minutes.'
             )
             return replace(response, error=replace(question, message=f"{question.message} {how}"))
         how = (
-            "So many tasks may not be changed at once, and this client cannot ask: go on in ten "
-            "minutes, or in the chat."
+            "This many changes need confirmation, which this client cannot request: continue in "
+            "ten minutes, or in the chat."
         )
         return replace(
             response, error=replace(question, message=f"{question.message} {how}", confirm=None)
@@ -166,7 +166,7 @@ def _question_in(response: ToolResponse) -> ToolError | None:
 
 
 async def _asked(context: Context, question: str) -> bool:
-    """Ask at the client. A failure to ask counts as a no."""
+    """Ask the person at the client. A failure to ask counts as a no."""
     try:
         answer: object = await context.session.elicit_form(
             question, _FORM, related_request_id=context.request_id

@@ -1,6 +1,6 @@
 """Replies to a person, composed from tool results. docs/tasks.md lists the fixed sentences.
 
-The model's own words are filtered by words.py; view.py chooses between the two. Pure functions.
+words.py filters the model's own words; view.py chooses between the two. All functions are pure.
 Entry points: `compose`, `reply_of`.
 """
 
@@ -29,15 +29,13 @@ from treadle.apps.assistant.reply_lists import (
 
 FAILURE = "I'm having a bit of trouble right now. Please try again."
 UNCLEAR = "Could you provide more details about what you would like to do?"
-NO_MORE = "That's as much as I can do at once. Tell me the rest again, please."
+NO_MORE = "That's as much as I can do at once. Please tell me the rest again."
 OPTIONS_MOST = 8
 
 _ELSE = " Anything else?"
 _UNSUPPORTED: Mapping[tuple[str, ...], str] = {
     ("repetition",): " It's there once: I can't repeat tasks.",
-    (
-        "time",
-    ): " I keep no times of day and send no reminders: that time is just part of its title.",
+    ("time",): " I can't keep times of day or send reminders: that time is just part of its title.",
     ("repetition", "time"): " It's there once: I can't repeat tasks or remind you at a time.",
 }
 _MISSING = {
@@ -47,10 +45,10 @@ _MISSING = {
     "update_task": "what you would like to change",
     "delete_task": "the task you would like to delete",
 }
-_SAID_AS_IT_IS = ("no more can be added", "were taken back already")
-"""Refusals of the store that no further details would resolve."""
+_SAID_AS_IT_IS = ("no more can be added", "changes are already undone")
+"""Refusals of the store for which no further details help."""
 _CORRECTED = frozenset({"not_found", "ambiguous", "invalid", "failed"})
-"""Codes of calls that a model may retry."""
+"""Error codes after which a model may retry a call."""
 
 
 class ReplyCall(NamedTuple):
@@ -64,7 +62,7 @@ class ReplyCall(NamedTuple):
 
 
 def response_of(result: str) -> ToolResponse:
-    """Parse a tool's result; anything that is not a task tool's response is a failure."""
+    """Parse a tool's result. Anything but the response of a task tool is a failure."""
     try:
         return msgspec.json.decode(result, type=ToolResponse)
     except (msgspec.MsgspecError, UnicodeError):
@@ -74,7 +72,7 @@ def response_of(result: str) -> ToolResponse:
 def compose(calls: Sequence[ReplyCall], *, most: int = REPLY_CHARS) -> str:
     """Compose one text from the results worth mentioning, in order; empty if there are none.
 
-    `most`: approximate characters of a list.
+    `most`: approximate maximum length of a list, in characters.
     """
     said = dict.fromkeys(filter(None, (reply_of(call, most=most) for call in worth_saying(calls))))
     sentences = [*said]
@@ -87,7 +85,7 @@ def compose(calls: Sequence[ReplyCall], *, most: int = REPLY_CHARS) -> str:
 
 
 def worth_saying(calls: Sequence[ReplyCall]) -> list[ReplyCall]:
-    """Drop lookups for later calls, corrected mistakes, and questions repeated by a later one."""
+    """Drop lookups for later calls, corrected mistakes, and questions that a later one repeats."""
     acts = [i for i, call in enumerate(calls) if call.name != "list_tasks"]
     asked = [i for i, call in enumerate(calls) if _code(call) == "confirm"]
     kept: list[ReplyCall] = []
@@ -159,7 +157,7 @@ def _updated(data: Mapping[str, Any]) -> str:
     changes: Mapping[str, Mapping[str, Any]] = data.get("changes") or {}
     title = changes["title"].get("from") if "title" in changes else task_of(data).get("title", "")
     if not changes:
-        return f"{quoted(title)} is like that already."
+        return f"{quoted(title)} is already like that."
     changed = joined([_changed(name, change.get("to")) for name, change in changes.items()])
     return f"Updated! {quoted(title)} now has {changed}.{_not_supported(data)}"
 
@@ -266,6 +264,3 @@ def _which(query: object, options: Sequence[str]) -> str:
     return (
         f"I found multiple tasks about {quoted(query)}. Which one: {joined([*shown, *rest], 'or')}?"
     )
-
-
-# ---------------------------------------------------------------- helpers

@@ -20,8 +20,8 @@ TASK_ID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 def listed(
     arguments: Mapping[str, Any], data: Mapping[str, Any], *, most: int = REPLY_CHARS
 ) -> str:
-    """Return a numbered list of the tasks that fit, then the number of the rest; a sentence for an
-    empty list.
+    """Return a numbered list of the tasks that fit, and the number of the rest; for an empty list,
+    a sentence.
     """
     tasks: Sequence[Mapping[str, Any]] = data.get("tasks") or ()
     if not tasks:

@@ -62,7 +62,7 @@ Day = Annotated[str, BeforeValidator(_date), Field(json_schema_extra={"format": 
 T = TypeVar("T")
 
 NOTICE: Final = "tasks"
-"""Notice to the person's open pages that their tasks have changed."""
+"""Name of the notice to the person's open pages that their tasks have changed."""
 
 router = APIRouter(prefix="/tasks", tags=["tasks"])
 
@@ -76,7 +76,7 @@ class NewTask(RequestModel):
 
 
 class ChangedTask(RequestModel):
-    """Partial update: omitted fields stay; null clears a description and a due date."""
+    """Partial update. Omitted fields stay; null clears a description or a due date."""
 
     title: Title = Field(default="", validate_default=False)
     description: Description | None = None
@@ -118,7 +118,7 @@ async def tasks(
     limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> list[TaskOut]:
-    """Lists the tasks, oldest first."""
+    """List the tasks, oldest first."""
 
     def work(store: TaskStore) -> list[TaskOut]:
         return [
@@ -151,23 +151,23 @@ async def add_task(body: NewTask, scope: SignedIn, service: TheService) -> TaskO
     "/events",
     responses={
         200: {
-            "description": "`event: tasks` whenever they have changed.",
+            "description": "`event: tasks` whenever the tasks have changed.",
             "content": {MEDIA_TYPE: {}},
         },
         **problems(),
     },
 )
 async def task_events(scope: SignedIn, service: TheService) -> Response:
-    """Streams server-sent events, each of which asks the client to reload the tasks; the first
-    comes at once.
+    """Stream server-sent events, each of which asks the client to reload the tasks. The first is
+    sent at once.
     """
     return await notices(service, scope, NOTICE)
 
 
 @router.post("/undo", responses=problems(404))
 async def undo(scope: SignedIn, service: TheService) -> UndoneOut:
-    """Undoes the user's last change, by whatever client; 404 if there is none in the last 30
-    days.
+    """Undo the user's last change, made by any client. Responds with 404 if there is none in the
+    last 30 days.
     """
 
     def work(store: TaskStore) -> UndoneOut:
@@ -198,7 +198,7 @@ async def change_task(
 
 @router.delete("/{task_id}", status_code=204, responses=problems(404))
 async def delete_task(task_id: InPath, scope: SignedIn, service: TheService) -> Response:
-    """Deletes the task without confirmation. `POST /tasks/undo` restores it."""
+    """Delete the task without confirmation. `POST /tasks/undo` restores it."""
     await _changed(service, scope, lambda store: store.delete([_there(store, task_id)]))
     return Response(status_code=204)
 
@@ -220,7 +220,7 @@ async def _changed(service: Service, scope: Scope, work: Callable[[TaskStore], T
 
 
 async def _fitting(transaction: Awaitable[T]) -> T:
-    """Raises Problem(422) for invalid values."""
+    """Await a transaction. Raises Problem(422) for invalid values."""
     try:
         return await transaction
     except AgentError as e:

@@ -1,8 +1,8 @@
-"""Running a person's message as a run of the task assistant, and turning its events into a reply.
-No state is kept between runs.
+"""Runner that answers a person's message with a run of the task assistant, and turns the run's
+events into a reply. Runs share no state.
 
-The agent is defined in agent.py, wording is in replies.py and words.py, event filtering in view.py.
-Entry point: `AgentRunner`.
+agent.py defines the agent, replies.py and words.py the wording, view.py the event filter. Entry
+point: `AgentRunner`.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ from treadle.types import Limits, Outcome, new_id, now
 logger: Final = logging.getLogger("treadle")
 
 LOOK: Final = AnsweredConfirmations("void")
-"""Placeholder: the answer must be looked up."""
+"""Marker: the runner must look up the answer itself."""
 
 
 class TimedOut(TimeoutError):
-    """Raised after a run's 30 seconds. Effects of its calls remain."""
+    """Raised when a run takes longer than 30 seconds. Effects of its calls remain."""
 
     def __init__(self, result: AgentResult) -> None:
         super().__init__(
-            "the task assistant did not answer within 30 seconds; what it had done stays done"
+            "the task assistant did not answer within 30 seconds; changes it made before that "
+            "remain"
         )
         self.result: Final = result
         """Partial result, with a `response` fit for display."""
@@ -72,14 +73,14 @@ class _Begun(NamedTuple):
     before: list[Event]
     """Events already in the journal."""
     stream: RunStream[str] | None
-    """Live stream; None if the run is over."""
+    """Live stream; None if the run has ended."""
 
 
 class ReplyStream:
     """Run as a chat sees it: `async with … as reply: async for event in reply: …`, then
     `reply.result`.
 
-    The run begins with the block; leaving the block early cancels it. Events can be iterated once.
+    The run begins with the block. Leaving the block early cancels it. Events can be iterated once.
     """
 
     def __init__(self, begin: Callable[[AsyncExitStack], Any], run_id: str, user_id: str) -> None:
@@ -91,11 +92,13 @@ class ReplyStream:
 
     @property
     def result(self) -> AgentResult:
-        """Result of the run. Raises TimedOut after a timeout, and AgentError(invalid) before its
+        """Result of the run. Raises TimedOut after a timeout, and AgentError(invalid) before the
         end.
         """
         if self._view.result is None:
-            raise AgentError("invalid", "this reply is not whole: read its events to the end first")
+            raise AgentError(
+                "invalid", "this reply is not complete: read its events to the end first"
+            )
         if self._view.outcome is Outcome.TIMEOUT:
             raise TimedOut(self._view.result)
         return self._view.result
@@ -117,21 +120,21 @@ class ReplyStream:
 
     @property
     def metrics(self) -> RunMetrics:
-        """Usage of the run, for accounting. Empty for a run that was over before."""
+        """Usage of the run, for accounting. Empty for a run that had already ended."""
         return RunMetrics() if self._begun.stream is None else self._begun.stream.result.metrics
 
     def cancel(self) -> None:
-        """Cancel the run; its events end. Idempotent."""
+        """Cancel the run, which ends its events. Idempotent."""
         if self._begun.stream is not None:
             self._begun.stream.cancel()
 
     async def __aenter__(self) -> Self:
-        """Raises AgentError for errors before the run starts."""
+        """Start the run. Raises AgentError for errors before that."""
         async with AsyncExitStack() as stack:
             begun: _Begun = await self._begin(stack)
             if begun.stream is not None:
                 await stack.enter_async_context(begun.stream)
-            # Only now: a run that has not begun cannot be cancelled.
+            # Only now, because a run that has not begun cannot be cancelled.
             self._begun, self._stack = begun, stack.pop_all()
         return self
 
@@ -165,10 +168,10 @@ class AgentRunner:
         runtime: Runtime | None = None,
         clock: Callable[[], datetime] = now,
     ) -> None:
-        """`model` None selects the rule-based model, which needs no key.
+        """`model`: None selects the rule-based model, which needs no key.
 
-        `runtime` belongs to the caller, who closes it; without one, each run has its own in-memory
-        runtime, closed with the run.
+        The caller owns and closes `runtime`. Without one, each run has its own in-memory runtime,
+        closed with the run.
         """
         self._database = (
             session_factory if isinstance(session_factory, Database) else Database(session_factory)
@@ -177,8 +180,8 @@ class AgentRunner:
         self.agent: Final[Agent[ToolUser, str]] = task_agent(mcp_server, model, today=self._today)
 
     async def run(self, context: AgentContext, message: str) -> AgentResult:
-        """Run one message to its reply. Raises TimedOut, a TimeoutError with the records, after 30
-        seconds; any other failure is a result.
+        """Run one message to its reply. Raises TimedOut, a TimeoutError with the calls so far,
+        after 30 seconds; any other failure is a result.
 
         Cancellation closes the run first; effects of its calls remain.
         """
@@ -187,7 +190,7 @@ class AgentRunner:
         except AgentError as e:
             if not message.strip():
                 return AgentResult(success=True, response=UNCLEAR)
-            logger.warning("a message could not be worked on: %s", e.message)
+            logger.warning("a message could not be answered: %s", e.message)
         except TimedOut:
             raise
         except Exception as e:  # noqa: BLE001  the edge of a message: the database, or a bug
@@ -215,11 +218,11 @@ class AgentRunner:
         )
 
     async def resume(self, run_id: str, context: AgentContext) -> AgentResult:
-        """Resume a run whose process died, or return the result of a finished one. Needs the
-        runtime that has its journal.
+        """Resume a run whose process died, or return the result of a finished one. Needs a runtime
+        with the run's journal.
 
-        Raises TimedOut as `run` does, and AgentError: invalid for an unknown run or another user's;
-        busy if a living process drives it.
+        Raises TimedOut as `run` does, and AgentError: invalid for an unknown run or one of another
+        user, busy if a living process drives it.
         """
         return await _to_its_end(self.resume_stream(run_id, context))
 
@@ -281,7 +284,9 @@ class AgentRunner:
         )
 
     def _agent(self, answered: AnsweredConfirmations | None) -> Agent[ToolUser, str]:
-        """Use no model for a confirmation: the confirmed calls are known."""
+        """Return the agent. To carry out a confirmation it uses no model, because the calls are
+        known.
+        """
         return (
             self.agent
             if answered is None or not answered.calls
@@ -301,8 +306,8 @@ class AgentRunner:
 
 
 def _scope(context: AgentContext, proof: Proof) -> Scope:
-    """Build the scope by which a run reaches a user's tasks. The only such place: the creator of
-    the context has verified the user.
+    """Build the scope by which a run reaches a user's tasks. This is the only such place; the
+    creator of the context has verified the user.
     """
     return Scope(Identity(context.user_id, proof))
 
@@ -324,6 +329,3 @@ async def _to_its_end(stream: ReplyStream) -> AgentResult:
         async for _ in reply:
             pass
     return reply.result
-
-
-# ---------------------------------------------------------------- history

@@ -35,7 +35,7 @@ _TASK: Final = {
 _CONFIRM: Final = {
     "type": "string",
     "maxLength": 100,
-    "description": "The code that the first call gave, once the person has said yes. Never one of your own.",
+    "description": "The code from the first call, once the person has confirmed. Never invent one.",
 }
 _SEARCH: Final = {
     "type": "string",
@@ -72,34 +72,34 @@ class ToolSchema:
             value = parse_json(arguments_json.strip() or "{}")
         except (ValueError, RecursionError) as e:
             raise InvalidArguments(
-                f"The arguments of {self.name} are no JSON that can be read. {self._right}"
+                f"The arguments of {self.name} are not valid JSON. {self._right}"
             ) from e
         return self.check(value)
 
     def check(self, value: object) -> dict[str, Any]:
-        """Validate arguments and return a new dict. Lenient for harmless mistakes of models; naming
-        a user is refused.
+        """Validate arguments and return a new dict. Lenient towards harmless mistakes of models;
+        naming a user is refused.
 
         Raises InvalidArguments with the error and a valid form.
         """
         if _names_user(value):
             logger.warning(
-                "security: a call of %s named a user in its arguments, and was refused",
+                "security: refused a call of %s that named a user in its arguments",
                 self.name,
                 extra={"security": "user_named", "tool": self.name},
             )
             raise InvalidArguments(
-                f"{self.name} is only ever about the tasks of the person who is signed in, and "
-                f"takes no user. {self._right}"
+                f"{self.name} always acts on the tasks of the signed-in person, and takes no "
+                f"user. {self._right}"
             )
         if not _is_text(value):
             raise InvalidArguments(
-                f"The arguments of {self.name} hold half a character (a lone surrogate such as "
-                "\\ud83d), which no text can."
+                f"The arguments of {self.name} contain a lone surrogate (such as \\ud83d), which "
+                "is not valid text."
             )
         if isinstance(value, dict):
             value = self._mended(cast("dict[str, object]", value))
-        if self.checked.fits(value, 0):  # a schema of ours, whose check takes no time
+        if self.checked.fits(value, 0):  # one of our schemas, which takes no time to check
             return cast("dict[str, Any]", value)
         lines = told(self.checked.problems(value, "argument"), "the arguments", 1000)
         raise InvalidArguments(
@@ -195,7 +195,7 @@ TOOLS: Final[Mapping[str, ToolSchema]] = {
         ),
         _tool(
             "list_tasks",
-            "Lists the person's tasks, all of them or those that fit.",
+            "Lists the person's tasks: all of them, or those that match.",
             {
                 "status": {"type": "string", "enum": ["all", "open", "completed"]},
                 "priority": _PRIORITY,
@@ -241,7 +241,7 @@ TOOLS: Final[Mapping[str, ToolSchema]] = {
         ),
         _tool(
             "undo",
-            "Takes back the last change of the person's tasks that was not taken back yet.",
+            "Undoes the last change of the person's tasks that is not undone yet.",
             {},
             destructive=True,
         ),

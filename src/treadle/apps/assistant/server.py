@@ -1,7 +1,7 @@
 """The eight task tools on behalf of one user, for the loop in this process and for MCP transports
 (over_mcp.py).
 
-The user is in the `ToolUser` that the server binds; no tool takes one. Entry point:
+The server binds the user as `ToolUser`; no tool takes one as an argument. Entry point:
 `MCPToolServer`.
 """
 
@@ -44,9 +44,9 @@ logger: Final = logging.getLogger("treadle")
 
 TROUBLE: Final = "I'm having a bit of trouble right now. Please try again."
 DESCRIPTION_SHOWN: Final = 800
-"""Maximum length of a text in a long result: fully escaped it still fits on a line."""
+"""Maximum length of a text in a long result. Fully escaped, it still fits on a line."""
 MAX_OUTPUT_CHARS: Final = 60_000
-"""Output limit; lists are cut to much less (acts.py)."""
+"""Output limit. Lists are cut to much less (acts.py)."""
 
 
 class MCPToolServer:
@@ -85,8 +85,8 @@ class MCPToolServer:
     ) -> ToolResponse:
         """Execute a call. Raises nothing but cancellation, which waits for a call in progress.
 
-        `key`: a repeated call with it returns the first result and changes nothing. `code`:
-        confirmation from a plain MCP client; it overrides `confirm` in the arguments.
+        `key`: a repeated call with the same key returns the first result and changes nothing.
+        `code`: confirmation from a plain MCP client, which overrides `confirm` in the arguments.
         """
         schema = TOOLS.get(name)
         if schema is None:
@@ -148,7 +148,7 @@ class MCPToolServer:
         return response
 
     def _is_to_be_purged(self, scope: Scope) -> bool:
-        """True for the first change of each user and day."""
+        """True before the first change of a user each day."""
         return self._purged.get(scope.user_id) != self._clock().date()
 
     def _note_change(self, scope: Scope) -> None:
@@ -198,7 +198,7 @@ class TaskTool:
         return MAX_OUTPUT_CHARS
 
     def parse(self, arguments_json: JsonText) -> dict[str, Any]:
-        """Raises InvalidArguments with a message in the format of a response."""
+        """Parse arguments. Raises InvalidArguments with a message in the format of a response."""
         try:
             return self._schema.parse(arguments_json)
         except InvalidArguments as e:
@@ -208,8 +208,8 @@ class TaskTool:
         return NOTHING_TOUCHED
 
     async def execute(self, ctx: ToolContext[ToolUser], arguments: Any) -> str:
-        """Return the response as JSON. A `confirm` from the model is ignored if the person confirms
-        by their own message.
+        """Return the response as JSON. Ignores a `confirm` from the model if the person confirms by
+        their own message.
         """
         response = await self._server.call(
             ctx.deps, self.name, arguments, key=ctx.idempotency_key, run_id=ctx.run_id
@@ -256,7 +256,7 @@ def _shortened(value: Any) -> Any:
 
 
 def is_error(response: ToolResponse) -> bool:
-    """True for `invalid` and `failed`; every other code is an answer."""
+    """True for `invalid` and `failed`. Every other code is an answer."""
     return response.error is not None and response.error.code in ("invalid", "failed")
 
 

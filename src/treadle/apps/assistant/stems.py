@@ -1,6 +1,6 @@
 """Stems of English words, so that "paid the rent" and "paying the rent" find "pay the rent".
 
-Stems are for comparison only and need not be words. Entry points: `stem`, `is_past`.
+Stems are only for comparison and need not be words. Entry points: `stem`, `is_past`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LEAST: Final = 3
 
 @lru_cache(maxsize=8192)
 def stem(word: str) -> str:
-    """Return the stem of a folded word; a word in another script is its own stem."""
+    """Return the stem of a folded word. A word in another script is its own stem."""
     if not word.isascii() or not word.isalpha():
         return word
     word = IRREGULAR.get(word, word)

@@ -1,4 +1,4 @@
-"""Queries for tasks, in one user's scope, inside a transaction; each change can be undone. Entry
+"""Queries for tasks, in one user's scope, inside a transaction. Each change can be undone. Entry
 point: `TaskStore`.
 
 Confirmation is in confirmations.py, search by words in matching.py.
@@ -35,12 +35,12 @@ from treadle.types import now
 
 OPEN_MOST: Final = 1000
 TASKS_MOST: Final = 5000
-"""Maximum tasks including completed ones, which bounds lists and bulk operations."""
+"""Maximum number of tasks including completed ones. It bounds lists and bulk operations."""
 COMPLETED_LOOKED_AT: Final = 1000
 """Number of newest completed tasks that can be found by words."""
 OPTIONS_MOST: Final = 5
 LOOKED_AT: Final = 200
-"""Maximum matches that are examined for distinguishing features."""
+"""Maximum number of matches whose differences are examined."""
 _DUE: Final = re.compile(r"due:(\S*?)(?:\.\.(\S*))?", re.IGNORECASE)
 
 
@@ -54,7 +54,7 @@ class TaskMatch:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Titles to choose from; equal ones are extended to be distinguishable."""
+        """Titles to choose from. Equal ones are extended by what distinguishes them."""
         titles = [task.title for task in self.several]
         return tuple(
             title if titles.count(title) == 1 else _told_apart(task)
@@ -64,14 +64,14 @@ class TaskMatch:
 
 @dataclass(frozen=True, slots=True)
 class UndoneChange:
-    """Undone change: the tool that had made it, and the current titles of its tasks."""
+    """Undone change: the tool that made it, and the current titles of its tasks."""
 
     tool: str
     titles: tuple[str, ...]
 
 
 class TaskStore:
-    """Tasks of one user. All values are validated here: AgentError(invalid)."""
+    """Tasks of one user. Methods validate all values and raise AgentError(invalid)."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class TaskStore:
     ) -> None:
         """Open the store for one call.
 
-        `key`: its idempotency key; `by_person`: the person's own action, which does not count
-        towards confirmation.
+        `key`: its idempotency key. `by_person`: True for the person's own action, which does not
+        count towards confirmation.
         """
         self._session, self._scope, self._clock = session, scope, clock
         self._key, self._run_id, self._by_person = key, run_id, by_person
@@ -125,7 +125,7 @@ class TaskStore:
         ]
 
     def get(self, task_id: str) -> Task | None:
-        """Return None for a task that is deleted, another user's, or unknown, without
+        """Return a task; None if it is deleted, belongs to another user or does not exist, without
         distinction.
         """
         return self._session.exec(self._mine().where(Task.id == task_id)).first()
@@ -177,7 +177,7 @@ class TaskStore:
         due: str | date | None = None,
         completed: bool = False,
     ) -> Task:
-        """Add a task. Raises AgentError(invalid) also at 1,000 open tasks, or 5,000 including
+        """Add a task. Raises AgentError(invalid), also at 1,000 open tasks or 5,000 including
         completed ones.
         """
         self._check_room()
@@ -197,13 +197,13 @@ class TaskStore:
         return task
 
     def complete(self, task: Task) -> None:
-        """Complete a task. A completed one stays as it is, without a change to undo."""
+        """Complete a task. A completed one stays unchanged, without a change to undo."""
         if not task.completed:
             self._wrote("complete_task", [kept(task)])
             self._complete(task)
 
     def update(self, task: Task, **wanted: Unpack[TaskFields]) -> dict[str, dict[str, Any]]:
-        """Update a task. Return the effective changes: by field, `from` and `to`, as JSON data."""
+        """Update a task. Return the effective changes by field, as `from` and `to` in JSON data."""
         before, changed = kept(task), dict[str, dict[str, Any]]()
         for name, value in checked(wanted).items():
             was = getattr(task, name)
@@ -216,7 +216,7 @@ class TaskStore:
         return changed
 
     def delete(self, tasks: Sequence[Task], *, tool: str = "delete_task") -> None:
-        """Delete softly: `undo` restores the tasks for 30 days."""
+        """Delete tasks softly: `undo` restores them for 30 days."""
         if tasks:
             self._wrote(tool, [kept(task) for task in tasks])
         for task in tasks:
@@ -230,8 +230,8 @@ class TaskStore:
             self._complete(task)
 
     def undo(self) -> UndoneChange | None:
-        """Undo the last changes not yet undone (`ChangeLog.last`); None if there are none in the
-        last 30 days.
+        """Undo the last changes that are not undone (`ChangeLog.last`). Return None if there are
+        none in the last 30 days.
         """
         changes = self.changes.last()
         if not changes:
@@ -311,7 +311,7 @@ def _in_span(first: str, last: str | None) -> list[Any]:
     if first.casefold() == "none" and last is None:
         return [col(Task.due).is_(None)]
     if not first or last == "":
-        raise AgentError("invalid", "say due:YYYY-MM-DD, due:YYYY-MM-DD..YYYY-MM-DD or due:none")
+        raise AgentError("invalid", "use due:YYYY-MM-DD, due:YYYY-MM-DD..YYYY-MM-DD or due:none")
     return [col(Task.due) >= due_of(first), col(Task.due) <= due_of(last or first)]
 
 

@@ -44,7 +44,7 @@ class Change(Owned, table=True):
     at: datetime = Field(default_factory=now, sa_type=UtcTime)
     tool: str = Field(max_length=32)
     key: str | None = Field(default=None, max_length=200)
-    """Idempotency key of the call; None: it is not repeated."""
+    """Idempotency key of the call; None if it is not repeated."""
     run_id: str | None = Field(default=None, max_length=64)
     by_person: bool = False
     """True for the person's own action over HTTP, which does not count towards confirmation."""
@@ -62,9 +62,9 @@ class Confirmation(Owned, table=True):
 
     id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
     conversation_id: str | None = Field(default=None, max_length=64)
-    """Conversation; None: asked at a plain MCP client, which answers by a code."""
+    """Conversation; None if asked at a plain MCP client, which answers with a code."""
     run_id: str | None = Field(default=None, max_length=64)
-    """Run whose calls it gathers."""
+    """Run whose calls the question gathers."""
     tool: str = Field(max_length=32)
     verb: str = Field(max_length=16)
     items: list[str] = Field(default_factory=list, sa_type=JSON)
@@ -76,6 +76,6 @@ class Confirmation(Owned, table=True):
     created_at: datetime = Field(default_factory=now, sa_type=UtcTime)
     expires_at: datetime = Field(sa_type=UtcTime)
     closed_at: datetime | None = Field(default=None, sa_type=UtcTime)
-    """Time at which it was answered, cancelled or replaced: it counts once."""
+    """Time at which the question was answered, cancelled or replaced. An answer counts once."""
     granted_run_id: str | None = Field(default=None, max_length=64, index=True)
-    """Run that may act, once the person has confirmed."""
+    """Run that may act once the person has confirmed."""

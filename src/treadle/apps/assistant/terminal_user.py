@@ -1,5 +1,5 @@
-"""User of the terminal: starting this process requires access to its database. Entry point:
-`terminal_user`.
+"""User of the terminal, verified by access to the database: starting this process requires it.
+Entry point: `terminal_user`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final
 from treadle.service.database.scope import Identity
 
 LOCAL: Final = "local"
-"""Reserved user id of each database. Accounts cannot have it: their ids are UUIDs."""
+"""Reserved user id in each database. Accounts cannot have it, because their ids are UUIDs."""
 
 
 def terminal_user() -> Identity:

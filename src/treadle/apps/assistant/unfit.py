@@ -1,7 +1,7 @@
 """Detection of sentences of a model that a person should not see: those with ids or technical
 words, and those that claim effects without a tool call.
 
-Data and patterns; words.py handles such sentences. Entry points: `is_technical`, `claims`.
+Contains data and patterns; words.py handles such sentences. Entry points: `is_technical`, `claims`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ID = re.compile(
 _SPELLED = re.compile(r"(?<!\w)\w(?:[\W_]{1,3}\w(?!\w)){2,}")
 """Letters one by one: `J S O N`."""
 _CONFIRMING = re.compile(r"(?i)\byes[, ]+(?:delete|complete|update)\b")
-"""Confirmation phrase, which only our own question may name."""
+"""Confirmation phrase. Only our own question may quote it."""
 
 _DONE = (
     "added|created|deleted|removed|erased|completed|finished|marked|checked|ticked|crossed|updated|changed|renamed|modified|edited|moved|set|cleared|"
@@ -105,7 +105,7 @@ _CLAUSE = re.compile(r"[,;:.!?()\u2013\u2014]")
 _NOT_SO = re.compile(
     r"(?i)\b(?:no|not|nothing|none|never|nobody|if|once|when|until|unless|after|before)\b|n't\b"
 )
-"""Negations and conditions before a claim in its clause, which cancel it."""
+"""Negations and conditions before a claim in the same clause, which cancel it."""
 _NOT_ONLY = re.compile(r"(?i)\bnot (?:only|just|merely)\b")
 
 

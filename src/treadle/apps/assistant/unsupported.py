@@ -37,7 +37,7 @@ _OCCASION: Final = re.compile(
 
 
 def unsupported_in(title: str) -> list[str]:
-    """Return those of `repetition` and `time` that the title asks for."""
+    """Return which of `repetition` and `time` the title asks for."""
     return [
         name for name, wish in (("repetition", _REPEATS), ("time", _TIMED)) if wish.search(title)
     ]
@@ -54,7 +54,7 @@ def wants_reminder(message: str) -> bool:
 
 
 def is_repetition(title: str) -> bool:
-    """True for a new title that is the wish for repetition itself: "repeat every week"."""
+    """True for a new title that only asks for repetition: "repeat every week"."""
     return _REPEATING.match(title) is not None
 
 

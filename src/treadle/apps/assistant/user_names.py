@@ -1,5 +1,5 @@
-"""Argument names by which a model may try to name a user: refused in arguments (schemas.py),
-omitted from records (view.py). Entry point: `names_user`.
+"""Argument names by which a model may try to name a user. They are refused in arguments
+(schemas.py) and omitted from records (view.py). Entry point: `names_user`.
 """
 
 from __future__ import annotations
@@ -28,5 +28,5 @@ def names_user(name: str) -> bool:
 
 
 def may_name_user(text: str) -> bool:
-    """True if a member of the JSON text may name a user; a quick check."""
+    """Quick check: True if a member of the JSON text may name a user."""
     return "\\" in text or _MEMBER.search(text) is not None

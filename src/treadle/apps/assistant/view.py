@@ -1,9 +1,9 @@
-"""The part of a run that a chat may see: live or journaled events filtered for a person, and the
-reply.
+"""The part of a run that a chat may see: its live or journaled events filtered for a person, and
+the reply.
 
-A reply is composed from tool results (replies.py); the model's own words (words.py) are used if no
-tool was called, or tasks were only listed. Raw messages, raw deltas, reasoning, usage and technical
-texts are never passed on. Entry point: `ReplyView`.
+The reply is composed from tool results (replies.py). The model's own words (words.py) are used only
+if no tool was called, or tasks were only listed. Raw messages, raw deltas, reasoning, usage and
+technical texts are never passed on. Entry point: `ReplyView`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ from treadle.types import Outcome, Usage
 
 
 class Redacted:
-    """Redaction of the records of one user."""
+    """Redaction of one user's records."""
 
     def __init__(self, user_id: str = "") -> None:
-        """An id shorter than a secret is not redacted: it could be an ordinary word."""
+        """`user_id` is redacted unless it is shorter than a secret, and so could be an ordinary
+        word.
+        """
         self._user_id = (
             user_id if len(user_id) >= SECRET_MIN_CHARS and any(map(str.isdigit, user_id)) else None
         )
@@ -52,11 +54,11 @@ class Redacted:
 
     def value(self, value: Any) -> Any:
         """Return the JSON value without members that name a user and without secrets in its texts;
-        the same object if there are none.
+        the same object if it has none.
         """
         text = encode_json(value).decode()
         suspect = may_name_user(text) or (self._user_id is not None and self._user_id in text)
-        # One scan of all texts: a list may have a thousand.
+        # One scan of all texts, because a list may have a thousand.
         return self._inside(value) if suspect or without_secrets(text) != text else value
 
     def _inside(self, value: Any) -> Any:
@@ -78,29 +80,29 @@ class Redacted:
 
 
 LEAST_LISTED: Final = 250
-"""Minimum characters for a list next to the model's own words."""
+"""Minimum number of characters for a list next to the model's own words."""
 ANSWERED: Final = frozenset(
     {Outcome.COMPLETED, Outcome.CALL_LIMIT, Outcome.TURN_LIMIT, Outcome.TRUNCATED}
 )
-"""Outcomes with an answer. At a limit on calls or turns the model answered once more, without
+"""Outcomes with an answer. At a limit on calls or turns, the model has answered once more without
 tools.
 """
 OTHERWISE: Final = "reply"
-"""Kind of a `retry` that retracts text because the reply turned out differently."""
+"""Kind of a `retry` that retracts text because the reply turned out to be different."""
 NOT_DONE: Final = "One step was not done."
 
 
 class ReplyView:
     """Filter of one run's events, in order, to those that a chat may see.
 
-    The `text_delta`s since the last `retry` are the reply so far, in whole sentences; at `run_end`
+    The `text_delta`s since the last `retry` are the reply so far, in whole sentences. At `run_end`
     they equal its `text`.
     """
 
     def __init__(self, user_id: str = "") -> None:
         """`user_id` is redacted from all records."""
         self.result: AgentResult | None = None
-        """Set by `run_end`."""
+        """Result of the run; None before `run_end`."""
         self.outcome: Outcome | None = None
         self._clean = Redacted(user_id)
         self._turn = 0
@@ -110,7 +112,7 @@ class ReplyView:
         self._took: dict[str, int] = {}
         self._refused: set[str] = set()
         self._acted = False
-        """True once a tool other than listing was requested: the reply is then composed."""
+        """True once a tool other than `list_tasks` was requested. The reply is then composed."""
         self._words: ReplyFilter | None = None
         """Text of the current message."""
         self._said = ""
@@ -122,7 +124,7 @@ class ReplyView:
         self._number = 0
 
     def take(self, event: Event) -> Iterator[Event]:
-        """Yield the visible events for this one, each with a `seq` of this view. Exhaust the
+        """Yield the events to show for this one, each with a `seq` of this view. Exhaust the
         iterator before the next call.
         """
         if event.parent_run_id is not msgspec.UNSET:

@@ -1,7 +1,7 @@
 """Filter for a model's own words, sentence by sentence, with the same result for whole and streamed
 text.
 
-A sentence that contains an id or a technical word, or claims an effect, is dropped: replies.py
+A sentence that contains an id or a technical word, or claims an effect, is dropped; replies.py
 reports effects. Titles from tool results are the person's own and exempt. view.py supplies a text
 if nothing is left. Entry points: `ReplyFilter`, `cleaned`.
 """
@@ -56,7 +56,7 @@ _ENDING = ".!?\u2026\u3002\uff01\uff1f\"'\u201d\u2019\xbb)]*_"
 _NO_END = re.compile(
     r"(?i)^\s*\d{1,3}\.$|(?:^|[\s(\"'\u201c])(?:mr|mrs|ms|dr|st|vs|approx|prof|[a-z]\.[a-z])\.$"
 )
-"""Abbreviations whose period ends no sentence."""
+"""Abbreviations whose period does not end a sentence."""
 _OPEN = re.compile(r"<[A-Za-z/!][^>\n]*$|\]\([^)\n]*$|!?\[[^\]\n]*$")
 
 
@@ -70,10 +70,10 @@ class ReplyFilter:
     ) -> None:
         """`titles`: the person's own, from tool results.
 
-        `without_lists`: drop list items, because the list is shown separately.
+        `without_lists`: True to drop list items, because the list is shown separately.
         """
         self.claimed = False
-        """True if something was dropped because it claims an effect."""
+        """True if a sentence was dropped because it claims an effect."""
         self._titles = [title for title in islice(titles, TITLES_MOST) if len(title) > 2]
         self._known: re.Pattern[str] | None = None
         self._without_lists = without_lists
@@ -155,9 +155,7 @@ class ReplyFilter:
         )
 
     def _cut(self, said: str) -> str:
-        """Return nothing after earlier text; the beginning of a single sentence that is too
-        long.
-        """
+        """Return "" after earlier text, or the beginning of a single sentence that is too long."""
         if self._left + len(said) < self._most:
             return ""
         kept = said[: self._most - 1]
@@ -184,7 +182,7 @@ class ReplyFilter:
         return self._show(text, hidden)
 
     def _without_fences(self, body: str) -> str:
-        """Remove code blocks, which are for programs."""
+        """Remove code blocks, which are not meant for people."""
         pieces = body.split(_FENCE)
         shown = [piece for i, piece in enumerate(pieces) if (i % 2 == 0) is not self._fenced]
         self._fenced ^= len(pieces) % 2 == 0

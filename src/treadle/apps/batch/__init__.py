@@ -1,5 +1,5 @@
-"""A batch of prompts processed unattended: `treadle work` without its terminal output, on top of
-the runtime.
+"""Unattended processing of a batch of prompts: `treadle work` without its terminal output, on top
+of the runtime.
 
 Batch definition and prompt sources: batch.py, prompts.py. State that survives a crash, in addition
 to the journal: logbook.py. Concurrent prompts, shared resources, one prompt, and its next step:
@@ -8,5 +8,5 @@ and changes in it: git.py, worktrees.py, changes.py. Gate commands, and cleanup 
 process: gates.py, leftovers.py. Results: report.py, and markdown.py for people. Entry points:
 `begin` and `Crew` in crew.py, over a `Logbook`.
 
-    workers_queue.py  a batch whose runs are queued for workers, in any processes
+workers_queue.py a batch whose runs are queued for workers, in any processes
 """

@@ -1,4 +1,4 @@
-"""Definition of a batch: prompts, and the terms for working on each of them.
+"""Definition of a batch: its prompts, and the terms on which each is worked on.
 
 Execution is in crew.py. Entry points: `Batch`, `Terms`.
 """
@@ -18,15 +18,15 @@ class Terms(Value, frozen=True, kw_only=True):
     """Terms shared by every prompt of a batch."""
 
     model: str
-    """Name of the model, valid in any directory."""
+    """Name of the model, resolved so that it is valid in any directory."""
     agent: str | None = None
     """Agent defined in `cwd`; None: the coding assistant."""
     inputs: dict[str, object] = msgspec.field(default_factory=dict[str, object])
     """Inputs of the agent."""
     output: dict[str, object] | None = None
-    """JSON Schema for the answers, in place of the agent's own."""
+    """JSON Schema for the answers, which replaces the agent's own."""
     cwd: str
-    """Absolute directory in which the batch was started."""
+    """Absolute path of the directory in which the batch was started."""
     mode: Mode
     settings: Settings = Settings()
     limits: Limits = Limits()
@@ -36,22 +36,24 @@ class Terms(Value, frozen=True, kw_only=True):
     allow: tuple[str, ...] = ()
     """Rules that a person added to their own for this batch."""
     sandbox: str | None = None
-    """`off`: commands are not sandboxed. None: as configured."""
+    """`off` if commands are not sandboxed; None: as configured."""
     network: str | None = None
-    """Value of `--network`. None: as configured."""
+    """Value of `--network`; None: as configured."""
     attached: tuple[str, ...] = ()
     """Absolute paths of files attached to each prompt."""
     worktree: bool = False
     gates: tuple[str, ...] = ()
-    """Shell commands, in order; the first failure ends them."""
+    """Shell commands, in order. After the first failure the rest are skipped."""
     gate_timeout_s: float = GATE_TIMEOUT_S
-    """Timeout of each gate."""
+    """Timeout of each gate, in seconds."""
     retries: int = 0
-    """Attempts after the first."""
+    """Maximum number of attempts after the first."""
     parallel: int = 1
-    """Concurrent prompts; with workers, concurrent prompts whose gates run."""
+    """Maximum number of concurrent prompts; with workers, of prompts whose gates run
+    concurrently.
+    """
     queue: str | None = None
-    """Queue of its runs for workers; None: the batch's process drives them."""
+    """Queue of its runs for workers; None if the batch's process drives them."""
 
     @property
     def at_once(self) -> bool:
@@ -81,13 +83,13 @@ class Batch(Value, frozen=True, kw_only=True):
         return f"{self.id}-{number}"
 
     def run_id(self, number: int, count: int) -> str:
-        """Return the id of the `count`th run of a prompt, if it must be known in advance; it looks
-        like any other.
+        """Return the id of the `count`th run of a prompt, for when it must be known in advance. It
+        looks like any other run id.
         """
         made = hashlib.sha256(f"{self.item_id(number)}.{count}".encode()).hexdigest()
         return f"run_{self.id.rpartition('_')[2][:12]}{made[:14]}"
 
     def number_of(self, item_id: str | None) -> int | None:
-        """Return None for an id outside this batch."""
+        """Return the number of the prompt with this id, or None for an id outside this batch."""
         start, _, number = (item_id or "").rpartition("-")
         return int(number) if start == self.id and number.isdecimal() else None

@@ -2,7 +2,7 @@
 repository.
 
 A moment is a git tree of the working tree: tracked files, and untracked ones that are not ignored.
-It is written to a separate object store, invisible to the repository. Entry point:
+It is written to a separate object store that the repository does not see. Entry point:
 `WorkingTreeChanges`.
 """
 
@@ -20,7 +20,9 @@ from treadle.apps.batch.git import GitCommands, GitFailed
 from treadle.apps.batch.report import Diff
 
 UNTRACKED_BYTES_MAX = 5 * 1024 * 1024
-"""Maximum size of an untracked file; a larger one is omitted, since it would have to be copied."""
+"""Maximum size of an untracked file. Larger ones are omitted, because they would have to be
+copied.
+"""
 
 
 class WorkingTreeChanges:
@@ -90,7 +92,9 @@ class WorkingTreeChanges:
         )
 
     async def _path(self, name: str) -> Path:
-        """Return a path of the repository; one at a time, since a name may contain a line feed."""
+        """Return a path of the repository. Each takes a call of its own, because a name may contain
+        a line feed.
+        """
         return self._git.folder / await self._git("rev-parse", "--git-path", name)
 
     def _beside(self, objects: Path, **environment: str) -> GitCommands:

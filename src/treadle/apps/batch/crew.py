@@ -22,7 +22,7 @@ from treadle.runtime.runtime import Runtime
 from treadle.types import new_id
 
 WAITED_FOR_MOST = 500
-"""Maximum prompts at workers; the others are queued as these finish."""
+"""Maximum number of prompts at workers. Others are queued as these finish."""
 
 
 async def begin(
@@ -39,13 +39,13 @@ async def begin(
         base = await repository.head()
         if await repository.is_changed():
             watcher.warns(
-                f"{str(repository.git.folder)!r} has changes that are not committed: the "
-                "worktrees begin at HEAD, without them"
+                f"{str(repository.git.folder)!r} has uncommitted changes: worktrees begin at "
+                "HEAD, without them"
             )
     elif terms.at_once and len(prompts) > 1 and terms.mode != "plan":
         watcher.warns(
-            "several prompts work in one folder at once, and may undo each other's work: "
-            "--worktree gives each its own"
+            "several prompts work in the same folder at once and may overwrite each other's "
+            "changes: use --worktree to give each its own"
         )
     return Logbook.begin(
         shelf, Batch(id=new_id("work"), prompts=tuple(prompts), terms=terms, base=base)
@@ -69,7 +69,7 @@ class Crew:
         self._wrong: AgentError | None = None
         self._stopped = False
         self._rows: dict[int, ReportRow] = {}
-        """Rows of prompts that are not done, but cannot proceed now."""
+        """Rows of unfinished prompts that cannot proceed now."""
 
     @property
     def has_runs(self) -> bool:
@@ -83,11 +83,11 @@ class Crew:
         self._scope.cancel()
 
     async def work(self) -> Report:
-        """Work on every prompt that is not done, in order. An error of one prompt ends only that
-        one, and is recorded in its row.
+        """Work on every unfinished prompt, in order. An error of one prompt ends only that one and
+        is recorded in its row.
 
-        Raises AgentError for an error before the first run of the batch: it would likely affect all
-        of them.
+        Raises AgentError for an error before the first run of the batch, which would likely affect
+        all of them.
         """
         await end_leftovers(self._logbook.batch.id)
         pending, terms = self._logbook.pending, self._logbook.batch.terms
@@ -132,6 +132,6 @@ class Crew:
                     self._wrong = e
                     self._scope.cancel()
                     return
-                # Not recorded as done: the cause may be fixed, and the batch resumed.
+                # Not recorded as done, so that the batch can be resumed once the cause is fixed.
                 row = self._rows[number] = await item.standing(e)
                 self._watcher.ended(row)

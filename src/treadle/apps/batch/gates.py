@@ -1,8 +1,8 @@
-"""Gate commands: each runs in a shell of its own, in the folder of its prompt, and leaves no
+"""Gate commands. Each runs in a shell of its own, in the folder of its prompt, and leaves no
 processes behind.
 
-They run code written by the model, so they run in the sandbox if one works. Handling of a failure
-is in steps.py. Entry point: `Gates`.
+They run code written by the model, so they run in the sandbox if one works. steps.py handles a
+failure. Entry point: `Gates`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TAIL_CHARS = 6_000
 TAIL_LINES = 120
 LOG_BYTES_MAX = 16 * 1024 * 1024
 _LAST_WORDS_S = 0.2
-"""Time to wait for remaining output once the shell has ended."""
+"""Seconds to wait for remaining output after the shell has ended."""
 _PIECE = 64 * 1024
 
 
@@ -41,23 +41,23 @@ class Gates:
     commands: Sequence[str]
     timeout_s: float
     environment: Mapping[str, str]
-    """Environment without secret keys."""
+    """Environment variables of the commands, without secrets."""
     secrets: Redactor
     kept: Path
     """Folder for their logs, and for files that the sandbox removed."""
     scratch: Path
     """Folder with the /tmp of each prompt's gates."""
     sandbox: Sandbox | None = None
-    """Working sandbox, or None."""
+    """Working sandbox; None if there is none."""
     is_open: bool = False
-    """True if everything was allowed."""
+    """True in mode full, in which everything is allowed."""
     network: Literal["none", "open"] | Network = "none"
 
     async def judge(
         self, item_id: str, folder: Path, *, attempt: int, begins: Callable[[str], None]
     ) -> tuple[GateResult, ...]:
-        """Run all gates in order; those after the first failure are skipped. `begins` is called
-        before each start.
+        """Run all gates in order; those after the first failure are skipped. Calls `begins` before
+        each start.
 
         Cancellation ends a running gate with all its processes.
         """
@@ -119,9 +119,9 @@ class Gates:
         for text in (*left.notes, *left.quarantined, *left.refused):
             output.note(text)
         if limit.cancelled_caught:
-            output.note(f"it was still running after {self.timeout_s:g} s, and was ended")
+            output.note(f"still running after {self.timeout_s:g} s: terminated")
         if not left.begun:
-            output.note("the sandbox could not be made, and so it was not run")
+            output.note("not run: the sandbox could not be created")
         return None if limit.cancelled_caught or not left.begun else code
 
     def _context(self, item_id: str, folder: Path) -> ToolContext[None]:
@@ -161,7 +161,7 @@ def _made(folder: Path) -> Path:
 
 
 class _Output:
-    """Output of a gate: whole lines into the log, redacted, and their end for the model."""
+    """Output of a gate: whole lines for the log, redacted, and the last ones for the model."""
 
     def __init__(self, log: Path, secrets: Redactor) -> None:
         self.ended = anyio.Event()
@@ -187,7 +187,7 @@ class _Output:
         return "\n".join(lines)
 
     def note(self, text: str) -> None:
-        """Add our own note on a line of its own."""
+        """Add a note of ours on a line of its own."""
         self.add(f"\n[{text}]\n".encode("utf-8", "replace"))
 
     async def follow(self, reader: int) -> None:
@@ -196,7 +196,7 @@ class _Output:
         self.ended.set()
 
     async def _piece(self, reader: int) -> bytes:
-        # A program that writes without end must not starve the event loop.
+        # Yield to the event loop, even if a program writes without end.
         await anyio.lowlevel.checkpoint()
         while True:
             with suppress(BlockingIOError):

@@ -1,7 +1,7 @@
-"""Git commands that start nothing a repository configures (hooks, monitors, filters) and never
+"""Git commands that start nothing that a repository configures (hooks, monitors, filters) and never
 prompt.
 
-Uses are in worktrees.py and changes.py. Entry point: `GitCommands`.
+worktrees.py and changes.py use them. Entry point: `GitCommands`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUIET = (
 BESIDE_FILES = frozenset({"rev-parse", "update-ref", "diff-tree"})
 """Commands that read no file of a working tree.
 
-Any other may pass files through a filter: even write-tree does, if it cannot trust its index.
+Any other may pass files through a filter. Even write-tree does, if it cannot trust its index.
 """
 WELL_KNOWN = frozenset({"git-lfs clean -- %f", "git-lfs smudge -- %f", "git-lfs filter-process"})
 """Filters written by `git lfs install --local`."""
@@ -44,17 +44,17 @@ KEPT_VARIABLES = frozenset(
         "GIT_CEILING_DIRECTORIES",
     }
 )
-"""Kept variables. Any other, such as the GIT_DIR of a hook that started us, would name another
-repository.
+"""Variables passed on to git. Any other, such as the GIT_DIR of a hook that started us, would name
+another repository.
 """
 
 
 class GitFailed(AgentError):
-    """Error message of git, in one line. Its kind is invalid."""
+    """Raised with git's error message in one line. Its kind is invalid."""
 
 
 class GitCommands:
-    """Runs git commands in one folder. `environment` must not contain secrets."""
+    """Git commands in one folder. `environment` must not contain secrets."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.folder = folder
@@ -78,7 +78,8 @@ class GitCommands:
         return other
 
     async def __call__(self, *arguments: str, stdin: bytes = b"") -> str:
-        """Return the standard output without the last line feed; invalid UTF-8 as surrogates.
+        """Run a command and return its standard output without the last line feed; invalid UTF-8
+        becomes surrogates.
 
         Raises GitFailed. Cancellation kills the command.
         """
@@ -92,8 +93,8 @@ class GitCommands:
         return out.removesuffix("\n")
 
     async def _without_filters(self) -> dict[str, str]:
-        """Return variables that disable the filters configured by the repository, whose author
-        chose their commands. The person's own filters stay.
+        """Return variables that disable the filters that the repository configures, because its
+        author chose their commands. The user's own filters stay.
         """
         code, listed, said = await self._run(
             (
@@ -106,7 +107,7 @@ class GitCommands:
             b"",
             {},
         )
-        if code not in (0, 1):  # 1: there are none
+        if code not in (0, 1):  # 1: no filter is configured
             raise GitFailed("invalid", f"git config failed in {str(self.folder)!r}: {said}")
         fields = listed.split("\0")
         found = [
@@ -135,7 +136,7 @@ class GitCommands:
         """
         program = shutil.which("git", path=path_outside(self._environment.get("PATH"), self.folder))
         if program is None:
-            raise GitFailed("invalid", "git is not installed, or not on the PATH")
+            raise GitFailed("invalid", "git is not installed, or is not on the PATH")
         try:
             done = await anyio.run_process(
                 [program, "--no-optional-locks", *QUIET, *arguments],
@@ -143,7 +144,7 @@ class GitCommands:
                 check=False,
                 cwd=self.folder,
                 env={**self._environment, **extra},
-                # Ctrl-C in the terminal is for us, and must not interrupt a checkout.
+                # Ctrl-C in the terminal is meant for Treadle, and must not interrupt a checkout.
                 start_new_session=True,
             )
         except OSError as e:

@@ -34,8 +34,8 @@ class BatchItem:
         self._id = self._batch.item_id(number)
 
     async def work(self) -> ReportRow:
-        """Work on the prompt and return its row, which is stored unless the prompt waits for a
-        person. Raises AgentError for an error before a run begins.
+        """Work on the prompt and return its row. The row is stored unless the prompt waits for
+        approval. Raises AgentError for an error before a run begins.
 
         Cancellation is safe at any point: the next process resumes from the current state.
         """
@@ -51,7 +51,7 @@ class BatchItem:
         return await self._ended(past, place, gates)
 
     async def begin(self) -> None:
-        """Queue its first run without waiting. Raises AgentError as `work` does."""
+        """Queue the prompt's first run without waiting. Raises AgentError as `work` does."""
         past = await self.past()
         if past:
             return
@@ -61,9 +61,9 @@ class BatchItem:
         await self._shop.queue.submit(self._order(step, place, past))
 
     async def standing(self, wrong: AgentError | None = None) -> ReportRow:
-        """Return the row of an unfinished prompt, as far as it can be read.
+        """Return the row of an unfinished prompt, with as much as can be read.
 
-        `wrong`: the error that prevents its end.
+        `wrong`: the error that prevents it from finishing.
         """
         try:
             past = await self.past()
@@ -91,7 +91,9 @@ class BatchItem:
     # ------------------------------------------------------------ where
 
     async def _placed(self, *, begun: bool) -> WorkPlace:
-        """Raises AgentError(invalid) if there is no place to work."""
+        """Return the folder to work in, created if needed. Raises AgentError(invalid) if there is
+        none.
+        """
         logbook, worktrees = self._shop.logbook, self._shop.worktrees
         place = logbook.places.get(self.number)
         if worktrees is None:
@@ -113,8 +115,8 @@ class BatchItem:
         return place
 
     async def _stands_there(self) -> str | None:
-        """Return the current tree of the batch's folder; None if its changes cannot be separated
-        from those of others.
+        """Return the current tree of the batch's folder, or None if its changes cannot be told from
+        those of other prompts.
         """
         changes = self._changes(WorkPlace(folder=self._terms.cwd))
         if changes is None or self._terms.at_once:
@@ -181,7 +183,7 @@ class BatchItem:
     async def _ended(
         self, past: Sequence[Past], place: WorkPlace, gates: Sequence[GateResult]
     ) -> ReportRow:
-        """Store the result before removing the worktree."""
+        """Store the result, then remove the worktree."""
         diff, is_clean = await self._compared(place)
         row_of = partial(self._row, past, gates=gates, diff=diff)
         row = row_of(kept=place)
@@ -207,7 +209,7 @@ class BatchItem:
             await (worktrees.remove(place) if place.made else worktrees.discard(place))
 
     async def _compared(self, place: WorkPlace) -> tuple[Diff | None, bool]:
-        """Return the changes, and whether the worktree has nothing to lose."""
+        """Return the changes, and True if removing the worktree loses nothing."""
         changes = self._changes(place)
         if changes is None or place.tree is None:
             return None, False
@@ -258,18 +260,18 @@ class BatchItem:
 
 
 def _is_there(place: WorkPlace, *, begun: bool) -> bool:
-    """True if its worktree exists. False if nothing of it exists and nothing has begun, so that it
+    """True if the worktree exists. False if nothing of it exists and no run has begun, so that it
     can be created. Raises AgentError(invalid) otherwise.
     """
     if os.path.isdir(place.folder):
         return True
     if begun or os.path.lexists(place.root or ""):
-        raise AgentError("invalid", f"{place.folder!r}, where it was worked, is not there any more")
+        raise AgentError("invalid", f"{place.folder!r}, the prompt's folder, no longer exists")
     return False
 
 
 def _why(last: Past | None, gates: Sequence[GateResult]) -> str | None:
-    """Return why the prompt is not done."""
+    """Return the reason that the prompt is not done, or None."""
     if failed := next((gate for gate in gates if gate.failed), None):
         return f"the gate {failed.command!r} failed: {how_it_failed(failed)}"
     if last is None or last.result.outcome is Outcome.COMPLETED:

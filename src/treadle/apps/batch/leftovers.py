@@ -13,16 +13,16 @@ import anyio
 import anyio.to_thread
 
 LEFT_BY = "TREADLE_WORK"
-"""Environment variable with the batch that started a program."""
+"""Environment variable with the id of the batch that started a program."""
 _DEATH_S = 2.0
-"""Time after which a killed process is considered stuck in the kernel."""
+"""Seconds after which a killed process is considered stuck in the kernel."""
 _POLL_S = 0.01
 
 
 async def end_leftovers(batch_id: str) -> None:
     """Kill the processes, and wait until they are gone. The caller must hold the batch.
 
-    Without /proc none are found.
+    Finds none on a system without /proc.
     """
     with anyio.move_on_after(_DEATH_S):
         while pids := await anyio.to_thread.run_sync(lambda: list(_started_by(batch_id))):
@@ -33,7 +33,7 @@ async def end_leftovers(batch_id: str) -> None:
 
 
 def _started_by(batch_id: str) -> Iterator[int]:
-    """Yield the batch's processes. Zombies have no environment any more."""
+    """Yield the ids of the batch's processes. Zombies no longer have an environment."""
     mark = f"{LEFT_BY}={batch_id}".encode()
     with suppress(OSError):
         for name in os.listdir("/proc"):

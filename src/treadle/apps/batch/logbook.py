@@ -1,8 +1,8 @@
 """State of a batch that survives a crash: a file of entries, separate from the journal with its
 runs.
 
-It holds only facts that no run has: the prompts and their terms, the folder of each, and the
-results of finished ones. Everything else is found by the sessions of the prompts, whose ids derive
+It contains only facts that no run has: the prompts and their terms, the folder of each, and the
+results of finished ones. Everything else follows from the sessions of the prompts, whose ids derive
 from the batch's. Entry point: `Logbook`.
 """
 
@@ -34,12 +34,14 @@ class WorkPlace(Value, frozen=True, kw_only=True):
 
     folder: str
     root: str | None = None
-    """Root of its worktree; None: it has none."""
+    """Root of the worktree; None if there is none."""
     branch: str | None = None
     tree: str | None = None
-    """Git tree of its initial content; None: unknown."""
+    """Git tree of the initial content; None if unknown."""
     made: bool = False
-    """True once its worktree is complete: any content may then be work, even without a run."""
+    """True once the worktree is complete. From then on any content may be work, even without a
+    run.
+    """
 
 
 class _Entry(Value, frozen=True, kw_only=True, tag_field="type"):
@@ -57,8 +59,8 @@ class Resumed(_Entry, frozen=True, kw_only=True, tag="batch.resumed"):
 
 
 class Placed(_Entry, frozen=True, kw_only=True, tag="item.placed"):
-    """Folder of a prompt, recorded before the worktree is created, so that half of one is found
-    again, and once it is complete.
+    """Folder of a prompt. Recorded before the worktree is created, so that an incomplete one is
+    found again, and once it is complete.
     """
 
     number: int
@@ -73,7 +75,7 @@ BatchEntry: TypeAlias = Begun | Resumed | Placed | ItemDone
 
 
 class Logbook:
-    """State of one batch, locked by one process while it is open; the kernel releases the lock when
+    """State of one batch, locked by one process while it is open. The kernel releases the lock when
     the process dies.
 
     Created by `begin` and `open`; an async context manager.
@@ -91,7 +93,7 @@ class Logbook:
 
     @property
     def batch(self) -> Batch:
-        """Batch on the terms of its last resume."""
+        """The batch, on the terms of its last resume."""
         begun = self._entries[0]
         assert isinstance(begun, Begun), "a logbook begins with batch.begun"
         return begun.batch if self._terms is None else _on(begun.batch, self._terms)
@@ -120,7 +122,7 @@ class Logbook:
                 raise
         except OSError as e:
             raise AgentError(
-                "invalid", f"the batch cannot be kept in {str(folder)!r}: {e.strerror or e}"
+                "invalid", f"the batch cannot be stored in {str(folder)!r}: {e.strerror or e}"
             ) from e
         return logbook
 
@@ -143,8 +145,8 @@ class Logbook:
                 raise AgentError(
                     "busy",
                     (
-                        f"the batch {batch_id} is being worked on by another process: wait for its "
-                        "end, or end it"
+                        f"the batch {batch_id} is in use by another process: wait for it to end, "
+                        "or stop it"
                     ),
                 )
             logbook._read()
@@ -166,13 +168,13 @@ class Logbook:
             self._descriptor = -1
 
     def discard(self) -> None:
-        """Delete the batch, which has not begun."""
+        """Delete the batch, which must not have begun."""
         self.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
     def objects(self) -> Path:
-        """Folder of the git objects for comparisons, while prompts are pending."""
+        """Folder of the git objects for comparisons, kept while prompts are pending."""
         return self.folder / "objects"
 
     @property
@@ -181,7 +183,7 @@ class Logbook:
         return self.folder / "tmp"
 
     async def tidy(self) -> None:
-        """Remove folders that are not needed while nothing runs."""
+        """Remove folders that are only needed while something runs."""
         for folder in (self.scratch, *([] if self.pending else [self.objects])):
             await anyio.to_thread.run_sync(
                 lambda folder=folder: shutil.rmtree(folder, ignore_errors=True)
@@ -199,7 +201,7 @@ class Logbook:
         await self._append(ItemDone(at=now(), row=row))
 
     async def _append(self, entry: BatchEntry) -> None:
-        """Append an entry; it is durable on return.
+        """Append an entry, durable on return.
 
         Raises AgentError(agent) if the disk does not accept it.
         """
@@ -209,8 +211,8 @@ class Logbook:
             raise AgentError(
                 "agent",
                 (
-                    f"the batch {self.batch.id} could not be kept: {e.strerror or e}. What is done "
-                    "already is safe"
+                    f"the batch {self.batch.id} could not be saved: {e.strerror or e}. Results so "
+                    "far are saved"
                 ),
             ) from e
 
@@ -240,7 +242,7 @@ class Logbook:
 
     def _read(self) -> None:
         """Read the entries. An unterminated last line was being written when the process died; it
-        was never confirmed, and is removed.
+        was never confirmed, so it is removed.
         """
         data = b"".join(iter(lambda: os.read(self._descriptor, 1 << 20), b""))
         whole = data.rpartition(b"\n")[0] + b"\n" if b"\n" in data else b""
@@ -260,7 +262,7 @@ class Logbook:
             self._apply(entry)
         if not self._entries or not isinstance(self._entries[0], Begun):
             raise AgentError(
-                "invalid", f"the batch {self.folder.name} was never begun: nothing of it is there"
+                "invalid", f"the batch {self.folder.name} was never started: it has no entries"
             )
 
 

@@ -44,14 +44,14 @@ def markdown(report: Report) -> str:
 
 def _open(report: Report) -> str:
     return (
-        f" {report.pending} not at its end yet: `treadle work --resume {report.id}` goes on."
+        f" {report.pending} not finished: continue with `treadle work --resume {report.id}`."
         if report.pending
         else ""
     )
 
 
 def verdict(row: ReportRow) -> str:
-    """Return the verdict in one word or two."""
+    """Return the verdict in one or two words."""
     if row.outcome is None:
         return "not done" if row.run_id else "not begun"
     return (
@@ -105,7 +105,7 @@ def _section(row: ReportRow) -> Iterator[str]:
         if gate.failed and gate.output.strip():
             yield from ("", *_fenced(gate.output.strip()))
     if row.text.strip():
-        # As text: an image in it would be loaded by each reader of the report.
+        # As plain text, because each reader of the report would load an image in it.
         yield from ("", *_fenced(row.text.strip()))
 
 
@@ -127,7 +127,7 @@ def _table_row(cells: list[str] | tuple[str, ...]) -> str:
 
 
 def _inline(text: str, most: int = PROMPT_CHARS) -> str:
-    """Escape text to one line without Markdown that cannot end a table cell."""
+    """Escape text to one line that contains no Markdown and cannot end a table cell."""
     line = " ".join(plain(text).split())
     line = line if len(line) <= most else line[: most - 1] + "…"
     escaped = re.sub(r"([\\`*_{}\[\]<>#|!~])", r"\\\1", line.replace("&", "&amp;"))

@@ -49,11 +49,11 @@ def _read(path: Path) -> str:
         raise AgentError(
             "invalid",
             (
-                f"{str(path)!r} is larger than {BYTES_MAX // 1024 // 1024} MiB: that is no list of "
-                "prompts"
+                f"{str(path)!r} is larger than {BYTES_MAX // 1024 // 1024} MiB: too large for a "
+                "list of prompts"
             ),
         )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
-        raise AgentError("invalid", f"{str(path)!r} is no UTF-8 text: prompts are") from e
+        raise AgentError("invalid", f"{str(path)!r} is not UTF-8 text, as prompts must be") from e

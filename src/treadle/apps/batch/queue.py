@@ -1,5 +1,5 @@
-"""Submission of runs: the interface between a batch and the processes, one or many, that drive its
-runs. Entry points: `RunSubmitter`, `LocalQueue`.
+"""Submission of runs: the interface between a batch and the processes that drive its runs. Entry
+points: `RunSubmitter`, `LocalQueue`.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ class Order(Value, frozen=True, kw_only=True):
     on_unknown: OnUnknown
     inputs: dict[str, object] = msgspec.field(default_factory=dict[str, object])
     run_id: str | None = None
-    """Run to resume with its original terms and remaining limits; the prompt is ignored."""
+    """Run to resume on its original terms and remaining limits. The prompt is then ignored."""
     new_id: str
-    """Id for a new run. It is the same for a repeated submission, when it is unknown whether the
+    """Id for a new run. A repeated submission uses the same id, for when it is unknown whether the
     first one succeeded.
     """
 
 
 class RunSubmitter(Protocol):
-    """Driver of runs. A submitted run is driven whether or not its caller waits."""
+    """Driver of runs. It drives a submitted run whether or not the caller waits."""
 
     async def submit(self, order: Order) -> str:
         """Start or resume a run, and return its id once it is in the journal.
 
-        Raises AgentError for an error before the start; busy if the run, or another one of its
-        session, is driven elsewhere.
+        Raises AgentError for an error before the start; busy if another process drives the run, or
+        another run of its session.
         """
         ...
 
     async def wait(self, run_id: str) -> RunResult[Any]:
-        """Wait until the run ends or waits for a person. Cancellation leaves the run alone.
+        """Wait until the run ends or waits for approval. Cancellation does not affect the run.
 
         Raises AgentError for a run that could not begin.
         """
         ...
 
     async def cancel(self, run_id: str) -> None:
-        """Request the run's end as `cancelled`; `wait` returns at its end."""
+        """Request that the run ends as `cancelled`. `wait` returns when it has."""
         ...
 
 
@@ -74,9 +74,9 @@ class _Driven:
 
 
 class LocalQueue:
-    """Driver of every run in this process, concurrently.
+    """Driver that runs everything in this process, concurrently.
 
-    An async context manager: leaving it cancels running runs, and waits for them.
+    An async context manager: leaving it cancels running runs and waits for them.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class LocalQueue:
         agent: Callable[[Path], Agent[Any, Any]],
         heard: Callable[[Event], None],
     ) -> None:
-        """`agent` builds the agent for a folder, and may block; `heard` is called with each event
+        """`agent` builds the agent for a folder, and may block. `heard` is called with each event
         of each run.
         """
         self._runtime, self._agent, self._heard = runtime, agent, heard
@@ -104,7 +104,7 @@ class LocalQueue:
     ) -> None:
         for driven in self._runs.values():
             driven.stream.cancel()
-        # Each run is closed in its journal first.
+        # First, each run is closed in its journal.
         self._group.cancel_scope.shield = True
         await self._group.__aexit__(None, None, None)
 

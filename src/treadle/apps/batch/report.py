@@ -1,6 +1,6 @@
 """Results of a batch as values: a row for each prompt.
 
-Rendering is elsewhere (markdown.py, the command line). Entry point: `Report`.
+markdown.py and the command line render them. Entry point: `Report`.
 """
 
 from __future__ import annotations
@@ -12,30 +12,32 @@ from treadle.types import Outcome, Value
 
 
 class Diff(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """Changes of an attempt in its folder, including untracked files, without ignored ones."""
+    """Changes that an attempt made in its folder, including untracked files, without ignored
+    ones.
+    """
 
     files: int
     added: int
-    """Added lines; binary files have none."""
+    """Added lines, excluding binary files."""
     removed: int
 
 
 class GateResult(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """Command that judged the last attempt."""
+    """Result of a gate for the last attempt."""
 
     command: str
     passed: bool | None
-    """Verdict; None: not run, because an earlier gate failed."""
+    """True if it succeeded; None if it did not run, because an earlier gate failed."""
     exit_code: int | None = None
-    """Exit code; negative: the signal that ended it.
+    """Exit code; negative for the signal that ended it.
 
-    None: it timed out, could not be started, or was not run.
+    None: it timed out, could not be started, or did not run.
     """
     duration_s: float = 0.0
     output: str = ""
-    """End of its output."""
+    """Last lines of the output."""
     log: str | None = None
-    """File with its whole output."""
+    """File with the whole output."""
 
     @property
     def failed(self) -> bool:
@@ -52,7 +54,7 @@ class ReportRow(Value, frozen=True, kw_only=True, omit_defaults=False):
     session_id: str | None = None
     """Conversation of its attempts."""
     outcome: Outcome | None = None
-    """Outcome of the last run; None if it has not ended, or not begun."""
+    """Outcome of the last run; None if it has not ended or not begun."""
     passed: bool = False
     """True if the run completed and every gate passed."""
     attempts: int = 0
@@ -64,17 +66,17 @@ class ReportRow(Value, frozen=True, kw_only=True, omit_defaults=False):
     duration_s: float = 0.0
     """Duration of its runs, without gates."""
     diff: Diff | None = None
-    """Changes; None: unknown, because the folder is in no git repository, or several prompts worked
-    in it concurrently.
+    """Changes; None if unknown, because the folder is not in a git repository, or several prompts
+    worked in it concurrently.
     """
     gates: tuple[GateResult, ...] = ()
     error: str | None = None
     """Reason for an end without an answer."""
     text: str = ""
-    """Answer, JSON if it has a type; else the model's last text."""
+    """Answer, as JSON if it is typed, or else the model's last text."""
     branch: str | None = None
     folder: str | None = None
-    """Folder of the worktree, if it was kept."""
+    """Folder of the worktree, if it is kept."""
 
 
 class BatchTotals(Value, frozen=True, kw_only=True, omit_defaults=False):

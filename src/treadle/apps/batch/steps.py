@@ -1,5 +1,5 @@
-"""Decision about the next step of a prompt from the results of its runs, without files and
-processes. Entry points: `next_step`, `attempts_of`, `left_of`.
+"""Choice of a prompt's next step from the results of its runs, without files or processes. Entry
+points: `next_step`, `attempts_of`, `left_of`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,12 @@ from treadle.types import Limits, Outcome
 MENDABLE = frozenset({Outcome.ERROR, Outcome.TRUNCATED, Outcome.LOOPING, Outcome.INVALID_OUTPUT})
 """Outcomes after which another attempt may succeed.
 
-A limit, a refusal and an unapproved call would only recur.
+A limit, a refusal or an unapproved call would only recur.
 """
 HOPELESS = frozenset({ErrorKind.AUTH, ErrorKind.INVALID, ErrorKind.LIMIT, ErrorKind.BUSY})
 
-GO_ON = "You were stopped before this was done. Look at where it stands, and go on with it."
-ENDED = (
-    "The last attempt did not come to its end ({why}). Look at where it stands, and finish the "
-    "task."
-)
+GO_ON = "You were stopped before this was done. Check the current state, and continue."
+ENDED = "The last attempt did not finish ({why}). Check the current state, and finish the task."
 FAILED = """The task is not done yet: the check `{command}` fails ({how}). The end of its output:
 
 {output}
@@ -41,7 +38,7 @@ class Past(NamedTuple):
 
 
 class NextStep(NamedTuple):
-    """Run to start with this text; or, with a run's id, a run to resume."""
+    """Text for a new run, or a run to resume."""
 
     text: str
     run_id: str | None = None
@@ -57,10 +54,10 @@ def next_step(
     entering: bool = False,
 ) -> NextStep | None:
     """Return the next step, or None if there is nothing more to do now. `past`: oldest first;
-    `gates`: results for its last run.
+    `gates`: results for the last run.
 
-    `entering`: this process has not worked on the prompt yet; a cancelled run was then cancelled by
-    the end of the last process, not by a person.
+    `entering`: True if this process has not worked on the prompt yet. A cancelled run was then
+    cancelled because the last process ended, not by a person.
     """
     if not past:
         return NextStep(prompt, limits=terms.limits)
@@ -100,7 +97,7 @@ def _another_attempt(past: Sequence[Past], gates: Sequence[GateResult], terms: T
 
 
 def attempts_of(past: Sequence[Past]) -> int:
-    """Count the attempts: a run that follows a cancelled one belongs to the same attempt."""
+    """Count the attempts. A run that follows a cancelled one belongs to the same attempt."""
     return sum(
         index == 0 or past[index - 1].result.outcome is not Outcome.CANCELLED
         for index in range(len(past))
@@ -109,7 +106,7 @@ def attempts_of(past: Sequence[Past]) -> int:
 
 def how_it_failed(gate: GateResult) -> str:
     return (
-        "it was still running at its time limit, or could not be run"
+        "timed out, or could not be run"
         if gate.exit_code is None
         else f"exit code {gate.exit_code}"
     )

@@ -22,13 +22,13 @@ from treadle.messages.result import RunResult
 from treadle.runtime.runtime import Runtime
 
 LOOK_S: Final = 1.0
-"""Interval for checking whether a run waits for a person, or was given up."""
+"""Seconds between two checks whether a run waits for approval or is parked."""
 
 
 class WorkersQueue:
-    """Submitter that queues runs and follows them.
+    """Submitter that queues runs for workers and follows them.
 
-    A `RunSubmitter`; an async context manager: leaving it leaves the runs alone.
+    A `RunSubmitter`; an async context manager, whose exit does not affect the runs.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class WorkersQueue:
         heard: Callable[[Event], None],
         queue: str,
     ) -> None:
-        """`agent` builds the agent for a folder, and may block; `heard` is called with each durable
+        """`agent` builds the agent for a folder, and may block. `heard` is called with each durable
         event of each run.
         """
         self._runtime, self._agent, self._heard, self._queue = runtime, agent, heard, queue
@@ -50,7 +50,7 @@ class WorkersQueue:
         pass
 
     async def submit(self, order: Order) -> str:
-        """Submit a run. Idempotent: an already submitted run is left as it is."""
+        """Submit a run. Idempotent: a run that is already submitted stays unchanged."""
         if order.run_id is not None:
             return await self._again(order.run_id)
         agent = await anyio.to_thread.run_sync(self._agent, Path(order.cwd))
@@ -75,7 +75,7 @@ class WorkersQueue:
             raise
 
     async def _again(self, run_id: str) -> str:
-        """Queue a run that no process will resume; any other needs nothing."""
+        """Queue a run that no process would resume. Any other needs nothing."""
         if (await self._runtime.journal.info(run_id)).status == "stopped":
             await self._runtime.wake(run_id, place=QueuePlace(queue=self._queue))
         return run_id
@@ -86,7 +86,9 @@ class WorkersQueue:
         return False
 
     async def wait(self, run_id: str) -> RunResult[Any]:
-        """Raises AgentError(agent) for a run that was given up: no worker could drive it."""
+        """Wait for the end of a run. Raises AgentError(agent) if it is parked, because no worker
+        could drive it.
+        """
         wrong: AgentError | None = None
         async with (
             self._runtime.follow(run_id, deltas=False) as events,
@@ -102,25 +104,24 @@ class WorkersQueue:
         info = await self._runtime.journal.info(run_id)
         if info.parked is not None and info.status == "stopped":
             raise AgentError(
-                "agent", f"run {run_id} is parked, because no worker could drive it: {info.parked}"
+                "agent",
+                f"run {run_id} is parked, because no worker could execute it: {info.parked}",
             )
         if wrong is not None:
             raise wrong
         return await self._runtime.replay(run_id)
 
     async def _while_somebody_will(self, run_id: str, scope: anyio.CancelScope) -> None:
-        """End the wait for a run that waits for a person, or was given up."""
+        """End the wait for a run that waits for approval or is parked."""
         while True:
-            with suppress(
-                AgentError
-            ):  # the journal does not answer now, which the follower reports
+            with suppress(AgentError):  # the follower reports a journal that does not answer
                 if (await self._runtime.journal.info(run_id)).status in ("waiting", "stopped"):
                     scope.cancel()
                     return
             await anyio.sleep(LOOK_S)
 
     async def cancel(self, run_id: str) -> None:
-        # Its worker does not answer: it receives the request later, or the run is resumed.
+        # If its worker does not answer, it receives the request later, or the run is resumed.
         with suppress(AgentError):
             await self._runtime.kill(run_id)
 

@@ -63,13 +63,13 @@ class Workshop:
     watcher: Watcher
     gates: Gates
     judging: anyio.CapacityLimiter
-    """Limits the prompts whose gates run concurrently."""
+    """Limit on the number of prompts whose gates run concurrently."""
     repository: BatchRepository | None
-    """Repository of the batch's folder; None: there is none, or it is unknown."""
+    """Repository of the batch's folder; None if there is none, or it is unknown."""
     worktrees: Worktrees | None
-    """Worktrees; None: every prompt is worked on in the folder of the batch."""
+    """Worktrees; None if every prompt is worked on in the folder of the batch."""
     attached: Sequence[Part]
-    """Parts sent with each prompt, before its text."""
+    """Parts that each prompt gets before its text."""
 
 
 @asynccontextmanager
@@ -78,7 +78,7 @@ async def workshop(
 ) -> AsyncGenerator[Workshop]:
     """Open the shared resources. Leaving the context ends every run in progress.
 
-    Raises AgentError(invalid) if the worktrees' repository does not exist any more.
+    Raises AgentError(invalid) if the worktrees' repository no longer exists.
     """
     batch, terms, config = logbook.batch, logbook.batch.terms, runtime.config
     environment = {**child_environment(config.secrets()), LEFT_BY: batch.id}
@@ -187,7 +187,9 @@ class Assistants:
 async def repository_of(
     cwd: Path, environment: dict[str, str], *, needed: bool
 ) -> BatchRepository | None:
-    """Return None without a repository or git, or raise AgentError(invalid) if one is `needed`."""
+    """Return the repository around `cwd`; None if there is none or git is missing. Raises
+    AgentError(invalid) instead if one is `needed`.
+    """
     try:
         return await BatchRepository.of(cwd, environment)
     except GitFailed:
@@ -198,7 +200,7 @@ async def repository_of(
 
 async def _sandbox(config: Config, watcher: Watcher) -> Sandbox | None:
     """Find a working sandbox for the gates. Without one they run unconfined, with a warning,
-    because a person typed them.
+    because a person wrote them.
 
     Raises AgentError(invalid) if the configuration requires one.
     """
@@ -214,11 +216,11 @@ async def _sandbox(config: Config, watcher: Watcher) -> Sandbox | None:
         raise AgentError(
             "invalid",
             (
-                f"defaults.sandbox is on, and no sandbox works: {standing.text}. Mend that, or set "
+                f"defaults.sandbox is on, and no sandbox works: {standing.text}. Fix that, or set "
                 "it to auto"
             ),
         )
     watcher.warns(
-        f"gates are not confined: {standing.text}; what they run, the model may have written"
+        f"gates run without a sandbox: {standing.text}; they may run code that the model wrote"
     )
     return None

@@ -1,8 +1,8 @@
-"""A checkout for each prompt: a git worktree on a branch of its own, separate from the person's
+"""A checkout for each prompt: a git worktree on a branch of its own, separate from the user's
 checkout, which is never touched.
 
-Worktrees are outside Treadle's own folders, because tools cannot write below those. Changes are
-compared by changes.py. Entry point: `Worktrees`.
+Worktrees are outside Treadle's own folders, because tools cannot write there. changes.py compares
+their contents. Entry point: `Worktrees`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BatchRepository:
 
     def __init__(self, git: GitCommands, prefix: str) -> None:
         self.git = git
-        """Git commands in the top folder of the person's checkout."""
+        """Git commands in the top folder of the user's checkout."""
         self._prefix = prefix
         """Path from there to the folder of the batch; empty, or ending in a slash."""
 
@@ -41,14 +41,14 @@ class BatchRepository:
         """Return the repository around `cwd`. Raises GitFailed if there is none."""
         git = GitCommands(cwd, environment)
         try:
-            # One at a time: a name may contain a line feed.
+            # One at a time, because a name may contain a line feed.
             top, prefix = (
                 await git("rev-parse", "--show-toplevel"),
                 await git("rev-parse", "--show-prefix"),
             )
         except GitFailed as e:
             raise GitFailed(
-                "invalid", f"{str(cwd)!r} is in no git repository that has a checkout ({e.message})"
+                "invalid", f"{str(cwd)!r} is not in a git repository with a checkout ({e.message})"
             ) from e
         return cls(git.within(Path(top)), prefix)
 
@@ -61,7 +61,8 @@ class BatchRepository:
             commit = await self.git("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         except GitFailed as e:
             raise GitFailed(
-                "invalid", f"{str(self.git.folder)!r} has no commit yet: a worktree begins at one"
+                "invalid",
+                f"{str(self.git.folder)!r} has no commit yet, which a worktree needs: commit first",
             ) from e
         if self._prefix:
             try:
@@ -98,8 +99,8 @@ class Worktrees:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncGenerator[None]:
-        """Serialise changes to lists of worktrees over all batches of this person: git treats a
-        half-created one as broken.
+        """Serialize changes to lists of worktrees over all batches of this user, because git treats
+        a half-created one as broken.
 
         Raises AgentError(invalid) if the shelf cannot be used.
         """
@@ -112,7 +113,7 @@ class Worktrees:
             )
         except OSError as e:
             raise AgentError(
-                "invalid", f"worktrees cannot be made in {str(self._shelf)!r}: {e.strerror or e}"
+                "invalid", f"worktrees cannot be created in {str(self._shelf)!r}: {e.strerror or e}"
             ) from e
         try:
             while not take(descriptor):  # noqa: ASYNC110  the kernel does not signal a released lock
@@ -122,9 +123,9 @@ class Worktrees:
             os.close(descriptor)
 
     def place(self, number: int) -> WorkPlace:
-        """Return the future place of a worktree without creating it."""
+        """Return the place of a worktree without creating it."""
         item = self._batch.item_id(number)
-        # Tools that name things by their folder find the usual name.
+        # Tools that name things after their folder then find the usual name.
         root = self._shelf / item / (self._git.folder.name or "root")
         return WorkPlace(
             folder=str(root / self._prefix),
@@ -134,8 +135,8 @@ class Worktrees:
         )
 
     async def make(self, place: WorkPlace) -> None:
-        """Create a worktree. Raises AgentError(invalid); nothing is left behind on failure or
-        cancellation.
+        """Create a worktree, or leave nothing behind on failure or cancellation. Raises
+        AgentError(invalid).
         """
         root, branch, base = _whole(place, self._batch)
         try:
@@ -153,14 +154,14 @@ class Worktrees:
         root, branch, base = _whole(place, self._batch)
         with suppress(AgentError):
             async with self._alone():
-                # Twice: also removes one that is locked while being created.
+                # Twice `--force` also removes one that is locked while being created.
                 await self._git("worktree", "remove", "--force", "--force", root)
         await anyio.to_thread.run_sync(lambda: shutil.rmtree(Path(root).parent, ignore_errors=True))
         await self._drop(branch, base)
 
     async def is_clean(self, place: WorkPlace, tree: str) -> bool:
-        """True if nothing was done there: `tree`, its current content, and its branch are at the
-        base.
+        """True if nothing was done there: `tree`, its current content, and its branch are still at
+        the base.
         """
         root, branch, base = _whole(place, self._batch)
         with suppress(AgentError):
@@ -171,8 +172,8 @@ class Worktrees:
         return False
 
     async def remove(self, place: WorkPlace) -> bool:
-        """Remove a clean worktree with its ignored files. Return False if git would lose something;
-        it then stays.
+        """Remove a clean worktree with its ignored files. Return False and keep it if git would
+        lose something.
         """
         root, branch, base = _whole(place, self._batch)
         if await anyio.Path(root).exists():
@@ -203,7 +204,7 @@ def _whole(place: WorkPlace, batch: Batch) -> tuple[str, str, str]:
 
 
 def worktree_shelf(environment: Mapping[str, str]) -> Path:
-    """Return the folder for worktrees: `treadle/worktrees` in the person's data folder
+    """Return the folder for worktrees: `treadle/worktrees` in the user's data folder
     (XDG_DATA_HOME, or ~/.local/share).
     """
     base = environment.get("HOME") or os.path.expanduser("~")

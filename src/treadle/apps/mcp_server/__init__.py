@@ -23,6 +23,6 @@ INSTALL = "pip install 'treadle[mcp]'"
 
 
 def require_sdk() -> None:
-    """Raises AgentError(invalid) if the SDK is not installed."""
+    """Raise AgentError(invalid) if the SDK is not installed."""
     if find_spec("mcp") is None:
         raise AgentError("invalid", f"this needs the MCP SDK: {INSTALL}")

@@ -69,8 +69,9 @@ Hear: TypeAlias = Callable[[Event], None]
 class ServedAgent:
     """Agent as a tool. Its arguments are `prompt` and the agent's declared inputs.
 
-    A call that needs approval asks at the client if it supports elicitation; otherwise `on_ask` of
-    the options applies. Cancelling the request cancels the run, whose history is closed.
+    A call that needs approval asks the person at the client if the client supports elicitation;
+    otherwise `on_ask` of the options applies. Cancelling the request cancels the run, and its
+    history is closed.
     """
 
     def __init__(self, agent: Agent[Any, Any], runtime: Runtime, options: SessionOptions) -> None:
@@ -130,7 +131,7 @@ class ServedAgent:
         if not isinstance(prompt, str) or not prompt.strip():
             raise AgentError(
                 "invalid",
-                f"{self._agent.name} needs the argument {PROMPT!r}: say in words what it is to do",
+                f"{self._agent.name} needs the argument {PROMPT!r}: describe the task in words",
             )
         return prompt, {name: value for name, value in arguments.items() if name != PROMPT}
 
@@ -143,7 +144,7 @@ class ServedAgent:
     async def _go_on(
         self, run_id: str, responses: Mapping[str, object] | None, way: Way | None, hear: Hear
     ) -> RunResult[Any]:
-        """Resume a run with the client's answers to its questions; a finished run returns its
+        """Resume a run with the client's answers to its questions. A finished run returns its
         result again.
         """
         said = answers_in(responses, await self._questions(run_id))
@@ -174,7 +175,7 @@ class ServedAgent:
             result = await self._resume(
                 result.run_id, await self._asked(context, result.run_id, questions), way, hear
             )
-        if await self._waits(result.run_id):  # a call that is too long to be shown waits here
+        if await self._waits(result.run_id):  # calls that are too long to show keep waiting
             return waiting(self._agent.name, result)
         return self._ended(result)
 
@@ -188,7 +189,7 @@ class ServedAgent:
     async def _asked(
         self, context: Context, run_id: str, questions: list[ClientQuestion]
     ) -> Verdicts:
-        """Ask now. If the request is cancelled, end the run, which is not being driven at that
+        """Ask now. If the request is cancelled, end the run, which no process is driving at that
         time.
         """
         try:
@@ -210,7 +211,8 @@ class ServedAgent:
 def _definition(agent: Agent[Any, Any], answer: AnswerType[Any] | None) -> Tool:
     prompt = {
         "type": "string",
-        "description": f"What the agent {agent.name} is to do, with all that it needs to know.",
+        "description": f"What the agent {agent.name} should do, with all the information that it "
+        "needs.",
     }
     schema = {
         "type": "object",

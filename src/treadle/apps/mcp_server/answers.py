@@ -1,5 +1,5 @@
-"""The end of a run as a tool result: its answer, or the reason why there is none and the next step.
-Entry points: `answer_of`, `waiting`.
+"""The end of a run as a tool result: its answer, or the reason that there is none and the next
+step. Entry points: `answer_of`, `waiting`.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ def answer_of(
 
 
 def waiting(agent: str, result: RunResult[Any]) -> CallToolResult:
-    """Return an error for a run that waits for an approval which this client cannot request."""
+    """Return an error for a run that waits for an approval that this client cannot request."""
     words = (
-        f"The agent {agent} waits for a person's approval, and this client cannot ask for it. "
-        f"`treadle runs resume {result.run_id}` says how it is given."
+        f"The agent {agent} waits for an approval, which this client cannot request. "
+        f"To see how to give it, run `treadle runs resume {result.run_id}`."
     )
     return _result(result, words, is_error=True)
 

@@ -13,8 +13,8 @@ from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 LINE_BYTES: Final = 64 << 20
 """Maximum length of a line; a longer one is discarded."""
 _FORM: Final = (
-    "a request is one object in a line, with jsonrpc '2.0', an id (a whole number or a text), a "
-    "method, and params that are an object"
+    "a request is one object on one line, with jsonrpc '2.0', an id (an integer or a string), a "
+    "method, and an object as params"
 )
 _ID_MOST: Final = 1 << 63
 _ID_CHARS: Final = 1000
@@ -29,7 +29,7 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, data: bytes) -> Iterator[str | None]:
-        """Yield the complete lines; None for one that was too long."""
+        """Yield the complete lines; None for one that is too long."""
         *whole, rest = data.split(b"\n")
         for piece in whole:
             self._add(piece)
@@ -55,19 +55,19 @@ class LineSplitter:
 
 
 def refusal_of(line: str | None) -> JSONRPCError | None:
-    """Return the error response to a line; None if it expects none: a response or a
-    notification.
+    """Return the error response to an invalid line; None for a response or a notification, which
+    get no reply.
     """
     if line is None:
         return _refusal(
-            PARSE_ERROR, f"the line is longer than {LINE_BYTES >> 20} MiB, and was not read"
+            PARSE_ERROR, f"the line is longer than {LINE_BYTES >> 20} MiB and was ignored"
         )
     try:
         said: object = json.loads(line)
     except (ValueError, RecursionError):
-        return _refusal(PARSE_ERROR, f"the line is not JSON, or too deep: {_FORM}")
+        return _refusal(PARSE_ERROR, f"the line is not JSON, or is nested too deeply: {_FORM}")
     if not isinstance(said, dict):
-        batch = "batches are no part of the protocol: " if isinstance(said, list) else ""
+        batch = "the protocol has no batches: " if isinstance(said, list) else ""
         return _refusal(INVALID_REQUEST, f"{batch}{_FORM}")
     members = cast("dict[str, Any]", said)
     if "id" not in members or (

@@ -14,9 +14,11 @@ from treadle.messages import events
 
 BURST: Final = 8
 INTERVAL_S: Final = 0.1
-"""Average minimum interval between notifications; excess ones are dropped, oldest first."""
+"""Average minimum interval between notifications, in seconds. Excess ones are dropped, oldest
+first.
+"""
 LAST_S: Final = 5.0
-"""Time that the result waits for the last notifications."""
+"""Seconds that the result waits for the last notifications."""
 MAX_CHARS: Final = 200
 
 
@@ -24,8 +26,8 @@ MAX_CHARS: Final = 200
 async def reporting(
     context: Context, redact: Callable[[str], str]
 ) -> AsyncGenerator[Callable[[events.Event], None]]:
-    """Yield a callback for the run's events; the SDK sends notifications only to clients that
-    requested them.
+    """Yield a callback for the run's events. The SDK sends notifications only to clients that
+    request them.
 
     The block must not raise except when cancelled.
     """
@@ -41,7 +43,7 @@ async def reporting(
 
 
 class Notes:
-    """Queue of numbered steps of a run that were not sent yet."""
+    """Queue of a run's unsent steps, numbered."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
@@ -51,7 +53,7 @@ class Notes:
         self.over = False
         """Set when no more steps follow."""
         self.told = anyio.Event()
-        """Set when, in addition, all steps were sent."""
+        """Set when, in addition, all steps are sent."""
 
     def end(self) -> None:
         self.over = True
@@ -66,7 +68,7 @@ class Notes:
         self._news.set()
 
     async def next(self) -> tuple[int, str] | None:
-        """Return the number and text of the oldest unsent step; None at the end."""
+        """Return the number and text of the oldest unsent step, or None at the end."""
         while not self._untold:
             if self.over:
                 return None
@@ -80,13 +82,13 @@ def said_of(event: events.Event) -> str | None:
         case events.TurnStart():
             return f"turn {event.turn}"
         case events.ToolCallStart():
-            return f"{event.name} runs"
+            return f"running {event.name}"
         case events.ToolProgress():
             return event.text
         case events.ChildStart():
-            return f"agent {event.agent} begins"
+            return f"agent {event.agent} started"
         case events.Retry():
-            return f"{event.kind}: asks again in {event.wait_s:.1f} s"
+            return f"{event.kind}: retrying in {event.wait_s:.1f} s"
         case _:
             return None
 

@@ -1,8 +1,8 @@
 """Approval questions to the person at the client, and their answers.
 
-Both eras of the protocol: until 2025-11-25 the server asks while the request is open; since
-2026-07-28 the request ends with the questions, and the client sends it again with the answers.
-Entry points: `Way`, `way_of`, `questions_of`, `Verdicts`.
+Supports both eras of the protocol. Until 2025-11-25 the server asks while the request is open;
+since 2026-07-28 the request ends with the questions, and the client sends it again with the
+answers. Entry points: `Way`, `way_of`, `questions_of`, `Verdicts`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from treadle.journal.entries import ApprovalAsked
 from treadle.journal.run_state import RunState
 
 Way: TypeAlias = Literal["now", "again"]
-"""Way to ask: while the request is open, or by having it sent again."""
+"""Way to ask: `now`, while the request is open, or `again`, by having it sent again."""
 
 MAX_ARGUMENTS_CHARS: Final = 20_000
-"""Arguments above this length are not asked about: a person approves only what is shown."""
-SAID_NO: Final = "the person at the MCP client said no"
+"""Maximum length of arguments that are asked about, because a person approves only what is
+shown.
+"""
+SAID_NO: Final = "the person at the MCP client declined"
 FORM: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -37,7 +39,7 @@ FORM: Final[dict[str, Any]] = {
         "reason": {
             "type": "string",
             "title": "Why not",
-            "description": "Read by the agent's model where you deny.",
+            "description": "If you deny, the agent's model reads this.",
         },
     },
     "required": ["decision"],
@@ -77,7 +79,7 @@ class Verdicts:
 
 
 def way_of(context: Context) -> Way | None:
-    """Return None if the client cannot ask a person."""
+    """Return the way to ask, or None if the client cannot ask a person."""
     offered = context.session.client_capabilities
     if (
         offered is None
@@ -91,8 +93,8 @@ def way_of(context: Context) -> Way | None:
 
 
 def questions_of(state: RunState, redact: Callable[[str], str]) -> list[ClientQuestion]:
-    """Return the questions of a waiting run; none for a finished run or for calls whose arguments
-    are too long to show, which keep waiting.
+    """Return the questions of a waiting run: none if it is finished. A call whose arguments are too
+    long to show is not asked about and keeps waiting.
     """
     if state.finished is not None or state.started is None:
         return []
@@ -117,7 +119,7 @@ def _text(agent: str, asked: ApprovalAsked, *, begun: bool) -> str:
             "effect. May it run again?"
         )
     return (
-        f"The agent {agent} wants to run {name} {arguments}. It asks because: "
+        f"The agent {agent} wants to run {name} {arguments}. Reason for asking: "
         f"{revealed_line(asked.reason)}"
     )
 
@@ -139,7 +141,7 @@ async def ask_now(context: Context, questions: Sequence[ClientQuestion]) -> Verd
 
 
 def asked_again(questions: Sequence[ClientQuestion], run_id: str) -> InputRequiredResult:
-    """End the request with the questions: the client sends it again with the answers and the run's
+    """End the request with the questions. The client sends it again with the answers and the run's
     id.
     """
     return InputRequiredResult(

@@ -34,7 +34,7 @@ logger = logging.getLogger("treadle")
 
 NAME: Final = "treadle"
 STATE_LIVES_S: Final = 24 * 3600.0
-"""Time for a person to answer a question without an open request."""
+"""Seconds for a person to answer a question without an open request."""
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
 Reply: TypeAlias = CallToolResult | InputRequiredResult
@@ -45,7 +45,7 @@ class ServedTool(Protocol):
 
     @property
     def definition(self) -> Tool:
-        """Definition; the same object each time."""
+        """Definition of the tool; the same object each time."""
         ...
 
     async def call(self, context: Context, params: CallToolRequestParams) -> Reply:
@@ -58,11 +58,11 @@ class ServedTool(Protocol):
 
 
 class McpToolServer:
-    """Server that lists and calls tools, in both eras of the protocol: `sdk` is the SDK's server,
+    """Server that lists and calls tools, in both eras of the protocol. `sdk` is the SDK's server,
     for any of its transports.
 
-    State handed to a client between the two halves of an interrupted call is sealed: only this
-    process can create it.
+    State that a client keeps between the two halves of an interrupted call is sealed, so that only
+    this process can create it.
     """
 
     def __init__(
@@ -120,8 +120,7 @@ class McpToolServer:
         except Exception:  # request boundary: a bug fails this call alone, and is logged
             logger.exception("the tool %s of the MCP server failed", params.name)
             return refused(
-                f"{params.name} failed inside the server; what went wrong is in the server's own "
-                "log (its standard error)"
+                f"{params.name} failed inside the server; see the server's log (its standard error)"
             )
 
 

@@ -1,4 +1,4 @@
-"""Server on the standard input and output of this process, which are reserved for the protocol.
+"""Server on the standard input and output of this process, which it reserves for the protocol.
 Entry point: `serve_stdio`.
 """
 
@@ -33,8 +33,8 @@ class StdioStreams(NamedTuple):
 
 
 async def serve_stdio(server: McpToolServer) -> None:
-    """Serve until the client closes the input; open requests are then cancelled, and their runs
-    closed. One server per process.
+    """Serve until the client closes the input, then cancel open requests and close their runs. One
+    server per process.
 
     Cancellation does the same at once. While serving, other output of the process and its children
     goes to standard error, and other readers of the input see its end.
@@ -109,7 +109,7 @@ async def _lines(fd: int) -> AsyncIterator[str | None]:
 
 
 async def _say(wire: StdioStreams, said: MemoryObjectReceiveStream[SessionMessage]) -> None:
-    """Write messages; after a disconnect they are discarded until the input ends."""
+    """Write messages. After a disconnect, discard them until the input ends."""
     gone = False
     async with said:
         async for message in said:
@@ -131,8 +131,8 @@ def _encoded(message: JSONRPCMessage) -> bytes:
 
 
 async def _read(fd: int) -> bytes:
-    """Read without a thread: a blocked read could not be stopped, and the process would wait for
-    its thread.
+    """Read without a thread, because a blocked read could not be stopped and would keep the process
+    from exiting.
     """
     try:
         await anyio.wait_readable(fd)

@@ -7,16 +7,16 @@
     commands.py        one clause that begins with a verb of command
     adding.py          new tasks; asides.py: fields next to a title; values.py, dates.py,
                        written_dates.py: a day, a priority, a text
-    changing.py        changes by command; field_changes.py: their fields; stating.py, telling.py, afterthoughts.py: changes without
-                       a command
+    changing.py        changes by command; field_changes.py: their fields; stating.py, telling.py,
+                       afterthoughts.py: changes without a command
     questions.py       requests for lists; listing.py, periods.py: filters
     targets.py         references to tasks; acting.py: resolution by the list; conversation.py: by
                        the conversation; answers.py: by an answer
     acting.py          wishes as calls of the tools; talk.py: replies without calls
     ordering.py        normalization of the word order of a clause
 
-No tasks, tools or models here: tables of words as data, and the order in which they are applied.
-Entry point: `understood`.
+Contains no tasks, tools or models, only tables of words and the order in which they apply. Entry
+point: `understood`.
 """
 
 from __future__ import annotations

@@ -43,11 +43,11 @@ _ALIKE = tuple(
         "hand submit send deliver",
     )
 )
-"""Groups of verbs with the same meaning for an object."""
+"""Groups of verbs that mean the same action on an object."""
 _ANY = frozenset(
     map(stem, known("do finish complete handle sort deal take go manage tackle settle"))
 )
-"""Verbs that mean only that something is done."""
+"""Verbs that only mean that something is done."""
 
 
 class Titled(Protocol):
@@ -71,7 +71,7 @@ def fitting(named: Named, tasks: Sequence[T]) -> list[T]:
 
 
 def _of_verb(verb: str, title: str, about: set[str]) -> bool:
-    """True if the title's action on the object is the one that was done."""
+    """True if the title names the action that was done to the object."""
     done = stem(folded(verb)[0])
     first = folded(title)[:1]
     if not first or stem(first[0]) in about or first[0] not in ACTIONS or done in _ANY:
@@ -103,7 +103,9 @@ class TooManyTasks(Exception):
 
 _EVERYTHING = Filter("all")
 _LOOKED_UP = 5
-"""Maximum new tasks for which a lookup checks for existing ones; it costs a call of the limit."""
+"""Maximum number of new tasks for which a lookup checks for existing ones. A lookup counts towards
+the limit on calls.
+"""
 
 
 def looks(understood: Understood) -> tuple[Filter, ...]:
@@ -144,7 +146,7 @@ def calls_of(
 ) -> list[PlannedCall]:
     """Return the calls in the order of the wishes, at most ten including the lookups.
 
-    Raises TooManyTasks: a wish is not carried out in part.
+    Raises TooManyTasks, because a wish is never carried out in part.
     """
     calls = [call for wish in understood.wishes for call in _calls(wish, seen)]
     most = CALLS_MOST - len(seen)

@@ -115,8 +115,8 @@ def _level(keys: list[str]) -> str | None:
 
 
 def _without_article(words: Words) -> list[Token]:
-    """Remove a leading article: "schedule a haircut" is "haircut"."""
-    # Not of "a < b".
+    """Remove a leading article: "a haircut" of "schedule a haircut" becomes "haircut"."""
+    # The "a" of "a < b" is not an article.
     is_article = (
         len(words) > 1
         and not words[0].quoted

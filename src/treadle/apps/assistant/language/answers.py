@@ -51,10 +51,11 @@ def answered(
     before: Sequence[Wish | Missing],
     anew: Sequence[Wish | Missing],
 ) -> tuple[Wish | Missing, ...] | None:
-    """Return the wishes of the earlier message with its gap filled; None if this is no answer.
+    """Return the wishes of the earlier message with its gap filled, or None if this message does
+    not answer it.
 
     `anew`: the wishes of this message if it is parsed as a new one. One that changes tasks by
-    itself is no answer to "which task?".
+    itself does not answer "which task?".
     """
     if not before:
         return None
@@ -207,14 +208,14 @@ def _title(
 ) -> tuple[Wish | Missing, ...] | None:
     """Take the message as the requested title.
 
-    A command is not a title, unless it lacks something, or names nothing on the list.
+    A command is not a title, unless it is incomplete or names no task on the list.
     """
     head = head_at(keys_of(words), 0)
     is_change = head is not None and head.kind in ("complete", "delete", "update")
     is_sure = head is not None and head.sure
     if is_sure and not is_change:
         return None
-    # "clear completed" is a command of its own, and never a title
+    # "clear completed" is always a command, never a title
     if is_change and len(anew) == 1 and isinstance(anew[0], PlainCall):
         return None
     if "look for" in gap.what:

@@ -1,8 +1,8 @@
 """Fields mentioned next to a title: priority, due date and description, with their places in the
 sentence.
 
-Such words may also be part of a title ("plan the friday party", "reply to urgent mail"): they count
-only if they are separate, at an end, at a stop, or before a conjunction. Entry point: `asides_of`.
+Such words may also be part of a title ("plan the friday party", "reply to urgent mail"). They count
+only if they stand apart: at an end, at a stop, or before a conjunction. Entry point: `asides_of`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ _DUE = Phrases.plain(
 _PREPOSITION = Phrases.plain(["by|on|before|until|till|for|at|from|starting|no"])
 _DAY_PREPOSITIONS = known("by on before until till for")
 _WEAK_DAYS = known("mon tue wed thu fri sat sun now soon")
-"""Ambiguous words: days only after a preposition."""
+"""Ambiguous words, which are days only after a preposition."""
 DESCRIPTION = Phrases.plain(
     [
         "description|desc|notes|details|note is?",
@@ -120,7 +120,7 @@ _GOES_ON = known(
 )
 DASHES = known("- \u2013 — --")
 _REPEATS = known("every each")
-"""Words of repetition, which is not supported: the day is then part of the title."""
+"""Words of repetition, which is not supported. The day then stays in the title."""
 _REASONS = known("because cuz coz bc")
 """Words that introduce the description."""
 
@@ -136,11 +136,11 @@ class Asides(msgspec.Struct):
     due: date | None = None
     description: str | None = None
     unread: str | None = None
-    """Invalid due date."""
+    """Due date that could not be parsed."""
 
 
 def asides_of(text: str, words: Words, today: date, *, leading: bool = True) -> Asides:
-    """`leading`: a title may begin after the fields ("tomorrow call mum")."""
+    """Find the fields. `leading`: True if a title may follow them ("tomorrow call mum")."""
     found = Asides(list(words))
     _take_description(text, found)
     if len(found.words) > WORDS_MOST:
@@ -163,7 +163,7 @@ def stands_apart(words: Words, start: int, end: int, *, leading: bool = True) ->
 
 
 def _torn_at_end(words: Words, count: int) -> bool:
-    """True if it is separated from the title by a dash or in parentheses."""
+    """True if the last `count` words are separated from the title by a dash or in parentheses."""
     return len(words) > count + 1 and words[-1 - count].key in DASHES
 
 
@@ -173,7 +173,7 @@ def _torn(words: Words, place: int) -> bool:
 
 
 def _take(found: Asides, start: int, end: int) -> None:
-    """Remove the words, with their conjunction."""
+    """Remove words, with their conjunction."""
     words = found.words
     while (
         start > 0
@@ -290,7 +290,7 @@ def _said_day(keys: Sequence[str], place: int, today: date) -> tuple[int, date] 
 
 
 def _unread(found: Asides, keys: Sequence[str]) -> None:
-    """Detect a due date that is not in the calendar: a question is better than leaving it in the
+    """Detect a due date that is not in the calendar. Asking is better than leaving it in the
     title.
     """
     for i in range(len(keys)):

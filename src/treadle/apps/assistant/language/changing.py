@@ -282,7 +282,9 @@ def _looks_renamed(rest: Words) -> bool:
 
 
 def _renamed(words: Words, verb: str) -> tuple[int, int] | None:
-    """Return where the old title ends and the new one begins; of several "to" the middle one."""
+    """Return where the old title ends and the new one begins. Of several "to", the middle one
+    separates them.
+    """
     keys = keys_of(words)
     quoted = [i for i, word in enumerate(words) if word.quoted]
     if verb == "call" and len(quoted) < 2:
@@ -322,4 +324,4 @@ def _as_title(words: Words) -> list[Token]:
 
 
 REOPEN = Missing("", "any")
-"""Request that no tool supports, answered in words."""
+"""Request that no tool supports; the answer is text."""

@@ -96,7 +96,7 @@ _PUTTING = known("put stick throw pop get chuck shove slap bung place include ad
 def _put(
     text: str, rest: list[Token], head: VerbPhrase, today: date, talk: Dialogue
 ) -> tuple[list[Wish | Missing] | None, bool]:
-    """Parse "put X on the list", "add a note to X"; True where X is a new task."""
+    """Parse "put X on the list", "add a note to X". The second value is True if X is a new task."""
     keys = keys_of(rest)
     onto = any(k in ("list", "todo", "todos", "tasks", "lists") for k in keys[-3:])
     if head.first != "add":

@@ -58,7 +58,7 @@ class Dialogue(msgspec.Struct):
     """True if the reply right before the message reported a change."""
     options: tuple[str, ...] = ()
     asked: Literal["", "which", "not_found", "unclear"] = ""
-    """Kind of the last reply's question."""
+    """Kind of question that the last reply asked."""
     about: str = ""
     """Subject of the question."""
     before: str = ""

@@ -2,7 +2,7 @@
 
 A week begins on Monday; "next friday" is the Friday of the next week; a day without a year is the
 next one in the future; 12/24 is month before day if possible, 24.12. is day before month. asides.py
-decides where a day belongs to the task. Entry point: `day_at`.
+decides whether a day belongs to the task. Entry point: `day_at`.
 """
 
 from __future__ import annotations
@@ -102,14 +102,14 @@ _NUMBER = re.compile(r"\d{1,4}")
 
 
 def corrected(key: str) -> str:
-    """Return the day name that a misspelt word means; else the word itself."""
+    """Return the day name that a misspelt word means, or else the word itself."""
     if len(key) < 5 or key in _MISSPELT or key == "sundae" or key.removesuffix("s") in _MISSPELT:
         return key
     return near(key, _MISSPELT) or key
 
 
 def day_at(keys: Keys, place: int, today: date) -> Found | None:
-    """Parse the day at `place`. Invalid dates are none."""
+    """Parse the day at `place`; None if there is none or the date is invalid."""
     window = [corrected(key) for key in keys[place : place + 9]]
     if not window:
         return None
@@ -226,8 +226,8 @@ def _amount(keys: Keys, place: int) -> tuple[int, Callable[[date], date]] | None
 
 
 def _end_of(keys: Keys, today: date) -> Found | None:
-    """Parse "end of the week", "end of next month"; the week ends on its Friday, at the weekend on
-    its Sunday.
+    """Parse "end of the week", "end of next month". The week ends on its Friday, or at the weekend
+    on its Sunday.
     """
     if keys[0] in ("eow", "eom", "eoy"):
         return 1, _last_day({"eow": "week", "eom": "month", "eoy": "year"}[keys[0]], today)

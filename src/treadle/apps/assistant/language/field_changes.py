@@ -1,4 +1,6 @@
-"""Changes of the tasks that are meant, field by field. Entry points: `changing`, `of_field`."""
+"""Changes of the tasks that a message refers to, field by field. Entry points: `changing`,
+`of_field`.
+"""
 
 from __future__ import annotations
 

@@ -128,8 +128,8 @@ def filter_of(text: str, words: Words, today: date, *, search: bool = False) -> 
 
 
 def is_noun(key: str) -> bool:
-    """True for a misspelt word for tasks with missing, extra or swapped letters; a different letter
-    makes a different word.
+    """True for a misspelt word for tasks. Letters may be missing, extra or swapped; a different
+    letter makes a different word.
     """
     found = near(key, _NOUNS[:1]) or near(key, _NOUNS[1:2]) or near(key, _NOUNS[2:])
     return found is not None and (len(found) != len(key) or sorted(found) == sorted(key))

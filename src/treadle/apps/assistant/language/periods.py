@@ -91,7 +91,7 @@ def _named(name: str, today: date) -> tuple[date, date]:
         case "week":
             if name == "next week":
                 return monday + timedelta(days=7), monday + timedelta(days=13)
-            # Near its end, the current week contains nothing of what is meant.
+            # Near the end of the week, what remains of it is not meant.
             is_over = today.weekday() >= _SATURDAY
             return monday, today + timedelta(days=6) if is_over else monday + timedelta(days=6)
         case "weekend":

@@ -1,4 +1,4 @@
-"""Tables of phrases with lookup of the longest match at a place among words.
+"""Tables of phrases that find the longest match at a place among words.
 
 A pattern is words with `|` between alternatives and `?` after an optional one: "mark|set it? as
 done". Patterns are not expanded: a few of them represent thousands of phrases. Entry point:
@@ -13,11 +13,11 @@ from typing import Generic, TypeAlias, TypeVar
 T = TypeVar("T")
 Keys = Sequence[str]
 Pattern: TypeAlias = tuple[tuple[frozenset[str], bool], ...]
-"""Alternatives of each word, and whether it is optional."""
+"""Alternatives of each word, and True if the word is optional."""
 
 
 def known(words: str) -> frozenset[str]:
-    """The words of a text, as a set."""
+    """Return the words of a text as a set."""
     return frozenset(words.split())
 
 

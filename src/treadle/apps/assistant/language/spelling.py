@@ -9,13 +9,15 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 LONG = 7
-"""Length from which two errors are accepted; below it one, and below four only a swap."""
+"""Length from which two errors are accepted; one error below it, and only a swap below four
+letters.
+"""
 _LONGEST = 16
 
 
 def distance(one: str, other: str, most: int) -> int:
-    """Return the number of insertions, deletions, substitutions and transpositions; `most` + 1 if
-    there are more.
+    """Return the number of insertions, deletions, substitutions and transpositions, or `most` + 1
+    if there are more.
     """
     if abs(len(one) - len(other)) > most:
         return most + 1
@@ -34,7 +36,7 @@ def distance(one: str, other: str, most: int) -> int:
 
 
 def near(word: str, words: Iterable[str]) -> str | None:
-    """Return the word of the list closest to `word`; None if there is none, or a tie."""
+    """Return the word of the list closest to `word`, or None if there is none or a tie."""
     return _near(word, tuple(words)) if 3 <= len(word) <= _LONGEST and word.isalpha() else None
 
 

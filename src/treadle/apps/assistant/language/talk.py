@@ -1,4 +1,4 @@
-"""Replies without tool calls: help, greetings, thanks, and that nothing was changed.
+"""Replies without tool calls: help, greetings, thanks, and "nothing changed".
 
 Entry points: `said_alone`, `HELP`.
 """
@@ -189,11 +189,11 @@ _CONFIRMED = known("delete complete update")
 _OPENERS = known("""ok okay hey hi hello please so well oh um no yes and thanks""")
 _SMALL = (GREETING, _WELL, _WELCOME, _NAME, _BYE, _FINE)
 _WORDS = 16
-"""Maximum words of mere talk."""
+"""Maximum number of words of small talk."""
 
 
 def said_alone(keys: list[str]) -> Say | None:
-    """Return the answer to mere talk."""
+    """Return the answer to a message that is only small talk."""
     keys = [key for key in keys if any(c.isalnum() or c in "?/" for c in key)] or keys[:1]
     if not keys or len(keys) > _WORDS:
         return None
@@ -209,9 +209,8 @@ def said_alone(keys: list[str]) -> Say | None:
 
 
 def _tiled(keys: list[str]) -> Say | None:
-    """Several phrases one after the other:
-
-    "thanks, you're the best, bye"; of them the one that says most.
+    """Answer several phrases in sequence, such as "thanks, you're the best, bye", by the most
+    specific one.
     """
     said: list[Say] = []
     place = 0

@@ -134,7 +134,7 @@ def target_of(
 
 def parts_of(text: str, words: Words) -> tuple[str, ...]:
     """Return the separate tasks that "milk, bread and the report" may denote; empty if it can only
-    be one.
+    be one task.
     """
     if words[0].key == "both":
         words = words[1:]
@@ -190,8 +190,8 @@ def _referred(it: str, talk: Dialogue) -> Named | tuple[Named, ...] | Missing:
 
 
 def _numbers(words: Words) -> list[int] | None:
-    """Return numbers if the words are nothing else: "number 3", "the second one", "1 and 4", "the
-    first two", "the last one".
+    """Return the numbers if the words contain nothing else: "number 3", "the second one", "1 and
+    4", "the first two", "the last one".
     """
     keys = [key for word in words for key in ([word.key] if word.quoted else word.key.split(","))]
     if any(word.quoted for word in words):

@@ -1,8 +1,8 @@
 """Reports of completed actions: "I paid the rent", "bought milk", "the dog has been walked",
 "laundry ✓".
 
-Only an existing task is completed, whatever its wording (acting.py). Requests are parsed elsewhere.
-Entry point: `told`.
+Only existing tasks are completed, whatever their wording (acting.py). Requests are parsed
+elsewhere. Entry point: `told`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _NOT_PASSIVE = (_NOT_DONE | _SAME_IN_BOTH | known("done finished completed")) | 
     "called phoned rang emailed texted wrote visited met came asked told helped replied answered "
     "messaged contacted went ate drank slept ran spoke did took got"
 )
-"""Verbs whose preceding noun without "is" may be the actor: "mum called"."""
+"""Verbs whose preceding noun may be the actor if there is no "is": "mum called"."""
 _WORDS = 40
 
 

@@ -66,7 +66,7 @@ from treadle.apps.assistant.unsupported import is_repetition, wants_reminder, wa
 CHARS_MOST = 10_000
 CALLS_MOST = 10
 ASKED_CHARS = 1000
-"""Maximum length of a message that can be completed by an answer."""
+"""Maximum length of a message that an answer can complete."""
 _REOPENING = known("uncheck untick reopen uncomplete unmark unfinish")
 _NEGATIONS = known("dont not never didnt havent hasnt wont cannot cant shouldnt")
 _PLANNED = Phrases.plain(
@@ -77,7 +77,7 @@ _PLANNED = Phrases.plain(
 def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Understood:
     """Parse all wishes of the message, in the context of the conversation.
 
-    At most ten wishes; of a longer text the first 10,000 characters.
+    Returns at most ten wishes, and reads only the first 10,000 characters.
     """
     text = text[:CHARS_MOST]
     talk = Dialogue.of(said)
@@ -103,8 +103,8 @@ def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Unders
 
 
 def _needs_repetition(wish: Wish | Missing) -> bool:
-    """True if the wish cannot be met without repetition: nothing else of it was understood, or a
-    title would contain "repeat".
+    """True if the wish needs repetition: nothing else of it was understood, or a title would
+    contain "repeat".
     """
     if isinstance(wish, Missing):
         return wish.wants in ("any", "value")
@@ -170,7 +170,7 @@ def _wishes(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish |
 
 
 def _join(found: list[Wish | Missing], wish: Wish | Missing) -> None:
-    """Append a wish; statements about a task that the same message adds are merged into its
+    """Append a wish. A statement about a task that the same message adds is merged into its
     addition.
     """
     last = found[-1] if found else None

@@ -240,7 +240,7 @@ class VerbPhrase(NamedTuple):
 
 
 def mended(key: str) -> str:
-    """Return the verb that a misspelt word means; else the word itself."""
+    """Return the verb that a misspelt word means, or else the word itself."""
     if key in _TYPED:
         return _TYPED[key]
     if _HEADS.begins_with(key) or key in _OTHER or len(key) < 4:

@@ -59,7 +59,9 @@ class AddTask(msgspec.Struct, frozen=True, kw_only=True):
     priority: str | None = None
     due: str | None = None
     bare: bool = False
-    """True without a word for adding: an existing task with this title is updated instead."""
+    """True if no word asked for adding, so that an existing task with this title is updated
+    instead.
+    """
 
 
 class Show(msgspec.Struct, frozen=True):
@@ -67,7 +69,7 @@ class Show(msgspec.Struct, frozen=True):
 
 
 class TaskChange(msgspec.Struct, frozen=True):
-    """Change of the referenced tasks; `fields` are those of `update_task`, where a due date of None
+    """Change of the referenced tasks. `fields` are those of `update_task`; a due date of None
     clears it.
     """
 
@@ -79,9 +81,9 @@ class TaskChange(msgspec.Struct, frozen=True):
     unsure: bool = False
     """True if the change applies only if such a task exists."""
     answers: bool = False
-    """True for the answer to "which task?", which counts only if every part names a task."""
+    """True for an answer to "which task?", which counts only if every part names a task."""
     otherwise: AddTask | None = None
-    """Alternative if the list has no such task: "delete old photos" may be a command, or the
+    """Alternative if the list has no such task. "delete old photos" may be a command or the
     requested title.
     """
 
@@ -103,7 +105,7 @@ Wish: TypeAlias = AddTask | Show | TaskChange | PlainCall | Say
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """Incomplete wish, with the text that completes the question."""
+    """Incomplete wish, with the text that completes the question about it."""
 
     what: str
     wants: Literal["title", "task", "value", "any"] = "any"
@@ -124,6 +126,6 @@ class Understood(msgspec.Struct, frozen=True):
 
     wishes: tuple[Wish, ...] = ()
     missing: tuple[Missing, ...] = ()
-    """Incomplete wishes; if there are any, `wishes` is the question about the first."""
+    """Incomplete wishes. If there are any, `wishes` is the question about the first."""
     whole: tuple[Wish | Missing, ...] = ()
     """All wishes including incomplete ones, for an answer to complete."""

@@ -17,7 +17,7 @@ QUOTED = '"'
 """Key of every quoted text."""
 _PAIRS = {'"': '"', "“": "”", "„": "“”", "«": "»", "\u2018": "\u2019", "'": "'", "`": "`"}
 _INNER = ("'", "\u2018")
-"""Possible apostrophes: as quotes they open before a word and close after one."""
+"""Characters that may be apostrophes. As quotes they open before a word and close after one."""
 _APOSTROPHES = str.maketrans("", "", "'\u2019\u2018`\u00b4\u02bc")
 _LEADING = "([{<*•·\u2013—→>~¿¡"
 _TRAILING = ",;.!?:)]}>…*~。,、"
@@ -101,8 +101,8 @@ def words_of(text: str) -> list[Token]:
 
 
 class _Closers:
-    """Positions of closing quotes; a kind without further ones is not searched again, so that all
-    searches together are linear.
+    """Positions of closing quotes. A kind that has no further quote is not searched again, which
+    keeps all searches together linear.
     """
 
     def __init__(self, text: str) -> None:
@@ -169,7 +169,7 @@ def _add_word(text: str, start: int, end: int, words: list[Token]) -> None:
         first += 1
     while last > first and text[last - 1] in _TRAILING:
         last -= 1
-    if first == last:  # punctuation alone: a dash between two, a smile
+    if first == last:  # punctuation alone, such as a dash or a smiley
         if words and text[start] in _STOPS:
             words[-1] = _stopped(words[-1], text[start])
         return

@@ -50,7 +50,7 @@ def months_on(day: date, months: int) -> date:
 
 
 def coming(today: date, month: int, day: int) -> date:
-    """Return the next such day, including today. 29 February waits for its year."""
+    """Return the next such day, including today. 29 February waits for a leap year."""
     for year in range(today.year, today.year + 9):
         if day <= calendar.monthrange(year, month)[1] and date(year, month, day) >= today:
             return date(year, month, day)
