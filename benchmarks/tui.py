@@ -31,7 +31,7 @@ PER_SECOND = 300
 TOKENS = 1_500
 """Of one streamed answer: five seconds."""
 FRAME = b"\x1b[?2026h"
-READY = "Ask, or say what to do"
+READY = "Ask a question or describe a task"
 SHORT_ENDS = b"it checks each value"
 UP = re.compile(rb"\x1b\[(\d*)A")
 KEYS = "абвгдежзийклмнопрстуфхцчшщъыьэюя"

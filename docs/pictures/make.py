@@ -270,7 +270,7 @@ def main() -> None:
         if said.only not in (None, name):
             continue
         with Terminal(setting, columns, rows) as chat:
-            chat.wait("Ask, or say")
+            chat.wait("Ask a question")
             chat.type(PROMPT)
             chat.wait("fix it.")
             chat.press("Enter")

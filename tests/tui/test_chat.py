@@ -162,7 +162,8 @@ async def test_a_marker_of_another_chats_paste_is_not_sent(tmp_path: Path) -> No
     async with a_chat(tmp_path, [says("hello")]) as chatting:
         chatting.says("look at [pasted text #1, 40 lines]")
         await chatting.stage.writes(
-            "[pasted text #1, 40 lines] was pasted in another chat and is not here: paste it again."
+            "[pasted text #1, 40 lines] was pasted in another chat and is not available here: "
+            "paste it again."
         )
         assert chatting.chat.line.buffer.text == "look at [pasted text #1, 40 lines]"
         assert not chatting.chat.conversation.queued

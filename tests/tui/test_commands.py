@@ -413,7 +413,7 @@ async def test_context_says_what_takes_it(folder: Path) -> None:
         assert "█" in told or "#" in told
         desk.transcript.live.context_tokens = 19_000
         assert "(95%), as the model counted it" in (nearly := await desk.command("/context"))
-        assert "/compact makes room" in nearly
+        assert "/compact frees space" in nearly
 
 
 # ---------------------------------------------------------------- what stands around it

@@ -74,5 +74,5 @@ def test_the_first_frame_is_drawn_without_what_comes_later(tmp_path: Path) -> No
     )
     assert done.returncode == 0, done.stderr
     frame, _, loaded = done.stdout.rpartition("loaded: ")
-    assert "say what to do" in frame
+    assert "describe a task" in frame
     assert sorted((FOREIGN | HEART | LATER) & set(loaded.split())) == []

@@ -192,10 +192,12 @@ async def test_a_no_takes_nothing_back_and_escape_neither(folder: Path):
         for keys in ((ESCAPE,), (ENTER, ESCAPE)):
             async with asking(desk, pick_point):
                 for key in keys:
-                    await desk.stage.sees("Go back to before" if key == keys[0] else "Revert what")
+                    await desk.stage.sees(
+                        "Go back to before" if key == keys[0] else "What to revert"
+                    )
                     desk.stage.press(key)
         async with asking(desk, pick_point):
-            for words in ("Go back to before", "Revert what"):
+            for words in ("Go back to before", "What to revert"):
                 await desk.stage.sees(words)
                 desk.stage.press(ENTER)
             await desk.stage.sees("Restore 1 file")
@@ -214,7 +216,7 @@ async def test_the_conversation_alone_goes_back_and_earlier_points_stay_after_th
         async with asking(desk, pick_point):
             await desk.stage.sees("Go back to before")
             desk.stage.press(ENTER)
-            await desk.stage.sees("Revert what")
+            await desk.stage.sees("What to revert")
             desk.stage.press(DOWN, ENTER)
         assert desk.line.take() == "second"
         await desk.say("otherwise")
@@ -233,7 +235,7 @@ async def test_what_cannot_be_put_back_is_said_before(folder: Path):
         async with asking(desk, pick_point):
             await desk.stage.sees("Go back to before")
             desk.stage.press(ENTER)
-            await desk.stage.sees("Revert what")
+            await desk.stage.sees("What to revert")
             desk.stage.press(DOWN, DOWN, ENTER)
         assert desk.told == [
             "Cannot be restored:\n  note.txt: it was changed since",

@@ -78,7 +78,7 @@ async def test_a_key_of_the_environment_is_named_by_its_end_and_stays_there(tmp_
         file(tmp_path).stat().st_mode & 0o777,
         file(tmp_path).parent.stat().st_mode & 0o777,
     ) == (0o600, 0o700)
-    assert "which you alone can read: models.large: openai:" in stage.written
+    assert "readable only by you: models.large: openai:" in stage.written
 
 
 async def test_a_pasted_key_is_masked_checked_only_after_a_yes_and_shown_by_its_end(tmp_path: Path):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from treadle.tui.chat import Chat
 
 TWICE_S: Final = 1.5
-"""Time within which a second Escape or Ctrl-C counts as a repetition."""
+"""Seconds within which a second Escape or Ctrl-C counts as a repetition."""
 MODES: Final[tuple[Mode, ...]] = ("ask", "accept-edits", "plan")
 """Modes that Shift-Tab cycles through; `full` needs the /mode command."""
 
@@ -74,8 +74,6 @@ class Acting:
     def redraw(self) -> None:
         self._chat.screen.redraw()
 
-    # ------------------------------------------------------------
-
     def _interrupted(self) -> bool:
         """Interrupt the run and return queued messages to the input, because they may no longer
         apply.
@@ -102,7 +100,7 @@ class Acting:
 
     async def _leave_anyway(self) -> None:
         if await confirm(
-            self._chat.screen, "A run is under way. Interrupt it and quit?", yes="Quit", no="Stay"
+            self._chat.screen, "A run is in progress. Interrupt it and quit?", yes="Quit", no="Stay"
         ):
             self._chat.screen.close()
 

@@ -1,10 +1,10 @@
 """The approval prompt for a tool call: once, for this session, always, or no, with an optional
 reason. Entry points: `Approval`.
 
-chat.py acts on the answer. Escape denies. Keys within half a second of its appearance, and keys
-that follow such a key within half a second, were meant for the input and go there. Enter, which
-ends what a person is typing, takes a choice only after the selection was moved. While part of the
-call does not fit the screen, it can only be approved after `d` has shown all of it.
+chat.py acts on the answer. Escape denies. Keys within half a second after the prompt appears, and
+keys that follow such a key within half a second, were meant for the input and go there. Enter may
+end what a person is typing, so it takes a choice only after the selection was moved. While part of
+the call does not fit the screen, the call can only be approved after `d` has shown all of it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SPOKEN_LINES: Final = 10_000
 SPOKEN: Final = "Type a letter and press Enter; after w, type the reason."
 
 UNCHOSEN: Final = "Press a letter, or choose with the arrow keys first"
-UNSEEN: Final = "Not all of it is visible: d shows it, then you can approve"
+UNSEEN: Final = "Not all of it is visible: press d to view it, then approve"
 CUT: Final = "Too long to show, so it cannot be approved here"
 
 
@@ -91,7 +91,7 @@ class Approval:
         self._choices = choices_of(request)
         self._at = 0
         self._is_chosen: bool | None = None
-        """True once the selection was moved; False after an Enter before that."""
+        """True once the selection was moved. An Enter before that makes it False."""
         self._rows = 20
         self._deaf_until = 0.0
         self._says_why = False
@@ -156,7 +156,7 @@ class Approval:
         shown, self._hidden = self._preview.shown(
             width, min(max(room - len(why) - 1, min(room, 1)), PREVIEW_LINES)
         )
-        # The line that explains why the call cannot be approved has priority.
+        # The line that explains why the call cannot be approved takes precedence.
         if self._is_unseen and len(shown) == room:
             shown.pop()
         room -= len(shown)

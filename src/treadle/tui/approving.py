@@ -32,7 +32,7 @@ from treadle.tui.blocks import ProposedCallBlock
 from treadle.tui.preview import preview_of
 
 FIELDS_MOST: Final = 20
-"""Fields of a form that are named."""
+"""Maximum number of a form's fields that are named."""
 FIELD_COLUMNS: Final = 60
 
 
@@ -48,13 +48,13 @@ async def answered(chat: Chat, request: ApprovalRequest, server: str) -> Approve
         more = f" and {len(fields) - FIELDS_MOST:,} more" if len(fields) > FIELDS_MOST else ""
         named = [cut(revealed_line(field), FIELD_COLUMNS) for field in fields[:FIELDS_MOST]]
         head = f"MCP server {name!r} wants these fields filled in: {', '.join(named)}{more}."
-        end = "Forms cannot be filled in here: it was declined."
+        end = "Forms cannot be filled in here, so it was declined."
         chat.tell("\n".join([head, *words, end]), "warning")
         return Deny()
     page = said.get("url")
     about = "asks you to open a page" if page else "asks you a question"
     lines = [
-        f"MCP server {name!r} {about}, in its own words, which are not checked:",
+        f"MCP server {name!r} {about}. Treadle has not checked this text:",
         *words,
         *([f"  | {revealed_line(str(page))}"] if page else []),
         "Your answer goes to the server. It approves no call and no command.",
@@ -90,7 +90,9 @@ class Approving:
         self._granted: set[str] = set()
         """Rules granted in this conversation."""
         self._one = anyio.Semaphore(1)
-        """Serialises concurrent approval requests: the answer to one may also cover the next."""
+        """Lock that serializes concurrent approval requests, because the answer to one may also
+        cover the next.
+        """
 
     def forget(self) -> None:
         """Drop the granted rules when another conversation opens."""

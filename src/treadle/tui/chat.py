@@ -111,11 +111,11 @@ class Chat:
         self.reopening = Reopening(self)
         self.blocks: deque[Block] = deque(maxlen=KEPT_BLOCKS)
         self.read_only = ""
-        """Reason why no message can be sent now, or empty."""
+        """Reason that no message can be sent now; "" if one can."""
         self._group: TaskGroup | None = None
         self._more = anyio.Event()
         self._left = ""
-        """Id of the run to resume, or empty."""
+        """Id of the run to resume; "" if there is none."""
         self._shown: dict[str, str] = {}
         """Queued text mapped to its display text."""
 
@@ -159,7 +159,7 @@ class Chat:
         await self._work()
 
     async def _look_at_sandbox(self) -> None:
-        """Show in the status line if the mode's unapproved actions are confined."""
+        """Show in the status line if actions that the mode runs without approval are confined."""
         self.status.confined = await self.runtime.is_confined(self.conversation.setting.agent)
         self.screen.refresh()
 
@@ -282,7 +282,8 @@ class Chat:
         if lost := self.line.lost(text):
             self.line.give_back(text)
             self.tell(
-                f"{lost} was pasted in another chat and is not here: paste it again.", "warning"
+                f"{lost} was pasted in another chat and is not available here: paste it again.",
+                "warning",
             )
         elif is_command(text):
             self.soon(self._command, text)

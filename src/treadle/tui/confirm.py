@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from treadle.tui.screen import Screen
 
 DEAF_S: Final = 0.5
-"""Time after its appearance in which keys are ignored, so that ongoing typing does not answer it.
+"""Seconds after the question appears in which keys are ignored, so that ongoing typing does not
+answer it.
 """
 _BUTTON_ROWS: Final = 1
 
@@ -119,7 +120,7 @@ class Confirm:
         """
         return [
             *self._question.splitlines(),
-            f"Say y ({self._words[0]}) or n ({self._words[1]}) and press Enter.",
+            f"Type y ({self._words[0]}) or n ({self._words[1]}) and press Enter.",
         ]
 
     def hears(self, line: str) -> bool:
@@ -198,7 +199,7 @@ class Confirm:
 
     def _buttons(self) -> Line:
         if self._is_unseen:
-            text = "  Not all of it fits: make the window larger to say yes. Esc: no"
+            text = "  Not all of it fits: enlarge the window to answer yes. Esc: no"
             return [(self._theme.toolkit("warning"), cut(text, max(self._columns() - 1, 10)))]
         line: Line = [("", "  ")]
         for word, letter, is_yes in ((self._words[0], "y", True), (self._words[1], "n", False)):

@@ -81,8 +81,8 @@ class ChatConversation:
 
     @contextmanager
     def beginning(self) -> Generator[None]:
-        """Mark a run as starting until the context exits. An interruption before its start takes
-        effect as soon as it has started.
+        """Mark a run as starting until the context exits. An interruption meanwhile takes effect as
+        soon as the run has started.
         """
         self._is_beginning, self._stops = True, False
         try:
@@ -184,7 +184,7 @@ class ChatConversation:
         active.
         """
         if self.is_running:
-            raise AgentError("busy", "a run is under way: interrupt it first (Escape)")
+            raise AgentError("busy", "a run is in progress: interrupt it first (Escape)")
         self.session_id, self.goes_back_to = session_id, None
 
     # ------------------------------------------------------------ queries
@@ -213,7 +213,7 @@ class ChatConversation:
 
 
 def _parts(event: Event) -> Iterator[Event]:
-    """Split a long delta: a model decides its length, and drawing 100,000 lines takes seconds."""
+    """Split a long delta. The model decides its length, and drawing 100,000 lines takes seconds."""
     if not isinstance(event, TextDelta) or len(event.text) <= DELTA_CHARS:
         yield event
         return

@@ -1,6 +1,6 @@
 """Drawing of file differences with line numbers and changed words, side by side on wide terminals.
 
-Texts are compared in tools/builtin/difference.py. Entry points: `drawn`, `drawn_patch`.
+tools/builtin/difference.py compares the texts. Entry points: `drawn`, `drawn_patch`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WORDS_MAX: Final = 200
 LINE_CHARS: Final = 2_000
 """Maximum characters drawn of a line, whatever the width."""
 WHOLE_CHARS: Final = 200_000
-"""The same limit for differences that need approval."""
+"""Maximum characters drawn of a line of a difference that needs approval."""
 
 Kind: TypeAlias = Literal["added", "removed", "same", "note"]
 _KINDS: Final[dict[str, Kind]] = {"+": "added", "-": "removed", " ": "same", "": "same"}

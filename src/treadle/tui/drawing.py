@@ -26,7 +26,7 @@ from treadle.tui.theme import Theme, toolkit_style
 
 TAB_COLUMNS: Final = 4
 WIDENING: Final = "\ufe0f"
-"""Variation selector that makes an emoji, which some terminals draw wider."""
+"""Variation selector that turns a character into an emoji, which some terminals draw wider."""
 _SYSTEMS: Final = {4: ColorSystem.STANDARD, 8: ColorSystem.EIGHT_BIT, 24: ColorSystem.TRUECOLOR}
 _CODES: Final = (
     ("bold", 1),
@@ -229,7 +229,7 @@ def _trimmed(row: Row) -> Row:
 
 
 def _columns(row: Row) -> int:
-    """Return the larger width of those that terminals use: some draw joined emoji as one glyph,
+    """Return the larger of the widths that terminals use: some draw joined emoji as one glyph,
     others as several.
     """
     return sum(

@@ -25,7 +25,7 @@ async def edited(screen: Screen, text: str) -> str:
     try:
         command = shlex.split(said)
     except ValueError as e:
-        raise AgentError("invalid", f"EDITOR={said!r} is no command: {e}") from e
+        raise AgentError("invalid", f"EDITOR={said!r} is not a valid command: {e}") from e
     with tempfile.TemporaryDirectory(prefix="treadle-") as folder:  # readable only by the user
         file = Path(folder) / "prompt.md"
         file.write_text(text, "utf-8", "replace")
@@ -44,6 +44,6 @@ async def edited(screen: Screen, text: str) -> str:
                 ) from e
         if done.returncode:
             raise AgentError(
-                "invalid", f"{command[0]!r} ended with {done.returncode}: nothing was taken from it"
+                "invalid", f"{command[0]!r} ended with {done.returncode}: the input is unchanged"
             )
         return file.read_text("utf-8", "replace").rstrip("\n")

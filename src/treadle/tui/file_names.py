@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 FRESH_S: Final = 5.0
-"""Age at which the list is rebuilt. The old one is used in the meantime."""
+"""Age in seconds at which the list is rebuilt. The old one is used in the meantime."""
 FILES_MAX: Final = 200_000
 GIT_S: Final = 20.0
 FOUND_MAX: Final = 50
@@ -77,10 +77,10 @@ class FileNames:
         self._cwd, self._secrets, self._clock = Path(os.path.realpath(cwd)), secrets, clock
         self._names = _sorted(())
         self._narrowed: tuple[_Names, str, Sequence[int]] = (self._names, "", ())
-        """The last search and its candidates: longer input can only match among these."""
+        """Last search and its candidates. Longer input can only match among these."""
         self._made_at: float | None = None
         self._making = threading.Lock()
-        """Serialises builds; only the first one is waited for."""
+        """Lock that serializes builds. Only the first one is waited for."""
         self._thread: threading.Thread | None = None
 
     def find(self, typed: str) -> list[str]:
@@ -137,7 +137,7 @@ class FileNames:
     def _current(self) -> _Names:
         if self._made_at is None:
             with self._making:
-                if self._made_at is None:  # another thread may have made it while this one waited
+                if self._made_at is None:  # another thread may have built it in the meantime
                     self._make()
         elif self._clock() - self._made_at > FRESH_S and (
             self._thread is None or not self._thread.is_alive()

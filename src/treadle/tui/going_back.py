@@ -74,7 +74,7 @@ async def put_files_back(desk: Desk, runs: Sequence[RunInfo]) -> bool:
         desk.screen,
         f"Restore {count(len(moves), 'file')}, as listed above?",
         yes="Restore",
-        no="Keep all as it is",
+        no="Keep everything",
     ):
         desk.tell("Nothing was restored.")
         return False

@@ -83,7 +83,9 @@ def _style(kind: str) -> str:
 
 @lru_cache(maxsize=64)
 def _lexer(language: str) -> Lexer | None:
-    """Return a built-in lexer. Looking for plug-ins would scan every installed package."""
+    """Return a built-in lexer. Plug-ins are ignored, because finding them would scan every
+    installed package.
+    """
     from pygments.lexers import get_lexer_by_name  # noqa: PLC0415  imported with the first code drawn # pyright: ignore[reportUnknownVariableType]  its options are not typed
 
     if language not in _languages() or language in ("text", "output"):

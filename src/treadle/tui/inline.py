@@ -39,7 +39,7 @@ class InlineRenderer(Renderer):
         self._reflows = reflows
         self._above: list[str] = []
         self.holds = False
-        """True while the terminal is being resized and nothing is drawn: tmux changes its grid up
+        """True while the terminal is being resized and nothing is drawn. tmux changes its grid up
         to a quarter of a second before it reports the new size.
         """
         self.settled: Size | None = None

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEAF_S: Final = 0.5
-"""Time after a question in which a line does not count as its answer."""
+"""Seconds after a question in which a line does not count as its answer."""
 ENDS: Final = 2
 HELLO: Final = (
-    "Write what to do, and press Enter. /help lists the commands, Ctrl-C interrupts, Ctrl-D ends."
+    "Type a task and press Enter. /help lists the commands, Ctrl-C interrupts, Ctrl-D ends."
 )
 NEEDS_DRAWING: Final = (
     "that needs a terminal that supports drawing, and TERM says that this one does not: add the "
@@ -57,7 +57,7 @@ NEEDS_DRAWING: Final = (
 
 @runtime_checkable
 class Spoken(Protocol):
-    """Slot that can be asked as text."""
+    """Slot whose question can be asked as text."""
 
     def spoken(self) -> list[str]:
         """Return the question and the possible answers."""
@@ -104,17 +104,17 @@ async def _hear(chat: Chat, screen: PlainScreen) -> None:
     loop = asyncio.get_running_loop()
 
     def give(line: str | None) -> None:
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the chat is over
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the chat has ended
             send.send_nowait(line)
 
     def heard(line: str | None) -> bool:
         try:
             loop.call_soon_threadsafe(give, line)
-        except RuntimeError:  # the chat is over, and its loop closed
+        except RuntimeError:  # the chat has ended, and its loop is closed
             return False
         return True
 
-    # The thread still waits for a line when the chat is over.
+    # A daemon, because the thread still waits for a line when the chat has ended.
     threading.Thread(target=_read, args=(heard,), daemon=True).start()
     with send, said:
         async for line in said:
@@ -122,14 +122,14 @@ async def _hear(chat: Chat, screen: PlainScreen) -> None:
 
 
 def _read(heard: Callable[[str | None], bool]) -> None:
-    """Read lines in a thread until `heard` returns False or the input has ended twice: the first
-    end may answer a question. None stands for an end.
+    """Read lines in a thread until `heard` returns False or the input has ended twice, because the
+    first end may answer a question. None stands for an end.
     """
     ends = 0
     while ends < ENDS:
         try:
             line = input()
-        except (EOFError, OSError, ValueError):  # Ctrl-D, or the terminal has gone
+        except (EOFError, OSError, ValueError):  # Ctrl-D, or the terminal is gone
             line, ends = None, ends + 1
         if not heard(line):
             return
@@ -221,7 +221,7 @@ class PlainScreen(Screen):
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
-        except OSError:  # the terminal has gone
+        except OSError:  # the terminal is gone
             self.close()
 
     @override
@@ -248,11 +248,11 @@ class PlainScreen(Screen):
 
     @override
     def redraw(self) -> None:
-        """Do nothing: nothing is drawn."""
+        """Do nothing, because this screen draws nothing."""
 
     @override
     def title(self, text: str) -> None:
-        """Do nothing: there is no title."""
+        """Do nothing, because this screen has no title."""
 
     @override
     def copy(self, text: str) -> None:
@@ -287,8 +287,8 @@ class PlainScreen(Screen):
         return self._question is not None
 
     def hears(self, said: str) -> bool:
-        """Handle a line as the answer to a question, even if it is an invalid one. True if a
-        question was open.
+        """Take a line as the answer to a question, even an invalid one. Return True if a question
+        was open.
         """
         self._at_prompt = False
         self.refresh()

@@ -66,7 +66,7 @@ class Live:
         )
 
     def add_cost(self, cost_usd: object) -> None:
-        """Add the cost of a response; anything but a number means that its price is unknown."""
+        """Add the cost of a response. Anything but a number means that its price is unknown."""
         if isinstance(cost_usd, float | int):
             self.cost_usd = (self.cost_usd or 0.0) + cost_usd
         else:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from treadle.tui.chat import Chat
 
 LINES_MAX: Final = 8
-"""Maximum mentions per question; the rest is asked in further ones."""
+"""Maximum mentions per question. More are asked about in further questions."""
 
 
 class _Judged(NamedTuple):
@@ -68,9 +68,9 @@ async def _agreed(chat: Chat, group: Sequence[_Judged]) -> bool:
     lines = [f"  {shown_mention(each.mention)}: {each.ask}" for each in group]
     return await confirm(
         chat.screen,
-        "\n".join(["Attach these to your message? The model would get their contents.", *lines]),
+        "\n".join(["Attach these to your message? The model will see their contents.", *lines]),
         yes="Attach",
-        no="Send only the words",
+        no="Send the text only",
         danger=True,
         complete=True,
     )

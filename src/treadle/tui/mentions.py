@@ -33,7 +33,7 @@ _LINES: Final = re.compile(rf"(.+?){_RANGE}")
 PATH_CHARS_MAX: Final = 4_096
 """Maximum length of a mentioned path, as on Linux."""
 _AFTER_MAX: Final = 8
-"""Maximum characters that follow a path without a blank; each is one more look for a file."""
+"""Maximum characters that follow a path without a blank. Each takes another look for a file."""
 _AFTER: Final = ".,;:!?)]}>'\u2026"
 """Characters that may follow a path in a sentence."""
 

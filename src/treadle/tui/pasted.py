@@ -1,5 +1,5 @@
-"""Record of mentions that were not typed but came from the clipboard, an editor or an earlier
-prompt, whose author may be someone else. Entry points: `PastedMentions`.
+"""Record of mentions that were not typed but pasted, or came from an editor or an earlier prompt,
+so that another person may have written them. Entry points: `PastedMentions`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PastedMentions:
         self._all = self._all or len(self._names) > KEPT_MAX
 
     def has(self, said: str) -> bool:
-        """True if any part of the name after the `@` may have been pasted and the user has not
+        """True if any part of the name after the `@` may have been pasted, and the user has not
         confirmed it since.
         """
         if said in self._confirmed:

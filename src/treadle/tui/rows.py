@@ -1,5 +1,5 @@
-"""prompt_toolkit container that draws lines directly. Its windows also scroll, wrap and search,
-which costs more than the rest of a frame. Entry points: `Rows`.
+"""prompt_toolkit container that draws lines directly. prompt_toolkit's own windows also scroll,
+wrap and search, which costs more than the rest of a frame. Entry points: `Rows`.
 """
 
 from __future__ import annotations

@@ -48,11 +48,11 @@ T = TypeVar("T")
 FRAME_S: Final = 0.05
 """Interval between frames that no key triggered."""
 SETTLES_S: Final = 0.3
-"""Time for which a new size must be stable before drawing."""
+"""Seconds for which a new size must be stable before drawing."""
 ESCAPE_S: Final = 0.05
-"""Time to wait after Escape for the rest of a key sequence, for slow connections."""
+"""Seconds to wait after Escape for the rest of a key sequence, for slow connections."""
 CHORD_S: Final = 0.15
-"""Time after Escape in which a key completes an Alt chord."""
+"""Seconds after Escape in which a key completes an Alt chord."""
 _DEPTHS: Final = {
     1: ColorDepth.DEPTH_1_BIT,
     4: ColorDepth.DEPTH_4_BIT,
@@ -72,8 +72,8 @@ class _Spelling(Vt100_Output):
 
 
 def _terminal(theme: Theme) -> Vt100_Output:
-    """Return an output that never asks for the cursor position: the answer would arrive among the
-    keys.
+    """Return an output that never asks for the cursor position, because the answer would arrive
+    among the keys.
     """
     kind = Vt100_Output if theme.unicode else _Spelling
     given = kind.from_pty(sys.stdout, term=os.environ.get("TERM"), enable_bell=False)

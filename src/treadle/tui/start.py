@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from treadle.tui.chat import Chat
     from treadle.tui.conversation import RunSetting
 
-PLACEHOLDER: Final = "Ask, or say what to do · / commands · @ files"
+PLACEHOLDER: Final = "Ask a question or describe a task · / commands · @ files"
 ENDING: Final = [
     signal.SIGTERM,
     signal.SIGINT,
     *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []),
 ]
 LOAD_AFTER_S: Final = 0.4
-"""Time to wait for a key after the first frame before loading, which competes with drawing for the
-CPU.
+"""Seconds to wait for a key after the first frame before loading, which competes with drawing for
+the CPU.
 """
 
 

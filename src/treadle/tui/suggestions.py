@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ROWS_MAX: Final = 6
 OFFERED_MAX: Final = 50
 KEPT_S: Final = 30.0
-"""Time for which the list of models is cached."""
+"""Seconds for which the list of models is cached."""
 
 _COMMAND: Final = re.compile(r"/(\S*)")
 _ARGUMENT: Final = re.compile(r"/(\S+)[ \t]+(\S*)")
@@ -124,7 +124,7 @@ class Suggestions(Completer):
 
     def _session_ids(self) -> Iterator[tuple[str, str]]:
         if self.sessions is not None:
-            yield "last", "the one that changed last"
+            yield "last", "the most recently changed one"
             yield from ((info.id, info.title) for info in self.sessions.list()[: 4 * OFFERED_MAX])
 
     def _model_names(self) -> list[str]:

@@ -116,7 +116,7 @@ def encoding_of(environ: Mapping[str, str], encoding: str | None) -> str | None:
 
 
 def _depth(environ: Mapping[str, str]) -> tuple[Depth, bool]:
-    """Return the colour depth, and whether the terminal supports escape sequences."""
+    """Return the colour depth, and True if the terminal supports escape sequences."""
     term = environ.get("TERM", "").lower()
     forced = environ.get("FORCE_COLOR", "").lower()
     dumb = term in ("", "dumb", "unknown") and (not forced or forced in ("0", "false"))

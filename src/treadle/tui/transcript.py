@@ -229,7 +229,7 @@ class Transcript:
         self.live.tail = ""
         self._forget_prepared()
         self.live.thinking_since, self.live.asking_since = None, self._clock()
-        self.live.retry = f"{event.kind}: trying again" + (
+        self.live.retry = f"{event.kind}: retrying" + (
             f" in {event.wait_s:.0f} s" if event.wait_s >= 1 else ""
         )
         if stream is not None and stream.given:
@@ -283,7 +283,7 @@ class Transcript:
 
     def _end(self, event: events.RunEnd) -> Iterator[Block]:
         stream, self._stream = self._stream, None
-        if stream is not None:  # it was interrupted; the partial answer stays
+        if stream is not None:  # interrupted: the partial answer stays
             yield from self._answers(stream, stream.growing.finish())
         for call_id in [
             call_id

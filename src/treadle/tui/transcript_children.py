@@ -24,7 +24,7 @@ class ChildRuns:
         self._agents: dict[str, str] = {}
         """Agents of child runs by run id."""
         self._owners: dict[str, str] = {}
-        """Our call for which a child run works, by run id, where known."""
+        """Our call for which a child run works, by run id, if known."""
         self._counts: dict[str, int] = {}
         """Number of calls made by child runs, by our call id."""
 

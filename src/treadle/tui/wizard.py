@@ -122,7 +122,7 @@ class _Wizard:
         self._tell(
             "\n".join(
                 [
-                    f"Written to {file}, which you alone can read:",
+                    f"Written to {file}, readable only by you:",
                     *(f"  {_line(path, value)}" for path, value in values),
                 ]
             )
@@ -159,7 +159,7 @@ class _Wizard:
                 "local",
                 "Ollama, llama.cpp, LM Studio, vLLM: checks which of them respond",
             ),
-            PickerRow[Way]("See it work without a key", "demo", "runs treadle demo, here and now"),
+            PickerRow[Way]("See it work without a key", "demo", "runs treadle demo now"),
         ]
         return await self._pick(
             "No model is set up yet. Which one do you want to use?",
@@ -232,7 +232,8 @@ class _Wizard:
             )
             raise AgentError(
                 "network",
-                f"No server with a model answers on this machine. Tried: {tried}. Start one first.",
+                f"No server with a model responds on this machine. Tried: {tried}. Start one "
+                "first.",
             )
         rows = [
             PickerRow(

@@ -30,7 +30,7 @@ class VendorWay(NamedTuple):
     label: str
     variables: tuple[str, ...]
     base_url: str | None = None
-    """None for a built-in provider, whose variables Treadle reads itself."""
+    """Base URL; None for a built-in provider, whose variables Treadle reads itself."""
 
 
 def _own(name: str, label: str) -> VendorWay:

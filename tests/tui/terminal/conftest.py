@@ -15,8 +15,8 @@ from tests.tui.terminal.provider import Provider
 from tests.tui.terminal.terminal import TMUX, Terminal
 
 pytestmark = pytest.mark.skipif(not TMUX, reason="tmux is not installed")
-PLACEHOLDER = "Ask, or say what to do"
-SAYS = "Ask, or"
+PLACEHOLDER = "Ask a question or describe a task"
+SAYS = "Ask a question"
 """Of the placeholder, as much as stands in the narrowest window."""
 
 

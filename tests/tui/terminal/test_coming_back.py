@@ -54,7 +54,7 @@ It says alpha.
 Read a.txt, changed N s ago
 
 ───────────────────────────────────────────────────────────────────────────────
-› Ask, or say what to do · / commands · @ files
+› Ask a question or describe a task · / commands · @ files
 ask · local:m · Read a.txt\
 """)
     chat.say("And again?")

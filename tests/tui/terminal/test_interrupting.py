@@ -175,7 +175,7 @@ def test_ctrl_d_asks_before_it_ends_a_run(chat: Terminal, provider: Provider) ->
     provider.asked().says("Working")
     chat.sees("Working")
     chat.press("C-d")
-    chat.sees("A run is under way. Interrupt it and quit?")
+    chat.sees("A run is in progress. Interrupt it and quit?")
     chat.press("Escape")
     chat.sees(SAYS)
     chat.press("C-d")

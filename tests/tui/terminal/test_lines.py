@@ -52,7 +52,7 @@ def test_what_is_said_and_done_stands_there_line_by_line_without_one_escape(
     provider.answers("Nothing.")
     lines.sees(lambda screen: "Nothing." in screen and screen.endswith("\n>"))
     assert masked(lines.screen()) == snapshot("""\
-Write what to do, and press Enter. /help lists the commands, Ctrl-C interrupts,
+Type a task and press Enter. /help lists the commands, Ctrl-C interrupts,
 Ctrl-D ends.
 > Read a.txt
 
@@ -129,7 +129,7 @@ def test_ctrl_d_asks_before_it_ends_a_run(lines: Terminal, provider: Provider) -
     provider.asked().says("The first half.\n\nThe sec")
     lines.sees("The first half.")
     lines.press("C-d")
-    lines.sees("Say y (Quit) or n (Stay)")
+    lines.sees("Type y (Quit) or n (Stay)")
     _answer(lines, "y")
     assert lines.ends() == 0
 

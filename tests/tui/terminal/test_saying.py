@@ -15,7 +15,7 @@ def test_the_first_screen(chat: Terminal) -> None:
     assert masked(chat.screen()) == snapshot("""\
 
 ───────────────────────────────────────────────────────────────────────────────
-› Ask, or say what to do · / commands · @ files
+› Ask a question or describe a task · / commands · @ files
 ask · local:m\
 """)
 
@@ -33,7 +33,7 @@ def test_what_is_typed_is_sent_and_answered(chat: Terminal, provider: Provider) 
 It is Friday.
 
 ───────────────────────────────────────────────────────────────────────────────
-› Ask, or say what to do · / commands · @ files
+› Ask a question or describe a task · / commands · @ files
 ask · local:m · 1.2k tokens · Which day is it?\
 """)
 
@@ -181,7 +181,7 @@ def test_an_editor_that_fails_takes_nothing_away(place: Place) -> None:
     chat.type("keep me")
     chat.sees("keep me")
     chat.press("C-g")
-    chat.sees("ended with 3: nothing was taken from it")
+    chat.sees("ended with 3: the input is unchanged")
     chat.sees("› keep me")
 
 

@@ -91,6 +91,6 @@ a  b
 The end.
 
 -------------------------------------------------------------------------------
-> Ask, or say what to do - / commands - @ files
+> Ask a question or describe a task - / commands - @ files
 ask - local:m - 1.2k tokens - Write\
 """)

@@ -144,9 +144,9 @@ async def show_context(desk: Desk, rest: str) -> None:
             Text(f"  {share.what}"), Text(tokens(share.tokens)), Text(part, drawing.style("dim"))
         )
     advice = (
-        "/compact makes room."
+        "/compact frees space."
         if window and used / window > NEARLY_FULL
-        else "What each takes is an estimate. Tools of MCP servers come on top."
+        else "Shares are estimates. Tools of MCP servers are not included."
     )
     desk.show(Group(*shown, grid, Text(advice, drawing.style("dim"))))
 

@@ -35,7 +35,7 @@ class Colleague(NamedTuple):
     place: str
     description: str
     note: str = ""
-    """Problem with the agent, or the reason why it cannot be handed work."""
+    """Problem with the agent, or the reason that it cannot be handed work."""
     is_wrong: bool = False
 
 
@@ -80,7 +80,7 @@ def colleagues(config: Config, cwd: Path) -> list[Colleague]:
     from treadle.agents.definitions import Catalog  # noqa: PLC0415  it brings the library for YAML
 
     catalog = Catalog(config, cwd)
-    catalog.admit_all()  # shown to a person, and to no model
+    catalog.admit_all()  # shown to a person only, never to a model
     found: list[Colleague] = []
     for name in catalog.names():
         place = _place(catalog.found.files[name].path, cwd) if name in catalog.found.files else ""

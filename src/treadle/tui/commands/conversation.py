@@ -76,7 +76,7 @@ def find_session(store: Sessions, given: str, *, besides: str | None = None) -> 
 
 async def begin(desk: Desk, rest: str) -> None:
     await desk.open(None)
-    desk.tell("A new conversation. The previous one is kept: /sessions lists it.")
+    desk.tell("Started a new conversation. The previous one is in /sessions.")
 
 
 async def rename(desk: Desk, rest: str) -> None:
@@ -91,7 +91,7 @@ async def rename(desk: Desk, rest: str) -> None:
         )
     desk.status.session = title
     desk.screen.refresh()
-    desk.tell(f"This conversation is called “{title}” now.")
+    desk.tell(f"Renamed this conversation to “{title}”.")
 
 
 async def compact(desk: Desk, rest: str) -> None:

@@ -38,7 +38,9 @@ NAME_CHARS: Final = 40
 
 
 async def export(desk: Desk, rest: str) -> None:
-    """Write the conversation to a private file. Overwriting needs confirmation."""
+    """Write the conversation to a file that only the user can read. Overwriting needs
+    confirmation.
+    """
     messages, info = await desk.conversation.messages(), desk.conversation.info()
     if info is None or not messages:
         raise AgentError("invalid", "this conversation is empty: there is nothing to export")
@@ -92,7 +94,7 @@ def _write(path: Path, data: bytes, *, replace: bool) -> None:
 
     Raises OSError, also if the file was created since the check.
     """
-    path = Path(os.path.realpath(path)) if replace else path  # a link stays one
+    path = Path(os.path.realpath(path)) if replace else path  # a link stays a link
     descriptor, temporary = tempfile.mkstemp(prefix=".export-", dir=path.parent)  # mode 0600
     try:
         with open(descriptor, "wb") as file:

@@ -101,7 +101,7 @@ def _folders(
         yield from ((folder, trust) for folder in folders)
     elif (
         trust.standing is TrustState.UNKNOWN and project is not None
-    ):  # where it is void, the configuration has said so
+    ):  # the configuration reports trust that is void
         names = [
             path.relative_to(project.root).as_posix()
             for folder in folders

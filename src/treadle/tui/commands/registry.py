@@ -66,7 +66,7 @@ class UnknownCommand:
     """Name as typed, without the slash."""
     nearest: tuple[str, ...] = ()
     is_beginning: bool = False
-    """True if the nearest names begin with it."""
+    """True if the nearest names are those that begin with it."""
 
     @property
     def message(self) -> str:

@@ -52,7 +52,7 @@ async def choose_mode(desk: Desk, rest: str) -> None:
         return
     mode = mode_of(rest)
     if mode == now:
-        desk.tell(f"The mode is {mode} already.")
+        desk.tell(f"The mode is already {mode}.")
         return
     if mode == "full" and not await _is_meant(desk):
         return
@@ -106,7 +106,7 @@ def _modes(desk: Desk, now: Mode) -> Group:
     return Group(
         Text("What runs without approval in each mode:", drawing.style("title")),
         grid,
-        Text("/mode NAME changes it; Shift-Tab goes through them.", drawing.style("dim")),
+        Text("/mode NAME changes it; Shift-Tab cycles through them.", drawing.style("dim")),
     )
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def undo(desk: Desk, rest: str) -> None:
-    """Go back before the last prompt. Repeated, it goes back one prompt further."""
+    """Go back before the last prompt. Each repetition goes back one prompt further."""
     runs, gone = await prompts(desk), desk.conversation.goes_back_to
     if gone is not None:
         runs = runs[: [run.run_id for run in runs].index(gone)]

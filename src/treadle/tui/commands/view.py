@@ -74,7 +74,7 @@ def _cell(command: SlashCommand, wide: int, cell: int, drawing: Drawing) -> Text
 
 async def show_todos(desk: Desk, rest: str) -> None:
     if not (todos := desk.transcript.live.todos):
-        desk.tell("There is no to-do list: the agent writes one for work of several steps.")
+        desk.tell("There is no to-do list yet: the agent writes one for tasks with several steps.")
         return
     drawing = Drawing(desk.screen.columns, desk.theme)
     desk.show(Group(Text(progress(todos), drawing.style("title")), *_todos(desk, drawing)))

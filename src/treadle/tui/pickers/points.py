@@ -33,7 +33,7 @@ async def pick_point(desk: Desk) -> None:
     cannot be read.
     """
     if desk.conversation.is_running:
-        desk.tell("A run is under way: interrupt it first (Escape).", "warning")
+        desk.tell("A run is in progress: interrupt it first (Escape).", "warning")
         return
     runs = await prompts(desk)
     if not runs:
@@ -58,7 +58,7 @@ async def pick_point(desk: Desk) -> None:
     what = await desk.screen.ask(
         Picker(
             desk.screen,
-            f"Revert what since {prompt!r}?",
+            f"What to revert since {prompt!r}?",
             [PickerRow(label, what, detail) for what, label, detail in _WORDS],
         )
     )
