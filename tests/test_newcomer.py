@@ -105,11 +105,11 @@ TYPED: dict[str, tuple[tuple[str, ...], str]] = {
     "no prompt": (("run",), 'the prompt is empty: treadle run "what to do", or pipe it in'),
     "a prompt for the chat": (
         ("chat", "fix the bug"),
-        "'fix the bug' is one argument too many. See",
+        "unexpected argument 'fix the bug'. See",
     ),
     "a prompt without quotes": (
         ("run", "fix", "it"),
-        "'it' is one argument too many: put words that belong together in quotes.",
+        "unexpected argument 'it': put words that belong together in quotes.",
     ),
     "prompts in a file that is not there": (
         ("work", "--from", "gone.txt"),

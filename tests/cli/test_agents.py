@@ -223,7 +223,7 @@ def test_init_writes_what_works_at_once(cli: Cli):
 def test_init_changes_nothing_that_is_there(cli: Cli):
     path = define(cli, "reviewer.md", "mine")
     answer = cli("init", "--", ".")
-    assert "kept, it exists already: .treadle/agents/reviewer.md" in answer.out
+    assert "kept, already exists: .treadle/agents/reviewer.md" in answer.out
     assert path.read_text() == "mine"
     again = cli("init")
     assert again.out.count("kept") == 2

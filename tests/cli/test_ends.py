@@ -142,7 +142,9 @@ def test_standard_input_that_cannot_be_read_is_told(cli: Cli):
 def test_a_working_directory_that_is_gone_is_told(cli: Cli, command: str):
     answer = shell(cli, f"mkdir gone; cd gone; rmdir ../gone; $TREADLE {command}")
     assert answer.code == 2
-    assert answer.err == "treadle: the working directory is gone: change to one that is there\n"
+    assert answer.err == (
+        "treadle: the working directory no longer exists: change to one that does\n"
+    )
 
 
 def test_ctrl_c_before_the_run_begins_is_130(cli: Cli):

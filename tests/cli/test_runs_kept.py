@@ -223,7 +223,7 @@ def test_what_a_fork_needs_is_kept(cli: Cli) -> None:
     )
     done = cli("runs", "prune", "--older-than", "0h", "--yes")
     assert done.code == 0
-    assert "Kept, because runs that stay need it: 1 run as old." in done.out
+    assert "Kept, because remaining runs need it: 1 run of that age." in done.out
     assert cli("runs", "prune", "--older-than", "0h", "--yes", "--json").json["kept"] == [parent]
     assert len(rows(cli)) == 2
 

@@ -314,7 +314,7 @@ def test_on_a_terminal_it_is_drawn_anew_until_q(cli: Cli, locale: dict[str, str]
         seen += os.read(master, 65_536)
     assert process.wait(timeout=20) == 0
     os.close(master)
-    assert b"runs ended a minute" in seen
+    assert b"runs ended per minute" in seen
 
 
 def test_a_time_that_is_no_number_is_wrong_use(cli: Cli) -> None:

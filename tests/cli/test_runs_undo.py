@@ -143,7 +143,8 @@ def test_what_commands_did_is_listed(cli: Cli) -> None:
     assert answer.code == 0
     assert answer.out == (
         "removed a\nCannot be undone (1 call):\n  turn 1: bash echo x > by-bash; echo y >> mine\n"
-        "Files that were changed while these ran, by them or otherwise, and stay as they are:\n  by-bash\n  mine\n"
+        "Files that changed while these ran, possibly because of them; they are left unchanged:\n "
+        " by-bash\n  mine\n"
     )
     assert set(lying(cli)) == {"by-bash", "mine", "later"}
 

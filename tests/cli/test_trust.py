@@ -21,8 +21,9 @@ def test_a_project_is_trusted_as_it_is_from_any_folder_of_it(project: Cli) -> No
     answer = project("trust", "src")
     assert answer.code == 0
     assert answer.out.splitlines() == [
-        f"trusted, as it is now: {project.workspace}",
-        "  .treadle/config.yaml  names agents' modules and MCP servers, which are programs that run (15 bytes)",
+        f"trusted in its current state: {project.workspace}",
+        "  .treadle/config.yaml  names agent modules and MCP servers, which are executed (15 "
+        "bytes)",
         "      agents: mine",
         "  AGENTS.md             instructs the model (10 bytes)",
     ]
@@ -45,7 +46,7 @@ def test_trust_is_listed_and_taken_back(project: Cli) -> None:
 def test_what_cannot_be_seen_is_told(project: Cli) -> None:
     (project.workspace / "AGENTS.md").write_text("Use tabs.\nAnd \u200bobey.\n", encoding="utf-8")
     assert (
-        "! AGENTS.md:2: holds characters that you cannot see and a model reads, like U+200B"
+        "! AGENTS.md:2: contains invisible characters that a model reads, such as U+200B"
         in project("trust").err
     )
 
@@ -84,7 +85,7 @@ def test_agents_skills_and_servers_are_shown_with_what_they_say_of_themselves(pr
     (folder / "config.yaml").write_text("mcp_servers: {evil: {command: [sh, -c, id]}}\n")
     answer = project("trust", "--show")
     lines = [line.strip() for line in answer.out.splitlines()]
-    assert lines[0] == f"would be trusted, as it is now: {project.workspace}"
+    assert lines[0] == f"would be trusted in its current state: {project.workspace}"
     assert lines[lines.index("tools: read bash") - 1] == "description: Reviews\\u202e all"
     assert any(
         line.startswith(".treadle/agents/rev\\niewer.md")
@@ -121,7 +122,7 @@ def test_a_configuration_is_one_wherever_it_lies(project: Cli, place: str) -> No
     out = project("trust", "--show").out
     assert f"{place}/.treadle/config.yaml" in out
     assert "mcp_servers.evil.command: sh -c 'touch x'" in out
-    assert out.count("names agents' modules and MCP servers") == 2
+    assert out.count("names agent modules and MCP servers") == 2
     assert "is not used" not in out
 
 
@@ -167,8 +168,8 @@ def test_every_kind_of_what_cannot_be_seen_is_told(project: Cli, unseen: str) ->
         f"Use\ttabs \u2764\ufe0f.\r\nAnd {unseen}obey.\r\n", encoding="utf-8", newline=""
     )
     assert (
-        f"! AGENTS.md:2: holds characters that you cannot see and a model reads, like U+{ord(unseen):04X}"
-        in project("trust").err
+        f"! AGENTS.md:2: contains invisible characters that a model reads, such as "
+        f"U+{ord(unseen):04X}" in project("trust").err
     )
 
 

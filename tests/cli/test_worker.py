@@ -107,7 +107,7 @@ def test_what_a_detached_run_tells_as_json_and_on_standard_error(queues: Cli) ->
     ("arguments", "said"),
     [
         (("--detach", "--ephemeral"), "leave one of them out"),
-        (("--detach", "--journal", "memory:"), "workers cannot share a journal in memory"),
+        (("--detach", "--journal", "memory:"), "workers cannot share an in-memory journal"),
         (("--detach", "--output", "stream-json"), "follow the run with `treadle runs follow ID`"),
         (("--detach", "-o", "file.txt"), "cannot be used with -o"),
         (("--detach", "--allow", "ls"), "pass it to `treadle worker`"),
@@ -137,7 +137,7 @@ def test_what_makes_no_sense_with_a_run_that_is_left_to_a_worker_is_refused(
             ("--queue", "nope"),
             "there is no queue 'nope': known are default, emails, reports; add it under queues in the configuration",
         ),
-        (("--journal", "memory:"), "a worker shares its journal with other processes"),
+        (("--journal", "memory:"), "a worker cannot use an in-memory journal"),
         (
             ("--journal", "postgresql://ada:geheim@127.0.0.1:1/x?ssslmode=no"),
             "none of PostgreSQL: use 'postgresql://USER@HOST:5432/DATABASE'",
@@ -190,7 +190,7 @@ def test_the_first_signal_drains_and_the_run_ends(queues: Cli) -> None:
     with a_worker(queues, "--slots", "1") as worker:
         worker.until(f"> {run_id}")
         worker.send(signal.SIGINT)
-        assert "1 run under way, which get 30.0 s to end" in worker.until("stopping")
+        assert "1 run in progress, which get 30.0 s to end" in worker.until("stopping")
         (queues.workspace / "call.go").touch()
         assert worker.ended() == 0
     assert f"< {run_id} completed" in worker.said

@@ -94,7 +94,7 @@ def main() -> None:
         sys.exit(app(prog_name="treadle", standalone_mode=False))
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # the reader of our output has gone
+    except BrokenPipeError:  # the reader of our output is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except ModuleNotFoundError as e:

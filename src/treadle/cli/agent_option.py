@@ -114,7 +114,7 @@ def defined_agent(config: Config, catalog: Catalog, name: str) -> ChosenAgent:
 
 
 def made_agent(config: Config, catalog: Catalog, name: str) -> ChosenAgent:
-    """Build an agent that no user named: definitions of an untrusted project are ignored."""
+    """Build an agent that no user named. Definitions of an untrusted project are ignored."""
     agent = catalog.agent(name)
     others = tuple(other for other in catalog.made() if other is not agent)
     return ChosenAgent(agent, _limits(config, agent), {}, others, catalog.remarks(name))
@@ -123,7 +123,8 @@ def made_agent(config: Config, catalog: Catalog, name: str) -> ChosenAgent:
 def module_hooks(config: Config) -> tuple[Hook, ...]:
     """Return the hooks of the configured modules, which apply to every run.
 
-    Raises AgentError(invalid) if a module cannot be imported: a guard must not be skipped silently.
+    Raises AgentError(invalid) if a module cannot be imported, because a guard must not be skipped
+    silently.
     """
     if not config.agents:
         return ()

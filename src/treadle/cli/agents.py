@@ -208,7 +208,7 @@ def _facts(catalog: Catalog, name: str, cwd: Path) -> dict[str, Any]:
                 **_of_code(of.it),
                 "problems": problems,
             }
-        except AgentError as e:  # a type of an output that JSON cannot describe
+        except AgentError as e:  # an output type that JSON Schema cannot describe
             return {
                 "name": name,
                 "source": "module",

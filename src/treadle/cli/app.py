@@ -12,7 +12,7 @@ from treadle.cli.help import HELP
 
 COMMANDS = {
     "chat": ("treadle.cli.chat:chat", "Talk with an agent in the terminal."),
-    "run": ("treadle.cli.run:run", "Run a prompt to its end, unattended."),
+    "run": ("treadle.cli.run:run", "Run a prompt unattended."),
     "work": (
         "treadle.cli.work:work",
         "Run many prompts, with checks after each, and a report.",
@@ -107,4 +107,6 @@ def app(ctx: click.Context) -> None:
     except OSError as e:
         from treadle.cli.exits import CommandFailed  # noqa: PLC0415  --help must not wait for what only an error needs
 
-        raise CommandFailed("the working directory is gone: change to one that is there") from e
+        raise CommandFailed(
+            "the working directory no longer exists: change to one that does"
+        ) from e

@@ -75,7 +75,7 @@ def chat(resume: str | None, **options: Any) -> None:
         click.get_current_context().invoke(demo)
     try:
         sys.stdout.flush()
-    except OSError:  # the terminal has gone
+    except OSError:  # the terminal is gone
         silence(sys.stdout)
 
 

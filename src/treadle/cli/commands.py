@@ -66,7 +66,7 @@ def _in_our_words(error: click.UsageError) -> str:
         case _ if error.message.startswith("Got unexpected extra argument"):
             said, _, words = error.message.partition("(")
             is_quoted = " " in words and not said.startswith("Got unexpected extra arguments")
-            return f"{words.rstrip(').')!r} is one argument too many" + (
+            return f"unexpected argument {words.rstrip(').')!r}" + (
                 "" if is_quoted else ": put words that belong together in quotes"
             )
         case _:

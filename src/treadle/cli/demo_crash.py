@@ -57,7 +57,7 @@ To do the same when a run of yours is interrupted (`last` is the newest run; its
   treadle runs resume last
 """
 WITHIN_S = 20.0
-"""Deadline for each process of the demo."""
+"""Time limit of each process of the demo, in seconds."""
 LINE_BYTES_MAX = 1 << 20
 
 _event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(cast("type[Event]", Event))
@@ -94,8 +94,8 @@ def script(delay_ms: float) -> list[dict[str, Any]]:
 
 
 def crash(directory: Path, *, fast: bool) -> None:
-    """Create `directory` and play the second half in it. Raises CommandFailed if the result is not
-    the announced one.
+    """Create `directory` and play the second half in it. Raises CommandFailed if the outcome is not
+    as announced.
     """
     with as_file(files("treadle.cli").joinpath("demo_orders")) as orders:
         shutil.copytree(orders, directory, ignore=shutil.ignore_patterns("__pycache__"))
@@ -134,8 +134,8 @@ class Stage:
 
     @property
     def _bank(self) -> Path:
-        """Marker file that exists while the charging program runs; the program exits when the file
-        is removed. A process id from inside a sandbox would name another process outside.
+        """Marker file that exists while the charging program runs; removing it ends the program. A
+        process id from inside a sandbox would name another process outside.
         """
         return self.directory / "bank.busy"
 
@@ -189,7 +189,7 @@ class Stage:
                     process.kill()
 
     async def charging(self) -> None:
-        """Wait until the card is charged and the bank has not answered yet."""
+        """Wait until the card is charged but the bank has not replied."""
         while not (self.ledger and self._bank.exists()):  # noqa: ASYNC110  files of another process
             await anyio.sleep(0.01)
 
@@ -200,7 +200,7 @@ class Stage:
 
 @contextmanager
 def _tidy(stage: Stage) -> Generator[None]:
-    """Stop the charging program when the demo ends, also by a signal."""
+    """Stop the charging program when the demo ends, even by a signal."""
 
     def end(number: int, _: object) -> None:
         sys.exit(128 + number)

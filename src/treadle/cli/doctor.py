@@ -176,7 +176,7 @@ def _small_model(config: Config) -> Iterator[CheckResult]:
 
 
 async def _ask(config: Config, name: str) -> CheckResult:
-    """Send a minimal request and report the answer or the error."""
+    """Send a minimal request and report the response or the error."""
     request = ModelRequest(messages=[Message.user("Say ok.")], settings=Settings(max_tokens=16))
     async with Runtime(config=config) as runtime:
         model = runtime.models.get(name, scope="doctor")

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from treadle.journal.postgres.checkup import Checkup
 
 CLOCK_S = 5.0
-"""Clock difference that is reported. Entry times come from the processes' clocks; only leases use
-the server's.
+"""Clock difference in seconds that is reported. Entry times come from the processes' clocks; only
+leases use the server's.
 """
 COMMIT_MS = 20.0
-"""Commit time that is reported as slow: a run waits for a commit at each step."""
+"""Commit time in milliseconds that is reported as slow. A run waits for a commit at each step."""
 
 State = Literal["ok", "note", "bad"]
 
@@ -87,8 +87,8 @@ def _server(config: Config, url: str) -> Iterator[tuple[str, State, str]]:
             "journal",
             "bad",
             (
-                f"this user can only read {found.place}: runs cannot be kept there. Grant it the "
-                "rights of the journal's owner"
+                f"this user can only read {found.place}: runs cannot be stored there. Grant it "
+                "the rights of the journal's owner"
             ),
         )
         return
@@ -109,7 +109,7 @@ def _server(config: Config, url: str) -> Iterator[tuple[str, State, str]]:
 def _connection(found: Checkup) -> Iterator[tuple[str, State, str]]:
     if found.commit_ms is not None:
         slow = found.commit_ms > COMMIT_MS
-        why = ": runs wait for one at each step: put the server nearer, or its log on a faster disk"
+        why = ": each step waits for one: move the server closer, or its log to a faster disk"
         yield (
             "commit",
             "note" if slow else "ok",
@@ -153,7 +153,7 @@ def _connection(found: Checkup) -> Iterator[tuple[str, State, str]]:
             "note",
             (
                 f"the server's is {abs(found.clock_s):.0f} s "
-                f"{'ahead of' if found.clock_s > 0 else 'behind'} this machine's: set both by NTP"
+                f"{'ahead of' if found.clock_s > 0 else 'behind'} this machine's: use NTP on both"
             ),
         )
 
@@ -204,7 +204,7 @@ def _workers(workers: list[WorkerInfo]) -> Iterator[tuple[str, State, str]]:
 
 
 async def _seen(config: Config, url: str) -> _Seen:
-    """Count all runs of a file; for a server, which may hold any number, count only queued ones."""
+    """Count all runs of a file, but only queued runs on a server, which may have any number."""
     journal = opened_journal(config, url)
     try:
         counts = (

@@ -31,7 +31,7 @@ def init(folder: Path) -> None:
     for name, beside in FILES.items():
         path = folder / ".treadle" / name
         try:
-            said = "written" if _written(path, beside) else "kept, it exists already"
+            said = "written" if _written(path, beside) else "kept, already exists"
         except OSError as e:
             raise CommandFailed(f"{str(path)!r} cannot be written: {e.strerror or e}", 1) from e
         put(f"{said}: {path}")

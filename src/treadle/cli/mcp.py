@@ -61,8 +61,8 @@ def mcp(names: tuple[str, ...], **options: Any) -> None:
     Each call is a run in the journal. Approvals are requested through the client if it supports
     that; limits and mode apply to each run.
 
-    Ends when the client closes the input, with exit code 0; with 2 on wrong use, 130 when stopped.
-    Open runs are then closed.
+    Ends when the client closes the input, with exit code 0; with 2 on a usage error, 130 when
+    stopped. Open runs are then closed.
     """
     from treadle.apps.mcp_server import require_sdk  # noqa: PLC0415  --help needs none of it
 
@@ -105,8 +105,8 @@ async def _serve(config: Config, agents: Sequence[ChosenAgent], options: dict[st
         server = McpToolServer(served, instructions=INSTRUCTIONS, redact=runtime.redact)
         if sys.stdin.isatty():
             _say(
-                f"serving {', '.join(chosen.agent.name for chosen in agents)} to an MCP client "
-                "on standard input: this is for programs; Ctrl-C ends it"
+                f"serving {', '.join(chosen.agent.name for chosen in agents)} to an MCP client on "
+                "standard input, which is meant for programs; Ctrl-C stops it"
             )
         async with anyio.create_task_group() as group:
             group.start_soon(stopped.watch, group.cancel_scope)

@@ -75,8 +75,8 @@ def follow_command(run_id: str, journal: str | None) -> str:
 
 
 async def _waiting(runs: Journal, state: RunState) -> list[_Waiting]:
-    """Return the calls that need an answer, without those that only wait for a child run: the
-    child's own calls are listed.
+    """Return the calls that need an answer, except those that only wait for a child run, whose own
+    calls are listed.
     """
     if not state.approvals.asked:
         return []

@@ -18,8 +18,8 @@ from treadle.cli.exits import CommandFailed
 from treadle.cli.terminal import put_bytes
 
 _PRIVATE = partial(os.open, mode=0o600)
-"""Opener that creates a file readable only by its owner, whatever the umask: it holds a
-conversation.
+"""Opener that makes new files readable only by their owner, whatever the umask, because they
+contain a conversation.
 
 An existing file keeps its mode.
 """

@@ -125,7 +125,7 @@ class Text:
             case events.Retry():
                 self._say(
                     (
-                        f"! {event.kind}: trying again in {event.wait_s:.1f} s (attempt "
+                        f"! {event.kind}: retrying in {event.wait_s:.1f} s (attempt "
                         f"{event.attempt} failed)"
                     ),
                     "33",
@@ -246,7 +246,7 @@ def ended(event: events.RunEnd) -> str:
         where = f" (request {event.error.request_id})" if event.error.request_id else ""
         return f"{event.error.kind}: {plain(event.error.message)}{where}"
     if event.outcome is Outcome.APPROVAL_NEEDED and event.id is UNSET:
-        return "waiting for a person's answer"
+        return "waiting for an answer"
     why, spent = _WHY.get(event.outcome, event.outcome.value), event.total.spent_of(event.outcome)
     return f"{why} (spent: {spent})" if spent else why
 

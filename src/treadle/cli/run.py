@@ -1,4 +1,4 @@
-"""`treadle run`: runs one prompt to its end, unattended. Entry points: `run`.
+"""`treadle run`: runs one prompt unattended. Entry points: `run`.
 
 The prompt is read in input.py, the journal selected in journal_option.py, the output rendered in
 render.py.
@@ -92,17 +92,17 @@ EPHEMERAL = ". Or run with --ephemeral, which keeps nothing"
     "-v", "verbose", is_flag=True, help="Also the model's reasoning and the results of tools."
 )
 def run(prompt: str, attached: tuple[Path, ...], output_file: Path | None, **options: Any) -> None:
-    """Run PROMPT to its end. Piped standard input is added to it.
+    """Run PROMPT unattended. Piped standard input is added to it.
 
-    Each step is kept in the journal before the next one begins, so a killed run can continue with
-    `treadle runs resume`.
+    Each step is stored in the journal before the next one begins, so `treadle runs resume` can
+    continue a killed run.
 
     The defaults are those of an empty configuration; `treadle config show` prints yours.
 
     With --detach, a worker drives the run: `treadle worker` on any machine with the same journal.
 
-    Exits with 0 when completed, 1 on an error, 2 on wrong use, 3 at a limit, 4 if an approval was
-    needed, 75 if trying again later may help, 130 when stopped.
+    Exits with 0 when completed, 1 on an error, 2 on a usage error, 3 at a limit, 4 if an approval
+    was needed, 75 if a retry may help, 130 when stopped.
     """
     _check(options | {"output_file": output_file})
     parts = read_prompt(prompt)
@@ -221,10 +221,10 @@ async def _tell_next_steps(runtime: Runtime, wish: RunRequest, run_id: str) -> N
 
 
 async def follow(stream: RunStream[Any], show: Callable[[Event], None]) -> None:
-    """Show a run's events to its end. Ctrl-C, SIGTERM and the end of the terminal cancel the run.
+    """Show a run's events to its end. Ctrl-C, SIGTERM and a closed terminal cancel the run.
 
-    Raises BrokenPipeError if the reader has gone, and CommandFailed if the output cannot be
-    written; either cancels the run.
+    Raises BrokenPipeError if the reader is gone, and CommandFailed if the output cannot be written;
+    either cancels the run.
     """
     lost: OSError | None = None
     async with stream, anyio.create_task_group() as group:
@@ -241,7 +241,7 @@ async def follow(stream: RunStream[Any], show: Callable[[Event], None]) -> None:
 
 
 async def _cancel_on_signals(stream: RunStream[Any]) -> None:
-    """Cancel the run on the first signal, which takes at most half a second; the third ends the
+    """Cancel the run on the first signal, which takes at most half a second. The third ends the
     process at once.
     """
     heard = [signal.SIGINT, signal.SIGTERM]

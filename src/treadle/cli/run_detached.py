@@ -65,7 +65,8 @@ def check_journal(url: str) -> None:
     """Raise CommandFailed for a journal that other processes cannot open."""
     if url == "memory:":
         raise CommandFailed(
-            "workers cannot share a journal in memory: choose one with --journal sqlite:///FILE or "
+            "workers cannot share an in-memory journal: choose one with --journal sqlite:///FILE "
+            "or "
             "postgresql://…"
         )
 

@@ -53,8 +53,8 @@ permission_options: Final[tuple[Callable[[Any], Any], ...]] = (
         "--network",
         metavar="none|open|HOST,…",
         help=(
-            "Network access of commands in mode full: none, open, or these hosts; `default` "
-            "stands for package indexes and source hosts. Default: default."
+            "Network access of commands in mode full: none, open, or these hosts; `default` means "
+            "package indexes and source hosts. Default: default."
         ),
     ),
     click.option(

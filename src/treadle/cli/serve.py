@@ -50,8 +50,8 @@ HOST, PORT = "127.0.0.1", 8000
     "--model",
     metavar="MODEL",
     help=(
-        "PROVIDER:ID, or `embedded`, which needs no key. Default: the configuration's where "
-        "there is a key for it, else embedded."
+        "PROVIDER:ID, or `embedded`, which needs no key. Default: the configured model if it has "
+        "a key, else embedded."
     ),
 )
 @journal_option
@@ -67,8 +67,8 @@ HOST, PORT = "127.0.0.1", 8000
     "--queue",
     metavar="NAME",
     help=(
-        "Runs of agents go into this queue, for `treadle worker` to drive. Default: "
-        "service.queue, else they are driven here."
+        "Put runs of agents into this queue for `treadle worker`. Default: service.queue, else "
+        "they are driven here."
     ),
 )
 def serve(

@@ -37,8 +37,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def sessions() -> None:
     """List, show, search and manage conversations.
 
-    ID is a session's id, the beginning of one, or `last` for the one that changed last. `treadle
-    run --session ID` continues one.
+    ID is a session's id, the beginning of one, or `last` for the most recently changed one.
+    `treadle run --session ID` continues one.
     """
 
 
@@ -53,7 +53,7 @@ def sessions() -> None:
     metavar="N",
     default=20,
     show_default=True,
-    help="At most so many.",
+    help="Maximum number of results.",
 )
 @click.option("--all", "everything", is_flag=True, help="All conversations, without a limit.")
 @journal_option
@@ -93,9 +93,9 @@ def list_(as_json: bool, limit: int, everything: bool, journal: str | None) -> N
 )
 @journal_option
 def show(session: str, as_json: bool, verbose: bool, journal: str | None) -> None:
-    """Show a conversation, as far as the model of its next run sees it.
+    """Show the part of a conversation that the model of its next run sees.
 
-    `sessions export` has the rest, and `sessions search` finds it.
+    `sessions export` prints the rest, and `sessions search` finds it.
     """
 
     async def work(place: OpenedJournal) -> None:
@@ -164,7 +164,7 @@ def rename(session: str, title: str, journal: str | None) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @journal_option
 def delete(session: str, yes: bool, journal: str | None) -> None:
-    """Delete a conversation and everything in it. Shows first what that is, then asks."""
+    """Delete a conversation with everything in it, after showing what that is and asking."""
 
     async def work(place: OpenedJournal) -> None:
         store = place.journal.sessions
@@ -201,7 +201,7 @@ def delete(session: str, yes: bool, journal: str | None) -> None:
     metavar="N",
     default=20,
     show_default=True,
-    help="At most so many.",
+    help="Maximum number of results.",
 )
 @journal_option
 def search(words: tuple[str, ...], as_json: bool, limit: int, journal: str | None) -> None:

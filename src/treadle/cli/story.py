@@ -72,7 +72,7 @@ class Turn:
     requested_at: Time | None = None
     """Time of the last attempt's request."""
     failed: list[ModelRequested] = field(default_factory=list[ModelRequested])
-    """Requests that followed a failed attempt and hold its error."""
+    """Requests that followed a failed attempt, each with its error."""
     response: ModelResponded | None = None
     calls: dict[str, StoryCall] = field(default_factory=dict[str, StoryCall])
 
@@ -85,14 +85,14 @@ class Break:
     """Time of the last entry before the break."""
     resumed: RunResumed
     waited: bool
-    """True if the run waited for a person; else its process stopped, or it had none yet."""
+    """True if the run waited for a person. False if its process stopped, or it had none yet."""
     changes: tuple[str, ...]
     """Settings that the new driver changed."""
 
     @property
     def is_first(self) -> bool:
-        """True if the run waited in a queue for its first driver. A run that begins where it is
-        driven has a driver from the start.
+        """True if the run waited in a queue for its first driver. A run that was not queued has a
+        driver from the start.
         """
         return self.resumed.fence == 1
 
@@ -243,14 +243,16 @@ class Story:
                 self.late.add(entry.call_id)
                 name = self._asked.get(entry.call_id, ("a call before this run", ""))[0]
                 return Note(
-                    entry.at, "late", f"{name} ({entry.call_id}) gave its result late: {entry.text}"
+                    entry.at,
+                    "late",
+                    f"{name} ({entry.call_id}) returned its result late: {entry.text}",
                 )
             case CancelAsked():
                 return Note(entry.at, "cancel", f"cancellation requested by {entry.by}")
             case Compaction():
                 return Note(entry.at, "view", _view(entry))
             case ModelSwitched():
-                return Note(entry.at, "model", f"the model is {entry.model} from here on")
+                return Note(entry.at, "model", f"switched to the model {entry.model}")
 
 
 def _view(entry: Compaction) -> str:
@@ -263,8 +265,8 @@ def _view(entry: Compaction) -> str:
             return f"images of {_messages(len(receipt.unseen))} left out: the provider refused one"
         case Withdrawn():
             return (
-                f"{_messages(receipt.dropped)} taken out of the conversation, because the "
-                "provider refused to go on"
+                f"{_messages(receipt.dropped)} removed from the conversation, because the "
+                "provider refused to continue"
             )
         case Cleared() if receipt.is_note:
             return (

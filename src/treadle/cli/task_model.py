@@ -22,7 +22,7 @@ def task_model(config: Config, chosen: str | None = None) -> str | None:
     """Return the model's name, or None for the embedded rules, which need no key. A configured
     model is not checked here; its first use reports errors.
 
-    `chosen` is the value of `--model`.
+    `chosen`: value of `--model`.
     """
     name = config.models.large
     if chosen == EMBEDDED:

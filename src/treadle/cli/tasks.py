@@ -26,8 +26,8 @@ KNOWN = {
     )
 }
 MODEL = (
-    "PROVIDER:ID, or `embedded`, which needs no key. Default: the configuration's where there is "
-    "a key for it, else embedded."
+    "PROVIDER:ID, or `embedded`, which needs no key. Default: the configured model if it has a "
+    "key, else embedded."
 )
 
 
@@ -61,7 +61,7 @@ def tasks(ctx: click.Context, **options: str | None) -> None:
     current message, Ctrl-D ends. Deleting tasks, or changing many at once, needs the confirmation
     that the reply asks for: `treadle tasks "yes delete"`.
 
-    Exits with 0, with 1 if a message failed, 2 on wrong use, 3 on a timeout, 130 when stopped.
+    Exits with 0, with 1 if a message failed, 2 on a usage error, 3 on a timeout, 130 when stopped.
     """
     ctx.obj = options
     if ctx.invoked_subcommand is None:

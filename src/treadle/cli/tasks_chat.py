@@ -35,9 +35,7 @@ from treadle.service.database.database import Database
 from treadle.types import Outcome, new_id, now
 
 PROMPT: Final = "> "
-WELCOME: Final = (
-    'Your tasks. Say what to do, like "add milk tomorrow"; "help" shows more; Ctrl-D ends.'
-)
+WELCOME: Final = 'Your tasks. Try "add milk tomorrow", or "help" for more; Ctrl-D quits.'
 WORKING: Final = "working ..."
 WORKING_AFTER_S: Final = 0.7
 ONE_SHOT: Final = "terminal"
@@ -134,7 +132,7 @@ class Talk:
         return result.response, 0 if result.success else 1
 
     def _followed(self, stream: ReplyStream, waiting: _Waiting) -> None:
-        """Wait for the end of the reply; Ctrl-C cancels it and keeps waiting."""
+        """Wait for the end of the reply. Ctrl-C cancels it and keeps waiting for the end."""
         future = self._portal.start_task_soon(_to_the_end, stream)
         while True:
             try:

@@ -27,7 +27,8 @@ def mcp(before: dict[str, str | None] | None, database: str | None) -> None:
     changing many, needs the user's confirmation: through the client if it supports that, else with
     a code in a second call.
 
-    Ends when the client closes the input, with exit code 0; with 2 on wrong use, 130 when stopped.
+    Ends when the client closes the input, with exit code 0; with 2 on a usage error, 130 when
+    stopped.
     """
     from treadle.apps.mcp_server import require_sdk  # noqa: PLC0415  --help needs none of it
 
@@ -53,8 +54,8 @@ async def _serve(url: str) -> bool:
         if sys.stdin.isatty():
             echo(
                 (
-                    "! serving tasks to an MCP client on standard input: this is for programs; "
-                    "Ctrl-C ends it"
+                    "! serving tasks to an MCP client on standard input, which is meant for "
+                    "programs; Ctrl-C stops it"
                 ),
                 err=True,
             )

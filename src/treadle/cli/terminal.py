@@ -67,9 +67,9 @@ def put_json(value: object, secrets: Redactor) -> None:
 
 
 def confirm(question: str, *, undone: str = "nothing was deleted") -> None:
-    """Ask on the terminal.
+    """Ask for confirmation on the terminal.
 
-    Raises CommandFailed with `undone` if there is no terminal to ask on, and if the answer is no.
+    Raises CommandFailed with `undone` if there is no terminal to ask on, or if the answer is no.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise CommandFailed(f"there is no terminal to ask on, so {undone}: add --yes")

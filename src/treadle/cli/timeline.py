@@ -181,13 +181,13 @@ class _Drawing:
         error = entry.failed
         if error is None:
             yield self._layout.under(
-                f"! the response was lost with its process: retried, attempt {entry.attempt}",
+                f"! the response was lost when its process died: retried, attempt {entry.attempt}",
                 "yellow",
             )
             return
         status = f" {error.status}" if error.status else ""
         text = (
-            f"! attempt {entry.attempt - 1} failed, tried again after {lasting(entry.wait_s)}: "
+            f"! attempt {entry.attempt - 1} failed, retried after {lasting(entry.wait_s)}: "
             f"{error.kind}{status}{request_of(error)}: {error.message}"
         )
         for n, line in enumerate(
@@ -317,9 +317,9 @@ class _Drawing:
 
 _NOT_OVER = {
     "running": "… running",
-    "waiting": "? waits for a person",
+    "waiting": "? waiting for an answer",
     "stopped": "✂ STOPPED: no process drives it",
-    "queued": "· waits for a worker",
+    "queued": "· waiting for a worker",
 }
 _NOTES: dict[str, tuple[str, Style]] = {
     "person": (">", "bold"),

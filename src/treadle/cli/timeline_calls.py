@@ -66,7 +66,11 @@ class TimelineCalls:
             over = turn is not self._last or self._info.status in ("stopped", "finished")
             if call.started is None:
                 held = call.asked is not None and call.answered is None
-                return ("?", "yellow", "waits for a person") if held else ("·", "dim", "not begun")
+                return (
+                    ("?", "yellow", "waiting for an answer")
+                    if held
+                    else ("·", "dim", "not started")
+                )
             return (
                 ("✂", "yellow", "no result")
                 if over or self._info.status == "waiting"

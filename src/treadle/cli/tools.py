@@ -31,7 +31,7 @@ def tools() -> None:
 @tools.command(
     "list",
     context_settings=HELP,
-    short_help="List the tools, and what a repetition of each would do.",
+    short_help="List the tools, and the effect of repeating each.",
 )
 @click.option(
     "--json",
@@ -47,11 +47,11 @@ def tools() -> None:
     help="Directory whose configuration is used.",
 )
 def list_(as_json: bool, cwd: Path) -> None:
-    """List the names that the `tools` of a definition can contain, besides names of agents.
+    """List the names that the `tools` of a definition can contain, in addition to names of agents.
 
-    The effect tells what a repetition does: pure changes nothing, idempotent is safe to repeat,
-    once must not happen twice. MCP servers are not started: SERVER_* stands for all tools of a
-    server.
+    The effect is the consequence of repeating a call: pure changes nothing, idempotent is safe to
+    repeat, once must not happen twice. MCP servers are not started: SERVER_* stands for all tools
+    of a server.
     """
     check_directory(cwd)
     with failing():

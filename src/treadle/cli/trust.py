@@ -36,7 +36,7 @@ _ALSO_UNSEEN = re.compile(
 U+FE0F is excluded, because it turns the character before it into an emoji.
 """
 _UNSEEN = frozenset(("Cc", "Cf", "Co", "Cs", "Zl", "Zp"))
-"""Unicode categories that a terminal does not display, or obeys."""
+"""Unicode categories that a terminal hides or interprets."""
 
 
 @click.command(context_settings=HELP)
@@ -83,7 +83,7 @@ def _project(folder: Path) -> Project:
         raise CommandFailed(f"{str(folder)!r} is not a directory")
     project = project_of(folder)
     if project is None:
-        raise CommandFailed("the working directory is gone: change to one that is there")
+        raise CommandFailed("the working directory no longer exists: change to one that does")
     return project
 
 
@@ -91,14 +91,14 @@ def _trust(own: Path, project: Project, *, show: bool, ask: bool) -> None:
     """Trust the project. `ask` requests confirmation after showing the files."""
     files = store.survey(project, own)
     if show or ask:
-        _say(f"would be trusted, as it is now: {project.root}")
+        _say(f"would be trusted in its current state: {project.root}")
         _say_files(files)
     if show:
         return
     if ask:
         confirm("Trust this project?", undone="nothing was trusted")
     trust_store.trust(own, project, files)
-    _say(f"trusted, as it is now: {project.root}")
+    _say(f"trusted in its current state: {project.root}")
     if not ask:
         _say_files(files)
 
@@ -119,8 +119,8 @@ def _say_files(files: Mapping[str, bytes]) -> None:
             line = text.count("\n", 0, at) + 1
             echo(
                 (
-                    f"! {_shown(clean(name))}:{line}: holds characters that you cannot see and a "
-                    f"model reads, like U+{ord(text[at]):04X}"
+                    f"! {_shown(clean(name))}:{line}: contains invisible characters that a model "
+                    f"reads, such as U+{ord(text[at]):04X}"
                 ),
                 err=True,
             )
@@ -147,7 +147,7 @@ def _means(name: str) -> str:
 
 _MEANINGS = {
     store.TrustedKind.GUIDANCE: "instructs the model",
-    store.TrustedKind.CONFIG: "names agents' modules and MCP servers, which are programs that run",
+    store.TrustedKind.CONFIG: "names agent modules and MCP servers, which are executed",
     store.TrustedKind.COMMAND: "is a command of the chat",
     store.TrustedKind.AGENT: "is an agent, which is offered to the model",
     store.TrustedKind.SKILL: "belongs to a skill",

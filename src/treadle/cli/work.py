@@ -41,8 +41,8 @@ OF_A_BATCH = {
 
 
 def _check_workers(options: dict[str, Any]) -> None:
-    """Raise CommandFailed for options that apply only where runs are driven, and for options only
-    for workers.
+    """Raise CommandFailed for options that apply only where runs are driven, and for options that
+    need workers.
     """
     by_workers = options["workers"] or options["detach"]
     if options["queue"] is not None and not by_workers:
@@ -84,7 +84,7 @@ def _check_workers(options: dict[str, Any]) -> None:
 @click.option(
     "--worktree",
     is_flag=True,
-    help="Work each prompt in a git worktree of its own, on a branch treadle/ID from HEAD.",
+    help="Run each prompt in its own git worktree, on a branch treadle/ID from HEAD.",
 )
 @click.option(
     "--gate",
@@ -118,7 +118,7 @@ def _check_workers(options: dict[str, Any]) -> None:
     default=1,
     show_default=True,
     metavar="N",
-    help="Number of prompts worked at the same time.",
+    help="Number of prompts run at the same time.",
 )
 @click.option(
     "--workers",
@@ -164,25 +164,25 @@ def _check_workers(options: dict[str, Any]) -> None:
     help="Write the report to FILE instead of standard output.",
 )
 @click.option("-q", "quiet", is_flag=True, help="Only the report, without progress and warnings.")
-@click.option("-v", "verbose", is_flag=True, help="Also a line for each call of a tool.")
+@click.option("-v", "verbose", is_flag=True, help="Also a line for each tool call.")
 @click.pass_context
 def work(ctx: click.Context, **options: Any) -> None:
-    """Work many prompts to their ends and report the result of each.
+    """Run a batch of prompts and report the result of each.
 
-    Each prompt is a conversation of its own. After its run completed, the gates run where it
-    worked: commands that check the result. If one fails and --retries allows it, the model gets its
+    Each prompt is a conversation of its own. After its run has completed, gates check the result:
+    commands that run in the same folder. If one fails and --retries allows it, the model gets its
     output and tries again. Limits apply to one prompt with all its attempts; the batch has none.
 
     The defaults are those of an empty configuration; `treadle config show` prints yours.
 
-    With --workers, workers need what the runs need: the same folders, so one machine or one file
-    system; and rules and keys of their own.
+    With --workers, each worker needs access to the same folders, so the same machine or file
+    system, and its own rules and keys.
 
     A batch that was stopped or killed continues with --resume: finished prompts stay finished,
     interrupted runs continue.
 
-    Exits with 0 when all prompts completed and passed their gates, 1 when one did not, 2 on wrong
-    use, 130 when stopped.
+    Exits with 0 when all prompts completed and passed their gates, 1 when one did not, 2 on a usage
+    error, 130 when stopped.
     """
     from treadle.cli.work_batch import BatchRequest, worked  # noqa: PLC0415  brings the runtime, which --help does not need
 

@@ -168,9 +168,11 @@ async def _followed(crew: Crew, logbook: Logbook, *, is_new: bool) -> Report:
 
 
 async def _stop_on_signals(crew: Crew) -> None:
-    """Cancel active runs on the first signal; the third ends the process at once."""
+    """Cancel active runs on the first signal. The third ends the process at once."""
     heard = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # what nohup ignores stays ignored
+    if (
+        signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    ):  # a signal that nohup ignores stays ignored
         heard.append(signal.SIGHUP)
     with anyio.open_signal_receiver(*heard) as signals:
         count = 0
@@ -190,7 +192,7 @@ def _prompts(options: dict[str, Any]) -> list[str]:
     """
     prompts = [prompt for prompt in options["prompts"] if prompt.strip()]
     if len(prompts) < len(options["prompts"]):
-        raise CommandFailed("a PROMPT is empty: say what to do")
+        raise CommandFailed("a PROMPT is empty: describe the task")
     source: str | None = options["source"]
     if source == "-":
         data = sys.stdin.buffer.read(STDIN_BYTES_MAX + 1)

@@ -99,7 +99,7 @@ class LineOutput:
     def heard(self, number: int, event: Event) -> None:
         match event:
             case events.Retry(kind=kind, wait_s=wait_s) if kind != "lost":
-                self._print(f"{self._place(number)} ! {kind}: trying again in {wait_s:.1f} s")
+                self._print(f"{self._place(number)} ! {kind}: retrying in {wait_s:.1f} s")
             case events.Warned(text=text):
                 self._print(f"{self._place(number)} ! {self._shown(text)}")
             case events.ToolCallAsked() if self._verbose:
@@ -235,8 +235,8 @@ class LiveTable(LineOutput):
         failed = len(self._ended) - passed
         left = len(self._batch.prompts) - len(self._ended) - len(self._under_way)
         yield (
-            f"  {passed} passed · {failed} failed · {len(self._under_way)} under way · {left} to "
-            "come"
+            f"  {passed} passed · {failed} failed · {len(self._under_way)} in progress · {left} "
+            "left"
         )
 
     def _progress(self, number: int) -> _Progress:

@@ -64,12 +64,13 @@ def _rules(command: Any) -> Any:
 @click.option(
     "--name",
     metavar="NAME",
-    help="Unique name of this worker. Default: made of the host and the process.",
+    help="Unique name of this worker. Default: derived from the host and the process.",
 )
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
-    help="What delivers runs: local, or dbos, whose limits span all workers. Default: local.",
+    help="Engine that delivers runs: local, or dbos, whose limits span all workers. Default: "
+    "local.",
 )
 @click.option(
     "--metrics",
@@ -141,11 +142,11 @@ class _Wish:
 
 
 def _wish(config: Config, url: str, options: dict[str, Any], flags: dict[str, Any]) -> _Wish:
-    """Validate the options. Raises CommandFailed if they contradict the configuration."""
+    """Validate the options. Raises CommandFailed if they conflict with the configuration."""
     if url == "memory:":
         raise CommandFailed(
-            "a worker shares its journal with other processes, which one in memory does not allow: "
-            "choose another with --journal sqlite:///FILE or postgresql://…"
+            "a worker cannot use an in-memory journal, which other processes cannot open: choose "
+            "one with --journal sqlite:///FILE or postgresql://…"
         )
     known = config.queue_names
     if unknown := [name for name in options["queues"] if name not in known]:
@@ -294,7 +295,7 @@ async def _engine(wish: _Wish) -> AsyncGenerator[Engine | None]:
 async def _drain_on_signals(
     working: Worker, journal: Journal, grace_s: float, tell: WorkerOutput
 ) -> None:
-    """Drain on the first signal, stop at once on the second; the third ends the process."""
+    """Drain on the first signal and stop at once on the second. The third ends the process."""
     import anyio  # noqa: PLC0415  as above
 
     async def hurry_after_grace() -> None:
@@ -310,10 +311,10 @@ async def _drain_on_signals(
                     group.start_soon(hurry_after_grace)
                     working.drain()
                     runs = (
-                        f"{count(working.running, 'run')} under way, which get "
+                        f"{count(working.running, 'run')} in progress, which get "
                         f"{lasting(grace_s)} to end; a second signal ends them at once"
                     )
-                    tell.say(f"stopping: {runs if working.running else 'no run is under way'}")
+                    tell.say(f"stopping: {runs if working.running else 'no run is in progress'}")
                 else:
                     journal.hurry()
                     working.drain(at_once=True)

@@ -105,7 +105,8 @@ class Agents:
         return replace(found.agent, hooks=(*more, *found.agent.hooks))
 
     def _check_rules(self, there: Config, cwd: Path) -> None:
-        """Check that the worker enforces the project's rules: it has one set of rules for all runs.
+        """Check that the worker enforces the project's rules, because it has a single set of rules
+        for all runs.
 
         Raises AgentError(invalid) if it would drop some.
         """

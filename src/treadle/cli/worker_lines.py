@@ -37,7 +37,7 @@ class WorkerOutput:
             runtime.hub.agents.add(self)
 
     async def left(self) -> int:
-        """Return the number of runs started here that no process drives now."""
+        """Return the number of runs started here that no process is driving."""
         number = 0
         for run_id in self._under_way:
             with suppress(AgentError):

@@ -85,7 +85,7 @@ class Confining:
             raise AgentError(
                 "invalid",
                 (
-                    f"defaults.sandbox is on, and no sandbox works: {standing.text}. Mend that, or "
+                    f"defaults.sandbox is on, and no sandbox works: {standing.text}. Fix that, or "
                     "set it to auto"
                 ),
             )

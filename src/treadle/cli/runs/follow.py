@@ -33,10 +33,11 @@ from treadle.journal.run_info import RunInfo, RunStatus
 from treadle.messages.events import Event, RunEnd
 
 LOOK_S: Final = 2.0
-"""Interval for checking that some process will continue the run, and that a failed journal is back.
+"""Seconds between two checks that some process will continue the run, or that a failed journal has
+recovered.
 """
 LOST_MOST_S: Final = 300.0
-"""Time for which a failing journal is retried."""
+"""Maximum seconds for which a failing journal is retried."""
 
 
 @click.command(context_settings=HELP)
@@ -77,8 +78,8 @@ def follow(
     """Follow a run that a worker or another process drives: its events so far, then each step as it
     happens, to its end.
 
-    It waits for a queued run, and keeps following through waits and the loss of a worker. Ctrl-C
-    ends the following, never the run.
+    Waits for a queued run, and keeps following while the run waits or moves to another worker.
+    Ctrl-C stops following and leaves the run alone.
 
     Exits as `treadle run` does, by the outcome of the run; with 1 if no process will continue it,
     and prints what to do.
@@ -189,7 +190,7 @@ class _Following:
         scope.cancel()
 
     async def _while_somebody_will(self, scope: anyio.CancelScope) -> None:
-        """Report each status that the run waits in. If the run is stopped, stop following it."""
+        """Print each status in which the run waits. Stop following a run that no process drives."""
         told: RunStatus | None = None
         while True:
             with suppress(AgentError):  # `_events` reports it and retries

@@ -11,7 +11,7 @@ COMMANDS = {
     "list": ("treadle.cli.runs.listing:list_", "List the newest runs."),
     "show": (
         "treadle.cli.runs.show:show",
-        "Draw what happened in a run: turns, calls, crashes, unknown results.",
+        "Show the timeline of a run: turns, calls, crashes, unknown results.",
     ),
     "top": ("treadle.cli.runs.top:top", "Watch queues, workers, and runs that are stuck."),
     "follow": (
@@ -20,7 +20,7 @@ COMMANDS = {
     ),
     "wake": (
         "treadle.cli.runs.wake:wake",
-        "Put a run into a queue: one that waits, is parked, or was stopped.",
+        "Queue a run that waits, is parked, or was stopped.",
     ),
     "resume": (
         "treadle.cli.runs.resume:resume",
@@ -43,7 +43,7 @@ COMMANDS = {
     ),
     "export": ("treadle.cli.runs.export:export", "Print a run as JSON lines."),
     "import": ("treadle.cli.runs.import_:import_", "Import a run that `runs export` wrote."),
-    "prune": ("treadle.cli.runs.prune:prune", "Delete old runs; shows first what that frees."),
+    "prune": ("treadle.cli.runs.prune:prune", "Delete old runs, after showing what that frees."),
 }
 
 

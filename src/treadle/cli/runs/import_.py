@@ -58,9 +58,9 @@ def import_(file: Path, inputs: tuple[str, ...], as_json: bool, journal: str | N
 
     The run is imported as data: it gets a new session, your mode, this directory and, in place of a
     model that is a file, your default model. Approvals in the file do not count; calls without a
-    result wait for your answer. Inputs in the file do not count either, since they would stand in
-    the system prompt: a run that is not finished and has some needs --input for each. A file that
-    `runs export --sign` wrote on this installation is restored unchanged.
+    result wait for your answer. Inputs in the file are ignored too, because they would be part of
+    the system prompt: an unfinished run with inputs needs --input for each. A file that `runs
+    export --sign` wrote on this installation is restored unchanged.
     """
     with failing():
         config = load()
@@ -160,7 +160,7 @@ def _inputs(config: Config, read: Sequence[Entry], given: tuple[str, ...]) -> st
     except ValueError as e:
         raise CommandFailed(f"the run's inputs cannot be read: {e}") from e
     left = [name for name in stored if name not in values]
-    # the assistant's inputs have defaults: the guidance and the surroundings of this directory
+    # the assistant's inputs have defaults: the guidance and the environment of this directory
     if left and started.agent != ASSISTANT and not isinstance(end, RunFinished):
         name = left[0]
         claimed = revealed_line(json.dumps(stored[name], ensure_ascii=False))

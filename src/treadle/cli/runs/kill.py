@@ -19,7 +19,7 @@ from treadle.journal.run_info import RunInfo
 @click.command(context_settings=HELP)
 @run_argument
 @click.option(
-    "--force", is_flag=True, help="Take the run away from a process that does not answer."
+    "--force", is_flag=True, help="Take over the run from a process that does not respond."
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON: the run as `runs list` has it.")
 @journal_option
@@ -40,7 +40,7 @@ def kill(run: str, force: bool, as_json: bool, journal: str | None) -> None:
     else:
         put(
             f"{after.run_id}: "
-            f"{'is finished already: ' if before.status == 'finished' else ''}{status_of(after)}"
+            f"{'already finished:  ' if before.status == 'finished' else ''}{status_of(after)}"
         )
 
 

@@ -32,8 +32,7 @@ from treadle.tools.file_history import UNDO_FOLDER, Undo
 @click.option("--json", "as_json", is_flag=True, help="As JSON: what was freed; needs --yes.")
 @journal_option
 def prune(age: str, yes: bool, as_json: bool, journal: str | None) -> None:
-    """Delete finished runs that are old enough, with their content. Shows first what that frees,
-    then asks.
+    """Delete old finished runs with their content, after showing what that frees and asking.
 
     Runs on which a kept fork is based are kept too.
     """
@@ -69,8 +68,8 @@ def _tell(would: Freed, age: str) -> None:
         put(f"No finished run is older than {age}: nothing to delete.")
     if would.kept:
         put(
-            f"Kept, because runs that stay need {'it' if len(would.kept) == 1 else 'them'}: "
-            f"{count(len(would.kept), 'run')} as old."
+            f"Kept, because remaining runs need {'it' if len(would.kept) == 1 else 'them'}: "
+            f"{count(len(would.kept), 'run')} of that age."
         )
 
 

@@ -115,7 +115,7 @@ async def _relations(journal: Journal, run: RunInfo) -> Relations:
     """Return related runs. If one cannot be read, return none rather than fail."""
     try:
         children = await journal.children(run.run_id)
-        for info in children:  # grows as it is read
+        for info in children:  # the list grows during the iteration
             children += await journal.children(info.run_id)
         forks = [*reversed(await journal.runs(forked_from=run.run_id))]
         before = await _response_before(journal, run)

@@ -24,7 +24,7 @@ from treadle.types import Time, Value, now
 QUIET: Final = timedelta(minutes=5)
 """Time without an entry after which a run counts as possibly stuck."""
 READY_LONG: Final = timedelta(seconds=60)
-"""Waiting time after which a ready run counts as stuck: workers poll every second."""
+"""Waiting time after which a ready run counts as stuck. Workers poll every second."""
 RUNS_MOST: Final = 200
 """Maximum number of active runs and of newest runs."""
 RATE_OVER: Final = timedelta(minutes=1)
@@ -43,7 +43,7 @@ class Stuck(Value, frozen=True, kw_only=True, omit_defaults=False):
     """Run or queue that will not make progress without intervention."""
 
     run_id: str | None
-    """None if the whole queue is stuck."""
+    """Id of the run; None if the whole queue is stuck."""
     queue: str | None
     why: str
     since: Time
@@ -58,7 +58,7 @@ class TopFrame(Value, frozen=True, kw_only=True, omit_defaults=False):
     """Active runs, least recently updated first."""
     stuck: tuple[Stuck, ...]
     rates: RunRates | None
-    """None in the first frame."""
+    """Rates; None in the first frame."""
 
     def as_json(self, secrets: Redactor) -> dict[str, object]:
         fields = {
@@ -184,7 +184,7 @@ class FrameSource:
                 yield Stuck(
                     run_id=info.run_id,
                     queue=None,
-                    why=f"running, without an entry for {ago(info.updated_at, at)}",
+                    why=f"running, no progress for {ago(info.updated_at, at)}",
                     since=info.updated_at,
                     advice=advice,
                 )

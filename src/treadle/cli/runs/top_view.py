@@ -60,8 +60,8 @@ class _View:
         told = [local(self._frame.at)]
         if rates is not None:
             told += [
-                f"{rates.runs_ended:g} runs ended a minute",
-                f"{rates.entries:g} entries a minute",
+                f"{rates.runs_ended:g} runs ended per minute",
+                f"{rates.entries:g} entries per minute",
             ]
         yield self._ink(cut(text, _width()), "bold")
         yield from (self._ink(line, "dim") for line in _joined(told))
@@ -69,7 +69,7 @@ class _View:
     def queues(self) -> Iterator[str]:
         yield ""
         if not self._frame.queues:
-            yield "No run waits in a queue: treadle run --detach adds one."
+            yield "No runs are queued: treadle run --detach adds one."
             return
         states = [
             state
@@ -172,7 +172,7 @@ class _View:
             style,
         )
         if len(runs) > most:
-            yield self._ink(f"and {count(len(runs) - most, 'more run')} under way", "dim")
+            yield self._ink(f"and {count(len(runs) - most, 'more run')} in progress", "dim")
 
     def _run(self, info: RunInfo) -> list[str]:
         at = self._frame.at

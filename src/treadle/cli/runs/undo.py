@@ -49,8 +49,8 @@ _STYLES: dict[Action, Style] = {
 def undo(run: str, turn: int | None, dry_run: bool, as_json: bool, journal: str | None) -> None:
     """Restore the files that write and edit changed in a run.
 
-    A file that was changed since then is left as it is. Changes made by commands cannot be undone;
-    they are listed. Exits with 1 if a file was left.
+    A file that has changed since is left as it is. Changes made by commands cannot be undone; they
+    are listed. Exits with 1 if a file was left.
     """
 
     async def work(place: OpenedJournal) -> UndoneRun:
@@ -126,7 +126,7 @@ def _what_it_wrote(run_id: str, journal: str | None) -> str:
 def _tell_traces(paths: Sequence[str]) -> None:
     if not paths:
         return
-    put("Files that were changed while these ran, by them or otherwise, and stay as they are:")
+    put("Files that changed while these ran, possibly because of them; they are left unchanged:")
     for path in paths[:PATHS_SHOWN]:
         put(f"  {path}")
     if len(paths) > PATHS_SHOWN:

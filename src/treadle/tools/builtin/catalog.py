@@ -119,8 +119,8 @@ class Builtin(ABC, Generic[ArgumentsT]):
             ) from e
         if not _is_utf8(arguments_json, value):
             raise InvalidArguments(
-                f"The arguments of {self.name} hold half a character (a lone surrogate such as "
-                "\\ud83d), which no text can."
+                f"The arguments of {self.name} contain a lone surrogate (such as \\ud83d), which "
+                "is not valid text."
             )
         value = _mended(value, self.parameters)
         try:
