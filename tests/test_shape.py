@@ -39,8 +39,6 @@ WIDE = {
     "tools/function/decorator.py:tool": 10,  # the options of a public decorator
     "tools/function/function_tool.py:__init__": 10,  # what it hands on
     "context/compaction.py:__init__": 8,  # what one run's compactor is given, by name
-    # the columns that not every beginning fills alike, by name
-    "journal/tables/beginning.py:make_run": 8,
     "workers/worker/worker.py:__init__": 11,  # what one says of a worker, each with a default
     "service/state.py:__init__": 8,  # what an application hands in
 }

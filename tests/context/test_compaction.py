@@ -19,6 +19,7 @@ from tests.doubles import check_history, fails, says
 from tests.journal.runs import begun, started, steers
 from treadle.budget.prices import UNKNOWN, KnownPrice, Pricing, Rates, flat
 from treadle.context.compaction import Compactor, Made, Summariser, TokenRoom
+from treadle.context.shortening import last_turn
 from treadle.context.summary import CUT_HERE, message_of, transcript
 from treadle.errors import AgentError
 from treadle.journal.entries import (
@@ -29,7 +30,7 @@ from treadle.journal.entries import (
     ModelResponded,
     ToolFinished,
 )
-from treadle.journal.receipts import Cleared, Summary, last_turn, read_receipt
+from treadle.journal.receipts import Cleared, Summary, read_receipt
 from treadle.journal.run_state import RunState
 from treadle.messages.history import History
 from treadle.messages.message import Message, TextPart, ToolCall, ToolResult

@@ -21,13 +21,13 @@ from tests.journal.runs import answers, asks, finished, gives, started, steers
 from tests.journal.test_run_state import check_state
 from treadle._internal.json_text import encode_json
 from treadle.cli.story import Note, Story
+from treadle.context.shortening import HEAD_CHARS, last_turn, long_results, newest, old_results
 from treadle.errors import AgentError
 from treadle.journal import open_journal
 from treadle.journal.entries import Compaction, Entry, Record, RunStarted
 from treadle.journal.memory.journal import MemoryJournal
 from treadle.journal.receipts import (
     AGAIN,
-    HEAD_CHARS,
     LINES,
     RAN,
     TOO_LONG,
@@ -37,10 +37,6 @@ from treadle.journal.receipts import (
     Summary,
     SummaryCost,
     folded,
-    last_turn,
-    long_results,
-    newest,
-    old_results,
     read_receipt,
 )
 from treadle.journal.run_state import RunState

@@ -10,8 +10,8 @@ import pytest
 
 from tests.doubles import PlayedModel, Step, agent, end, gives, open_runtime, text, wishes
 from treadle import MediaPart, Runtime, TextPart
+from treadle.context.shortening import REFUSED
 from treadle.errors import AgentError
-from treadle.journal.receipts import REFUSED
 from treadle.messages import events
 from treadle.messages.message import Message
 from treadle.types import Outcome, StopReason

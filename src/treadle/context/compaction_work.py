@@ -11,19 +11,10 @@ from typing import NamedTuple
 import msgspec
 
 from treadle._internal.json_text import encode_json
+from treadle.context.shortening import last_turn, long_results, newest, old_results
 from treadle.context.summary import message_of
 from treadle.journal.entries import Compaction
-from treadle.journal.receipts import (
-    Cleared,
-    Cut,
-    Receipt,
-    Summary,
-    SummaryCost,
-    last_turn,
-    long_results,
-    newest,
-    old_results,
-)
+from treadle.journal.receipts import Cleared, Cut, Receipt, Summary, SummaryCost
 from treadle.journal.run_state import RunState
 from treadle.journal.window import first_words
 from treadle.messages.message import Message

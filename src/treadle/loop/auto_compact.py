@@ -12,10 +12,10 @@ from treadle._internal.clock import Clock
 from treadle._internal.json_text import decode_json, encode_json
 from treadle.context.compaction import Compactor, Summariser
 from treadle.context.native_compaction import NATIVE_TOKENS, NativeCompaction
+from treadle.context.shortening import withdrawn
 from treadle.events.tracing import Traced
 from treadle.journal.entries import Compaction
 from treadle.journal.journal import Append
-from treadle.journal.receipts import withdrawn
 from treadle.loop.plan import Plan
 from treadle.messages.message import Message
 from treadle.messages.size import text_bytes, tokens_in

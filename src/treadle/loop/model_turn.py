@@ -13,13 +13,14 @@ from treadle._internal.clock import Clock
 from treadle._internal.json_text import encode_json
 from treadle.budget.limits import LIMIT_NAMES, ReservedResponse
 from treadle.budget.prices import Listen, Pricing
+from treadle.context.shortening import with_images
 from treadle.errors import AgentError, ErrorKind
 from treadle.events.feed import Feed
 from treadle.events.hooks.chain import BeforeModelSaid
 from treadle.events.tracing import NO_SPAN
 from treadle.journal.entries import Compaction, InputAdded, ModelRequested, ModelResponded
 from treadle.journal.journal import Append
-from treadle.journal.receipts import Cleared, with_images
+from treadle.journal.receipts import Cleared
 from treadle.loop.auto_compact import RunRoom
 from treadle.loop.ending import as_error, error_info
 from treadle.loop.hook_responses import given, replacing

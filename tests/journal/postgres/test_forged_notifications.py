@@ -26,6 +26,7 @@ from treadle.journal.notifier import QUEUE, Listening
 from treadle.journal.postgres import notifier
 from treadle.journal.postgres.channels import ChannelKey, Notification, packed
 from treadle.journal.postgres.connections import PostgresServer
+from treadle.journal.postgres.notification_connection import NotificationConnection
 from treadle.journal.postgres.notifier import PostgresNotifier
 
 OLD_CHANNELS = ("treadle_wishes", *(f"treadle_{number}" for number in range(32)))
@@ -89,7 +90,9 @@ async def test_a_role_that_sees_statements_reads_no_channel(
     """Review 3: with `pg_read_all_stats`, as monitoring has it, a role could listen to them."""
     channel = ChannelKey(look("select key from treadle.notify_key")[0][0]).channel_of(QUEUE)
     with psycopg.connect(made, autocommit=True) as db:
-        line = notifier._Line(PostgresServer(made), db, "me")  # pyright: ignore[reportPrivateUsage]  no other process overwrites its last statement
+        line = NotificationConnection(
+            PostgresServer(made), db, "me"
+        )  # no other process overwrites its last statement
         for subscribed in ([channel], []):
             line.subscribe(subscribed)
             pid = db.info.backend_pid

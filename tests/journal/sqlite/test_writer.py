@@ -17,6 +17,7 @@ from tests.journal.runs import begun, entries_of, fact, finished, gives, started
 from treadle.errors import AgentError
 from treadle.journal.sqlite import SqliteJournal
 from treadle.journal.sqlite import writer as writing
+from treadle.journal.sqlite.writes import TOGETHER_MAX
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ async def test_more_than_one_transaction_should_hold_are_several(
 ) -> None:
     journal = SqliteJournal.open(path, busy_timeout_s=20)
     writer = await journal.begin(started())
-    count = 2 * writing.TOGETHER_MAX + 10
+    count = 2 * TOGETHER_MAX + 10
     boundaries.clear()
     blocker = apsw.Connection(str(path))
     blocker.execute("begin immediate")

@@ -75,19 +75,16 @@ class MemoryJournal:
             raise AgentError("busy", f"run {run_id} already exists")
         if session_id is not None and started.parent_run_id is None:
             self._join(session_id, started, found)
-        run = self._runs[run_id] = MemoryRun(
-            entries, session_id, self._late_in(session_id), fence=fence
-        )
-        self._note_parent(started, run)
+        run = self._insert(started, entries, fence)
         self.notifier.tell(run_topic(run_id))
         return run
 
-    def _note_parent(self, started: RunStarted, run: MemoryRun) -> None:
+    def _insert(self, started: RunStarted, entries: Sequence[Entry], fence: int) -> MemoryRun:
+        late = self._late.setdefault(started.session_id or "", {})
+        run = self._runs[started.run_id] = MemoryRun(entries, started.session_id, late, fence=fence)
         if started.parent_run_id is not None:
             self._children.setdefault(started.parent_run_id, []).append(run)
-
-    def _late_in(self, session_id: str | None) -> dict[str, int]:
-        return self._late.setdefault(session_id or "", {})
+        return run
 
     def _join(self, session_id: str, started: RunStarted, found: ViewMark | None) -> None:
         """Join a session. It has one run at a time; the first one names it."""
@@ -132,11 +129,7 @@ class MemoryJournal:
     def hurry(self) -> None: ...
 
     async def read(self, run_id: str, *, after: int = 0) -> list[Record]:
-        first = max(after, 0)
-        return [
-            Record(seq=seq, entry=entry)
-            for seq, entry in enumerate(self._find(run_id).unpacked()[first:], first + 1)
-        ]
+        return self._records(run_id, after=max(after, 0))
 
     async def load(self, run_id: str) -> RunState:
         return load(run_id, self._records, self.sessions)
@@ -174,11 +167,8 @@ class MemoryJournal:
                 ),
             )
         standing = standing_of(read)
-        run = self._runs[started.run_id] = MemoryRun(
-            read, started.session_id, self._late_in(started.session_id), fence=standing.fence
-        )
+        run = self._insert(started, read, standing.fence)
         run.waiting = standing.waiting
-        self._note_parent(started, run)
         session_id, finished = (
             started.session_id,
             any(isinstance(entry, RunFinished) for entry in read),
@@ -285,17 +275,7 @@ class MemoryJournal:
             - needed
         ):
             needed |= more
-        gone = {run_id: run for run_id, run in old.items() if run_id not in needed}
-        if apply:
-            for run_id in gone:
-                del self._runs[run_id]
-                self._children.pop(run_id, None)
-        size = sum(len(run.packed or b"") for run in gone.values())
-        return Freed(
-            runs=tuple(gone),
-            kept=tuple(run_id for run_id in old if run_id in needed),
-            size_bytes=size,
-        )
+        return self._free(old, [run_id for run_id in old if run_id not in needed], apply=apply)
 
     async def remove(self, run_ids: Collection[str]) -> Freed:
         trees = {run_id: self._tree(run_id) for run_id in run_ids if run_id in self._runs}
@@ -310,16 +290,18 @@ class MemoryJournal:
                 run_id for run_id, forked_from in forks.items() if forked_from == origin
             ],
         )
+        return self._free([run_id for tree in trees.values() for run_id in tree], going)
+
+    def _free(self, wanted: Iterable[str], going: Collection[str], *, apply: bool = True) -> Freed:
+        """Return what the removal of these runs frees; without `apply`, they stay."""
         size = sum(len(self._runs[run_id].packed or b"") for run_id in going)
-        for run_id in going:
-            del self._runs[run_id]
-            self._children.pop(run_id, None)
-        wanted = [run_id for tree in trees.values() for run_id in tree]
-        return Freed(
-            runs=tuple(going),
-            kept=tuple(run_id for run_id in wanted if run_id not in going),
-            size_bytes=size,
-        )
+        if apply:
+            for run_id in going:
+                del self._runs[run_id]
+                self._children.pop(run_id, None)
+        gone = frozenset(going)
+        kept = tuple(run_id for run_id in wanted if run_id not in gone)
+        return Freed(runs=tuple(going), kept=kept, size_bytes=size)
 
     def _tree(self, root: str) -> list[str]:
         """Ids of a run and all below it. Raises AgentError(busy) where one is not finished."""
@@ -336,10 +318,10 @@ class MemoryJournal:
         self._runs.clear()
         self._children.clear()
 
-    def _records(self, run_id: str) -> list[Record]:
+    def _records(self, run_id: str, *, after: int = 0) -> list[Record]:
         return [
             Record(seq=seq, entry=entry)
-            for seq, entry in enumerate(self._find(run_id).unpacked(), 1)
+            for seq, entry in enumerate(self._find(run_id).unpacked()[after:], after + 1)
         ]
 
     def _infos(self, runs: Iterable[MemoryRun]) -> list[RunInfo]:

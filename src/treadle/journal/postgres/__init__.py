@@ -9,6 +9,8 @@ database.py, words.py, indexing.py. Entry point: `PostgresJournal` in journal.py
     channels.py          encoding of notifications
     checkup.py           checks for `treadle doctor`
     lane.py              a thread's connection and its work
+    notification_connection.py  a connection that sends and receives notifications
+    pending_work.py      appends and transactions, with what is known of their fate
     silence.py           detection of servers that do not answer
 """
 

@@ -15,12 +15,12 @@ from treadle.journal.postgres.workers import PostgresWorkers
 from treadle.journal.postgres.writer import PostgresWriter
 from treadle.journal.queue import QueuePlace
 from treadle.journal.sessions import ViewMark
-from treadle.journal.tables import queue
-from treadle.journal.tables.beginning import make_run
+from treadle.journal.tables import queue_place
+from treadle.journal.tables.beginning import NewRun, make_run
 from treadle.journal.tables.database import Cursor, Work
 from treadle.journal.tables.driving import DriverView, add_late, finish, looked_over
 from treadle.journal.tables.liveness import is_driven
-from treadle.journal.tables.queue import LET_GO, TAKEN
+from treadle.journal.tables.queue_place import LET_GO, TAKEN
 from treadle.journal.tables.rows import bodies, check_id, find, insert, micros, read_stored, row_of
 from treadle.journal.threads import run_in_thread
 
@@ -110,7 +110,7 @@ class PostgresRun:
                 )
             elif put_back is not None:
                 first = await self._write(
-                    append, lambda db: queue.put_back(db, self._mark, entries, put_back)
+                    append, lambda db: queue_place.put_back(db, self._mark, entries, put_back)
                 )
             else:
                 first = await self._writer.append(append)
@@ -237,7 +237,7 @@ async def begin(
     first = PendingEntries(mark, 0, (row,))
 
     def work(db: Cursor) -> int:
-        num = make_run(db, started, workers.of, owner=worker, found=found)
+        num = make_run(db, NewRun(started, owner=worker), workers.of, found=found)
         insert(db, num, 1, (row,))
         return num
 

@@ -2,26 +2,30 @@
 transaction.
 
 A lost connection is replaced, and the work in progress is repeated; results that may be stored
-already are looked up, never guessed. writer.py assigns work. Entry points: `WriterLane`,
-`PendingAppend`, `PendingTransaction`.
+already are looked up, never guessed. writer.py assigns work, pending_work.py states it. Entry point:
+`WriterLane`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Generic, LiteralString, NamedTuple, TypeVar, cast
+from typing import Any, Final, LiteralString, TypeVar, cast
 
 import psycopg
 from psycopg import errors
 
 from treadle._internal.crash import boundary
 from treadle.errors import AgentError
-from treadle.journal.pending import Pending
-from treadle.journal.postgres.appending import PendingEntries, append_all
+from treadle.journal.postgres.appending import append_all
 from treadle.journal.postgres.connections import Patience, PostgresServer, begin, end, is_stale
 from treadle.journal.postgres.failures import is_lost
+from treadle.journal.postgres.pending_work import (
+    PendingAppend,
+    PendingTransaction,
+    TriedTransaction,
+)
 from treadle.journal.tables.database import Work
 
 T = TypeVar("T")
@@ -40,61 +44,6 @@ _STATUS: Final[LiteralString] = (
     "then pg_xact_status(%s::xid8) end"
 )
 _UNKNOWN: Final = "nobody knows whether what was under way was committed"
-
-
-class PendingAppend(Pending[int]):
-    """An append; its result is the sequence number of the first entry."""
-
-    __slots__ = ("append", "maybe")
-
-    def __init__(self, append: PendingEntries) -> None:
-        super().__init__()
-        self.append = append
-        self.maybe = False
-        """True if it was sent, and the connection was then lost."""
-
-    @property
-    def key(self) -> Hashable:
-        return self.append.mark.num
-
-    def cannot_go_on(self) -> None:
-        self.append.mark.lost = True
-
-
-class PendingTransaction(Pending[T], Generic[T]):
-    __slots__ = ("adds", "committing", "done", "key", "maybe", "stood", "tried", "work")
-
-    def __init__(
-        self,
-        work: Work[T],
-        *,
-        key: Hashable = None,
-        stood: Work[T | None] | None = None,
-        adds: PendingEntries | None = None,
-    ) -> None:
-        super().__init__()
-        self.work = work
-        self.key = key
-        self.stood = stood
-        self.adds = adds
-        self.maybe = self.committing = self.done = False
-        self.tried: _Tried[T] | None = None
-
-    def cannot_go_on(self) -> None:
-        if self.adds is not None:
-            self.adds.mark.lost = True
-
-
-class _Tried(NamedTuple, Generic[T]):
-    """A transaction that may have been committed, as the server identifies it."""
-
-    number: str | None
-    """Number of its transaction. None: it wrote nothing."""
-    server: str
-    """Start time of that server: another server, or one that crashed, may give the number to
-    another transaction.
-    """
-    result: T
 
 
 def _was_demoted(
@@ -294,7 +243,7 @@ class WriterLane:
         result = pending.work(cursor)
         if pending.stood is None:
             number, server = cast("tuple[str | None, str]", db.execute(_NUMBER).fetchone())
-            pending.tried = _Tried(number, server, result)
+            pending.tried = TriedTransaction(number, server, result)
         if pending.adds is not None:
             boundary()
         pending.committing = True
@@ -305,7 +254,7 @@ class WriterLane:
         return result
 
     def _was_committed(
-        self, db: psycopg.Connection, tried: _Tried[Any], patience: Patience
+        self, db: psycopg.Connection, tried: TriedTransaction[Any], patience: Patience
     ) -> bool:
         """Return True if the transaction was committed. Raises AgentError if that is unknown."""
         while tried.number is not None:

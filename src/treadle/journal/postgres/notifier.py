@@ -15,9 +15,9 @@ import socket
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, LiteralString
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import psycopg
@@ -29,11 +29,9 @@ from treadle.journal.notifier import Listening, Notifier
 from treadle.journal.postgres.channels import (
     ChannelKey,
     Notification,
-    Unpacking,
-    batches,
-    packed,
 )
-from treadle.journal.postgres.connections import PostgresServer, is_pooled
+from treadle.journal.postgres.connections import PostgresServer
+from treadle.journal.postgres.notification_connection import NotificationConnection
 from treadle.journal.postgres.readers import abandoned
 from treadle.journal.threads import start
 from treadle.types import new_id
@@ -55,29 +53,6 @@ HELD_MAX: Final = 10_000
 SUBSCRIBED_WITHIN_S: Final = 2.0
 _ASKS: Final = "?"
 """Request for the subscribers of other processes."""
-
-_NOTIFY: Final[LiteralString] = """
-with fast as materialized (select set_config('synchronous_commit', 'off', true))
-select pg_notify(channel, told) from fast, unnest(%s::text[], %s::text[]) as given(channel, told)
-"""
-
-
-_CHANNELS: Final[LiteralString] = """
-select set_config('treadle.unlisten', %s, false), set_config('treadle.listen', %s, false)
-"""
-_SUBSCRIBE: Final[LiteralString] = """
-do $$ declare channel text; begin
-  foreach channel in array string_to_array(current_setting('treadle.unlisten'), ',') loop
-    execute format('unlisten %I', channel);
-  end loop;
-  foreach channel in array string_to_array(current_setting('treadle.listen'), ',') loop
-    execute format('listen %I', channel);
-  end loop;
-end $$
-"""
-"""LISTEN takes no parameters, and a statement's text is visible to roles with pg_read_all_stats, as
-monitoring has them.
-"""
 
 
 class PostgresNotifier:
@@ -168,7 +143,7 @@ class PostgresNotifier:
         while not self._closed:
             try:
                 self._db = db = self._server.connect()
-                self._serve(_Line(self._server, db, self._me))
+                self._serve(NotificationConnection(self._server, db, self._me))
                 pause_s = 0.1
             except (
                 psycopg.Error,
@@ -201,7 +176,7 @@ class PostgresNotifier:
                 if selector.select(left):
                     _drain(self._wake_out)
 
-    def _serve(self, line: _Line) -> None:
+    def _serve(self, line: NotificationConnection) -> None:
         """Serve until it is closed. Raises psycopg.Error, OSError."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_out, selectors.EVENT_READ)
@@ -250,7 +225,7 @@ class PostgresNotifier:
             ] = told
         return [(channel, [*some.values()]) for channel, some in by_channel.items()]
 
-    def _hear(self, told: Notification, line: _Line) -> None:
+    def _hear(self, told: Notification, line: NotificationConnection) -> None:
         if not told.topic.startswith("wish "):
             self._local.tell(told.topic, told.payload)
         elif (topic := told.topic.removeprefix("wish ")) == _ASKS:
@@ -295,80 +270,6 @@ class PostgresNotifier:
         abandoned(self._db)
         self._db = None
         self._wake_in, self._wake_out = _pair()
-
-
-class _Line:
-    """The connection while it is open."""
-
-    def __init__(self, server: PostgresServer, db: psycopg.Connection, me: str) -> None:
-        self.db = db
-        self._silence = server.silence
-        with self._silence.over(db):
-            self.is_deaf = is_pooled(db)
-            self.key = ChannelKey(_key_of(db))
-        self.asked = False
-        """True if another process asked for the topics of this one."""
-        self._me = me
-        self._serial = 0
-        self._subscribed: set[str] = set()
-        self._unpacking: dict[str, Unpacking] = {}
-        self._came: deque[psycopg.Notify] = deque()
-        db.add_notify_handler(self._came.append)
-
-    def subscribe(self, channels: Collection[str]) -> None:
-        """Listen to exactly these channels. Raises psycopg.Error."""
-        if self.is_deaf or self._subscribed == {*channels}:
-            return
-        wanted = {*channels}
-        with self._silence.over(self.db):
-            before, now = self._subscribed - wanted, wanted - self._subscribed
-            self.db.execute(_CHANNELS, (",".join(before), ",".join(now)))
-            self.db.execute(_SUBSCRIBE)
-        self._subscribed = {*channels}
-
-    def notify(self, told: Collection[tuple[str, Collection[Notification]]]) -> None:
-        """Raises psycopg.Error."""
-        channels: list[str] = []
-        texts: list[str] = []
-        for channel, some in told:
-            for batch in batches(some):
-                self._serial += 1
-                for text in packed(self._me, self._serial, batch):
-                    channels.append(channel)
-                    texts.append(self.key.signed(channel, text))
-        if texts:
-            with self._silence.over(self.db):
-                self.db.execute(_NOTIFY, (channels, texts))
-
-    def heard(self) -> list[Notification]:
-        """Return new notifications. Raises psycopg.Error."""
-        self.db.pgconn.consume_input()
-        while (notify := self.db.pgconn.notifies()) is not None:
-            self._came.append(
-                psycopg.Notify(notify.relname.decode(), notify.extra.decode(), notify.be_pid)
-            )
-        if self.db.pgconn.status != psycopg.pq.ConnStatus.OK:
-            raise psycopg.OperationalError("the connection is lost")
-        told: list[Notification] = []
-        while self._came:
-            notify = self._came.popleft()
-            if (text := self.key.verified(notify.channel, notify.payload)) is None:
-                continue  # anyone who may connect to the database may notify
-            some = self._unpacking.setdefault(notify.channel, Unpacking(self._me)).take(text)
-            told += (
-                [Notification(f"wish {one.topic}", b"") for one in some]
-                if notify.channel == self.key.wishes
-                else some
-            )
-        return told
-
-
-def _key_of(db: psycopg.Connection) -> bytes:
-    """Read the journal's key. Raises psycopg.Error for a role that may not read it."""
-    row = db.execute("select key from treadle.notify_key", prepare=False).fetchone()
-    if row is None:
-        raise psycopg.DataError("the table treadle.notify_key is empty")
-    return bytes(row[0])
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:

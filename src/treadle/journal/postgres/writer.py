@@ -19,7 +19,8 @@ from treadle.journal.forks import abandon_in_children
 from treadle.journal.pending import outcome_of, settle_all
 from treadle.journal.postgres.appending import PendingEntries
 from treadle.journal.postgres.connections import PostgresServer
-from treadle.journal.postgres.lane import PendingAppend, PendingTransaction, WriterLane
+from treadle.journal.postgres.lane import WriterLane
+from treadle.journal.postgres.pending_work import PendingAppend, PendingTransaction
 from treadle.journal.postgres.readers import abandoned
 from treadle.journal.tables.database import Work
 from treadle.journal.threads import start

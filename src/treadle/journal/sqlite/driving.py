@@ -15,12 +15,12 @@ from treadle.journal.queue import QueuePlace
 from treadle.journal.sessions import ViewMark
 from treadle.journal.sqlite.workers import SqliteWorkers
 from treadle.journal.sqlite.writer import SqliteWriter
-from treadle.journal.tables import queue
-from treadle.journal.tables.beginning import make_run
+from treadle.journal.tables import queue_place
+from treadle.journal.tables.beginning import NewRun, make_run
 from treadle.journal.tables.database import Cursor, Work
 from treadle.journal.tables.driving import DriverView, Hold, add_late, finish, looked_over
 from treadle.journal.tables.liveness import is_driven
-from treadle.journal.tables.queue import LET_GO, TAKEN
+from treadle.journal.tables.queue_place import LET_GO, TAKEN
 from treadle.journal.tables.rows import bodies, check_id, find, insert, micros, read_stored, row_of
 from treadle.types import now
 
@@ -83,7 +83,7 @@ class SqliteRun:
             elif late:
                 add_late(db, hold, entries, wakes=wakes)
             elif put_back is not None:
-                queue.put_back(db, hold, entries, put_back)
+                queue_place.put_back(db, hold, entries, put_back)
             else:
                 db.execute(
                     _ADVANCE,
@@ -163,7 +163,7 @@ async def begin(
     worker, row = workers.register(), row_of(started)
 
     def work(db: Cursor) -> int:
-        num = make_run(db, started, workers.of, owner=worker, found=found)
+        num = make_run(db, NewRun(started, owner=worker), workers.of, found=found)
         insert(db, num, 1, (row,))
         return num
 

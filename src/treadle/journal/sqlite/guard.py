@@ -15,7 +15,6 @@ import errno
 import logging
 import os
 import random
-import struct
 import sys
 import threading
 import time
@@ -27,6 +26,17 @@ from treadle._internal.file_lock import take
 from treadle._internal.held_files import HELD
 from treadle.errors import AgentError
 from treadle.journal.forks import abandon_in_children
+from treadle.journal.sqlite.file_locks import (
+    DMS,
+    REPORTS_LOCKS,
+    SHARED,
+    has_lock,
+    inode_at,
+    inode_of,
+    is_locked_by_others,
+    lock_holders,
+    retake_shared_lock,
+)
 from treadle.journal.sqlite.write_turn import WriteTurn
 
 logger = logging.getLogger("treadle")
@@ -38,18 +48,8 @@ the journal holds both within milliseconds.
 """
 CHECK_S = 0.5
 """Interval of checks of the files and locks."""
-_LINUX = sys.platform == "linux"
 _IS_USED = sys.platform != "win32"
 """Locks of Windows belong to a handle, and closing another handle leaves them alone."""
-_DMS = 128
-"""The byte of the -shm file that every process with an open connection has locked (UNIX_SHM_DMS).
-"""
-_SHARED = (1 << 30) + 2
-"""The first byte of the journal file that every open connection in WAL mode has locked
-(SHARED_FIRST).
-"""
-_SHARED_SIZE = 510
-_FLOCK = "hhqqi"
 _finding = threading.Lock()
 """Invariant: one guard for each path in this process."""
 _guards: WeakValueDictionary[Path, Guard] = WeakValueDictionary()
@@ -125,7 +125,7 @@ class Guard:
                 self._descriptor = descriptor
                 return
             shared = take(descriptor, shared=True)
-            if shared and self._is_current(descriptor) and _is_locked_by_others(self.path):
+            if shared and self._is_current(descriptor) and is_locked_by_others(self.path):
                 self._descriptor = descriptor
                 return
             os.close(descriptor)
@@ -152,10 +152,10 @@ class Guard:
 
     def _is_current(self, descriptor: int) -> bool:
         """False if the file was removed by the process that closed the journal last."""
-        return _inode_at(self._file) == _inode(os.fstat(descriptor))
+        return inode_at(self._file) == inode_of(os.fstat(descriptor))
 
     def _refusal(self, *, lost: bool) -> AgentError:
-        whom = " ".join(str(pid) for pid in _holders(self._file)) or "unknown"
+        whom = " ".join(str(pid) for pid in lock_holders(self._file)) or "unknown"
         if not lost:
             return AgentError(
                 "agent",
@@ -225,12 +225,12 @@ class Guard:
         ]
         if self._descriptor is not None:
             files.append(self._file)
-        self._known = {file: inode for file in files if (inode := _inode_at(file)) is not None}
+        self._known = {file: inode for file in files if (inode := inode_at(file)) is not None}
         HELD.add(self, self._known.values())
 
     def watch(self, file: Path) -> None:
         """Check this file too, which proves that this process is alive."""
-        if (inode := _inode_at(file)) is not None:
+        if (inode := inode_at(file)) is not None:
             self._known = {**self._known, file: inode}
             HELD.add(self, self._known.values())
 
@@ -273,17 +273,17 @@ class Guard:
                 return f"{str(file)!r} was removed or renamed"
             except OSError:
                 continue
-            if _inode(found) != inode:
+            if inode_of(found) != inode:
                 return f"{str(file)!r} was replaced by another file"
             if found.st_nlink > 1 and file == self.path:
                 return f"{str(file)!r} was given a second name (a hard link)"
-        return self._lost_locks() if _LINUX else None
+        return self._lost_locks() if REPORTS_LOCKS else None
 
     def _lost_locks(self) -> str | None:
         shm = self.path.with_name(self.path.name + "-shm")
         with suppress(OSError):  # no descriptor is left to look with
-            if (inode := self._known.get(shm)) is not None and not _has_lock(
-                self._descriptor_of(shm, inode), _DMS
+            if (inode := self._known.get(shm)) is not None and not has_lock(
+                self._descriptor_of(shm, inode), DMS
             ):
                 return (
                     f"the lock on {str(shm)!r} was dropped, because something in this process "
@@ -292,7 +292,7 @@ class Guard:
         with suppress(OSError):
             if (inode := self._known.get(self.path)) is not None:
                 descriptor = self._descriptor_of(self.path, inode)
-                if not _has_lock(descriptor, _SHARED):
+                if not has_lock(descriptor, SHARED):
                     return self._retake(descriptor)
         return None
 
@@ -300,11 +300,7 @@ class Guard:
         """Take the lock on the journal file again: with the other one in place, no process has used
         the file as if it were unlocked.
         """
-        import fcntl  # noqa: PLC0415  Windows has none
-
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED)
-        except OSError:
+        if not retake_shared_lock(descriptor):
             return (
                 f"the lock on {str(self.path)!r} was dropped, because something in this process "
                 "opened and closed the file, and another process has it now"
@@ -322,74 +318,11 @@ class Guard:
         """Return a descriptor of SQLite's. Raises OSError."""
         known = self._sqlite.get(file)
         with suppress(OSError):
-            if known is not None and _inode(os.fstat(known)) == inode:
+            if known is not None and inode_of(os.fstat(known)) == inode:
                 return known
         for name in os.listdir("/proc/self/fd"):
             with suppress(OSError):
-                if _inode(os.fstat(int(name))) == inode:
+                if inode_of(os.fstat(int(name))) == inode:
                     self._sqlite[file] = int(name)
                     return int(name)
         raise FileNotFoundError(errno.ENOENT, "SQLite has closed it", str(file))
-
-
-def _inode(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
-
-
-def _inode_at(file: Path) -> tuple[int, int] | None:
-    try:
-        return _inode(os.stat(file))
-    except OSError:
-        return None
-
-
-def _has_lock(descriptor: int, byte: int) -> bool:
-    """Return True if this process has a POSIX lock on that byte of the file. proc(5): fdinfo lists
-    the locks of the process on the file.
-    """
-    with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii", errors="replace") as info:
-        for line in info:
-            if not line.startswith("lock:"):
-                continue
-            *_, kind, _, _, _, _, start, end = line.split()
-            if kind == "POSIX" and int(start) <= byte and (end == "EOF" or byte <= int(end)):
-                return True
-    return False
-
-
-def _is_locked_by_others(path: Path) -> bool:
-    """Return True if a process has SQLite's lock on the -shm file.
-
-    Call this only while this process has no connection to the journal.
-    """
-    if not _LINUX:
-        return True  # it is not looked at
-    import fcntl  # noqa: PLC0415  Windows has none
-
-    try:
-        descriptor = os.open(path.with_name(path.name + "-shm"), os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, _DMS, 1, 0)
-        kind, *_ = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
-        return kind != fcntl.F_UNLCK
-    finally:
-        os.close(descriptor)
-
-
-def _holders(file: Path) -> list[int]:
-    """Return the processes that have a flock on the file, if the kernel reports them."""
-    inode = _inode_at(file)
-    pids: list[int] = []
-    with suppress(OSError, ValueError):
-        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
-            _, kind, _, _, pid, place, *_ = line.split()
-            if (
-                inode is not None
-                and kind == "FLOCK"
-                and int(place.rpartition(":")[2]) == inode[1]
-                and int(pid) > 0
-            ):
-                pids.append(int(pid))
-    return sorted(set(pids))

@@ -9,25 +9,24 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 import apsw
 
 from treadle._internal.crash import boundary
 from treadle.errors import AgentError
 from treadle.journal.forks import abandon_in_children
-from treadle.journal.pending import Pending, outcome_of, settle_all
+from treadle.journal.pending import outcome_of, settle_all
 from treadle.journal.sqlite.database import cursor_of
 from treadle.journal.sqlite.failures import translated
 from treadle.journal.sqlite.guard import Guard
+from treadle.journal.sqlite.writes import Chores, SqliteWrite, next_batch
 from treadle.journal.tables.database import Cursor, Work
 from treadle.journal.threads import start
 
 T = TypeVar("T")
 
-TOGETHER_MAX = 256
-"""Maximum number of writes in one transaction."""
 IDLE_S = 0.2
 """Time for which the thread waits for the next write before it does maintenance, or checks for
 requests to stop a run.
@@ -40,58 +39,6 @@ IDLE_PAGES = 32
 CHORES_WAIT_S = 0.1
 FEW = 4
 """Maximum number of drivers that write in their own threads."""
-
-
-class Chores(Protocol):
-    """Other work of the writer's thread, outside of any transaction."""
-
-    def __call__(self, db: Cursor, *, idle: bool) -> bool:
-        """Do some work. Returns True if more is left. `idle`: no write waits, and it may take a
-        moment.
-        """
-        ...
-
-
-class _Write(Pending[T]):
-    """Work of the writer's thread, and its waiter."""
-
-    __slots__ = ("alone", "appends", "once", "undo", "work")
-
-    def __init__(
-        self,
-        work: Work[T],
-        *,
-        undo: Callable[[], None] | None = None,
-        appends: bool = False,
-        once: bool = False,
-        alone: bool = False,
-    ) -> None:
-        super().__init__()
-        self.work = work
-        self.undo = undo
-        """Reverts the changes of `work` in memory if the transaction failed."""
-        self.appends = appends
-        """True if it contains entries of a run: a test can kill the process directly before or
-        after it.
-        """
-        self.once = once
-        """True if it must survive a loss of power."""
-        self.alone = alone
-        """True if it runs outside any transaction."""
-
-    def failed(self, error: BaseException, *, undo: bool = True) -> None:
-        if self.error is None:
-            self.error = error
-            try:
-                if undo and self.undo is not None:
-                    self.undo()
-            except BaseException as e:  # noqa: BLE001  our own bug becomes the outcome: the waiter would wait for ever
-                self.error = e
-
-    def outcome(self) -> T:
-        if self.error is not None:
-            raise self.error
-        return self.result  # pyright: ignore[reportReturnType]  set where there is no error
 
 
 class SqliteWriter:
@@ -117,7 +64,7 @@ class SqliteWriter:
         self._power = power
         self._chores = chores
         self._drivers = drivers
-        self._queue: SimpleQueue[_Write[Any] | None] = SimpleQueue()
+        self._queue: SimpleQueue[SqliteWrite[Any] | None] = SimpleQueue()
         self._turn = threading.Lock()
         """Held to use the connection; by the thread while it has work."""
         self._here = cursor_of(db)
@@ -134,7 +81,7 @@ class SqliteWriter:
         """Prevents closing the connection while the thread uses it, and closing it twice at once.
         """
         self._full: bool | None = False
-        """True if the disk is full; None if unknown."""
+        """True if SQLite's synchronous mode is FULL; None if unknown."""
         self._log_pages = self._moved_pages = 0
         """Length of the log, and how much of it was in the file after the last check."""
         self._log_pages_max = LOG_PAGES_MIN
@@ -158,7 +105,7 @@ class SqliteWriter:
 
         Raises AgentError.
         """
-        write = _Write(work, undo=undo, appends=appends, once=once, alone=alone)
+        write = SqliteWrite(work, undo=undo, appends=appends, once=once, alone=alone)
         if appends and not once and self._write_here(write):
             return write.outcome()
         write.awaited()
@@ -167,12 +114,12 @@ class SqliteWriter:
 
     def write_now(self, work: Work[T]) -> T:
         """Run the work like `write`, but block the calling thread."""
-        write = _Write(work)
+        write = SqliteWrite(work)
         future = write.waited_for()
         self._hand_in(write)
         return future.result()
 
-    def _write_here(self, write: _Write[Any]) -> bool:
+    def _write_here(self, write: SqliteWrite[Any]) -> bool:
         """Write at once in the caller's thread if there is no other writer and nothing has to reach
         the disk itself: that costs less than waking a thread and being woken by it. Many drivers
         are better served together. False: nothing was done.
@@ -206,10 +153,10 @@ class SqliteWriter:
         if self._log_pages - self._moved_pages > self._log_pages_max:
             with contextlib.suppress(AgentError):  # it is being closed, which does so too
                 # the thread moves the log into the file
-                self._hand_in(_Write(lambda db: None, alone=True))
+                self._hand_in(SqliteWrite(lambda db: None, alone=True))
         return True
 
-    def _hand_in(self, write: _Write[Any]) -> None:
+    def _hand_in(self, write: SqliteWrite[Any]) -> None:
         with self._lock:
             if self._closed:
                 raise AgentError(
@@ -253,7 +200,7 @@ class SqliteWriter:
         cursor = cursor_of(self._db)
         more, looked_at = False, time.monotonic()
         while True:
-            batch, ends = self._next(IDLE_S if more or self._drivers() else None)
+            batch, ends = next_batch(self._queue, IDLE_S if more or self._drivers() else None)
             with self._turn:
                 if batch:
                     self._write_all(cursor, batch)
@@ -273,20 +220,7 @@ class SqliteWriter:
                     self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
                     return
 
-    def _next(self, timeout_s: float | None) -> tuple[list[_Write[Any]], bool]:
-        batch: list[_Write[Any]] = []
-        try:
-            write = self._queue.get(timeout=timeout_s)
-            while write is not None:
-                batch.append(write)
-                if len(batch) == TOGETHER_MAX:
-                    return batch, False
-                write = self._queue.get_nowait()
-        except Empty:
-            return batch, False
-        return batch, True
-
-    def _write_all(self, cursor: Cursor, batch: Sequence[_Write[Any]]) -> None:
+    def _write_all(self, cursor: Cursor, batch: Sequence[SqliteWrite[Any]]) -> None:
         together = [write for write in batch if not write.alone]
         if together:
             self._commit(cursor, together)
@@ -296,7 +230,9 @@ class SqliteWriter:
                     self._work_alone(cursor, write)
         settle_all(batch)
 
-    def _commit(self, cursor: Cursor, batch: Sequence[_Write[Any]], *, begun: bool = False) -> None:
+    def _commit(
+        self, cursor: Cursor, batch: Sequence[SqliteWrite[Any]], *, begun: bool = False
+    ) -> None:
         """`begun`: the transaction is open, for an append."""
         appends = begun or any([write.appends for write in batch])
         try:
@@ -324,7 +260,7 @@ class SqliteWriter:
         finally:
             self._guard.turns.end(self)
 
-    def _work(self, cursor: Cursor, write: _Write[Any]) -> None:
+    def _work(self, cursor: Cursor, write: SqliteWrite[Any]) -> None:
         """Run one write of several: its failure does not affect the others."""
         cursor.execute("savepoint one")
         try:
@@ -336,7 +272,7 @@ class SqliteWriter:
             write.failed(self._error(e))
         cursor.execute("release one")
 
-    def _work_alone(self, cursor: Cursor, write: _Write[Any]) -> None:
+    def _work_alone(self, cursor: Cursor, write: SqliteWrite[Any]) -> None:
         try:
             self._guard.check()
             self._guard.turns.wait(self, self._busy_timeout_ms / 1000)

@@ -1,11 +1,11 @@
 """Creation of a run in the tables, with its place in its session, checked against concurrent ones.
 
-Entry point: `make_run`.
+Entry points: `make_run`, `NewRun`.
 """
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NamedTuple, cast
 
 from treadle.errors import AgentError
 from treadle.journal.entries import RunStarted
@@ -17,62 +17,49 @@ from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.holding import hold_runs, hold_session
 from treadle.journal.tables.listing import summary_of
 from treadle.journal.tables.liveness import Alive
+from treadle.journal.tables.queue_place import place_columns
 from treadle.journal.tables.rows import find, key_of, micros
 
 
-def make_run(
-    db: Cursor,
-    started: RunStarted,
-    alive: Alive | None,
-    *,
-    owner: str | None,
-    head: int = 1,
-    place: QueuePlace | None = None,
-    found: ViewMark | None = None,
-    standing: Standing = NEW,
-) -> int:
+class NewRun(NamedTuple):
+    """A run that is to be inserted."""
+
+    started: RunStarted
+    owner: str | None = None
+    """Its driver."""
+    head: int = 1
+    """Sequence number of its last entry."""
+    place: QueuePlace | None = None
+    """Its place in a queue."""
+    standing: Standing = NEW
+    """Standing of an imported run."""
+
+
+def make_run(db: Cursor, run: NewRun, alive: Alive | None, *, found: ViewMark | None = None) -> int:
     """Insert the row of a run, and its session if it is missing, and return the run's number. The
     caller inserts its entries up to `head`.
 
-    `standing`: that of an imported run. `place`: its place in a queue. Raises AgentError(busy) if
-    the id is taken, or if another run of the session is not finished (unless `alive` is None);
-    SessionChanged if the session's mark is not `found`; AgentError(invalid) if the run that it was
-    forked from is gone.
+    Raises AgentError(busy) if the id is taken, or if another run of the session is not finished
+    (unless `alive` is None); SessionChanged if the session's mark is not `found`;
+    AgentError(invalid) if the run that it was forked from is gone.
     """
+    started, place, standing = run.started, run.place, run.standing
     hold_runs(db, shared=True)
     if started.session_id is not None:
         hold_session(db, started.session_id)
     if started.fork is not None:
         find(db, started.fork.run_id)  # it may have been pruned since it was read
     columns: dict[str, object] = {
-        "owner": owner,
+        "owner": run.owner,
         "fence": standing.fence,
-        "head": head,
+        "head": run.head,
         "waiting": int(standing.waiting),
         "updated_at_us": micros(standing.updated_at or started.at),
     }
     if place is not None:
-        check_place(place)
-        columns |= {
-            "queue": place.queue,
-            "priority": place.priority,
-            "tenant": place.tenant,
-        }
+        columns |= zip(("queue", "priority", "tenant"), place_columns(place), strict=True)
         columns["ready_at_us"] = None if place.ready_at is None else micros(place.ready_at)
     return _add(db, started, joined(db, started, alive, found), columns)
-
-
-def check_place(place: QueuePlace) -> None:
-    """Check the place. Raises AgentError(invalid) for values that the tables cannot hold."""
-    for name in (place.queue, place.tenant):
-        if name is not None and not key_of(name):
-            raise AgentError(
-                "invalid",
-                (
-                    f"{name!r} is not a valid queue or tenant name: use text without NUL and halves of "
-                    "characters"
-                ),
-            )
 
 
 def _add(

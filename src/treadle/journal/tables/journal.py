@@ -21,7 +21,7 @@ from treadle.journal.run_info import Freed, Holder, RunInfo, info_of
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import SessionView
 from treadle.journal.tables import pruning
-from treadle.journal.tables.beginning import make_run
+from treadle.journal.tables.beginning import NewRun, make_run
 from treadle.journal.tables.conversations import holder, number_of, ran
 from treadle.journal.tables.database import Cursor, ReadTransactions, Writing
 from treadle.journal.tables.listing import costs, listed
@@ -170,7 +170,7 @@ class TableJournal:
                         "import it first"
                     ),
                 )
-            num = make_run(db, started, None, owner=None, head=len(rows), standing=standing)
+            num = make_run(db, NewRun(started, head=len(rows), standing=standing), None)
             try:
                 insert(db, num, 1, rows)
             except db.dialect.refused as e:

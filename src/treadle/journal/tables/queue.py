@@ -27,18 +27,17 @@ from treadle.journal.queue import (
     no_place,
 )
 from treadle.journal.sessions import ViewMark
-from treadle.journal.tables.beginning import check_place, make_run
+from treadle.journal.tables.beginning import NewRun, make_run
 from treadle.journal.tables.claiming import PARK, DeadWorkers, among, claimed, ready_rows, ticket_of
 from treadle.journal.tables.database import Cursor, ReadTransactions, Work, Writing
-from treadle.journal.tables.driving import Hold
 from treadle.journal.tables.liveness import Members
+from treadle.journal.tables.queue_place import place_columns, start_us
 from treadle.journal.tables.roster import Roster
 from treadle.journal.tables.rows import (
     check_id,
     find,
     insert,
     key_of,
-    micros,
     row_of,
     showable,
     time_of,
@@ -46,21 +45,9 @@ from treadle.journal.tables.rows import (
 from treadle.journal.threads import run_in_thread
 from treadle.types import Time
 
-LET_GO: Final = (
-    "sent_to = null, fruitless = case when fruitless > 0 and ? = 0 then fruitless - 1 else "
-    "fruitless end"
-)
-"""SQL for a run that its driver releases. Parameter: True if it waits for a person."""
-TAKEN: Final = "sent_to = case when sent_to = ? or sent_to like 'engine:%' then sent_to end"
-"""SQL for a run that the worker of this id takes over: the earlier claimant no longer delivers it.
-"""
 _PUT_BACK: Final = """
 update runs set queue = ?, priority = ?, tenant = ?, ready_at_us = ?, fruitless = ?, waiting = 0, sent_to = null, parked = null
 where num = ? and finished is null and owner is not distinct from ?"""
-_PUT_BACK_BY_DRIVER: Final = """
-update runs set head = head + ?, updated_at_us = ?, owner = null, queue = ?, priority = ?, tenant = ?, ready_at_us = ?,
-    fruitless = case when parked is null then fruitless else 0 end, waiting = 0, sent_to = null, parked = null
-where num = ? and fence = ? and head = ? and owner = ?"""
 _NAMED: Final = """
 with recursive found(id) as (
     select min({it}) from runs where finished is null and queue is not null and {it} is not null
@@ -120,16 +107,8 @@ class TableQueue:
         standing = Standing(fence=0, waiting=False, updated_at=entries[-1].at)
 
         def work(db: Cursor) -> None:
-            num = make_run(
-                db,
-                started,
-                self._members.of,
-                owner=None,
-                head=len(rows),
-                standing=standing,
-                place=place,
-                found=found,
-            )
+            run = NewRun(started, head=len(rows), place=place, standing=standing)
+            num = make_run(db, run, self._members.of, found=found)
             insert(db, num, 1, rows)
             boundary()
 
@@ -156,12 +135,12 @@ class TableQueue:
                 return False
             if place is None and queue is None:
                 raise no_place(run_id)
-            where = (queue, priority, tenant) if place is None else _columns(place)
+            where = (queue, priority, tenant) if place is None else place_columns(place)
             db.execute(
                 _PUT_BACK,
                 (
                     *where,
-                    _ready_at_us(db, at, place),
+                    start_us(db, at, place),
                     fruitless if parked is None else 0,
                     num,
                     owner,
@@ -344,35 +323,6 @@ class TableQueue:
 
     async def workers(self) -> list[WorkerInfo]:
         return await self._reading.read(self._roster.infos)
-
-
-def put_back(db: Cursor, hold: Hold, entries: Sequence[Entry], place: QueuePlace) -> None:
-    """Move the head, release the run and queue it in `place`. If the run is no longer held,
-    `db.changed` is 0. Raises AgentError(invalid).
-    """
-    where, ready_at_us = _columns(place), _ready_at_us(db, None, place)
-    values = (
-        len(entries),
-        micros(entries[-1].at),
-        *where,
-        ready_at_us,
-        hold.num,
-        hold.fence,
-        hold.head,
-        hold.owner,
-    )
-    db.execute(_PUT_BACK_BY_DRIVER, values)
-
-
-def _columns(place: QueuePlace) -> tuple[str, int, str | None]:
-    """Raises AgentError(invalid)."""
-    check_place(place)
-    return place.queue, place.priority, place.tenant
-
-
-def _ready_at_us(db: Cursor, at: Time | None, place: QueuePlace | None) -> int:
-    at = at or (None if place is None else place.ready_at)
-    return db.dialect.now_us(db) if at is None else micros(at)
 
 
 def _backlog(queue: str, counts: Mapping[str, int], oldest_ready_at: Time | None) -> Backlog:

@@ -1,0 +1,71 @@
+"""Work of a writer's thread, with what is known of its fate once the connection is lost: appends,
+and whole transactions. Entry points: `PendingAppend`, `PendingTransaction`.
+
+lane.py does the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Generic, NamedTuple, TypeVar
+
+from treadle.journal.pending import Pending
+from treadle.journal.postgres.appending import PendingEntries
+from treadle.journal.tables.database import Work
+
+T = TypeVar("T")
+
+
+class PendingAppend(Pending[int]):
+    """An append; its result is the sequence number of the first entry."""
+
+    __slots__ = ("append", "maybe")
+
+    def __init__(self, append: PendingEntries) -> None:
+        super().__init__()
+        self.append = append
+        self.maybe = False
+        """True if it was sent, and the connection was then lost."""
+
+    @property
+    def key(self) -> Hashable:
+        return self.append.mark.num
+
+    def cannot_go_on(self) -> None:
+        self.append.mark.lost = True
+
+
+class PendingTransaction(Pending[T], Generic[T]):
+    __slots__ = ("adds", "committing", "done", "key", "maybe", "stood", "tried", "work")
+
+    def __init__(
+        self,
+        work: Work[T],
+        *,
+        key: Hashable = None,
+        stood: Work[T | None] | None = None,
+        adds: PendingEntries | None = None,
+    ) -> None:
+        super().__init__()
+        self.work = work
+        self.key = key
+        self.stood = stood
+        self.adds = adds
+        self.maybe = self.committing = self.done = False
+        self.tried: TriedTransaction[T] | None = None
+
+    def cannot_go_on(self) -> None:
+        if self.adds is not None:
+            self.adds.mark.lost = True
+
+
+class TriedTransaction(NamedTuple, Generic[T]):
+    """A transaction that may have been committed, as the server identifies it."""
+
+    number: str | None
+    """Number of its transaction. None: it wrote nothing."""
+    server: str
+    """Start time of that server: another server, or one that crashed, may give the number to
+    another transaction.
+    """
+    result: T
