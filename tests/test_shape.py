@@ -32,12 +32,9 @@ LONG_FUNCTIONS = {
     "runtime/assembly.py:_plan": 55,
     "service/conversation_store.py:ask": 53,
     "tools/builtin/files.py:save": 55,
-    "tools/function/decorator.py:tool": 58,  # the options of a public decorator
 }
 PARAMETERS_MOST = 7
 WIDE = {
-    "tools/function/decorator.py:tool": 10,  # the options of a public decorator
-    "tools/function/function_tool.py:__init__": 10,  # what it hands on
     "context/compaction.py:__init__": 8,  # what one run's compactor is given, by name
     "workers/worker/worker.py:__init__": 11,  # what one says of a worker, each with a default
     "service/state.py:__init__": 8,  # what an application hands in

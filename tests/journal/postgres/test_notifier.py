@@ -19,7 +19,7 @@ from treadle.journal.notifier import QUEUE, Listening, delta_topic, run_topic
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 
-from treadle.journal.postgres import PostgresJournal, connections, notifier
+from treadle.journal.postgres import PostgresJournal, connections, notification_connection, notifier
 from treadle.journal.postgres.channels import TEXT_MAX, Notification, Unpacking, batches, packed
 from treadle.journal.postgres.connections import PostgresServer
 from treadle.journal.postgres.notifier import PostgresNotifier
@@ -173,7 +173,7 @@ async def test_behind_a_pooler_nothing_is_heard_of_others_and_all_is_told(
 ) -> None:
     async with there.listen(QUEUE, delta_topic("run_1")) as far:
         monkeypatch.setattr(connections, "is_pooled", lambda db: True)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]  whichever
-        monkeypatch.setattr(notifier, "is_pooled", lambda db: True)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]  whichever
+        monkeypatch.setattr(notification_connection, "is_pooled", lambda db: True)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]  whichever
         async with here.listen(QUEUE) as ear:
             there.tell(QUEUE, b"unheard")
             here.tell(QUEUE, b"one")

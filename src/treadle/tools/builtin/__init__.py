@@ -14,6 +14,7 @@ glob.py          `glob`
 apply_patch.py   `apply_patch`
 patches.py       applying patches
 patch_format.py  parsing patches
+patch_state.py   whether a patch was applied
 grep.py          `grep`
 bash.py          `bash`
 bash_output.py   `bash_output`

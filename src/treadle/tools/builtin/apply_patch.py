@@ -1,14 +1,14 @@
 """The `apply_patch` tool: atomic changes to any number of files in one patch. Offered to models
 that are trained on this format.
 
-Not here: parsing and locating a patch (patches.py), replacing one file (files.py). Entry point:
-`ApplyPatch`.
+Not here: parsing and locating a patch (patches.py), replacing one file (files.py), and whether a
+patch was applied (patch_state.py). Entry point: `ApplyPatch`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,10 +23,9 @@ from treadle.tools.builtin.difference import short_difference
 from treadle.tools.builtin.edit import decoded, encoded, existing
 from treadle.tools.builtin.file_errors import telling
 from treadle.tools.builtin.patch_format import PATCH, FileChange, Kind, parse_diff, parse_patch
+from treadle.tools.builtin.patch_state import probe_patch
 from treadle.tools.builtin.patches import patch
 from treadle.tools.tool import (
-    DidNotHappen,
-    Happened,
     InvalidArguments,
     ProbeAnswer,
     ToolContext,
@@ -107,7 +106,7 @@ class ApplyPatch(Builtin[PatchArguments]):
         """Compare all files with the states before and after the patch; None if they disagree or
         are ambiguous.
         """
-        return await to_thread.run_sync(_probe, ctx, arguments)
+        return await to_thread.run_sync(probe_patch, ctx, arguments.changes)
 
 
 # ---------------------------------------------------------------- planning
@@ -281,73 +280,3 @@ def _taken_back(done: Sequence[_Step]) -> list[str]:
         except (OSError, ToolFailed):
             left.append(step.name)
     return left
-
-
-# ---------------------------------------------------------------- afterwards
-
-
-def _probe(ctx: ToolContext[Any], arguments: PatchArguments) -> ProbeAnswer:
-    """Decide by the files' contents. Records of what the model has read are lost with the
-    process.
-    """
-    said = [state for change in arguments.changes for state in _states(ctx, change)]
-    if all(state == "after" for state in said):
-        names = ", ".join(
-            files.shown(files.place_of(change.paths[-1], ctx), ctx.cwd)
-            for change in arguments.changes
-        )
-        return Happened(f"Patched, as the files show: {names}.")
-    return DidNotHappen() if all(state == "before" for state in said) else None
-
-
-def _states(
-    ctx: ToolContext[Any], change: FileChange
-) -> Iterator[Literal["before", "after", "unknown"]]:
-    try:
-        now = files.load(files.place_of(change.path, ctx))
-        if change.kind == "add":
-            yield (
-                "before"
-                if now is None
-                else "after"
-                if now.data == change.content.encode()
-                else "unknown"
-            )
-        elif change.kind == "delete" or change.move_to is not None:
-            yield "after" if now is None else "before"
-        else:
-            yield "unknown" if now is None or not now.is_whole else _updated_state(now, change)
-        if change.move_to is not None:
-            yield "before" if files.load(files.place_of(change.move_to, ctx)) is None else "after"
-    except (OSError, ToolFailed, UnicodeError):
-        yield "unknown"
-
-
-def _updated_state(now: files.Loaded, change: FileChange) -> Literal["before", "after", "unknown"]:
-    """Classify the content: "before" if only the patch fits, "after" if only its inverse does, else
-    "unknown".
-    """
-    _, document = decoded(now, change.path)
-    may_be_before = _fits(lambda: patch(document, change))
-    _, document = decoded(now, change.path)
-    may_be_after = _fits(lambda: patch(document, _opposite(change)))
-    return "unknown" if may_be_before == may_be_after else "before" if may_be_before else "after"
-
-
-def _fits(attempt: Callable[[], None]) -> bool:
-    try:
-        attempt()
-    except ToolFailed:
-        return False
-    return True
-
-
-def _opposite(change: FileChange) -> FileChange:
-    signs = {"+": "-", "-": "+", " ": " "}
-    hunks = [
-        msgspec.structs.replace(
-            hunk, lines=tuple([(signs[sign], text) for sign, text in hunk.lines])
-        )
-        for hunk in change.hunks
-    ]
-    return msgspec.structs.replace(change, hunks=tuple(hunks))

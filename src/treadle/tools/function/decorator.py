@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Literal, Protocol, overload
 
 import msgspec
+from typing_extensions import Unpack
 
 from treadle.errors import AgentError
 from treadle.tools.function.arguments import SignatureArguments
@@ -22,18 +23,16 @@ from treadle.tools.function.signature import (
     docstring_of,
     label_of,
 )
-from treadle.tools.function.traits import Traits, check_function, is_async
+from treadle.tools.function.traits import (
+    CallOptions,
+    Traits,
+    check_function,
+    check_options,
+    is_async,
+)
 from treadle.tools.tool import (
-    MAX_OUTPUT_CHARS,
-    Probe,
     ToolContext,
 )
-from treadle.types import Effect
-
-# ---------------------------------------------------------------- how a function is run
-
-
-# ---------------------------------------------------------------- @tool
 
 
 class Decorator(Protocol):
@@ -64,29 +63,19 @@ def tool(function: Callable[P, R], /) -> FunctionTool[object, P, R]: ...
 @overload
 def tool(
     *,
-    effect: Effect = "once",
     name: str | None = None,
     description: str | None = None,
-    timeout_s: float | None = None,
-    parallel: bool = True,
-    needs_approval: bool = False,
-    max_output: int = MAX_OUTPUT_CHARS,
-    probe: Probe | None = None,
     isolate: Literal["process"] | None = None,
+    **options: Unpack[CallOptions],
 ) -> Decorator: ...
-def tool(  # noqa: PLR0913  what a tool may declare, by keyword, all with defaults
+def tool(
     function: AnyFunction | None = None,
     /,
     *,
-    effect: Effect = "once",
     name: str | None = None,
     description: str | None = None,
-    timeout_s: float | None = None,
-    parallel: bool = True,
-    needs_approval: bool = False,
-    max_output: int = MAX_OUTPUT_CHARS,
-    probe: Probe | None = None,
     isolate: Literal["process"] | None = None,
+    **options: Unpack[CallOptions],
 ) -> Any:
     """Make a tool from a function: `@tool`, or `@tool(effect="pure", timeout_s=20)`.
 
@@ -98,31 +87,23 @@ def tool(  # noqa: PLR0913  what a tool may declare, by keyword, all with defaul
 
     Args:
         function: An async function, a sync one (it runs in a thread), a method, a functools.partial or a callable object.
-        effect: What a repetition does (`Effect`).
         name: Letters, digits, `_` and `-`; by default the name of the function.
         description: Description for the model; by default the docstring without its
             parameters.
+        isolate: "process": a sync function runs in a process that is killed when the call is cut (isolated.py has the limits).
+        effect: What a repetition does (`Effect`).
         timeout_s: Time limit of a call in seconds.
         parallel: False: no other call of the turn runs at the same time.
         needs_approval: Somebody is asked before each call, in every mode.
         max_output: Characters of the result that the model is shown.
         probe: `async def probe(ctx, **arguments)` tells of a once-tool whether a call happened: `Happened(result)`, `DidNotHappen()` or None.
-        isolate: "process": a sync function runs in a process that is killed when the call is cut (isolated.py has the limits).
 
     Raises:
         AgentError: invalid, for everything that can be told without evaluating annotations; what
             they tell comes with the first use.
     """  # noqa: E501
-    traits = Traits(
-        name=name or "",
-        effect=effect,
-        timeout_s=timeout_s,
-        parallel=parallel,
-        needs_approval=needs_approval,
-        max_output=max_output,
-        probe=probe,
-        isolate=isolate,
-    )
+    check_options("tool", options)
+    traits = Traits(name=name or "", isolate=isolate, **options)
 
     def decorate(function: AnyFunction) -> FunctionTool[Any, ..., Any]:
         return _from_function(function, description, traits, _names_around())

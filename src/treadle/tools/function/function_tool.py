@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, Generic, Protocol, TypeAlias, cast, overload
 
-from typing_extensions import ParamSpec, TypeVar
+from typing_extensions import ParamSpec, TypeVar, Unpack
 
 from treadle.errors import AgentError
 from treadle.models.model import ToolDefinition
@@ -23,12 +23,16 @@ from treadle.tools.function.signature import (
     Context,
     context_of,
 )
-from treadle.tools.function.traits import Traits, check_function, is_async
+from treadle.tools.function.traits import (
+    CallOptions,
+    Traits,
+    check_function,
+    check_options,
+    is_async,
+)
 from treadle.tools.tool import (
-    MAX_OUTPUT_CHARS,
     DidNotHappen,
     Happened,
-    Probe,
     ProbeAnswer,
     ToolContext,
     ToolOutput,
@@ -75,12 +79,7 @@ class FunctionTool(Generic[Deps, Params, Result]):
         description: str,
         parameters: Mapping[str, object],
         execute: Callable[Concatenate[ToolContext[D], P], R],
-        effect: Effect = "once",
-        timeout_s: float | None = None,
-        parallel: bool = True,
-        needs_approval: bool = False,
-        max_output: int = MAX_OUTPUT_CHARS,
-        probe: Probe | None = None,
+        **options: Unpack[CallOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -90,42 +89,25 @@ class FunctionTool(Generic[Deps, Params, Result]):
         description: str,
         parameters: Mapping[str, object],
         execute: Callable[P, R],
-        effect: Effect = "once",
-        timeout_s: float | None = None,
-        parallel: bool = True,
-        needs_approval: bool = False,
-        max_output: int = MAX_OUTPUT_CHARS,
-        probe: Probe | None = None,
+        **options: Unpack[CallOptions],
     ) -> None: ...
-    def __init__(  # noqa: PLR0913  what a tool may declare, by keyword, nearly all with defaults
+    def __init__(
         self,
         *,
         name: str,
         description: str,
         parameters: Mapping[str, object],
         execute: AnyFunction,
-        effect: Effect = "once",
-        timeout_s: float | None = None,
-        parallel: bool = True,
-        needs_approval: bool = False,
-        max_output: int = MAX_OUTPUT_CHARS,
-        probe: Probe | None = None,
+        **options: Unpack[CallOptions],
     ) -> None:
         """A tool from a JSON Schema of an object; `execute` is called with keyword arguments, and
-        with the context where it takes one.
+        with the context where it takes one. Options: those of `@tool` but `isolate`.
 
         Raises AgentError(invalid) for a schema that cannot be one; what only compiling it can tell
         is raised at the first call.
         """
-        traits = Traits(
-            name=name,
-            effect=effect,
-            timeout_s=timeout_s,
-            parallel=parallel,
-            needs_approval=needs_approval,
-            max_output=max_output,
-            probe=probe,
-        )
+        check_options("FunctionTool", options)
+        traits = Traits(name=name, **options)
         traits.check(f"tool {name!r}")
         check_function(execute, f"tool {name!r}")
         arguments = GivenArguments(name, description, parameters)

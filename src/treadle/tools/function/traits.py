@@ -1,5 +1,5 @@
-"""Declared traits of a function tool, and the check of which callables can be tools. Entry points:
-`Traits`, `check_function`.
+"""Declared traits of a function tool, the options that declare them, and the check of which
+callables can be tools. Entry points: `Traits`, `CallOptions`, `check_function`.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, TypedDict, cast, get_args
 
 import msgspec
 
@@ -18,6 +18,25 @@ from treadle.types import Effect
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _EFFECTS: Final[tuple[str, ...]] = get_args(Effect)
+
+
+class CallOptions(TypedDict, total=False):
+    """Options of every way to make a tool from a function, with the defaults of `Traits`. A wrapper
+    takes `**options: Unpack[CallOptions]`.
+    """
+
+    effect: Effect
+    """Effect of a repetition."""
+    timeout_s: float | None
+    """Time limit of a call in seconds; None: no limit."""
+    parallel: bool
+    """False: no other call of the turn runs at the same time."""
+    needs_approval: bool
+    """True: a person is asked before each call, in every mode."""
+    max_output: int
+    """Characters of the result that the model is shown."""
+    probe: Probe | None
+    """Reports whether a cut once-call happened."""
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +89,15 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
                 f"probe={self.probe!r} must be an async function: async def probe(ctx, **arguments)"
             )
         return None
+
+
+def check_options(callee: str, options: CallOptions) -> None:
+    """Raises TypeError for an option that does not exist, as a call of `callee` does."""
+    if unknown := options.keys() - CallOptions.__optional_keys__:
+        raise TypeError(
+            f"{callee}() got an unexpected keyword argument {min(unknown)!r}: it also takes "
+            f"{', '.join(sorted(CallOptions.__optional_keys__))}"
+        )
 
 
 def check_function(function: object, label: str) -> None:
