@@ -347,9 +347,10 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
         "agent 'hello': instructions= is None: give a string",
     ),
     "instructions from a function": (
-        lambda: hello(instructions=eval("lambda deps: 'Help.'")),
-        "agent 'hello': instructions= is a function: give a string. For what differs between "
-        "runs, write ${name} in it, declare inputs={'name': Input()}, and pass inputs= to the run",
+        lambda: hello(instructions=eval("lambda deps, inputs: 'Help.'")),
+        "agent 'hello': instructions= is a function that cannot be called with one argument "
+        "(missing a required argument: 'inputs'): write def instructions(ctx: RunContext[Deps]) -> "
+        "str",
     ),
     "a dollar in the instructions": (
         lambda: run(hello(instructions="Look into ${PATH}."), "x"),

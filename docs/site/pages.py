@@ -36,6 +36,7 @@ REFERENCE: Mapping[str, tuple[str, Sequence[str]]] = {
         (
             "treadle.tool",
             "treadle.ToolContext",
+            "treadle.RunContext",
             "treadle.ToolFailed",
             "treadle.ToolDeferred",
             "treadle.Happened",

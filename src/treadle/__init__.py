@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from treadle.tools.function import FunctionTool as FunctionTool
     from treadle.tools.function import tool as tool
     from treadle.tools.registry import ToolRegistry as ToolRegistry
+    from treadle.tools.run_context import RunContext as RunContext
     from treadle.tools.tool import DidNotHappen as DidNotHappen
     from treadle.tools.tool import Happened as Happened
     from treadle.tools.tool import Tool as Tool
@@ -104,6 +105,7 @@ _HOME = {
     "tools.approval": ("ApprovalRequest", "Approve", "Deny"),
     "tools.function": ("FunctionTool", "tool"),
     "tools.registry": ("ToolRegistry",),
+    "tools.run_context": ("RunContext",),
     "tools.tool": (
         "DidNotHappen",
         "Happened",

@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_type
 
-from treadle import Agent, Limits, RunResult, Runtime, Session, ToolContext, run, run_sync, tool
+from treadle import (
+    Agent,
+    Limits,
+    RunContext,
+    RunResult,
+    Runtime,
+    Session,
+    Tool,
+    ToolContext,
+    run,
+    run_sync,
+    tool,
+)
 
 
 @dataclass
@@ -61,3 +73,18 @@ async def a_child_has_the_types_of_its_agent(ctx: ToolContext[None]) -> None:
 
 async def the_wrong_dependencies_are_an_error(rt: Runtime) -> None:
     await rt.run(shop, "hi", deps=3)  # type: ignore[misc]
+
+
+def greeting(ctx: RunContext[Shop]) -> str:
+    return f"The till holds {ctx.deps.till}."
+
+
+async def tools_of_the_run(ctx: RunContext[Shop]) -> list[Tool[Shop]]:
+    return [weather, charge] if ctx.inputs else [weather]
+
+
+async def functions_of_a_definition_say_what_its_runs_need(rt: Runtime) -> None:
+    assert_type(Agent(name="a", instructions=greeting), Agent[Shop, str])
+    assert_type(Agent(name="a", tools=tools_of_the_run, output=Shop), Agent[Shop, Shop])
+    assert_type(Agent(name="a", instructions=greeting, tools=[charge]), Agent[Shop, str])
+    await rt.run(Agent(name="a", instructions=greeting), "hi", deps=3)  # type: ignore[misc]

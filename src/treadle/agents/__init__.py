@@ -2,6 +2,8 @@
 
     agent.py     `Agent`: a validated definition
     arguments.py errors for wrong arguments of `Agent`
+    checks.py    checks of the fields of an `Agent`
+    evaluation.py the functions of a definition, evaluated for a run
     templates.py `Input`, and the variables in instructions
     registry.py  `AgentRegistry`: agents by name
 

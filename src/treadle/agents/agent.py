@@ -8,23 +8,26 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Never, Required, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, Required, Self, TypeAlias, cast, overload
 from weakref import WeakKeyDictionary
 
 import msgspec
-from typing_extensions import TypedDict, TypeForm, TypeVar, Unpack, get_protocol_members
+from typing_extensions import TypedDict, TypeForm, TypeVar, Unpack
 
 from treadle.agents.arguments import check_arguments, missing
+from treadle.agents.checks import check_kinds, check_tool
 from treadle.agents.templates import VARIABLE, Input, check_inputs, expand, values_of
 from treadle.errors import AgentError
-from treadle.events.hooks import Hook, checked_hooks
+from treadle.events.hooks import Hook
+from treadle.journal.entries import Evaluated
 from treadle.messages.message import Message
 from treadle.messages.result import Out
 from treadle.models.model import Model
 from treadle.tools.registry import ToolRegistry
+from treadle.tools.run_context import Given, RunContext
 from treadle.tools.structured_output.contract import AnswerType
 from treadle.tools.subagent import Subagent
 from treadle.tools.tool import Tool, ToolProvider
@@ -32,17 +35,18 @@ from treadle.types import Limits, Settings, SystemBlock
 
 Deps = TypeVar("Deps", contravariant=True, default=object)
 
+Instructions: TypeAlias = "str | Callable[[RunContext[Deps]], Given[str]]"
+"""Text, or a function of the run's context that returns it."""
+AgentTools: TypeAlias = "Sequence[Tool[Deps] | Agent[Any, Any]]"
+Tools: TypeAlias = "AgentTools[Deps] | Callable[[RunContext[Deps]], Given[AgentTools[Deps]]]"
+"""Tools and agents, or a function of the run's context that returns them."""
+
 COMPLETE = "complete"
 _ANSWERS: WeakKeyDictionary[type, AnswerType[Any]] = WeakKeyDictionary()
 """Answer types by output type. Caching them keeps the names that were in scope when the first agent
 with that type was created.
 """
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_STRING = (
-    "give a string. For what differs between runs, write ${name} in it, declare "
-    "inputs={'name': Input()}, and pass inputs= to the run"
-)
-_TOOL_MEMBERS = get_protocol_members(Tool)
 
 
 class AgentFields(TypedDict, Generic[Deps], total=False):
@@ -50,10 +54,10 @@ class AgentFields(TypedDict, Generic[Deps], total=False):
 
     name: Required[str]
     description: str
-    instructions: str
+    instructions: Instructions[Deps]
     context: Sequence[SystemBlock]
     model: str | Model | None
-    tools: Sequence[Tool[Deps] | Agent[Any, Any]]
+    tools: Tools[Deps]
     completion: bool
     hooks: Sequence[Hook]
     mcp_servers: Sequence[ToolProvider]
@@ -74,12 +78,13 @@ class Agent(Generic[Deps, Out]):
         description: Purpose of the agent in one sentence, shown in lists and to models that can
             call it as a tool.
         instructions: System prompt. `${variable}` is replaced with the run's input, and `$$` with a
-            dollar sign.
+            dollar sign. Or a sync or async function of the run's `RunContext` that returns the
+            text, in which nothing is replaced. It is called once, before the first request.
         context: Further blocks of the system prompt, which follow the instructions and are also
             templates. Put the most volatile block last, so that prompt caches keep the others.
         model: `provider:id`, a Model object, or None for the configuration's large model.
         tools: Tools of the agent. An `Agent` in the list becomes a tool that takes a prompt
-            (`Subagent`).
+            (`Subagent`). Or a function of the run's `RunContext` that returns the list.
         output: Output type of a run: a pydantic model, dataclass, TypedDict, msgspec Struct, any
             other type that JSON can describe, or a JSON Schema. None: text.
         completion: If true, a run completes only when the model calls the tool `complete` with its
@@ -93,14 +98,15 @@ class Agent(Generic[Deps, Out]):
         answer: Resolved form of `output`.
         inputs: Declared inputs. If there are any, an undeclared `${variable}` is an error of the
             definition; if not, a missing value is an error when a run starts.
+        evaluated: Results of the functions among these fields, for one run; None for a definition.
     """
 
     name: str
     description: str = ""
-    instructions: str = ""
+    instructions: Instructions[Deps] = ""
     context: Sequence[SystemBlock] = ()
     model: str | Model | None = None
-    tools: Sequence[Tool[Deps] | Agent[Any, Any]] = field(default_factory=tuple[Tool[Any], ...])
+    tools: Tools[Deps] = field(default_factory=tuple[Tool[Any], ...])
     output: TypeForm[Out] | Mapping[str, object] | None = None
     completion: bool = False
     hooks: Sequence[Hook] = ()
@@ -110,6 +116,7 @@ class Agent(Generic[Deps, Out]):
     messages: Sequence[Message] = ()
     answer: AnswerType[Any] | None = field(init=False, repr=False, compare=False, default=None)
     inputs: Mapping[str, Input] = field(default_factory=dict[str, Input])
+    evaluated: Evaluated | None = field(init=False, repr=False, compare=False, default=None)
 
     # overloads, because a JSON Schema as `output` has no static type
     if TYPE_CHECKING:
@@ -146,17 +153,18 @@ class Agent(Generic[Deps, Out]):
                 f"{given!r} is not a valid agent name: use up to 64 letters, digits, '_', '-' "
                 "and '.'",
             )
-        self._check_kinds()
-        tools = tuple(self._callee(one) if isinstance(one, Agent) else one for one in self.tools)
+        check_kinds(self.name, self.__dict__)
+        listed = () if callable(self.tools) else self.tools
+        tools = tuple(self._callee(one) if isinstance(one, Agent) else one for one in listed)
         self._keep(
-            tools=tools,
+            tools=self.tools if callable(self.tools) else tools,
             messages=tuple(self.messages),
             inputs=dict(self.inputs),
             context=tuple(self.context),
             hooks=tuple(self.hooks),
         )
         for one in tools:
-            self._check_tool(one)
+            check_tool(self.name, one)
         if self.completion and any(one.name == COMPLETE for one in tools):
             raise AgentError(
                 "invalid",
@@ -164,8 +172,25 @@ class Agent(Generic[Deps, Out]):
                 "it has one already: rename it",
             )
         ToolRegistry(tools)
-        self._keep(answer=self._answer())
-        check_inputs(self.name, self.inputs, self._variables)
+        self._keep(answer=self._answer(), own_tools=tools)
+        check_inputs(self.name, self.inputs, self._variables, reads_all=self.is_dynamic)
+
+    @cached_property
+    def is_dynamic(self) -> bool:
+        """True if a run must evaluate functions of this definition before it starts."""
+        return callable(self.instructions) or callable(self.tools)
+
+    def evaluated_from(self, definition: Agent[Deps, Out], found: Evaluated) -> Agent[Deps, Out]:
+        """Return this agent, marked as what one run found for a definition: its inputs and its
+        fingerprint are the definition's.
+        """
+        self._keep(
+            evaluated=found,
+            inputs=definition.inputs,
+            is_dynamic=True,
+            fingerprint=definition.fingerprint,
+        )
+        return self
 
     def _callee(self, one: Agent[Any, Any]) -> Subagent:
         if needed := one.needs:
@@ -188,45 +213,6 @@ class Agent(Generic[Deps, Out]):
         }
         return sorted((self._variables | set(self.inputs)) - given)
 
-    def _check_kinds(self) -> None:
-        """Reject arguments of the wrong type, which would otherwise fail later with a misleading
-        error.
-        """
-        fields: Mapping[str, object] = self.__dict__
-        if not isinstance(fields["instructions"], str):
-            raise self._mixed_up("instructions", _STRING)
-        if not isinstance(fields["tools"], Iterable):
-            raise self._mixed_up("tools", "give a list of tools, like tools=[weather]")
-        if isinstance(model := fields["model"], type) or not (
-            model is None or isinstance(model, str) or hasattr(model, "stream")
-        ):
-            raise self._mixed_up(
-                "model", "give a name like 'anthropic:claude-opus-5-5', or a Model object"
-            )
-        if not isinstance(fields["limits"], Limits | None):
-            raise self._mixed_up("limits", "give Limits(turns=…)")
-        servers = fields["mcp_servers"]
-        if not isinstance(servers, list | tuple) or any(
-            isinstance(server, type) or not hasattr(server, "secrets")
-            for server in cast("Sequence[object]", servers)
-        ):
-            raise AgentError(
-                "invalid",
-                f"agent {self.name!r}: mcp_servers= takes a list of McpServer objects, like "
-                "[McpServer(name=…, command=[…])]",
-            )
-        try:
-            checked_hooks(fields["hooks"])
-        except AgentError as e:
-            raise AgentError("invalid", f"agent {self.name!r}: {e.message}") from e
-        if not isinstance(fields["settings"], Settings):
-            raise self._mixed_up("settings", "give Settings(max_tokens=…)")
-
-    def _mixed_up(self, field: str, instead: str) -> AgentError:
-        return AgentError(
-            "invalid", f"agent {self.name!r}: {field}= is {_shown(getattr(self, field))}: {instead}"
-        )
-
     def _keep(self, **own: object) -> None:
         """Replace fields of the frozen definition, such as the caller's lists by copies."""
         for name, value in own.items():
@@ -248,35 +234,10 @@ class Agent(Generic[Deps, Out]):
             _ANSWERS[self.output] = made
         return made
 
-    def _check_tool(self, one: object) -> None:
-        if hasattr(one, "secrets") and not hasattr(one, "execute"):
-            raise AgentError(
-                "invalid",
-                f"agent {self.name!r}: {_shown(one)} among its tools is an MCP server: "
-                "pass it as mcp_servers=[…]",
-            )
-        # dir() does not evaluate `definition`, which builds the schema and imports pydantic
-        has = dir(one)
-        if "execute" not in has and not hasattr(one, "execute"):
-            name = getattr(one, "__name__", None) or repr(one)
-            raise AgentError(
-                "invalid",
-                f"agent {self.name!r}: {name} is not a tool: put @tool above the function, or "
-                "make a FunctionTool",
-            )
-        if missing := sorted(
-            name for name in _TOOL_MEMBERS.difference(has) if not hasattr(one, name)
-        ):
-            raise AgentError(
-                "invalid",
-                f"agent {self.name!r}: {one!r} is not a complete tool: it lacks "
-                f"{', '.join(missing)} (the protocol treadle.Tool)",
-            )
-
     @cached_property
     def _variables(self) -> frozenset[str]:
         texts = [
-            self.instructions,
+            *([self.instructions] if isinstance(self.instructions, str) else ()),
             *(block.text for block in self.context),
             *(m.text for m in self.messages),
         ]
@@ -287,7 +248,7 @@ class Agent(Generic[Deps, Out]):
 
         Raises AgentError(invalid) if an input is missing, unknown or of the wrong type.
         """
-        return values_of(self.name, self.inputs, self._variables, given)
+        return values_of(self.name, self.inputs, self._variables, given, reads_all=self.is_dynamic)
 
     def values_again(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inputs of a resumed run: stored values, and defaults of inputs added since.
@@ -301,12 +262,13 @@ class Agent(Generic[Deps, Out]):
         return {
             name: value
             for name, value in stored.items()
-            if name in self._variables or name in self.inputs
+            if self.is_dynamic or name in self._variables or name in self.inputs
         }
 
     def system(self, values: Mapping[str, Any]) -> tuple[SystemBlock, ...]:
         """Return the system prompt for these inputs, without empty blocks."""
-        blocks = [SystemBlock(text=self.instructions), *self.context]
+        own = self.instructions if isinstance(self.instructions, str) else ""
+        blocks = [SystemBlock(text=own), *self.context]
         filled = [
             msgspec.structs.replace(block, text=expand(block.text, values)) for block in blocks
         ]
@@ -323,10 +285,14 @@ class Agent(Generic[Deps, Out]):
             if isinstance(one, Subagent) and isinstance(one.agent, Agent):
                 yield from one.agent.model_names()
 
-    @property
-    def own_tools(self) -> tuple[Tool[Deps], ...]:
-        """Tools of the agent, with agents wrapped as `Subagent`s."""
-        return cast("tuple[Tool[Deps], ...]", self.tools)
+    if TYPE_CHECKING:
+
+        @property
+        def own_tools(self) -> tuple[Tool[Deps], ...]:
+            """Tools of the agent, with agents wrapped as `Subagent`s; none if a function of the
+            definition gives them, which a run calls.
+            """
+            ...
 
     @cached_property
     def fingerprint(self) -> str:
@@ -340,7 +306,10 @@ class Agent(Generic[Deps, Out]):
             tools = [msgspec.to_builtins(tool.definition) for tool in self.own_tools]
             context = [[block.text for block in self.context]] if self.context else []
             output = [] if self.answer is None else [{"output": self.answer.schema}]
-            text = json.dumps([self.instructions, tools, said, *context, *output], sort_keys=True)
+            if callable(self.tools):
+                tools = [_named(self.tools)]
+            own = [_named(self.instructions), tools]
+            text = json.dumps([*own, said, *context, *output], sort_keys=True)
         except (TypeError, ValueError, RecursionError) as e:
             raise AgentError(
                 "invalid", f"agent {self.name!r}: the parameters of a tool are not valid JSON: {e}"
@@ -348,8 +317,9 @@ class Agent(Generic[Deps, Out]):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _shown(value: object) -> str:
-    """Describe a value by its type alone, since a misplaced value may be a secret."""
-    if value is None:
-        return "None"
-    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+def _named(value: object) -> object:
+    """Return the name of a function, which is the same in every process; any other value itself."""
+    if not callable(value):
+        return value
+    inner = getattr(value, "func", value)
+    return {"function": getattr(inner, "__qualname__", type(inner).__qualname__)}

@@ -46,8 +46,11 @@ class Input:
     description: str = ""
 
 
-def check_inputs(agent: str, inputs: Mapping[str, Input], variables: Collection[str]) -> None:
-    """Check an agent's declared inputs against the `variables` in its texts.
+def check_inputs(
+    agent: str, inputs: Mapping[str, Input], variables: Collection[str], *, reads_all: bool = False
+) -> None:
+    """Check an agent's declared inputs against the `variables` in its texts. `reads_all`: functions
+    of the agent may read any input.
 
     Raises AgentError(invalid).
     """
@@ -70,7 +73,8 @@ def check_inputs(agent: str, inputs: Mapping[str, Input], variables: Collection[
                 f"inputs ({', '.join(inputs)})"
             ),
         )
-    _refuse_unused(agent, set(inputs), variables)
+    if not reads_all:
+        _refuse_unused(agent, set(inputs), variables)
 
 
 def values_of(
@@ -78,8 +82,10 @@ def values_of(
     inputs: Mapping[str, Input],
     variables: Collection[str],
     given: Mapping[str, Any],
+    *,
+    reads_all: bool = False,
 ) -> dict[str, Any]:
-    """Return the inputs of a run with defaults filled in.
+    """Return the inputs of a run with defaults filled in. `reads_all`: as for `check_inputs`.
 
     Raises AgentError(invalid) if an input is missing, unknown or of the wrong type.
     """
@@ -102,7 +108,8 @@ def values_of(
             "invalid",
             f"agent {agent!r} has no input {unknown[0]!r}; it has: {', '.join(inputs)}",
         )
-    _refuse_unused(agent, set(given) - set(inputs), variables)
+    if not reads_all:
+        _refuse_unused(agent, set(given) - set(inputs), variables)
     required = {name for name, declared in inputs.items() if declared.required}
     if missing := sorted(required.union(variables) - set(values)):
         raise AgentError(

@@ -259,7 +259,9 @@ def _of_code(agent: Agent[Any, Any]) -> dict[str, Any]:
         "limits": msgspec.to_builtins(agent.limits) if agent.limits else {},
         "inputs": _inputs(agent),
         "output": None if agent.answer is None else agent.answer.schema,
-        "instructions": agent.instructions,
+        "instructions": agent.instructions
+        if isinstance(agent.instructions, str)
+        else f"(a function, {getattr(agent.instructions, '__qualname__', '…')})",
     }
 
 

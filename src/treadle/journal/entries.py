@@ -23,6 +23,7 @@ from treadle.messages.events import ErrorInfo
 from treadle.messages.message import Message, ToolResult
 from treadle.messages.metrics import RunTotals
 from treadle.messages.response_details import ResponseDetails
+from treadle.models.model import ToolDefinition
 from treadle.types import (
     Effect,
     Limits,
@@ -59,6 +60,15 @@ class Fork(Value, frozen=True, kw_only=True):
     """True if the run's own prompt follows; False if it continues where the other run stopped."""
     results: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     """Call id -> result that replaces that call's result."""
+
+
+class Evaluated(Value, frozen=True, kw_only=True):
+    """Results of the functions of an agent's definition, which hold for the rest of a run."""
+
+    instructions: str | None = None
+    """Text of its instructions; None if the definition states the text itself."""
+    tools: tuple[ToolDefinition, ...] | None = None
+    """Definitions of the agent's own tools, in order; None if the definition lists them itself."""
 
 
 class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
@@ -100,6 +110,8 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     """Time of its import from a file without a valid signature; None for a run of this journal."""
     passing: tuple[str, ...] = ()
     """Temporary blocks of its system prompt, which the next runs of its session send too."""
+    evaluated: Evaluated | None = None
+    """None if the definition has no functions, or its first driver evaluates them."""
     schema: int = msgspec.field(default_factory=lambda: SCHEMA)
     """Always written: omitting the default would mean the reader's own version."""
 
@@ -261,6 +273,8 @@ class RunResumed(_Entry, frozen=True, kw_only=True, tag="run.resumed"):
     """True if the database has failed over since the previous driver, whose newest entries may be
     missing.
     """
+    evaluated: Evaluated | None = None
+    """Set by the first driver of a queued run; None: as before."""
 
 
 class RunFinished(_Entry, frozen=True, kw_only=True, tag="run.finished"):

@@ -19,6 +19,7 @@ from treadle.journal.entries import (
     ApprovalAsked,
     Compaction,
     Entry,
+    Evaluated,
     InputAdded,
     ModelRequested,
     ModelResponded,
@@ -34,6 +35,7 @@ from treadle.journal.receipts import Cleared, Summary, SummaryCost, Withdrawn, r
 from treadle.journal.repetition import DEFAULT_REPEATS, Repetition
 from treadle.journal.run_messages import failover_message, late_message, tool_message
 from treadle.journal.run_values import (
+    AgentState,
     ApprovalState,
     ContextState,
     ModelState,
@@ -71,7 +73,8 @@ class RunState:
         """Sequence number of the last entry before the first turn, when the prompt is complete."""
         self.resumed = 0
         """Number of resumes."""
-        self.agent_hash = self.model = self.cwd = ""
+        self.agent = AgentState()
+        self.model = self.cwd = ""
         self.mode: Mode = "full"
         """Mode under the last driver."""
         self.text = ""
@@ -105,6 +108,16 @@ class RunState:
     def asked(self) -> Mapping[str, ApprovalAsked]:
         """Open questions for approval, by call id."""
         return self.approvals.asked
+
+    @property
+    def agent_hash(self) -> str:
+        """Hash of the definition under the last driver."""
+        return self.agent.hash
+
+    @property
+    def evaluated(self) -> Evaluated | None:
+        """Results of the functions of the agent's definition."""
+        return self.agent.evaluated
 
     @property
     def turn(self) -> int:
@@ -148,12 +161,8 @@ class RunState:
             self.context.add(entry.input)
 
     def _driven_by(self, entry: RunStarted | RunResumed) -> None:
-        self.agent_hash, self.model, self.mode, self.cwd = (
-            entry.agent_hash,
-            entry.model,
-            entry.mode,
-            entry.cwd,
-        )
+        self.agent.drive(entry)
+        self.model, self.mode, self.cwd = entry.model, entry.mode, entry.cwd
 
     def _requested(self, entry: ModelRequested) -> None:
         current, spending, models = self.current, self.spending, self.models
@@ -195,28 +204,15 @@ class RunState:
         if entry.hook is not None:
             self.ledger.pass_turn()
         else:
-            self._charge(entry, new_bytes if untold else None)
+            told = None if not untold else new_bytes
+            self.spending.charge(entry, self.ledger, self.models.answering, told)
+            if untold or entry.context_tokens != 0:
+                self.context.measured = (len(self.context.history), self.ledger.context_tokens)
         if entry.provider_data is not None:
             self.models.carried |= msgspec.json.decode(entry.provider_data, type=dict[str, object])
         current.judge(entry, self.models)
         if not current.calls:
             self._close_turn()
-
-    def _charge(self, entry: ModelResponded, untold_bytes: int | None) -> None:
-        """Charge a response. `untold_bytes`: size of the messages that it counts, if it reports no
-        usage.
-        """
-        spending, model = self.spending, self.models.answering
-        if untold_bytes is None:
-            self.ledger.settle(entry.usage, entry.cost_usd, entry.context_tokens)
-        else:
-            size = len(encode_json(entry.message))
-            self.ledger.settle_untold(untold_bytes, size, spending.reserved)
-        if untold_bytes is not None or entry.context_tokens != 0:
-            self.context.measured = (len(self.context.history), self.ledger.context_tokens)
-        spending.spend(entry.at, entry.usage, entry.cost_usd, model, responses=1)
-        spending.invocations += 1
-        spending.use_up(model)
 
     def _close_turn(self) -> None:
         self.closed.append(self.seq)

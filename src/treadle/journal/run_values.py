@@ -12,11 +12,15 @@ import msgspec
 
 from treadle._internal.json_text import JsonText, encode_json
 from treadle._internal.units import usd
+from treadle.budget.ledger import Ledger
 from treadle.budget.spending import Reserved, Spending
 from treadle.journal.entries import (
     ApprovalAnswered,
     ApprovalAsked,
+    Evaluated,
     ModelResponded,
+    RunResumed,
+    RunStarted,
     ToolFinished,
     ToolLate,
     ToolStarted,
@@ -26,6 +30,20 @@ from treadle.journal.repetition import PACED_MS, FinishedCall, Repeated
 from treadle.messages.history import History
 from treadle.messages.message import Message, TextPart, ToolCall, ToolResult
 from treadle.types import Outcome, StopReason, Time, Usage
+
+
+class AgentState(msgspec.Struct):
+    """The agent in charge of the run, as its definition was then."""
+
+    name: str = ""
+    hash: str = ""
+    evaluated: Evaluated | None = None
+    """Results of the functions of its definition, which hold for the rest of the run."""
+
+    def drive(self, entry: RunStarted | RunResumed) -> None:
+        """Note the definition that a driver has."""
+        self.name, self.hash = entry.agent, entry.agent_hash
+        self.evaluated = entry.evaluated or self.evaluated
 
 
 class TurnState(msgspec.Struct):
@@ -198,6 +216,20 @@ class SpendingState(msgspec.Struct):
     """Reservation of the attempt in progress."""
     summary: Reserved | None = None
     """Reservation of the attempt at a summary that is in progress."""
+
+    def charge(
+        self, entry: ModelResponded, ledger: Ledger, model: str, untold_bytes: int | None
+    ) -> None:
+        """Charge a response. `untold_bytes`: size of the messages that it counts, if it reports no
+        usage.
+        """
+        if untold_bytes is None:
+            ledger.settle(entry.usage, entry.cost_usd, entry.context_tokens)
+        else:
+            ledger.settle_untold(untold_bytes, len(encode_json(entry.message)), self.reserved)
+        self.spend(entry.at, entry.usage, entry.cost_usd, model, responses=1)
+        self.invocations += 1
+        self.use_up(model)
 
     def use_up(self, model: str) -> None:
         """Count a response or an error of the model."""

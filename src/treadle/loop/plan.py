@@ -17,7 +17,7 @@ from treadle.budget.prices import UNKNOWN, Dearest, Pricing, needed
 from treadle.context.compaction import Summarisers, nobody
 from treadle.context.native_compaction import CompactingModel
 from treadle.events.hooks import NO_HOOKS, HookedRun, Hooks
-from treadle.journal.entries import Compaction, Fork, RunResumed, RunStarted
+from treadle.journal.entries import Compaction, Evaluated, Fork, RunResumed, RunStarted
 from treadle.journal.journal import RunWriter
 from treadle.journal.run_state import RunState
 from treadle.loop.answers import Answers
@@ -119,6 +119,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     summarisers: Summarisers = nobody
     """Models that can summarize a conversation that is too long."""
     warnings: tuple[str, ...] = ()
+    evaluated: Evaluated | None = None
+    """Results of the functions of the agent's definition."""
     resumption: Resumption | None = None
 
     @property
@@ -156,6 +158,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             on_ask=self.on_ask,
             on_unknown=self.on_unknown,
             fork=self.fork,
+            evaluated=self.evaluated,
             passing=()
             if self.session_id is None
             else tuple([block.text for block in self.system if block.passing]),
@@ -176,6 +179,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             cwd=str(self.cwd),
             limits=limits,
             failed_over=failed_over,
+            evaluated=None if self.evaluated == self.state.evaluated else self.evaluated,
         )
 
     @property

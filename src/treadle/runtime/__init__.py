@@ -3,6 +3,7 @@
 runtime.py          `Runtime`: the top of the library
 runs.py             the runs under way in this process
 assembly.py         resolves agent, model, settings and history into a plan
+evaluating.py       agents with functions, evaluated for a run
 options.py          options of a run, over those of its agent and the configuration
 run_stream.py       `RunStream`: a run read while it runs
 session.py          `Session`: a conversation of many runs

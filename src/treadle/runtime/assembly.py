@@ -46,12 +46,13 @@ from treadle.runtime.options import (
     merged_settings,
     output_settings,
 )
-from treadle.runtime.prompt import as_begun, earlier_of, run_id_of, with_passing
+from treadle.runtime.prompt import as_begun, earlier_of, run_id_of, system_again
 from treadle.runtime.session import ResumeOptions, RunOptions
 from treadle.runtime.toolbox_factory import Toolboxes
 from treadle.tools.builtin.complete import Complete
+from treadle.tools.offered import GoneTool
 from treadle.tools.tool import LateTools, Tool
-from treadle.types import NO_LIMITS, NOTHING_SET, Limits, Mode, SystemBlock
+from treadle.types import NO_LIMITS, NOTHING_SET, Limits, Mode
 
 
 class _More(NamedTuple):
@@ -184,7 +185,7 @@ class Assembly:
         wanted = self._asked(agent, options.get("model") or last)
         asker = Asker(started.run_id, started.session_id, state=state)
         chosen = await self._choice.choose(wanted, asker, limits)
-        system, changed = _system_again(agent, started, state)
+        system, changed = system_again(agent, started, state)
         settings, dropped = merged_settings(
             NOTHING_SET, started.settings.over(output_settings(agent)), chosen.model
         )
@@ -226,6 +227,7 @@ class Assembly:
         return {
             "agent": agent.name,
             "agent_hash": agent.fingerprint,
+            "evaluated": agent.evaluated,
             "model": chosen.model,
             "model_name": chosen.name,
             "models": chosen.names,
@@ -365,27 +367,14 @@ def _but(plan: Plan, **changes: Any) -> Plan:
 
 def _check_open_calls(agent: Agent[Any, Any], more: _More, state: RunState) -> None:
     """Raises AgentError(invalid) where an open call has no tool any more."""
-    tools = {tool.name: tool for tool in (*agent.own_tools, *more.tools)}
+    own = [tool for tool in agent.own_tools if not isinstance(tool, GoneTool)]
+    tools = {tool.name: tool for tool in (*own, *more.tools)}
     if (gone := missing_tool(state, tools)) is not None:
         raise AgentError(
             "invalid",
             f"run {_started(state).run_id} has an open call of the tool {gone!r}, which agent "
             f"{agent.name!r} has no more: pass an agent that has it",
         )
-
-
-def _system_again(
-    agent: Agent[Any, Any], started: RunStarted, state: RunState
-) -> tuple[tuple[SystemBlock, ...], tuple[str, ...]]:
-    """Return the system prompt of a resumed run, and a warning if its agent has changed."""
-    values = agent.values_again(msgspec.json.decode(started.inputs, type=dict[str, Any]))
-    system = agent.system(values)
-    if agent.fingerprint == state.agent_hash:
-        return with_passing(system, started.passing), ()
-    return system, (
-        f"agent {agent.name!r} has changed since this run was last driven: it goes on "
-        "with what it is now",
-    )
 
 
 def _started(state: RunState) -> RunStarted:

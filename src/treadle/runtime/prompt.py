@@ -1,6 +1,6 @@
 """The input of a run: its prompt, earlier messages, and the system prompt of its session.
 
-Entry points: `prompt_of`, `earlier_of`, `run_id_of`, `as_begun`.
+Entry points: `prompt_of`, `earlier_of`, `run_id_of`, `as_begun`, `system_again`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from treadle.journal.run_state import RunState
 from treadle.journal.session_names import is_id
 from treadle.messages.message import MediaPart, Message, Part, TextPart
 from treadle.messages.validate import check_history
+from treadle.tools.offered import GoneTool
 from treadle.types import SystemBlock, new_id, now
 
 CHANGED = "changed"
@@ -128,6 +129,27 @@ def with_passing(system: tuple[SystemBlock, ...], texts: Sequence[str]) -> tuple
         msgspec.structs.replace(block, text=next(each)) if block.passing else block
         for block in system
     )
+
+
+def system_again(
+    agent: Agent[Any, Any], started: RunStarted, state: RunState
+) -> tuple[tuple[SystemBlock, ...], tuple[str, ...]]:
+    """Return the system prompt of a resumed run, and warnings about changes of its agent."""
+    values = agent.values_again(msgspec.json.decode(started.inputs, type=dict[str, Any]))
+    system = agent.system(values)
+    gone = [
+        f"agent {agent.name!r} has no tool {tool.name!r} any more, which this run offers: calls of "
+        "it are refused"
+        for tool in agent.own_tools
+        if isinstance(tool, GoneTool)
+    ]
+    if agent.fingerprint == state.agent_hash:
+        return with_passing(system, started.passing), tuple(gone)
+    changed = (
+        f"agent {agent.name!r} has changed since this run was last driven: it goes on "
+        "with what it is now"
+    )
+    return system, (changed, *gone)
 
 
 async def as_begun(

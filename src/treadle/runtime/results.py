@@ -1,6 +1,6 @@
 """Results of runs, from their state and their end.
 
-Entry points: `result_of`, `with_output`.
+Entry points: `result_of`, `with_output`, `after_run`.
 """
 
 from __future__ import annotations
@@ -8,10 +8,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import anyio
+
 from treadle.agents.agent import Agent
 from treadle.journal.run_state import RunState
 from treadle.loop.ending import Ending
+from treadle.loop.plan import Plan
 from treadle.messages.result import Out, RunResult
+
+HOOK_GRACE_S = 5.0
+"""Time that the hooks after a run have, also while the task is being cancelled."""
 
 
 def result_of(state: RunState, ending: Ending) -> RunResult[Any]:
@@ -44,3 +50,10 @@ def with_output(result: RunResult[Any], agent: Agent[Any, Out]) -> RunResult[Out
         if agent.answer is not None and result.validated
         else result
     )
+
+
+async def after_run(plan: Plan, result: RunResult[Any]) -> None:
+    """Run the hooks after a run, also while the task is being cancelled."""
+    if "after_run" in plan.hooks.points:
+        with anyio.move_on_after(HOOK_GRACE_S, shield=True):
+            await plan.hooks.after_run(plan.hooked, result)

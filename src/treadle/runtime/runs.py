@@ -24,7 +24,7 @@ from treadle.journal.run_state import RunState
 from treadle.journal.sessions import ViewMark
 from treadle.loop.ending import ending_of
 from treadle.loop.loop import Run
-from treadle.loop.plan import ParentCall, Plan, Resumption
+from treadle.loop.plan import Plan, Resumption
 from treadle.loop.session_past import begun
 from treadle.messages.message import Part
 from treadle.messages.result import Out, RunResult
@@ -33,6 +33,8 @@ from treadle.runtime.assembly import Assembly, resumed
 from treadle.runtime.busy_sessions import BusySessions
 from treadle.runtime.children import Children, ParentRun, divided
 from treadle.runtime.closing_runs import until_idle
+from treadle.runtime.evaluating import PlannedRun, going_on
+from treadle.runtime.evaluating import begun as begun_agent
 from treadle.runtime.late_runs import LateRuns
 from treadle.runtime.options import (
     ForkPoint,
@@ -42,7 +44,7 @@ from treadle.runtime.options import (
     session_id_of,
 )
 from treadle.runtime.prompt import prompt_of
-from treadle.runtime.results import result_of, with_output
+from treadle.runtime.results import after_run, result_of, with_output
 from treadle.runtime.run_stream import RunHandle
 from treadle.runtime.session import ForkOptions, ResumeOptions, RunOptions, check_options
 from treadle.runtime.toolbox_factory import close_kept
@@ -133,14 +135,15 @@ class Runs:
         check_agent(agent)
         prompt, session_id = prompt_of(text), session_id_of(options.get("session"))
         await self.late.store()
-        make = partial(
-            self._assembly.plan,
-            agent,
-            prompt,
-            session_id,
-            options,
-            caller=_caller_of(hears),
-        )
+        caller = hears.caller if isinstance(hears, ParentRun) else None
+
+        async def make() -> PlannedRun[Out]:
+            found, given = agent, options
+            if agent.is_dynamic:
+                found, given = await begun_agent(agent, deps, session_id, options)
+            planned = self._assembly.plan(found, prompt, session_id, given, caller=caller)
+            return PlannedRun(found, await planned)
+
         return await self._claimed(session_id, agent, make, deps, hears)
 
     async def submit(
@@ -192,14 +195,17 @@ class Runs:
         session_id = None if started.session_id is None else new_id("session")
         prompt = started.input if text is None else prompt_of(text)
 
-        async def make() -> Plan:
-            plan = await self._assembly.forked(forked, fork, prompt, session_id, given)
+        async def make() -> PlannedRun[Out]:
+            now, options = forked, given
+            if forked.is_dynamic:
+                now, options = await begun_agent(forked, deps, session_id, given)
+            plan = await self._assembly.forked(now, fork, prompt, session_id, options)
             if session_id is not None:
                 origin = self._sessions.get(started.session_id or "")
                 self._sessions.create(
                     f"{origin.title} (fork)" if origin else "", session_id=session_id
                 )
-            return plan
+            return PlannedRun(now, plan)
 
         job = await self._claimed(session_id, forked, make, deps, stream)
         self._agents.remember(found)  # not the one with what this fork changed
@@ -231,8 +237,11 @@ class Runs:
         found = self._agents.known(agent, started.agent, run_id)
         answers, below = await divided(self._journal, state, answers_of(options))
 
-        async def make() -> Plan:
-            plan = await self._assembly.resumed(found, state, options, caller=_caller_of(hears))
+        caller = hears.caller if isinstance(hears, ParentRun) else None
+
+        async def make() -> PlannedRun[Out]:
+            now = await going_on(found, deps, state, options) if found.is_dynamic else found
+            plan = await self._assembly.resumed(now, state, options, caller=caller)
             writer = await self._journal.take_over(run_id)
             try:
                 if await self._journal.read(run_id, after=state.seq):
@@ -247,7 +256,8 @@ class Runs:
                 with anyio.CancelScope(shield=True):
                     await writer.release()
                 raise
-            return resumed(plan, Resumption(writer=writer, answers=answers, below=below))
+            resumption = Resumption(writer=writer, answers=answers, below=below)
+            return PlannedRun(now, resumed(plan, resumption))
 
         return await self._claimed(started.session_id, found, make, deps, hears)
 
@@ -260,7 +270,7 @@ class Runs:
         self,
         session_id: str | None,
         agent: Agent[Deps, Out],
-        make: Callable[[], Awaitable[Plan]],
+        make: Callable[[], Awaitable[PlannedRun[Out]]],
         deps: Deps,
         hears: EventStream | ParentRun | None,
     ) -> RunHandle[Out]:
@@ -268,7 +278,9 @@ class Runs:
         inside = None if session_id is None else self.busy.claim(session_id)
         self._preparing += 1
         try:
-            job = self._job(agent, await make(), deps, hears)
+            planned = await make()
+            job = self._job(planned.agent, planned.plan, deps, hears)
+            self._agents.remember(agent)
         except BaseException:
             if session_id is not None:
                 self.busy.let_go(session_id)
@@ -307,7 +319,6 @@ class Runs:
         self.late.go_on_in(run)
         job: RunHandle[Out] = RunHandle(run=run, drive=self._drive)
         self.ran = True
-        self._agents.remember(agent)
         self._jobs[plan.run_id] = job
         self._relay.begin(plan.run_id, partial(_place_of, run))
         return job
@@ -343,7 +354,7 @@ class Runs:
         finally:
             if job.run.ending is not None:
                 job.result = result_of(job.run.state, job.run.ending)
-                await _after_run(job.run.plan, job.result)
+                await after_run(job.run.plan, job.result)
                 await self._children.over(job.run.state, waiting=job.run.ending.waiting)
             elif job.result is None:
                 job.result = AgentError(
@@ -385,14 +396,3 @@ class Runs:
 def _place_of(run: Run) -> DeltaPlace:
     writer = getattr(run.pen, "writer", None)  # not set before the run is in the journal
     return DeltaPlace(0 if writer is None else writer.fence, run.state.seq)
-
-
-async def _after_run(plan: Plan, result: RunResult[Any]) -> None:
-    """Run the hooks after a run, also while the task is being cancelled."""
-    if "after_run" in plan.hooks.points:
-        with anyio.move_on_after(CLOSE_GRACE_S, shield=True):
-            await plan.hooks.after_run(plan.hooked, result)
-
-
-def _caller_of(hears: EventStream | ParentRun | None) -> ParentCall | None:
-    return hears.caller if isinstance(hears, ParentRun) else None

@@ -2,6 +2,8 @@
 functions in function/, MCP servers in mcp/.
 
 tool.py          `Tool`, `ToolContext`, `ToolFailed`: the contract
+run_context.py   `RunContext`: a run before its first request
+offered.py       tools as a run had offered them, after the code has changed
 approval.py      the question a person answers about one call
 confinement.py   the contract of a sandbox for commands
 failures.py      `ToolFailed`, `ToolDeferred`: how a tool reports its outcome

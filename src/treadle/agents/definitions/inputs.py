@@ -77,10 +77,12 @@ def typed(name: str, text: str, declared: Input | None) -> Any:
     return value
 
 
-def missing(inputs: Mapping[str, Input], instructions: str, given: Collection[str]) -> list[str]:
-    """Return the required inputs that are not among `given`, in declaration order."""
+def missing(inputs: Mapping[str, Input], instructions: object, given: Collection[str]) -> list[str]:
+    """Return the required inputs that are not among `given`, in declaration order. A function
+    of instructions needs none.
+    """
     needed = [name for name, one in inputs.items() if one.required and one.default is None]
-    if not inputs:
+    if not inputs and isinstance(instructions, str):
         needed = [name for name in dict.fromkeys(HOLE.findall(instructions)) if name]
     return [name for name in needed if name not in given]
 

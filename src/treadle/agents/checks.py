@@ -1,0 +1,102 @@
+"""Checks of an agent's fields in code that no type checker has seen: each mix-up would otherwise
+fail much later, with a misleading error.
+
+Entry points: `check_kinds`, `check_tool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+from typing_extensions import get_protocol_members
+
+from treadle.errors import AgentError
+from treadle.events.hooks import checked_hooks
+from treadle.tools.run_context import check_arity
+from treadle.tools.tool import Tool
+from treadle.types import Limits, Settings
+
+_STRING = (
+    "give a string, or a function that returns one: def instructions(ctx: RunContext[Deps]) -> str"
+)
+_LIST = (
+    "give a list of tools, like tools=[weather], or a function that returns one: def tools(ctx: "
+    "RunContext[Deps]) -> list[Tool[Deps]]"
+)
+_TOOL_MEMBERS = get_protocol_members(Tool)
+
+
+def check_kinds(agent: str, fields: Mapping[str, object]) -> None:
+    """Raise AgentError(invalid) if a field of the agent is of another kind than its type says."""
+    _check_functions(agent, fields)
+    if isinstance(model := fields["model"], type) or not (
+        model is None or isinstance(model, str) or hasattr(model, "stream")
+    ):
+        instead = "give a name like 'anthropic:claude-opus-5-5', or a Model object"
+        raise _mixed_up(agent, "model", model, instead)
+    if not isinstance(fields["limits"], Limits | None):
+        raise _mixed_up(agent, "limits", fields["limits"], "give Limits(turns=…)")
+    servers = fields["mcp_servers"]
+    if not isinstance(servers, list | tuple) or any(
+        isinstance(server, type) or not hasattr(server, "secrets")
+        for server in cast("Sequence[object]", servers)
+    ):
+        raise AgentError(
+            "invalid",
+            f"agent {agent!r}: mcp_servers= takes a list of McpServer objects, like "
+            "[McpServer(name=…, command=[…])]",
+        )
+    try:
+        checked_hooks(fields["hooks"])
+    except AgentError as e:
+        raise AgentError("invalid", f"agent {agent!r}: {e.message}") from e
+    if not isinstance(fields["settings"], Settings):
+        raise _mixed_up(agent, "settings", fields["settings"], "give Settings(max_tokens=…)")
+
+
+def _check_functions(agent: str, fields: Mapping[str, object]) -> None:
+    """Check the fields that take a value or a function of the run's context."""
+    for name, kind, instead in (("instructions", str, _STRING), ("tools", Iterable, _LIST)):
+        given = fields[name]
+        if isinstance(given, kind):
+            continue
+        if not callable(given) or isinstance(given, type) or hasattr(given, "execute"):
+            raise _mixed_up(agent, name, given, instead)
+        check_arity(given, f"agent {agent!r}: {name}=", instead[instead.index("def ") :])
+
+
+def check_tool(agent: str, one: object) -> None:
+    """Raise AgentError(invalid) if a member of `tools=` is not a complete tool."""
+    if hasattr(one, "secrets") and not hasattr(one, "execute"):
+        raise AgentError(
+            "invalid",
+            f"agent {agent!r}: {shown(one)} among its tools is an MCP server: "
+            "pass it as mcp_servers=[…]",
+        )
+    # reading its definition would build the schema, which imports pydantic
+    has = dir(one)
+    if "execute" not in has and not hasattr(one, "execute"):
+        name = getattr(one, "__name__", None) or repr(one)
+        raise AgentError(
+            "invalid",
+            f"agent {agent!r}: {name} is not a tool: put @tool above the function, or "
+            "make a FunctionTool",
+        )
+    if missing := sorted(name for name in _TOOL_MEMBERS.difference(has) if not hasattr(one, name)):
+        raise AgentError(
+            "invalid",
+            f"agent {agent!r}: {one!r} is not a complete tool: it lacks "
+            f"{', '.join(missing)} (the protocol treadle.Tool)",
+        )
+
+
+def _mixed_up(agent: str, field: str, given: object, instead: str) -> AgentError:
+    return AgentError("invalid", f"agent {agent!r}: {field}= is {shown(given)}: {instead}")
+
+
+def shown(value: object) -> str:
+    """Return only the kind of the value: a misplaced value may be a secret."""
+    if value is None:
+        return "None"
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"

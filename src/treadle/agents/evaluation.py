@@ -1,0 +1,86 @@
+"""The functions of a definition, evaluated for one run: its instructions and its tools.
+
+The result is journaled. A resume reads it and does not ask again, so that it sees the same
+instructions and the same tools. Entry point: `evaluated`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from treadle.errors import AgentError
+from treadle.journal.entries import Evaluated
+from treadle.models.model import ToolDefinition
+from treadle.tools.offered import GoneTool, RedefinedTool
+from treadle.tools.run_context import RunContext, called_with
+from treadle.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from treadle.agents.agent import Agent
+
+
+async def evaluated(
+    agent: Agent[Any, Any], ctx: RunContext[Any], stored: Evaluated | None = None
+) -> Agent[Any, Any]:
+    """Return the agent as its run has it: with a text as instructions and a list of tools.
+
+    `stored`: results that the run has had from its beginning, which are used again. A function of
+    tools is then called for the tools themselves; those that the run did not offer are left out,
+    and a `GoneTool` stands in for each that no longer exists. Raises AgentError(agent) if a
+    function fails, AgentError(invalid) for a wrong result.
+    """
+    stored = stored or Evaluated()
+    text = None
+    if not isinstance(agent.instructions, str):
+        text = stored.instructions
+        text = await _instructions(agent, ctx) if text is None else text
+    tools, definitions = await _listed(agent, ctx), None
+    if callable(agent.tools):
+        if stored.tools is not None:
+            by_name = {tool.name: tool for tool in tools}
+            tools = [_as_offered(by_name.get(one.name), one) for one in stored.tools]
+        definitions = tuple([tool.definition for tool in tools])
+    return _as_found(agent, Evaluated(instructions=text, tools=definitions), tools)
+
+
+async def _instructions(agent: Agent[Any, Any], ctx: RunContext[Any]) -> str:
+    label = f"agent {agent.name!r}: the function of instructions="
+    text: object = await called_with(ctx, cast("Callable[..., Any]", agent.instructions), label)
+    if not isinstance(text, str):
+        raise AgentError(
+            "invalid", f"{label} returned {text!r:.80}: return the text of the instructions"
+        )
+    return text
+
+
+async def _listed(agent: Agent[Any, Any], ctx: RunContext[Any]) -> Sequence[Tool[Any]]:
+    """Return the tools that the definition gives now."""
+    given = agent.tools
+    if not callable(given):
+        return agent.own_tools
+    label = f"agent {agent.name!r}: the function of tools="
+    tools = cast("object", await called_with(ctx, given, label))
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise AgentError("invalid", f"{label} returned {tools!r:.80}: return a list of tools")
+    return replace(
+        agent, instructions="", inputs={}, tools=tuple(cast("Iterable[Tool[Any]]", tools))
+    ).own_tools
+
+
+def _as_offered(tool: Tool[Any] | None, offer: ToolDefinition) -> Tool[Any]:
+    if tool is None:
+        return GoneTool(offer)
+    return tool if tool.definition == offer else RedefinedTool(tool, offer)
+
+
+def _as_found(
+    agent: Agent[Any, Any], found: Evaluated, tools: Sequence[Tool[Any]]
+) -> Agent[Any, Any]:
+    """Return the agent with what was found in the place of its functions."""
+    text = agent.instructions if isinstance(agent.instructions, str) else ""
+    if found.instructions is not None:
+        text = found.instructions.replace("$", "$$")
+    made = replace(agent, instructions=text, tools=tuple(tools), inputs={})
+    return made.evaluated_from(agent, found)

@@ -1,0 +1,71 @@
+"""Agents whose definitions contain functions, evaluated for a run that begins or goes on.
+
+agents/evaluation.py calls the functions. Entry points: `begun`, `going_on`, `PlannedRun`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NamedTuple
+
+import msgspec
+
+from treadle.agents.agent import Agent
+from treadle.agents.evaluation import evaluated
+from treadle.journal.run_state import RunState
+from treadle.loop.plan import Plan
+from treadle.messages.result import Out
+from treadle.runtime.options import checked_mode, directory_of
+from treadle.runtime.prompt import run_id_of
+from treadle.runtime.session import ResumeOptions, RunOptions
+from treadle.tools.run_context import RunContext
+
+
+class PlannedRun(NamedTuple, Generic[Out]):
+    """An agent as one run has it, and the run's plan."""
+
+    agent: Agent[Any, Out]
+    plan: Plan
+
+
+async def begun(
+    agent: Agent[Any, Any], deps: object, session_id: str | None, options: RunOptions
+) -> tuple[Agent[Any, Any], RunOptions]:
+    """Return the agent of a new run, and its options with the run's id.
+
+    Raises the errors of `evaluated`, and AgentError(invalid) for wrong inputs.
+    """
+    run_id = run_id_of(options.get("run_id"))
+    ctx = RunContext(
+        deps=deps,
+        inputs=agent.values(options.get("inputs") or {}),
+        agent=agent.name,
+        run_id=run_id,
+        session_id=session_id,
+        user_id=options.get("user_id"),
+        cwd=directory_of(options.get("cwd")),
+        mode=checked_mode(options.get("mode", "full")),
+    )
+    return await evaluated(agent, ctx), {**options, "run_id": run_id}
+
+
+async def going_on(
+    agent: Agent[Any, Any], deps: object, state: RunState, options: ResumeOptions
+) -> Agent[Any, Any]:
+    """Return the agent of a run that goes on: as the journal has it, and evaluated now where the
+    journal has nothing.
+
+    Raises the errors of `evaluated`.
+    """
+    started = state.started
+    assert started is not None, "a run begins with run.started"
+    ctx = RunContext(
+        deps=deps,
+        inputs=agent.values_again(msgspec.json.decode(started.inputs, type=dict[str, Any])),
+        agent=agent.name,
+        run_id=started.run_id,
+        session_id=started.session_id,
+        user_id=started.user_id,
+        cwd=directory_of(options.get("cwd") or state.cwd),
+        mode=checked_mode(options.get("mode") or state.mode),
+    )
+    return await evaluated(agent, ctx, state.evaluated)
