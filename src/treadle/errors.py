@@ -105,3 +105,14 @@ class AgentError(Exception):
 
     def __repr__(self) -> str:
         return f"AgentError({self.kind.value!r}, {self.message!r})"
+
+
+def out_of_memory(done: str) -> AgentError:
+    """Return the error for a process without memory. `done`: the known state of the failed
+    operation.
+    """
+    return AgentError(
+        "agent",
+        f"the process is out of memory: {done}. Free some, or raise its limit (`ulimit -v`, the "
+        "container's memory), then go on",
+    )

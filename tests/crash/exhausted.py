@@ -7,41 +7,42 @@ witness. The outcome is printed as JSON.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import resource
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import anyio
 
 from treadle import Agent, Runtime, tool
 from treadle.config import Config
-from treadle.models.model import Delta, ModelRequest
+from treadle.models.model import Delta, ModelRequest, TextDelta
 from treadle.testing import ScriptedModel
 from treadle.tools.builtin.coding import default_tools
 
-KINDS = ("descriptors", "processes", "threads")
+KINDS = ("descriptors", "processes", "threads", "memory:result", "memory:response")
+"""memory: what is too large is the result of `pay`, or the response that asks for `sign`."""
 NO_ROOM = 1 << 46
 """Bytes of a stack for which no address space has room."""
 NOT_ROOT = 65534
-ROOM = 1 << 20
-"""Bytes above those in use that are filled before memory is out."""
+LARGE_BYTES = 1 << 26
+ROOM_BYTES = 1 << 25
+"""Address space that is left to a process whose memory runs out: enough for everything but a copy
+of a large text.
+"""
 
 
 def exhaust(kind: str) -> None:
-    """Leave the process nothing of this kind; with another word, do nothing. `memory:N` leaves
-    some N KiB.
-    """
-    kind, _, spare = kind.partition(":")
-    match kind:
+    """Leave the process nothing of this kind; with another word, do nothing."""
+    match kind.partition(":")[0]:
         case "memory":
-            fill_memory(int(spare))
+            used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            limit_memory(used + ROOM_BYTES)
         case "descriptors":
             lowest = os.open(os.devnull, os.O_RDONLY)
             os.close(lowest)
@@ -54,24 +55,6 @@ def exhaust(kind: str) -> None:
             return
 
 
-Held: TypeAlias = tuple[bytearray, Any] | None
-held: Held = None
-"""A chain, since a list would need one large block."""
-
-
-def fill_memory(spare_kib: int) -> None:
-    """Take all address space but about this much."""
-    global held
-    spare = [bytearray(1024) for _ in range(spare_kib)]
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    limit_memory(used + ROOM)
-    for size in (1 << 16, 1 << 12, 1 << 10):
-        with contextlib.suppress(MemoryError):
-            while True:
-                held = (bytearray(size), held)
-    spare.clear()
-
-
 def limit_memory(size: int) -> None:
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (size, hard))
@@ -80,17 +63,22 @@ def limit_memory(size: int) -> None:
 class ByHistory(ScriptedModel):
     """Gives the response that the history is ready for, in whatever process."""
 
-    def __init__(self, script: list[dict[str, Any]]) -> None:
+    def __init__(self, script: list[dict[str, Any]], before: Mapping[int, str]) -> None:
+        """`before`: texts that stand before responses."""
         super().__init__([])
-        self._responses = script
+        self._responses, self._before = script, before
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         said = sum(message.role == "assistant" for message in request.messages)
+        if said in self._before:
+            yield TextDelta(self._before[said])
         async for delta in ScriptedModel([self._responses[said]]).stream(request):
             yield delta
 
 
 def payer(kind: str, witness: str) -> Agent[Any, Any]:
+    large = "x" * LARGE_BYTES if kind.startswith("memory") else ""
+
     def note(word: str) -> None:
         with open(witness, "a") as file:
             file.write(f"{word}\n")
@@ -100,7 +88,7 @@ def payer(kind: str, witness: str) -> Agent[Any, Any]:
         """Pays."""
         note("pay")
         exhaust(kind)
-        return "paid"
+        return large if kind == "memory:result" else "paid"
 
     @tool(effect="once")
     def sign() -> str:
@@ -109,17 +97,17 @@ def payer(kind: str, witness: str) -> Agent[Any, Any]:
         exhaust(kind)  # descriptors that something has closed since `pay`
         return "signed"
 
-    calls: list[tuple[str, dict[str, str]]] = [("pay", {}), ("sign", {})]
-    if not kind.startswith("memory"):
-        calls.append(("bash", {"command": f"echo bash >> {witness}"}))
     script = [
         {"tool_calls": [{"name": name, "id": f"c_{name}", "arguments": arguments}]}
-        for name, arguments in calls
+        for name, arguments in (
+            ("pay", {}),
+            ("sign", {}),
+            ("bash", {"command": f"echo bash >> {witness}"}),
+        )
     ]
     bash = next(one for one in default_tools() if one.name == "bash")
-    return Agent(
-        name="payer", model=ByHistory([*script, {"text": "done"}]), tools=[pay, sign, bash]
-    )
+    model = ByHistory([*script, {"text": "done"}], {1: large} if kind == "memory:response" else {})
+    return Agent(name="payer", model=model, tools=[pay, sign, bash])
 
 
 async def main(kind: str, url: str, witness: str) -> None:

@@ -22,6 +22,7 @@ from typing_extensions import override
 
 from tests.journal.sqlite.failing_disk import FailingDisk
 from treadle import types
+from treadle._internal import crash
 
 FAULTS: Mapping[str, tuple[str, type[apsw.Error]]] = {
     "full": ("write", apsw.FullError),
@@ -38,11 +39,11 @@ def fail(fault: str) -> None:
     """`NAME:N` fails the N-th operation of its kind and all that follow; `NAME:N-M` the N-th to the
     M-th. From 1, for the whole process.
 
-    `limit:N`: the system itself refuses what would make a file longer than N bytes. `powerless`:
-    root may not write where others may not. `clock:N`: the clock on the wall jumps by N hours each
-    time that it is read. Of PostgreSQL: `answers` loses the connection after each append, before
-    its answer is there; `renewals` keeps the lease from being renewed but where somebody looks at
-    it.
+    `memory:N`, `memory:N-M`: an allocation fails at each of these durable boundaries. `limit:N`:
+    the system itself refuses what would make a file longer than N bytes. `powerless`: root may not
+    write where others may not. `clock:N`: the clock on the wall jumps by N hours each time that it
+    is read. Of PostgreSQL: `answers` loses the connection after each append, before its answer is
+    there; `renewals` keeps the lease from being renewed but where somebody looks at it.
     """
     name, _, span = fault.partition(":")
     first, _, last = span.partition("-")
@@ -54,12 +55,25 @@ def fail(fault: str) -> None:
         _renew_nothing()
     elif name == "clock":
         _jump(int(span))
+    elif name == "memory":
+        _run_out(range(int(first), int(last) + 1 if last else 1 << 40))
     elif name == "limit":
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(first), resource.RLIM_INFINITY))
     else:
         _installed.append(
             _CountingDisk(name, range(int(first), int(last) + 1 if last else 1 << 40))
         )
+
+
+def _run_out(which: range) -> None:
+    """An allocation fails at these durable boundaries, which crash.py counts."""
+    count = itertools.count(1)
+
+    def allocate() -> None:
+        if next(count) in which:
+            raise MemoryError
+
+    crash._at, crash._pass = 1, allocate  # pyright: ignore[reportPrivateUsage]  it was read before
 
 
 def _lose_answers() -> None:

@@ -1,4 +1,4 @@
-"""Processes that run out of descriptors, threads or processes after a `once` call: nothing
+"""Processes that run out of descriptors, threads, processes or memory after a `once` call: nothing
 is repeated or lost, what was not made is told, and another process ends the run.
 """
 
@@ -13,19 +13,27 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.crash.exhausted import KINDS, payer
+from tests.crash.nursery import Nursery
+from tests.crash.sweep import Swept, robbed
 from tests.service.database.postgres import postgres_server as postgres_server
 from tests.service.database.postgres import postgres_urls as postgres_urls
 from treadle import Runtime, check_history
 from treadle.config import Config
 from treadle.journal.entries import ToolStarted
 
+OUT_OF_MEMORY = "the process is out of memory: "
+SHOWN_NOT = "The tool ran, but "
+EACH_CALL = {"c_pay", "c_sign", "c_bash"}
 CAUSES = {
     "descriptors": ("Too many open files",),
     "processes": ("Resource temporarily unavailable", "can't start new thread"),
     "threads": ("can't start new thread",),
+    "memory:result": ("MemoryError",),
+    "memory:response": (OUT_OF_MEMORY,),
 }
 """Words of what ran out, in the result of a call or in the error of the process."""
 
@@ -70,17 +78,35 @@ async def test_a_process_that_runs_out_repeats_and_loses_nothing(
     done = Counter(witness.read_text().split())
     results = {part.call_id: part for m in result.messages for part in m.tool_results}
     assert check_history(result.messages) == []
-    assert (result.outcome, {*results}) == ("completed", {"c_pay", "c_sign", "c_bash"}), (
-        entries,
-        ended,
-    )
+    assert (result.outcome, {*results}) == ("completed", EACH_CALL), (entries, ended)
     assert done_before[0] == "pay"
     assert {*done.values()} == {1}, ended.stderr
     for call_id, told in results.items():
         has_run = done[call_id.removeprefix("c_")] == 1
-        assert told.unknown or told.is_error is not has_run, told
+        assert told.unknown or told.is_error is not has_run or SHOWN_NOT in told.text, told
     starts = Counter(entry.call_id for entry in entries if isinstance(entry, ToolStarted))
     assert {*starts.values()} == {1}
-    assert results["c_pay"].text == "paid"
+    assert kind == "memory:result" or results["c_pay"].text == "paid"
     texts = [ended.stdout, ended.stderr, *(told.text for told in results.values())]
     assert any(word in text for word in CAUSES[kind] for text in texts), texts
+
+
+@pytest.mark.parametrize("lasting", [True, False], ids=["for good", "once"])
+def test_memory_that_is_out_at_any_boundary_repeats_and_loses_nothing(
+    nursery: Nursery, tmp_path: Path, lasting: bool
+) -> None:
+    said: list[str] = []
+    for number in range(2, 22, 3) if lasting else (1, 2, 5, 6, 7, 8, 10):
+        stage = robbed(nursery, tmp_path / f"{number}", "one")
+        until = "" if lasting else f"-{number}"
+        ended = nursery.drive(msgspec.structs.replace(stage.task, fault=f"memory:{number}{until}"))
+        said.append(ended.said)
+        assert not stage.judge_open().violations
+        swept = Swept()
+        verdict = stage.judge(swept, ended, crashes=1)
+        assert not swept.violations
+        assert verdict.finished == verdict.runs
+    *stopped, last = said
+    stored = () if lasting else (1, 3)
+    assert all((OUT_OF_MEMORY in one) is (n not in stored) for n, one in enumerate(stopped)), said
+    assert last == "completed\n", "after the last boundary, or after a commit"

@@ -187,3 +187,22 @@ def _fill(file: Path) -> None:
     with file.open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
         while True:
             ballast.write(b"x" * 4096)
+
+
+def test_an_append_whose_memory_is_out_is_looked_up_and_told(
+    nursery: Nursery, tmp_path: Path, chaos_server: ChaosServer
+) -> None:
+    """Once: another connection tells whether it is stored. For good: the cause is told, not what
+    follows from it.
+    """
+    for fault, told in (
+        ("memory:2-2", "completed"),
+        ("memory:6-6", "completed"),
+        ("memory:9-9", "completed"),
+        ("memory:6", "error the process is out of memory: the journal "),
+        ("memory:9", "error the process is out of memory: the journal "),
+    ):
+        stage = robbed(nursery, tmp_path / fault, "one", server=chaos_server)
+        ended = nursery.drive(msgspec.structs.replace(stage.task, fault=fault))
+        assert ended.said.startswith(told)
+        whole(stage, ended, crashes=1)

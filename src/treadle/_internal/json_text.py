@@ -28,6 +28,7 @@ from version to version.
 
 T = TypeVar("T")
 
+_encoder = msgspec.json.Encoder()
 _decoders: dict[object, msgspec.json.Decoder[Any]] = {}
 """Decoders by type: looking through the many types of an entry takes msgspec fifty times as long as
 reading one.
@@ -50,6 +51,18 @@ def encode_json(value: object) -> bytes:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
         return json.dumps(_countable(msgspec.to_builtins(value)), separators=(",", ":")).encode()
+
+
+def encode_or_raise(value: object) -> bytes:
+    """The same. Raises MemoryError if there is no room for it; `encode` of msgspec 0.22 ends the
+    process then (SIGSEGV). 0.1 µs slower.
+    """
+    buffer = bytearray()
+    try:
+        _encoder.encode_into(value, buffer)
+    except UnicodeEncodeError:
+        return encode_json(value)
+    return bytes(buffer)
 
 
 def _countable(value: Any) -> Any:

@@ -84,7 +84,7 @@ class Closing:
                     cut = calls.cut("The run came to wait for a person")
                     self._feed.appended([*(one for one in cut if one.started), finished], None)
             except Exception as e:  # noqa: BLE001  a journal error; subscribers still receive the end
-                lost = e
+                lost = self._pen.failed or e
             # a run released without its question in the journal could never be answered
             if stored:
                 await self._pen.writer.release(waiting=waiting)

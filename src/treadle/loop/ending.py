@@ -11,7 +11,7 @@ import msgspec
 
 from treadle._internal.json_text import decode_json
 from treadle.budget.spending import Spending
-from treadle.errors import AgentError
+from treadle.errors import AgentError, out_of_memory
 from treadle.journal.entries import RunFinished
 from treadle.journal.run_state import RunState
 from treadle.loop.plan import Plan
@@ -134,11 +134,16 @@ def metrics_of(
     )
 
 
-def as_error(error: Exception, plan: Plan) -> AgentError:
-    """Return the error for the caller, with secrets masked. Logs an unexpected exception."""
+def as_error(error: Exception, plan: Plan, what: str = "failed unexpectedly") -> AgentError:
+    """Return the error for the caller, with secrets masked. Logs an unexpected exception. `what`:
+    what happened to the run.
+    """
     if not isinstance(error, AgentError):
-        logger.error("run %s failed unexpectedly", plan.run_id, exc_info=error)
-        error = AgentError("agent", f"the run failed unexpectedly: {type(error).__name__}: {error}")
+        logger.error("run %s %s", plan.run_id, what, exc_info=error)
+        if isinstance(error, MemoryError):
+            error = out_of_memory(f"the run {what}")
+        else:
+            error = AgentError("agent", f"the run {what}: {type(error).__name__}: {error}")
     error.message = plan.redactor.text(error.message)
     error.args = (error.kind, error.message)
     return error

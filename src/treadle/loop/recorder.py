@@ -22,7 +22,7 @@ class Pen:
     immediately.
     """
 
-    __slots__ = ("_feed", "_state", "_time", "held", "writer")
+    __slots__ = ("_feed", "_state", "_time", "failed", "held", "writer")
 
     def __init__(self, state: RunState, feed: Feed, time: RunTime) -> None:
         self._state, self._feed, self._time = state, feed, time
@@ -30,6 +30,8 @@ class Pen:
         """Set by `begin`."""
         self.held: list[Entry] = []
         """Entries that the next append writes."""
+        self.failed: Exception | None = None
+        """Error of the first append that failed; later ones may only be its consequence."""
 
     async def begin(self, plan: Plan, journal: Journal) -> None:
         """Record the first entry of the run, or of the driver that resumes it.
@@ -73,8 +75,9 @@ class Pen:
         batch, self.held = self.held, []
         try:
             first = await self.writer.append(batch)
-        except Exception:
+        except Exception as e:
             self.held[:0] = batch
+            self.failed = self.failed or e
             raise
         self._feed.appended(batch, first)
 

@@ -5,7 +5,6 @@ assembly.py makes their plans; loop/ runs them. Entry points: `Runs`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -22,7 +21,7 @@ from treadle.events.live_deltas import DeltaPlace, Relay
 from treadle.journal.fork import check_results, fork_of
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import ViewMark
-from treadle.loop.ending import ending_of
+from treadle.loop.ending import as_error, ending_of
 from treadle.loop.loop import Run
 from treadle.loop.plan import Plan, Resumption
 from treadle.loop.session_past import begun
@@ -50,8 +49,6 @@ from treadle.runtime.session import ForkOptions, ResumeOptions, RunOptions, chec
 from treadle.runtime.toolbox_factory import close_kept
 from treadle.tools.function.threads import abandoned_calls
 from treadle.types import new_id
-
-logger = logging.getLogger("treadle")
 
 CLOSE_GRACE_S = 5.0
 """Time that closing waits for runs to close and for the threads of abandoned sync tools."""
@@ -345,12 +342,8 @@ class Runs:
             await job.run.drive()
         except AgentError as e:
             job.result = e
-        except Exception as e:  # the edge of a task: a journal's bug is logged, not raised
-            logger.exception("run %s could not begin", job.run.plan.run_id)
-            job.result = AgentError(
-                "agent",
-                f"the run could not begin: {type(e).__name__}: {self._assembly.redact(str(e))}",
-            )
+        except Exception as e:  # noqa: BLE001  the edge of a task: a journal's bug is logged, not raised
+            job.result = as_error(e, job.run.plan, "could not begin")
         finally:
             if job.run.ending is not None:
                 job.result = result_of(job.run.state, job.run.ending)

@@ -375,6 +375,10 @@ def test_no_room_for_the_file_beside_it_is_no_fault_of_the_disk() -> None:
             "the disk failed under the journal 'j' (IOError: why): done. Check the disk, then go on",
         ),
         (apsw.ConstraintError, "the journal 'j' refuses it (ConstraintError: why): done"),
+        (
+            apsw.NoMemError,
+            "the process is out of memory: the journal 'j' failed, done. Free some, or raise its limit",
+        ),
         (apsw.TooBigError, "the journal 'j' failed (TooBigError: why): done"),
     ],
 )
@@ -407,7 +411,7 @@ async def test_an_error_that_cannot_be_told_is_told_as_what_went_wrong_then(
 
     journal = SqliteJournal.open(path)
     writers = [await journal.begin(started(f"run_{n}")) for n in range(8)]
-    monkeypatch.setattr("treadle.journal.sqlite.writer.translated", fails)
+    monkeypatch.setattr("treadle.journal.sqlite.writer.as_told", fails)
     told: list[str] = []
 
     async def append(number: int) -> None:

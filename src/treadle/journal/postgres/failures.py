@@ -12,7 +12,7 @@ from typing import NamedTuple
 import psycopg
 from psycopg import conninfo, errors
 
-from treadle.errors import AgentError
+from treadle.errors import AgentError, out_of_memory
 
 _SAID_MAX = 300
 _POOL_IS_FULL = ("query_wait_timeout", "server login has been failing", "server_login_retry")
@@ -227,13 +227,15 @@ _FAILURES = (
 
 
 def translated(
-    error: psycopg.Error,
+    error: psycopg.Error | MemoryError,
     place: str,
     done: str = "nothing was appended",
     *,
     secrets: tuple[str, ...] = (),
 ) -> AgentError:
     """Return the error with its next step. `done`: the known state of the failed operation."""
+    if isinstance(error, MemoryError):
+        return out_of_memory(f"the journal {place!r} failed, {done}")
     said = _said(error, secrets)
     text = next(
         one.text

@@ -43,6 +43,7 @@ _STATUS: Final[LiteralString] = (
     "select pg_postmaster_start_time()::text, case when pg_postmaster_start_time()::text = %s "
     "then pg_xact_status(%s::xid8) end"
 )
+_LOOK: Final = "Look at the journal once the server is back"
 _UNKNOWN: Final = "nobody knows whether what was under way was committed"
 
 
@@ -111,6 +112,10 @@ class WriterLane:
                 boundary()
                 stood = append_all(db, [pending.append for pending in ready])
                 boundary()
+            except MemoryError:
+                if not self._may_be_asked(ready):
+                    raise
+                continue
             except psycopg.Error as e:
                 if db is None:
                     raise
@@ -136,6 +141,16 @@ class WriterLane:
             ]
             self._look_up(ready, patience)
             return
+
+    def _may_be_asked(self, batch: Sequence[PendingAppend]) -> bool:
+        """Treat work that ran out of memory like one whose answer was lost: it may be stored.
+        Returns True once: another connection can tell.
+        """
+        is_first = not any([pending.maybe for pending in batch])
+        for pending in batch:
+            pending.maybe = True
+        self.close()
+        return is_first
 
     def _refuse_lost(self, pending: PendingAppend) -> bool:
         if pending.append.mark.lost:
@@ -212,6 +227,11 @@ class WriterLane:
                 raise
             # it had still been on its way when it was looked up
             pending.result, pending.done = found, True
+        except MemoryError:
+            was_tried, pending.maybe = pending.maybe, pending.maybe or pending.committing
+            self.close()
+            if was_tried or not pending.maybe:
+                raise
         except psycopg.Error as e:
             if db is not None and (is_lost(e, db) or _was_demoted(e, (pending,))):
                 pending.maybe = pending.maybe or (pending.committing and is_lost(e, db))
@@ -248,9 +268,9 @@ class WriterLane:
             boundary()
         pending.committing = True
         db.execute("commit", prepare=False)
-        pending.committing = False
         if pending.adds is not None:
             boundary()
+        pending.committing = False
         return result
 
     def _was_committed(
@@ -295,17 +315,13 @@ class WriterLane:
         return self._db
 
     def _fail(self, pending: PendingAppend | PendingTransaction[Any], error: BaseException) -> None:
-        if not isinstance(error, psycopg.Error):
+        if not isinstance(error, psycopg.Error | MemoryError):
             pending.error = error
         elif pending.maybe:
             pending.cannot_go_on()
-            pending.error = self._server.error(
-                error,
-                (
-                    f"{_UNKNOWN}: nothing more is appended from here. Look at the journal once the "
-                    "server is back"
-                ),
-            )
+            look = "" if isinstance(error, MemoryError) else f". {_LOOK}"
+            done = f"{_UNKNOWN}: nothing more is appended from here{look}"
+            pending.error = self._server.error(error, done)
         else:
             done = (
                 "nothing was changed"

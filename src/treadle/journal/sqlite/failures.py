@@ -1,4 +1,4 @@
-"""Errors of SQLite as messages with the next step. Entry point: `translated`."""
+"""Errors of SQLite as messages with the next step. Entry points: `translated`, `as_told`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from pathlib import Path
 
 import apsw
 
-from treadle.errors import AgentError
+from treadle.errors import AgentError, out_of_memory
 
 
-def translated(error: apsw.Error, path: Path, done: str = "nothing was appended") -> AgentError:
+def translated(
+    error: apsw.Error | MemoryError, path: Path, done: str = "nothing was appended"
+) -> AgentError:
     """Return the error with its next step. `done`: the known state of the failed operation."""
+    if isinstance(error, MemoryError | apsw.NoMemError):
+        return out_of_memory(f"the journal {str(path)!r} failed, {done}")
     said = _said(error)
     match error:
         # no space for the file next to it
@@ -52,6 +56,13 @@ def translated(error: apsw.Error, path: Path, done: str = "nothing was appended"
         case _:
             text = f"the journal {str(path)!r} failed ({said}): {done}"
     return AgentError("agent", text)
+
+
+def as_told(error: BaseException, path: Path) -> BaseException:
+    """Return the error for the waiter of a write: `translated`, if it came from SQLite or from a
+    lack of memory.
+    """
+    return translated(error, path) if isinstance(error, apsw.Error | MemoryError) else error
 
 
 def _said(error: apsw.Error) -> str:

@@ -19,7 +19,7 @@ from treadle.errors import AgentError
 from treadle.journal.forks import abandon_in_children
 from treadle.journal.pending import outcome_of, settle_all
 from treadle.journal.sqlite.database import cursor_of
-from treadle.journal.sqlite.failures import translated
+from treadle.journal.sqlite.failures import as_told
 from treadle.journal.sqlite.guard import Guard
 from treadle.journal.sqlite.writes import Chores, SqliteWrite, next_batch
 from treadle.journal.tables.database import Cursor, Work
@@ -208,10 +208,8 @@ class SqliteWriter:
                         self._unwritten -= len(batch)
                     more = True
                 if not batch or ends or time.monotonic() - looked_at > IDLE_S:
-                    more, looked_at = (
-                        self._look_after(cursor, idle=not batch or ends) or bool(batch),
-                        time.monotonic(),
-                    )
+                    more = self._look_after(cursor, idle=not batch or ends) or bool(batch)
+                    looked_at = time.monotonic()
                 if self._log_pages - self._moved_pages > self._log_pages_max:
                     self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
                 if ends:
@@ -235,6 +233,7 @@ class SqliteWriter:
     ) -> None:
         """`begun`: the transaction is open, for an append."""
         appends = begun or any([write.appends for write in batch])
+        committing = False
         try:
             if not begun:
                 self._guard.check()
@@ -248,14 +247,15 @@ class SqliteWriter:
                     self._work(cursor, write)
             if appends:
                 boundary()
+            committing = True
             cursor.execute("commit")
             if appends:
                 boundary()
         except BaseException as e:  # noqa: BLE001  the edge of the thread: the waiter gets the error, and the thread goes on
-            # a signal came right after the commit
-            stored = not self._db.in_transaction and not isinstance(e, apsw.Error)
+            # a signal, or the end of the memory, came right after the commit
+            stored = committing and not self._db.in_transaction and not isinstance(e, apsw.Error)
             self._roll_back(cursor)
-            for write in reversed(batch):
+            for write in batch[:0] if stored and isinstance(e, MemoryError) else reversed(batch):
                 write.failed(self._error(e), undo=not stored)
         finally:
             self._guard.turns.end(self)
@@ -291,7 +291,7 @@ class SqliteWriter:
     def _error(self, error: BaseException) -> BaseException:
         """Return the error for the waiter. Raises nothing: the waiter would wait for ever."""
         try:
-            return translated(error, self._path) if isinstance(error, apsw.Error) else error
+            return as_told(error, self._path)
         except Exception as e:  # noqa: BLE001  a bug in the translation becomes the error
             return e
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, get_args
 
-from treadle._internal.json_text import encode_json
+from treadle._internal.json_text import encode_or_raise
 from treadle.errors import AgentError
 from treadle.journal.entries import (
     ApprovalAnswered,
@@ -44,7 +44,7 @@ class EntryRow(NamedTuple):
 
 def row_of(entry: Entry, data: bytes | None = None) -> EntryRow:
     """`data`: its bytes, where they are known."""
-    body, pieces = encode_json(entry) if data is None else data, ()
+    body, pieces = encode_or_raise(entry) if data is None else data, ()
     if len(body) >= LONG_BYTES:
         body, pieces = cut(body)
     call, attempt = None, None
