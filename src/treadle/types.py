@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, cast, get_args
 
 import msgspec
@@ -32,8 +33,8 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{time.time_ns() // 1_000_000:012x}{os.urandom(7).hex()}"
 
 
-def now() -> Time:
-    return datetime.now(UTC)
+now: Callable[[], Time] = partial(datetime.now, UTC)
+"""Returns the current time."""
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

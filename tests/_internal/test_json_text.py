@@ -80,15 +80,13 @@ READS = {
 
     class Scripted:
         status = 200
+        headers = {"content-type": "application/json"}
 
         def __init__(self):
             self.pieces = [b'{"inner":{"a":1},"b":2}', b""]
 
         def get(self, path, headers):
             return nullcontext(self)
-
-        def header(self, name):
-            return "application/json"
 
         async def read(self):
             return self.pieces.pop(0)

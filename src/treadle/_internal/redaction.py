@@ -90,11 +90,11 @@ class Redactor:
     def exact(self, text: str) -> str:
         """Without the known values, and otherwise untouched: for tool results, entries and events."""  # noqa: E501
         for _ in range(PASSES_MAX):
-            if not (spans := self._spans(text)):
+            if not (spans := _spans(self._forms, text)):
                 return text
             text = _masked(text, spans)
         # A value that overlaps the mask itself can appear anew for ever.
-        return MASK if self._spans(text) else text
+        return MASK if _spans(self._forms, text) else text
 
     def text(self, text: str) -> str:
         """Without the known values and whatever looks like a credential: for errors, logs and the
@@ -194,9 +194,6 @@ class Redactor:
                 return value
             case _:
                 return value if (clean := self.exact(text := str(value))) == text else clean
-
-    def _spans(self, text: str) -> list[tuple[int, int]]:
-        return _spans(self._forms, text)
 
 
 class Masking:

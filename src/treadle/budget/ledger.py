@@ -11,6 +11,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import TypeAlias
 
+import msgspec
+
 from treadle._internal.units import usd
 from treadle.budget.limits import (
     LEAST_SAID,
@@ -65,10 +67,10 @@ class Ledger:
         self._look()
         self._price: Dearest | None = None
         """Price of the last request."""
-        self._keeps_last = self._on_last = False
-        """`_keeps_last`: a turn is reserved for a final answer without tools. `_on_last`: this turn
-        has begun.
-        """
+        self._keeps_last = False
+        """True while a turn is reserved for a final answer without tools."""
+        self.is_last_turn = False
+        """True if the current turn is the last that the turn limits allow."""
         self._keeps_call = False
         """True while a call is reserved for the one that completes the run."""
 
@@ -81,7 +83,7 @@ class Ledger:
     @limits.setter
     def limits(self, limits: Limits) -> None:
         if limits is not self._account.limits:
-            self._account.limits = limits
+            self._account.limit_to(limits)
             self._look()
 
     def _look(self) -> None:
@@ -126,7 +128,7 @@ class Ledger:
         if self._above is not None:
             self._above.below[self._run_id], self._above = self.total, None
         self._account.leave()
-        self._keeps_last = self._on_last = self._keeps_call = False
+        self._keeps_last = self.is_last_turn = self._keeps_call = False
 
     def expect(self, children: int) -> None:
         """Divide the remaining budget, except for this run's next turn, among `children` runs that
@@ -163,7 +165,7 @@ class Ledger:
             self.turns or not self._keeps_last or self._account.is_below
         ):
             return Outcome.TURN_LIMIT
-        if self._account.free(CALLS) < 1:
+        if self.counts_calls and self._account.free(CALLS) < 1:
             return Outcome.CALL_LIMIT
         return self._nearly_spent(new_bytes, dearest) if self.turns and self.estimates else None
 
@@ -185,8 +187,8 @@ class Ledger:
 
     @property
     def last_by_count(self) -> Outcome | None:
-        """The turn or call limit that makes the turn the last, for journals without that entry."""
-        limits = self.limits
+        """The limit reached by counts alone, for journals that do not record it."""
+        limits = self._account.limits
         if limits.turns is not None and 1 < limits.turns <= self.turns + 1:
             return Outcome.TURN_LIMIT
         return (
@@ -194,11 +196,6 @@ class Ledger:
             if limits.tool_calls is not None and self.tool_calls >= limits.tool_calls
             else None
         )
-
-    @property
-    def is_last_turn(self) -> bool:
-        """True if the current turn is the last that the turn limit allows."""
-        return self._on_last
 
     @property
     def turns_spent(self) -> bool:
@@ -232,7 +229,7 @@ class Ledger:
                 input_usd=float(price.request + price.token_in * asked),
                 output_usd=float(price.token_out * output),
             )
-        return left._replace(reserved=reserved)
+        return msgspec.structs.replace(left, reserved=reserved)
 
     def _expected_input(self, new_bytes: int) -> int:
         """Return the expected input tokens: the reported size, and an estimate for new messages."""
@@ -243,7 +240,7 @@ class Ledger:
         if self._account.free(TURNS) >= 1:
             self._account.hold(TURNS, 1)
         else:
-            self._on_last = True
+            self.is_last_turn = True
         if left.reserved is not None:
             self._account.hold(TOKENS, left.reserved.tokens)
             self._account.hold(USD, units_of(left.reserved))
@@ -351,8 +348,8 @@ class Ledger:
         if self._account.own[TOKENS] or self._account.own[USD]:
             self._account.let_go(TOKENS)
             self._account.let_go(USD)
-        if self._on_last:
-            self._keeps_last = self._on_last = False
+        if self.is_last_turn:
+            self._keeps_last = self.is_last_turn = False
         if self._account.own[TURNS] > self._keeps_last:
             self._account.hold(TURNS, -1)
         self._account.spend(TURNS, 1)

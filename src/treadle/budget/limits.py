@@ -6,7 +6,8 @@ Entry points: `BudgetSpent`, `ReservedResponse`, `LIMIT_NAMES`.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import NamedTuple
+
+import msgspec
 
 from treadle.budget.prices import Dearest
 from treadle.budget.spending import Reserved
@@ -22,7 +23,7 @@ LIMIT_NAMES = {
 """Field of `Limits` by outcome."""
 
 
-class ReservedResponse(NamedTuple):
+class ReservedResponse(msgspec.Struct, frozen=True):
     """Output allowance of the next response."""
 
     tokens: int

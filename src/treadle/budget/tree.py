@@ -23,7 +23,7 @@ class BudgetNode:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self.limits = limits
+        self.limit_to(limits)
         self.spent = [0, 0, 0, 0]
         """Amounts spent, including descendants."""
         self.held = [0, 0, 0, 0]
@@ -43,13 +43,9 @@ class BudgetNode:
         granted.
         """
 
-    @property
-    def limits(self) -> Limits:
-        return self._limits
-
-    @limits.setter
-    def limits(self, limits: Limits) -> None:
-        self._limits = limits
+    def limit_to(self, limits: Limits) -> None:
+        """Set the run's own limits."""
+        self.limits = limits
         self._most = (
             limits.turns,
             limits.tool_calls,

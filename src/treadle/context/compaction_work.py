@@ -6,7 +6,6 @@ compaction.py chooses the summarizer. Entry points: `CompactionWork`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -30,8 +29,8 @@ SUMMARY_TOKENS = 2000
 """Maximum size of a summary, in tokens."""
 
 
-class TokenRoom(NamedTuple):
-    """Space for the next request, in estimated tokens."""
+class TokenRoom(msgspec.Struct, frozen=True):
+    """Token budget of the next request, in estimated tokens."""
 
     limit: int
     """Size above which the conversation must be compacted."""

@@ -159,8 +159,8 @@ class Feed:
         self._running_calls: set[str] = set()
 
     @property
-    def _heard(self) -> bool:
-        """True if there is a stream, a subscriber or an event hook."""
+    def heard(self) -> bool:
+        """True if anything receives the events."""
         return (
             self._stream is not None
             or self._agents.heard
@@ -171,8 +171,8 @@ class Feed:
     def say(
         self, kind: type[Event], fields: Mapping[str, Any], *, entry_id: str | None = None
     ) -> None:
-        """Publish an event that is not a delta. With `entry_id`, the event is durable."""
-        if not self._heard:
+        """Publish an event other than a delta; `entry_id` makes it durable."""
+        if not self.heard:
             return
         if self._redactor:
             fields = {name: self._redactor.inside(value) for name, value in fields.items()}
@@ -186,23 +186,18 @@ class Feed:
 
         `first`: None if the journal rejected the entries; their events are then not durable.
         """
-        if self._heard or self._hub.awaited:
-            self._note_calls(entries)
-        if not self._heard:
-            return
-        self.cut()
+        heard = self.heard
+        if heard:
+            self.cut()
         for seq, entry in enumerate(entries, first or 0):
-            for k, (kind, fields) in enumerate(events_of(entry)):
-                self.say(kind, fields, entry_id=None if first is None else f"{seq}.{k}")
-
-    def _note_calls(self, entries: Sequence[Entry]) -> None:
-        for entry in entries:
-            if isinstance(entry, ToolStarted):
+            if type(entry) is ToolStarted:
                 if entry.call_id in self._running_calls:
                     self._start_again(entry)
                 self._running_calls.add(entry.call_id)
-            elif isinstance(entry, ToolFinished):
+            elif type(entry) is ToolFinished:
                 self._running_calls.discard(entry.result.call_id)
+            for k, (kind, fields) in enumerate(events_of(entry) if heard else ()):
+                self.say(kind, fields, entry_id=None if first is None else f"{seq}.{k}")
 
     def _start_again(self, entry: ToolStarted) -> None:
         """Publish the end of an interrupted call that a person allowed to run again, so that
@@ -263,7 +258,7 @@ class Feed:
         """Listener for a response's deltas; None without subscribers, unless some may arrive
         later.
         """
-        if self._heard:
+        if self.heard:
             return self.hear
         return self._hear_late if self._hub.awaited else None
 
@@ -271,7 +266,7 @@ class Feed:
         """Publish a delta of a response that began without subscribers. If secrets are known,
         starts at the next part, because the rest of a secret could not be masked.
         """
-        if not self._heard:
+        if not (self._agents.heard or self._tools.heard):
             if not self._is_behind:
                 self._is_behind, self._open = True, None
                 self._masking = self._redactor.masking() if self._redactor else None
@@ -361,7 +356,7 @@ class Feed:
         )
 
     def _tell(self, kind: type[Event], fields: Mapping[str, Any]) -> None:
-        if not self._heard:
+        if not self.heard:
             return
         self._put(
             kind(

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from treadle.messages.message import ToolCall, ToolResult
 
 DEFAULT_REPEATS = 10
@@ -17,7 +19,7 @@ PACED_MS = 5_000.0
 _ERROR_WEIGHT = 2
 
 
-class FinishedCall(NamedTuple):
+class FinishedCall(msgspec.Struct, frozen=True):
     """A call with its result."""
 
     call: ToolCall
@@ -59,11 +61,12 @@ class Repetition:
         record of all others.
         """
         found, here = None, set[int]()
-        for call, result, changed, waited in calls:
+        for one in calls:
+            call, result = one.call, one.result
             key = hash((call.name, call.arguments_json, result.content, result.is_error))
-            if changed:
+            if one.changed:
                 self._keep_only(key)
-            if waited or key in here:
+            if one.waited or key in here:
                 continue
             here.add(key)
             self._recent.append(key)

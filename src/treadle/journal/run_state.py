@@ -187,20 +187,21 @@ class RunState:
         )
 
     def _responded(self, entry: ModelResponded) -> None:
-        current, message = self.current, entry.message
+        current, message, text = self.current, entry.message, entry.message.text
         untold = (
             not entry.usage.total_tokens and entry.hook is None and entry.stop_reason is not None
         )
         new_bytes = self.context.new_bytes() if untold else 0
         if message.parts:
             self.context.add(message)
-            self.text = message.text or self.text
+            self.text = text or self.text
         if entry.stop_reason is None:
             current.cut_bytes = len(encode_json(message))
             return
         current.response, current.calls, current.attempt = entry, message.tool_calls, 0
         self.context.made_room = False
-        self.context.call_ids.update([call.id for call in current.calls])
+        for call in current.calls:
+            self.context.call_ids.add(call.id)
         if entry.hook is not None:
             self.ledger.pass_turn()
         else:
@@ -210,13 +211,14 @@ class RunState:
                 self.context.measured = (len(self.context.history), self.ledger.context_tokens)
         if entry.provider_data is not None:
             self.models.carried |= msgspec.json.decode(entry.provider_data, type=dict[str, object])
-        current.judge(entry, self.models)
+        current.judge(entry, self.models, text=bool(text.strip()))
         if not current.calls:
             self._close_turn()
 
     def _close_turn(self) -> None:
         self.closed.append(self.seq)
-        self._tell_later()
+        if self.context.later:
+            self._tell_later()
 
     def _switched(self, entry: ModelSwitched) -> None:
         if entry.model.partition(":")[0] != self.models.asked.partition(":")[0]:

@@ -6,7 +6,7 @@ The fold in run_state.py fills them, and only it changes them; they answer quest
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -28,7 +28,7 @@ from treadle.journal.entries import (
 from treadle.journal.receipts import Said
 from treadle.journal.repetition import PACED_MS, FinishedCall, Repeated
 from treadle.messages.history import History
-from treadle.messages.message import Message, TextPart, ToolCall, ToolResult
+from treadle.messages.message import Message, ToolCall, ToolResult
 from treadle.types import Outcome, StopReason, Time, Usage
 
 
@@ -89,11 +89,12 @@ class TurnState(msgspec.Struct):
         self.results, self.starts, self.doubtful, self.late = {}, {}, {}, {}
         self.completing, self.repeated, self.unread = "", None, False
 
-    def judge(self, entry: ModelResponded, models: ModelState) -> None:
-        """Note whether the response is cut or empty, and what may follow it."""
+    def judge(self, entry: ModelResponded, models: ModelState, *, text: bool) -> None:
+        """Note whether the response is cut or empty, and what may follow it. `text`: it has text
+        that is not blank.
+        """
         reason = entry.stop_reason
         self.results_only = (entry.results_only and bool(self.calls)) or reason is StopReason.PAUSE
-        text = any(isinstance(part, TextPart) and part.text.strip() for part in entry.message.parts)
         self.cut_short = (
             reason is StopReason.MAX_TOKENS
             and self.clamped is None
@@ -160,19 +161,17 @@ class TurnState(msgspec.Struct):
         """Results in the order of the calls."""
         return [self.results[call.id].result for call in self.calls if call.id in self.results]
 
-    def finished_calls(self) -> list[FinishedCall]:
+    def finished_calls(self) -> Iterator[FinishedCall]:
         """Calls with their results, for the check on repetition. Every call has a result."""
-        return [self._finished(call) for call in self.calls]
-
-    def _finished(self, call: ToolCall) -> FinishedCall:
-        finished, started = self.results[call.id], self.starts.get(call.id)
-        changed = (
-            started is not None
-            and started.effect != "pure"
-            and finished.status in ("ok", "unknown")
-        )
-        waited = finished.duration_ms >= PACED_MS or (started is not None and started.polls)
-        return FinishedCall(call, finished.result, changed, waited)
+        for call in self.calls:
+            finished, started = self.results[call.id], self.starts.get(call.id)
+            changed = (
+                started is not None
+                and started.effect != "pure"
+                and finished.status in ("ok", "unknown")
+            )
+            waited = finished.duration_ms >= PACED_MS or (started is not None and started.polls)
+            yield FinishedCall(call, finished.result, changed, waited)
 
 
 class ApprovalState(msgspec.Struct):
@@ -247,7 +246,7 @@ class SpendingState(msgspec.Struct):
             responses=before.responses + responses,
             unpriced=before.unpriced + (cost_usd is None),
             usage=before.usage + usage,
-            cost_usd=usd(before.cost_usd, cost_usd),
+            cost_usd=before.cost_usd if cost_usd is None else usd(before.cost_usd, cost_usd),
         )
 
 

@@ -5,7 +5,7 @@ toolbox.py runs a single call; the loop decides how the run continues. Entry poi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import anyio
@@ -71,6 +71,7 @@ class OpenCalls:
         self._state = state
         self._on_unknown = on_unknown
         self._prepared = list(prepared)
+        self._stages = self._in_stages() if prepared else []
         self._open = {p.call.id for p in prepared if isinstance(p, Ready) and p.started}
         """Ids of calls with a journaled start and no result."""
         self._here: dict[str, bool] = {}
@@ -93,15 +94,18 @@ class OpenCalls:
                 entries.extend(_refusal(p))
             elif isinstance(p, HeldCall) and not p.asked:
                 entries.append(_question(p.call, p.reason))
-        first = next(self._stages(), ())
-        return entries + [self._start(ready) for ready in first[:MAX_PARALLEL] if not ready.started]
+        for ready in self._stages[0][:MAX_PARALLEL] if self._stages else ():
+            if not ready.started:
+                entries.append(self._start(ready))
+        return entries
 
-    def _stages(self) -> Iterator[list[Ready]]:
-        """Yield stages of calls, in order: adjacent parallel calls together, sequential ones alone.
+    def _in_stages(self) -> list[list[Ready]]:
+        """Return groups of calls in order: adjacent parallel calls together, a sequential one
+        alone.
 
         Stops at a call that must not run in parallel with an earlier held call.
         """
-        stage: list[Ready] = []
+        stages: list[list[Ready]] = []
         held: HeldCall | None = None
         for p in self._prepared:
             if isinstance(p, RefusedCall):
@@ -113,14 +117,11 @@ class OpenCalls:
                 continue
             if held is not None and not p.tool.parallel:
                 break
-            if stage and not (p.tool.parallel and stage[-1].tool.parallel):
-                yield stage
-                if self._came_to_wait:
-                    return
-                stage = []
-            stage.append(p)
-        if stage:
-            yield stage
+            if stages and p.tool.parallel and stages[-1][-1].tool.parallel:
+                stages[-1].append(p)
+            else:
+                stages.append([p])
+        return stages
 
     def _start(self, ready: Ready) -> ToolStarted:
         call, started = ready.call, self._state.started
@@ -145,7 +146,9 @@ class OpenCalls:
         `verify` is awaited before a `once` call is repeated without a new start, or runs after a
         wait for a thread. Cancellation stops the calls; `cut` then closes those without a result.
         """
-        for stage in self._stages():
+        for stage in self._stages:
+            if self._came_to_wait:
+                return
             if len(stage) == 1:
                 await self._run(stage[0], runner, append, verify)
                 continue

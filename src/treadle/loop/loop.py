@@ -273,8 +273,7 @@ class Run:
     async def _execute(self, prepared: Sequence[Prepared], *before: Entry) -> None:
         """Append `before`, refusals and starts together, then run the calls."""
         self._calls = OpenCalls(self.state, prepared, on_unknown=self.plan.on_unknown)
-        self.pen.keep(*before)
-        await self.pen.append(*self._calls.opening())
+        await self.pen.append(*before, *self._calls.opening())
         if prepared:
             self._ledger.expect(len(prepared))
             await self._calls.execute(self._toolbox, self.pen.append, self.pen.writer.verify)

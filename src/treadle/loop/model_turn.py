@@ -125,9 +125,9 @@ class ModelTurn:
     def _request(self, max_tokens: int, last: Outcome | None) -> ModelRequest:
         plan, state = self._plan, self._state
         without_tools = last is not None and bool(self._tools) and not state.current.results_only
-        settings = without(
-            plan.turn_settings(max_tokens, without_tools=without_tools), state.models.without
-        )
+        settings = plan.turn_settings(max_tokens, without_tools=without_tools)
+        if state.models.without:
+            settings = without(settings, state.models.without)
         return ModelRequest(
             messages=state.context.history,
             tools=self._tools,

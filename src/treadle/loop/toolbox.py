@@ -32,7 +32,7 @@ from treadle.messages.message import JsonText, MediaPart, TextPart, ToolCall, To
 from treadle.models.model import ToolDefinition
 from treadle.policy.approvals import for_session
 from treadle.policy.permissions import NO_PERMISSIONS, Permissions
-from treadle.policy.policy import Decision, decide, headless_denial, without_sandbox
+from treadle.policy.policy import ALLOW, Decision, decide, headless_denial, without_sandbox
 from treadle.tools.approval import Deny, Offer
 from treadle.tools.confinement import Sandbox, SandboxStatus
 from treadle.tools.failures import words_of
@@ -151,6 +151,8 @@ class Toolbox:
     def _judged(self, tool: Tool[Any], arguments: Any, permissions: Permissions) -> Decision:
         """Decide by the rules, and by whether the sandbox works."""
         decision = decide(self.mode, tool, arguments, self.cwd, permissions)
+        if decision is ALLOW:
+            return decision
         return decision if self.confines else without_sandbox(decision)
 
     def completes(self, call: ToolCall) -> bool:

@@ -171,22 +171,15 @@ class Fold:
 
     def add(self, delta: Delta) -> None:
         """Add a delta. Raises AgentError(invalid) for any other object."""
-        if type(delta) is TextDelta:
-            if self._kind is not TextPart:
-                self._open(TextPart)
-            self._pieces.append(delta.text)
-        elif type(delta) is ArgumentsDelta:
-            if self._kind is ToolCall:
-                self._pieces.append(delta.text)
-        elif type(delta) is ReasoningDelta:
-            if self._kind is not ReasoningPart:
-                self._open(ReasoningPart)
-            self._pieces.append(delta.text)
-        else:
-            self._add_rare(delta)
-
-    def _add_rare(self, delta: Delta) -> None:
         match delta:
+            case TextDelta() | ReasoningDelta():
+                kind = TextPart if type(delta) is TextDelta else ReasoningPart
+                if self._kind is not kind:
+                    self._open(kind)
+                self._pieces.append(delta.text)
+            case ArgumentsDelta():
+                if self._kind is ToolCall:
+                    self._pieces.append(delta.text)
             case PartEnd():
                 self._close(delta)
             case ToolCallStart():
@@ -228,7 +221,8 @@ class Fold:
         return start if own == start.id else ToolCallStart(id=own, name=start.name)
 
     def _open(self, kind: type[TextPart | ReasoningPart | ToolCall]) -> None:
-        self._close()
+        if self._kind is not None:
+            self._close()
         self._kind = kind
 
     def _close(self, end: PartEnd = PartEnd()) -> None:  # noqa: B008  a frozen value

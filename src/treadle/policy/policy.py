@@ -102,7 +102,7 @@ def decide(
         places = _places(touched, reach)
     elif tool.effect != "pure":
         found = [_ANYTHING]
-    if _first(permissions.rules.allow, tool.name) is not None:
+    if found and _first(permissions.rules.allow, tool.name) is not None:
         found = [
             CallFinding(FindingKind.GRANTED)
             if finding.kind in (FindingKind.EDITS, FindingKind.CONNECTS) or finding is _ANYTHING
@@ -168,6 +168,8 @@ def reach_of(cwd: Path, permissions: Permissions) -> Reach:
 def _by_name(tool: Tool[Any], rules: Rules) -> list[CallFinding]:
     """Return the findings that do not depend on the arguments."""
     findings: list[CallFinding] = []
+    if not (rules.deny or rules.ask or tool.needs_approval):
+        return findings
     names = (tool.name, *acts_as(tool))
     if (denied := _first(rules.deny, *names)) is not None:
         findings.append(

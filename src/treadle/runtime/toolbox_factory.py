@@ -281,7 +281,9 @@ class _Contexts:
             else partial(undo.keep, run_id, call_id),
             environment=boxes.environment,
             masking=boxes.redactor.masking if boxes.redactor else None,
-            sandbox=boxes.confining.confinement(self._plan, ready, toolbox, self.spill),
+            sandbox=None
+            if toolbox.sandbox is None
+            else boxes.confining.confinement(self._plan, ready, toolbox, self.spill),
             tell=self._warn,
             report=partial(self._report, call_id),
             late=partial(self._late, toolbox, call_id, ready.attempt),

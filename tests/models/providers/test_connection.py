@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -49,13 +50,11 @@ class FakeReply:
     """Gives its pieces, then an error or the end."""
 
     status = 200
+    headers: Mapping[str, str] = {}
 
     def __init__(self, *pieces: bytes, error: AgentError | None = None) -> None:
         self._pieces = list(pieces)
         self._error = error
-
-    def header(self, name: str) -> str | None:
-        return None
 
     async def read(self) -> bytes:
         if self._pieces:

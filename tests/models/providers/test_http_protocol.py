@@ -68,8 +68,8 @@ async def fed(pieces: Sequence[bytes], *, closes: bool = False) -> Read:
     if closes:
         protocol.connection_lost(None)
     body = b""
-    while protocol.has_body:
-        body += await protocol.read()
+    while piece := protocol.take():
+        body += piece
     return Read(protocol.status, body, protocol.ended, protocol.keeps_alive)
 
 

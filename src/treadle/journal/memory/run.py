@@ -91,13 +91,13 @@ class MemoryWriter:
             run.held or all(isinstance(entry, ToolLate) for entry in entries)
         ):
             raise self._not_held()
-        finished = run.finished
+        finished = run.packed is not None
         if finished:
             run.entries, run.packed = run.unpacked(), None
             run.late[self.run_id] = len(run.entries) + len(entries)
         first = len(run.entries) + 1
         run.entries.extend(entries)
-        if finished or any([type(entry) is RunFinished for entry in entries]):
+        if finished or RunFinished in map(type, entries):
             run.held = False
             run.pack()
         if put_back is not None:

@@ -25,8 +25,9 @@ class HttpReply(Protocol):
     @property
     def status(self) -> int: ...
 
-    def header(self, name: str) -> str | None:
-        """Return a header by case-insensitive name, or None."""
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """First value of each header, by its name in lower case."""
         ...
 
     async def read(self) -> bytes:

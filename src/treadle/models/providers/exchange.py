@@ -83,7 +83,7 @@ async def exchanged(
         except AgentError as error:
             # the provider has processed the request: its id allows inquiries
             error.status = reply.status
-            error.request_id = error.request_id or reply.header(refusals.request_id)
+            error.request_id = error.request_id or reply.headers.get(refusals.request_id)
             raise
         end = _with_headers(decoder.end, reply, refusals.request_id)
     yield end
@@ -91,11 +91,8 @@ async def exchanged(
 
 def _with_headers(end: ResponseEnd, reply: HttpReply, request_id: str) -> ResponseEnd:
     """Add the details that only the headers contain."""
-    found, limits, tier = (
-        reply.header(request_id),
-        rate_limits(reply.header),
-        tier_of(reply.header(GEMINI_TIER)),
-    )
+    header = reply.headers.get
+    found, limits, tier = header(request_id), rate_limits(header), tier_of(header(GEMINI_TIER))
     if found is None and not limits and tier is None:
         return end
     told = end.details or NO_DETAILS
@@ -107,7 +104,7 @@ def _with_headers(end: ResponseEnd, reply: HttpReply, request_id: str) -> Respon
 
 def is_refused(reply: HttpReply) -> bool:
     """True if status or content type show that this is not a model response."""
-    return reply.status not in GOOD or "html" in (reply.header("content-type") or "")
+    return reply.status not in GOOD or "html" in (reply.headers.get("content-type") or "")
 
 
 async def _beginning(reply: HttpReply) -> bytes:
@@ -136,7 +133,7 @@ def _is_document(begun: bytes, reply: HttpReply, refusals: Refusals) -> bool:
 
     Raises AgentError(invalid) for an HTML page.
     """
-    content_type = reply.header("content-type") or ""
+    content_type = reply.headers.get("content-type") or ""
     start = begun.strip(_BLANK)
     if start.startswith(b"<"):
         raise refusals.of_page(content_type)
@@ -148,8 +145,8 @@ def _is_document(begun: bytes, reply: HttpReply, refusals: Refusals) -> bool:
 async def refused(reply: HttpReply, refusals: Refusals) -> AgentError:
     """Return the error for a failed response."""
     if reply.status not in GOOD:
-        return refusals.of_answer(reply.status, reply.header, await read_beginning(reply))
-    return refusals.of_page(reply.header("content-type") or "")
+        return refusals.of_answer(reply.status, reply.headers.get, await read_beginning(reply))
+    return refusals.of_page(reply.headers.get("content-type") or "")
 
 
 async def asked_once(

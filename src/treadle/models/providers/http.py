@@ -67,11 +67,7 @@ class HttpConnection:
         if real_requests.refused:
             real_requests.check(self.host)
         loop = asyncio.get_running_loop()
-        joined = {
-            name: f"{self._headers[name]},{value}" if name in self._headers else value
-            for name, value in headers.items()
-        }
-        return Exchange(self._pools.get(loop) or self._add_pool(loop), path, body, joined)
+        return Exchange(self._pools.get(loop) or self._add_pool(loop), path, body, headers)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop. The next request opens new ones."""

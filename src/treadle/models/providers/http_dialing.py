@@ -122,12 +122,12 @@ async def connect(
 
 
 async def _tunnel(protocol: HttpProtocol, route: Route, proxy: EnvironmentProxy) -> None:
-    head = request_head("CONNECT", route.authority, route.authority, proxy.headers, None)
-    await protocol.send(head, b"")
+    head = request_head("CONNECT", route.authority, route.authority, proxy.headers)
+    await protocol.send(head + b"\r\n", b"")
     await protocol.respond()
     if protocol.status != 200:
         raise ProxyRefused(protocol.status, protocol.reason)
-    if protocol.has_body:
+    if protocol.take():
         raise NotHttp("the proxy sent bytes before the server's handshake")
     protocol.begin()
 

@@ -13,6 +13,7 @@ import re
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
@@ -22,11 +23,7 @@ from treadle.errors import AgentError
 from treadle.models.providers.connection import ReadTimeout
 from treadle.models.providers.http_dialing import ProxyRefused, ProxyUnreachable, Route
 from treadle.models.providers.http_pool import Pool
-from treadle.models.providers.http_protocol import (
-    HttpProtocol,
-    NotHttp,
-    request_head,
-)
+from treadle.models.providers.http_protocol import HttpProtocol, NotHttp
 
 END_GRACE_S = 0.25
 """Time between the last event and the end of the response after which the connection is closed."""
@@ -54,6 +51,7 @@ class Exchange:
         "_protocol",
         "_silence",
         "_until",
+        "headers",
         "status",
     )
 
@@ -65,12 +63,13 @@ class Exchange:
         self._path = path
         self._body = body
         self._headers = headers
-        self._silence = ReadTimeout(pool.timeout_s, pool.loop.time)
-        self._until = math.inf if pool.total_s is None else pool.loop.time() + pool.total_s
+        self._silence = ReadTimeout(pool.timeout_s, monotonic)
+        self._until = math.inf if pool.total_s is None else monotonic() + pool.total_s
         self._expired = ""
         """Message of the timeout that ended the exchange, or empty."""
         self._protocol: HttpProtocol | None = None
         self.status = 0
+        self.headers: Mapping[str, str] = {}
 
     async def __aenter__(self) -> Self:
         pool = self._pool
@@ -79,7 +78,7 @@ class Exchange:
             route = pool.route or await pool.open()
             pool.watch(self)
             self._silence.begin()
-            await self._send(self._head(route), route)
+            await self._send(route)
         except BaseException as error:
             pool.unwatch(self)
             self._release()
@@ -91,53 +90,37 @@ class Exchange:
         self._body = b""
         return self
 
-    def _head(self, route: Route) -> bytes:
+    async def _send(self, route: Route) -> None:
         pool, body = self._pool, self._body
-        headers = list({**pool.headers, **self._headers}.items())
-        if route.proxy is not None and route.tls is None:
-            headers += route.proxy.headers
-        try:
-            return request_head(
-                "GET" if body is None else "POST",
-                pool.target(self._path, route),
-                pool.authority(route),
-                headers,
-                None if body is None else len(body),
-            )
-        except ValueError as error:
-            raise AgentError("invalid", f"the request to {pool.host}: {error}") from None
-
-    async def _send(self, head: bytes, route: Route) -> None:
+        head = pool.head("GET" if body is None else "POST", self._path, self._headers, route)
+        head += b"\r\n" if body is None else b"content-length: %d\r\n\r\n" % len(body)
         while True:
-            self._protocol = protocol = await self._pool.take(route)
+            self._protocol = protocol = await pool.take(route)
             try:
-                await protocol.send(head, self._body or b"")
+                await protocol.send(head, body or b"")
                 await protocol.respond()
             except OSError:
                 # The server closed a kept connection before it read this request. A new connection
                 # is not a kept one, so this ends.
                 if not protocol.carried or protocol.has_received or self._expired:
                     raise
-                self._pool.give_back(protocol)
+                pool.give_back(protocol)
                 self._protocol = None
             else:
                 encoding = protocol.headers.get("content-encoding", "").lower()
                 if encoding not in ("", "identity"):
                     raise UnreadableEncoding
-                self.status = protocol.status
+                self.status, self.headers = protocol.status, protocol.headers
                 return
-
-    def header(self, name: str) -> str | None:
-        return None if self._protocol is None else self._protocol.headers.get(name.lower())
 
     async def read(self) -> bytes:
         protocol = self._protocol
         assert protocol is not None, "an exchange is read inside its context"
         # also if there is always something to read
-        if self._until != math.inf and self._pool.loop.time() >= self._until:
+        if self._until != math.inf and monotonic() >= self._until:
             raise AgentError("timeout", self._too_long)
-        if protocol.has_body:
-            return protocol.take()
+        if piece := protocol.take():
+            return piece
         self._silence.begin()
         try:
             return await protocol.read()
@@ -179,7 +162,7 @@ class Exchange:
         """
         if not self._silence.waiting or self._protocol is None:
             return
-        if self._pool.loop.time() >= self._until:
+        if monotonic() >= self._until:
             self._expired = self._too_long
         elif self._silence.left_s() <= 0:
             self._expired = f"{self._pool.host} sent nothing for {self._silence.limit_s:g} s"

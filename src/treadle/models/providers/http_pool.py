@@ -9,14 +9,16 @@ import asyncio
 import math
 import posixpath
 from collections.abc import Mapping
+from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, urlsplit
 
 import anyio
 import anyio.to_thread
 
+from treadle.errors import AgentError
 from treadle.models.providers.http_dialing import Route, dial, proxy_for
-from treadle.models.providers.http_protocol import HttpProtocol
+from treadle.models.providers.http_protocol import HttpProtocol, request_head
 
 if TYPE_CHECKING:
     import ssl
@@ -25,6 +27,8 @@ CONNECT_TIMEOUT_S = 5.0
 KEEP_ALIVE_S = 30.0
 """Maximum idle time, in seconds. Routers silently drop idle connections after a few minutes."""
 CONNECTIONS_PER_HOST = 2000
+HEADS_MAX = 64
+"""Number of request heads that are kept to be sent again."""
 _PLAIN_PATH = "/%:=&?~+!$,;'@()*[]"
 """Characters of a path that are sent as they are, besides letters and digits."""
 
@@ -52,12 +56,12 @@ class Pool:
         self.timeout_s, self.total_s = timeouts
         self.route: Route | None = None
         self.slots = anyio.Semaphore(CONNECTIONS_PER_HOST, fast_acquire=True)
-        self.headers = dict(headers)
+        self._headers = dict(headers)
         self._parts = urlsplit(base_url)
         self._base_url = base_url
         # the trust store is read once, however many first requests there are
         self._opening = anyio.Lock()
-        self._targets: dict[str, str] = {}
+        self._heads: dict[tuple[object, ...], bytes] = {}
         self._in_use: set[HttpProtocol] = set()
         self._kept: list[tuple[HttpProtocol, float]] = []
         self._watched: set[Expiring] = set()
@@ -93,7 +97,7 @@ class Pool:
 
     async def take(self, route: Route) -> HttpProtocol:
         """Return a kept connection, or a new one. Raises as `dial`, and TimeoutError."""
-        now = self.loop.time()
+        now = monotonic()
         while self._kept:
             protocol, since = self._kept.pop()
             if protocol.is_usable and now - since < KEEP_ALIVE_S:
@@ -109,16 +113,16 @@ class Pool:
     def give_back(self, protocol: HttpProtocol) -> None:
         """Keep the connection if it is reusable after its exchange; close it otherwise."""
         self._in_use.discard(protocol)
-        if not (protocol.ended and protocol.keeps_alive and protocol.is_usable):
+        if not (protocol.ended and protocol.keeps_alive):
             protocol.abort()
             return
         protocol.carried = True
-        self._kept.append((protocol, self.loop.time()))
+        self._kept.append((protocol, monotonic()))
         if self._sweep is None:
             self._sweep = self.loop.call_later(KEEP_ALIVE_S, self._close_idle)
 
     def _close_idle(self) -> None:
-        now = self.loop.time()
+        now = monotonic()
         kept = list[tuple[HttpProtocol, float]]()
         for protocol, since in self._kept:
             if protocol.is_usable and now - since < KEEP_ALIVE_S:
@@ -139,22 +143,40 @@ class Pool:
         for protocol in open_:
             await protocol.wait_closed()
 
-    def target(self, path: str, route: Route) -> str:
-        """Return the request target: absolute if a proxy forwards the request."""
-        if (plain := self._targets.get(path)) is None:
-            place, question, query = path.partition("?")
-            place = self._parts.path + place
-            if "/../" in place:  # a server's own list, next to /v1
-                place = posixpath.normpath(place)
-            plain = quote(place + question + query, safe=_PLAIN_PATH)
-            if not question:
-                self._targets[path] = plain
-        is_forwarded = route.proxy is not None and route.tls is None
-        return f"http://{self.authority(route)}{plain}" if is_forwarded else plain
+    def head(self, method: str, path: str, headers: Mapping[str, str], route: Route) -> bytes:
+        """Return the head of a request without its end. A value for a header that the connection
+        has is appended to it after a comma.
 
-    def authority(self, route: Route) -> str:
-        """Return the value of the Host header: without a default port."""
-        return route.authority.removesuffix(":443" if route.tls is not None else ":80")
+        Raises AgentError(invalid) for a header with a line break.
+        """
+        key = method, path, *headers.items()
+        if (head := self._heads.get(key)) is None:
+            if len(self._heads) >= HEADS_MAX:
+                self._heads.clear()
+            head = self._heads[key] = self._new_head(method, path, headers, route)
+        return head
+
+    def _new_head(self, method: str, path: str, headers: Mapping[str, str], route: Route) -> bytes:
+        # the host goes without a default port
+        authority = route.authority.removesuffix(":443" if route.tls is not None else ":80")
+        all_headers = {**self._headers}
+        for name, value in headers.items():
+            own = self._headers.get(name)
+            all_headers[name] = value if own is None else f"{own},{value}"
+        lines, target = [*all_headers.items()], self._target(path)
+        if route.proxy is not None and route.tls is None:  # it forwards the request
+            lines, target = lines + route.proxy.headers, f"http://{authority}{target}"
+        try:
+            return request_head(method, target, authority, lines)
+        except ValueError as error:
+            raise AgentError("invalid", f"the request to {self.host}: {error}") from None
+
+    def _target(self, path: str) -> str:
+        place, question, query = path.partition("?")
+        place = self._parts.path + place
+        if "/../" in place:  # a server's own list, next to /v1
+            place = posixpath.normpath(place)
+        return quote(place + question + query, safe=_PLAIN_PATH)
 
     def watch(self, exchange: Expiring) -> None:
         """Check the exchange periodically. One timer for all exchanges is cheaper than one for each

@@ -7,7 +7,7 @@ http_dialing.py's job, errors for callers are http_exchange.py's. Entry point: `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import cast
 
 import httptools
@@ -118,24 +118,17 @@ class HttpProtocol(asyncio.Protocol):
 
     async def read(self) -> bytes:
         """Return the bytes of the body that have arrived; b"" at its end. Raises as `respond`."""
-        while not self._pieces:
-            if self.ended:
-                return b""
+        while not (piece := self.take()) and not self.ended:
             await self._wait()
-        return self.take()
+        return piece
 
     def take(self) -> bytes:
-        """Return the bytes of the body that wait to be read."""
+        """Return the bytes of the body that wait to be read, if any."""
         pieces, self._pieces, self._size = self._pieces, [], 0
         if self._paused:
             self._paused = False
             self.transport.resume_reading()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    @property
-    def has_body(self) -> bool:
-        """True if bytes of the body wait to be read."""
-        return bool(self._pieces)
 
     @property
     def is_usable(self) -> bool:
@@ -155,11 +148,12 @@ class HttpProtocol(asyncio.Protocol):
         while not self.is_closed:
             await checkpoint()
 
-    async def _wait(self) -> None:
+    def _wait(self) -> asyncio.Future[None]:
+        """Return a future of the next change. Raises the error that ended the connection."""
         if self.error is not None:
             raise self.error
         self._waiter = waiter = self._loop.create_future()
-        await waiter
+        return waiter
 
     def _wake(self) -> None:
         waiter, self._waiter = self._waiter, None
@@ -260,16 +254,15 @@ class HttpProtocol(asyncio.Protocol):
         self.keeps_alive = self.parser.should_keep_alive() and not self._is_cut
 
 
-def request_head(
-    method: str, target: str, host: str, headers: Sequence[tuple[str, str]], length: int | None
-) -> bytes:
-    """Request line and headers. Raises ValueError for a header with a line break."""
+def request_head(method: str, target: str, host: str, headers: Iterable[tuple[str, str]]) -> bytes:
+    """Request line and headers; more headers or a blank line must follow.
+
+    Raises ValueError for a header with a line break.
+    """
     lines = [f"{method} {target} HTTP/1.1\r\nhost: {host}\r\n"]
     lines += [f"{name}: {value}\r\n" for name, value in headers]
-    if length is not None:
-        lines.append(f"content-length: {length}\r\n")
     head = "".join(lines)
-    ends = len(lines) + 1
+    ends = len(lines) + 1  # the first of them has two
     if head.count("\r") != ends or head.count("\n") != ends or "\0" in head:
         raise ValueError("a header or the path holds a line break")
-    return (head + "\r\n").encode("utf-8", "surrogateescape")
+    return head.encode("utf-8", "surrogateescape")

@@ -108,25 +108,28 @@ class OmittedImages(NamedTuple):
     """True if images with a side above `MANY_SIDE_MAX` are omitted."""
 
 
+NONE_OMITTED: Final = OmittedImages()
+
+
 class Images:
     """Tracks the images of one conversation in order.
 
     `wanted` depends only on them, so that every run gets the same result.
     """
 
-    def __init__(self, limits: ImageLimits, left: OmittedImages = OmittedImages()) -> None:  # noqa: B008  an immutable value
+    def __init__(self, limits: ImageLimits, left: OmittedImages = NONE_OMITTED) -> None:
         self._limits, self._left = limits, left
         self._seen = 0
         self._kept: deque[tuple[int, int, bool]] = deque()
         """Position, size in bytes, and whether a side is long, of each image in the request."""
-        self.wanted = OmittedImages()
+        self.wanted = NONE_OMITTED
         """Required omissions so far. If they differ from `left`, the conversation must be encoded
         again.
         """
 
     def fit(self, message: Message) -> Message:
         """Return the message with a line of text in place of each omitted image."""
-        if not any([_may_show(part) for part in message.parts]):
+        if not any(map(_may_show, message.parts)):
             return message
         parts = [self._fit_part(part) for part in message.parts]
         return message if parts == [*message.parts] else message.with_parts(parts)
@@ -211,6 +214,12 @@ def _may_show(part: Part) -> bool:
 # ---------------------------------------------------------------- a whole conversation
 
 
+def omitted_before(history: History, key: str) -> OmittedImages:
+    """Return the images that earlier requests of the conversation had to omit."""
+    known = history.memo.get(key)
+    return known[0] if known and isinstance(known[0], OmittedImages) else NONE_OMITTED
+
+
 def encoded_within(
     history: History,
     wire: str,
@@ -225,9 +234,9 @@ def encoded_within(
     from its beginning. `encode`: its function for one message.
     """
     key = f"{wire} images"
-    (left,) = cast("tuple[OmittedImages]", history.memo.get(key, (OmittedImages(),)))
+    left = omitted_before(history, key)
     while True:
-        place = f"{wire} {left}" if left != OmittedImages() else wire
+        place = f"{wire} {left}" if left != NONE_OMITTED else wire
         kept = history.memo.get(place)
         if kept is None:
             kept = history.memo[place] = (make(), Images(limits, left))

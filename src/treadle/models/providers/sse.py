@@ -48,11 +48,13 @@ class EventSplitter:
             if (events := _unnamed(b"".join([*self._held, chunk[:end]]), b"\r\n")) is not None:
                 self._begin_anew()
                 return events + self.feed(chunk[end:])
-        aligned = not (self._held or self._at_start or self._swallow_lf)
+        aligned = not (self._held or self._swallow_lf)
         if self._swallow_lf or b"\r" in chunk:
             chunk = self._with_plain_line_ends(chunk)
         if aligned and chunk.endswith(b"\n\n"):
-            return _events(chunk)
+            whole = chunk.removeprefix(_BOM) if self._at_start else chunk
+            self._at_start = False
+            return _events(whole)
         before = self._held[-1][-1:] if self._held else b""
         blank_line = (before + chunk).rfind(b"\n\n")
         if blank_line < 0:

@@ -205,7 +205,8 @@ async def _asked(
         protocol = await _connected(url, place, route, context)
         try:
             headers = [*HEADERS.items(), ("Connection", "close")]
-            await protocol.send(request_head("GET", url.target, url.authority, headers, None), b"")
+            head = request_head("GET", url.target, url.authority, headers)
+            await protocol.send(head + b"\r\n", b"")
             await protocol.respond()
             if protocol.status in _REDIRECTS:
                 return protocol.headers.get("location", "")

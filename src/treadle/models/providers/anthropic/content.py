@@ -65,10 +65,12 @@ def sendable(blocks: list[Typed]) -> list[Typed]:
 
 def _without_blanks(blocks: list[Typed]) -> list[Typed]:
     """Drop text blocks if all are blank. The API accepts a blank text only next to another."""
+    has_text = False
     for kind, block in blocks:
         if kind == "text" and isinstance(block, dict) and str(block["text"]).strip():
             return blocks
-    return [typed for typed in blocks if typed[0] != "text"]
+        has_text |= kind == "text"
+    return [typed for typed in blocks if typed[0] != "text"] if has_text else blocks
 
 
 def _assistant_block(part: Part, settled: bool) -> Typed | None:

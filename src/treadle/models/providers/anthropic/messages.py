@@ -123,14 +123,15 @@ class MessageEncoder:
         """Encode a message. Returns b"" if nothing of it is sent, or not yet."""
         if self._sent.blocks and not self._length and (block := block_in(message)) is not None:
             return self._begin(block)
-        without_thinking = (
-            settled and not self._abilities.earlier_thinking
-        ) or self._is_out_of_place(message)
-        message = (
-            self.images.fit(shown(message, self._abilities))
-            if message.role != "assistant"
-            else _without(message, self._sent.abandoned)
-        )
+        without_thinking = False
+        if message.role == "assistant":
+            without_thinking = (
+                settled and not self._abilities.earlier_thinking
+            ) or self._is_out_of_place(message)
+            if self._sent.abandoned:
+                message = _without(message, self._sent.abandoned)
+        else:
+            message = self.images.fit(shown(message, self._abilities))
         blocks = sendable(blocks_of(message, without_thinking))
         if not blocks:
             return b""
@@ -152,8 +153,12 @@ class MessageEncoder:
         return before + b"," + encoded if before else encoded
 
     def _add(self, blocks: list[Typed], role: str) -> bytes:
-        encoded = dumped({"role": role, "content": [block for _, block in blocks]})
-        lasting = [block for kind, block in blocks if kind not in REASONING]
+        content, lasting = list[object](), list[object]()
+        for kind, block in blocks:
+            content.append(block)
+            if kind not in REASONING:
+                lasting.append(block)
+        encoded = dumped({"role": role, "content": content})
         if self._head:
             self._chain = _digest(
                 self._chain
@@ -185,8 +190,6 @@ class MessageEncoder:
         """True if the API would reject the thinking, because something before it has changed since
         the response.
         """
-        if message.role != "assistant":
-            return False
         if (
             self._sent.thinking_since
             and message.created_at.timestamp() <= self._sent.thinking_since
@@ -244,8 +247,6 @@ def _without(message: Message, gone: frozenset[str]) -> Message:
 
     Calls made by their programs become calls of the model.
     """
-    if not gone:
-        return message
     parts = [
         part
         for part in message.parts

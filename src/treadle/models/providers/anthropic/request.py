@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import NamedTuple, cast
+from typing import cast
 
 import msgspec
 
@@ -51,7 +51,14 @@ from treadle.models.providers.encoding import (
     with_theirs,
 )
 from treadle.models.providers.hosted import left_out, wanted
-from treadle.models.providers.images import TOO_MANY_IMAGES, Images, OmittedImages, claude_limits
+from treadle.models.providers.images import (
+    NONE_OMITTED,
+    TOO_MANY_IMAGES,
+    Images,
+    OmittedImages,
+    claude_limits,
+    omitted_before,
+)
 from treadle.types import Settings, SystemBlock
 
 WIRE = "anthropic"
@@ -76,7 +83,7 @@ _COUNTED = frozenset(
 """Fields of a token count request, in addition to the messages."""
 
 
-class Encoded(NamedTuple):
+class Encoded(msgspec.Struct, frozen=True):
     body: bytes
     headers: Mapping[str, str]
     prefix: str
@@ -105,6 +112,8 @@ class _Head(msgspec.Struct, frozen=True, gc=False):
     """True if the request asks for cache diagnostics."""
     lasting: bytes
     """System prompt and tools, which thinking depends on; b"" if the model does not check it."""
+    wire: str
+    """Key under which the history stores the messages as they go with this head."""
 
 
 class RequestEncoder:
@@ -135,15 +144,7 @@ class RequestEncoder:
         )
         said = (self, request.tools, request.system, request.settings)
         first = remembered(history, f"{WIRE} {self._model_id}", said, lambda: self._head(request))
-        since = thinking_since(request.settings)
-        wire = (
-            f"{self._wire} {since} {blake2b(first.lasting, digest_size=8).hexdigest()}"
-            if since or first.lasting
-            else self._wire
-        )
-        if self.sends_blocks(request.settings):
-            wire += " compacted"
-        encoder, messages, notes = self._encoded(history, wire, first.lasting, request.settings)
+        encoder, messages, notes = self._encoded(history, first, request.settings)
         if not messages:
             raise AgentError(
                 "invalid", "there is no message to send: the last one must not be empty"
@@ -187,7 +188,7 @@ class RequestEncoder:
         )
         encoded = self.encode(request)
         body = compacting(encoded.body, instructions)
-        return encoded._replace(body=body, headers=with_beta(encoded.headers))
+        return msgspec.structs.replace(encoded, body=body, headers=with_beta(encoded.headers))
 
     def encode_count(self, request: ModelRequest) -> tuple[bytes, Mapping[str, str]]:
         """Encode a request for its token count."""
@@ -201,20 +202,18 @@ class RequestEncoder:
         return dumped({**counted, "messages": msgspec.Raw(b"[" + messages + b"]")}), headers
 
     def _encoded(
-        self, history: History, wire: str, lasting: bytes, settings: Settings
+        self, history: History, first: _Head, settings: Settings
     ) -> tuple[MessageEncoder, bytearray, tuple[str, ...]]:
         """Encode the messages, again if there are now more images than the API accepts."""
         key = f"{WIRE} {self._model_id} images"
-        (left,) = cast("tuple[OmittedImages]", history.memo.get(key, (OmittedImages(),)))
+        left = omitted_before(history, key)
         notes: tuple[str, ...] = ()
         while True:
-            encoder = self._encoder_of(
-                history,
-                f"{wire} {left}" if left != OmittedImages() else wire,
-                lasting,
-                settings,
-                left,
-            )
+            wire = f"{first.wire} {left}" if left != NONE_OMITTED else first.wire
+            known = history.memo.get(wire)
+            if known is None or not isinstance(encoder := known[0], MessageEncoder):
+                encoder = self._encoder(history, first.lasting, settings, left, wire)
+                history.memo[wire] = (encoder,)
             messages = history.encoded(
                 encoder.wire, checked(encoder.encode, self._abilities, self._model_id, self._sends)
             )
@@ -231,19 +230,12 @@ class RequestEncoder:
         self._images.check(part)
         return sends(part)
 
-    def _encoder_of(
-        self, history: History, wire: str, lasting: bytes, settings: Settings, left: OmittedImages
-    ) -> MessageEncoder:
-        if (known := history.memo.get(wire)) is None:
-            known = history.memo[wire] = (self._encoder(history, lasting, settings, left, wire),)
-        return cast("MessageEncoder", known[0])
-
     def _encoder(
         self,
         messages: Sequence[Message],
         lasting: bytes,
         settings: Settings,
-        left: OmittedImages = OmittedImages(),  # noqa: B008
+        left: OmittedImages = NONE_OMITTED,
         wire: str = WIRE,
     ) -> MessageEncoder:
         gone = abandoned(messages, has_container="container" in (settings.extra or {}))
@@ -321,9 +313,13 @@ class RequestEncoder:
         diagnoses = (
             self._is_vendor and request.settings.cache is not False and "diagnostics" not in body
         )
-        return _Head(
-            head(body) + b',"messages":[', headers, marks_left, mark, diagnoses, self._lasting(body)
-        )
+        since, lasting, wire = thinking_since(request.settings), self._lasting(body), self._wire
+        if since or lasting:
+            wire += f" {since} {blake2b(lasting, digest_size=8).hexdigest()}"
+        if self.sends_blocks(request.settings):
+            wire += " compacted"
+        data = head(body) + b',"messages":['
+        return _Head(data, headers, marks_left, mark, diagnoses, lasting, wire)
 
     def _fields(self, request: ModelRequest) -> tuple[Block, dict[str, str], int]:
         """Return everything but the messages, the headers, and the number of breakpoints left for

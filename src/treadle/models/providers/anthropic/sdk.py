@@ -176,10 +176,12 @@ class _Exchange:
     def status(self) -> int:
         return self._response.status_code
 
-    def header(self, name: str) -> str | None:
-        if name == "content-type" and self._reframed and self.status == 200:
-            return "text/event-stream"
-        return self._response.headers.get(name)
+    @property
+    def headers(self) -> Mapping[str, str]:
+        headers = self._response.headers
+        if self._reframed and self.status == 200:
+            return {**headers, "content-type": "text/event-stream"}
+        return headers
 
     async def read(self) -> bytes:
         return await self._in_time(anext(self._pieces, b""))

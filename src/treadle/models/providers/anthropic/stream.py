@@ -13,7 +13,6 @@ from typing_extensions import override
 
 from treadle.errors import AgentError
 from treadle.messages.response_details import (
-    NO_DETAILS,
     OtherUsage,
     ResponseDetails,
     tier_of,
@@ -26,7 +25,6 @@ from treadle.models.providers.anthropic.events import (
     BlockStop,
     Counts,
     ErrorEvent,
-    Event,
     MessageDelta,
     MessageStart,
     MessageStop,
@@ -129,26 +127,30 @@ class MessagesDecoder(Decoder):
                     event := self._read(decode_rare, data, "the stream contains an event that")
                 ) is None:
                     break
-            if type(event) is BlockPiece and event.index == self._index and self._block is not None:
-                heard = True
-                self._block.add(event.delta, deltas)
-            elif type(event) is not Ping:
-                heard = True
-                self._take_event(event, deltas)
+            heard |= type(event) is not Ping
+            match event:
+                case BlockPiece() if event.index == self._index and self._block is not None:
+                    self._block.add(event.delta, deltas)
+                case BlockStart():
+                    self._open_block(event.content_block, deltas)
+                    self._index = event.index
+                case BlockStop():
+                    self._close_block(deltas)
+                case MessageDelta():
+                    self._change_message(event)
+                case MessageStart():
+                    self._start_message(event.message, deltas)
+                case _:
+                    self._take_rare(event, deltas)
         self.heard = heard
         return deltas
 
-    def _take_event(self, event: Event, deltas: list[Delta]) -> None:
+    def _take_rare(
+        self,
+        event: BlockPiece | OtherPiece | MessageStop | ErrorEvent | Ping | UnknownEvent,
+        deltas: list[Delta],
+    ) -> None:
         match event:
-            case BlockStart():
-                self._open_block(event.content_block, deltas)
-                self._index = event.index
-            case BlockStop():
-                self._close_block(deltas)
-            case MessageDelta():
-                self._change_message(event)
-            case MessageStart():
-                self._start_message(event.message, deltas)
             case MessageStop():
                 if self._message is None:
                     self._break("the stream is invalid: it ends a response that has not begun")
@@ -210,7 +212,7 @@ class MessagesDecoder(Decoder):
     def _open_block(self, fields: Fields, deltas: list[Delta]) -> None:
         if self._block is not None:
             self._close_block(deltas)
-        self._program_waits |= program_of(fields) is not None
+        self._program_waits |= "caller" in fields and program_of(fields) is not None
         self._block = open_block(fields, deltas, self._prefix)
 
     def _close_block(self, deltas: list[Delta]) -> None:
@@ -244,14 +246,8 @@ class MessagesDecoder(Decoder):
             context_tokens=_context_tokens(counts),
             results_only=self._program_waits,
             withdraws=stop is StopReason.REFUSAL,
-            details=self._details(message, counts),
+            details=_details(message, counts, self._request),
         )
-
-    def _details(self, message: WireMessage, counts: Counts) -> ResponseDetails | None:
-        details, container = _details(message, counts), message.container
-        if container is None or container.id.encode() in self._request:
-            return details
-        return msgspec.structs.replace(details or NO_DETAILS, containers=1)
 
 
 def _overwrite(known: msgspec.Struct, said: msgspec.Struct) -> None:
@@ -278,8 +274,10 @@ def _context_tokens(counts: Counts) -> int | None:
     return None
 
 
-def _details(message: WireMessage, counts: Counts) -> ResponseDetails | None:
-    miss, tier = cache_miss_of(message), tier_of(counts.speed)
+def _details(message: WireMessage, counts: Counts, request: bytes) -> ResponseDetails | None:
+    """`request`: as for `MessagesDecoder`."""
+    miss, tier, container = cache_miss_of(message), tier_of(counts.speed), message.container
+    containers = int(container is not None and container.id.encode() not in request)
     others: tuple[OtherUsage, ...] = ()
     if counts.iterations:
         others = tuple(
@@ -290,8 +288,8 @@ def _details(message: WireMessage, counts: Counts) -> ResponseDetails | None:
             ]
         )
     return (
-        ResponseDetails(cache_miss=miss, service_tier=tier, others=others)
-        if miss is not None or tier is not None or others
+        ResponseDetails(cache_miss=miss, service_tier=tier, others=others, containers=containers)
+        if miss is not None or tier is not None or others or containers
         else None
     )
 
@@ -300,12 +298,13 @@ def _usage(counts: Counts) -> Usage:
     """Return the billed usage: the totals, plus summaries and other models, which the totals
     exclude. The work of a fallback model that answered is part of them.
     """
-    details = counts.output_tokens_details
-    usage = msgspec.structs.replace(
-        _usage_of(counts),
-        reasoning_tokens=tokens(details.thinking_tokens) if details else 0,
-        web_searches=count_in(counts.server_tool_use, "web_search_requests"),
-    )
+    details, usage = counts.output_tokens_details, _usage_of(counts)
+    if details is not None or counts.server_tool_use is not None:
+        usage = msgspec.structs.replace(
+            usage,
+            reasoning_tokens=tokens(details.thinking_tokens) if details else 0,
+            web_searches=count_in(counts.server_tool_use, "web_search_requests"),
+        )
     for one in counts.iterations or ():
         if one.type in _BESIDE:
             usage += _usage_of(one)
@@ -314,9 +313,11 @@ def _usage(counts: Counts) -> Usage:
 
 def _usage_of(counts: Counts | Pass) -> Usage:
     return Usage(
-        input_tokens=tokens(counts.input_tokens),
-        output_tokens=tokens(counts.output_tokens),
-        cache_read_tokens=tokens(counts.cache_read_input_tokens),
-        cache_write_tokens=tokens(counts.cache_creation_input_tokens),
-        cache_write_1h_tokens=count_in(counts.cache_creation, "ephemeral_1h_input_tokens"),
+        input_tokens=max(counts.input_tokens or 0, 0),
+        output_tokens=max(counts.output_tokens or 0, 0),
+        cache_read_tokens=max(counts.cache_read_input_tokens or 0, 0),
+        cache_write_tokens=max(counts.cache_creation_input_tokens or 0, 0),
+        cache_write_1h_tokens=count_in(counts.cache_creation, "ephemeral_1h_input_tokens")
+        if counts.cache_creation
+        else 0,
     )
