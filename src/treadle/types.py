@@ -356,7 +356,7 @@ _SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
         is_temperature,
         "a number from 0 to 2, like 0.7, or leave it out for the model's own default",
     ),
-    "stop": (_is_texts, "a tuple of texts, like stop=('END',)"),
+    "stop": (_is_texts, "a tuple of strings, like stop=('END',)"),
     "thinking": (
         lambda value: isinstance(value, int) or value in ("adaptive", "between_tools"),
         "True, False, 'adaptive', 'between_tools', or a number of tokens",
@@ -382,7 +382,7 @@ _SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
     "service_tier": (lambda value: value in get_args(ServiceTier), "'standard', 'flex' or 'fast'"),
     "extra": (
         lambda value: isinstance(value, dict),
-        "a dict of what is added to the request's body",
+        "a dict of fields to add to the request body",
     ),
 }
 """The values that each field accepts besides None, and how a message states them."""

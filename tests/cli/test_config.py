@@ -133,7 +133,7 @@ def test_check_takes_any_file(desk: Desk, tmp_path: Path) -> None:
 
 def test_a_wrong_configuration_is_told_without_a_traceback(desk: Desk) -> None:
     desk.says("defaults: {max_tokens: [1}\n")
-    assert f"{desk.file}:1: is not YAML" in desk("show", code=2).stderr
+    assert f"{desk.file}:1: invalid YAML" in desk("show", code=2).stderr
 
 
 # ---------------------------------------------------------------- set

@@ -88,7 +88,7 @@ def test_an_earlier_turn_is_not_undone_under_a_later_one(done: Cli) -> None:
     answer = done("runs", "undo", "last", "--turn", "2")
     assert (answer.code, answer.out) == (
         1,
-        "refused a.txt: it was changed since\nremoved new/b.txt\n" + next_step(done),
+        "refused a.txt: it has changed since\nremoved new/b.txt\n" + next_step(done),
     )
     assert lying(done) == {"a.txt": "1\n2\n", "new/c.txt": "made\n"}
 
@@ -98,7 +98,7 @@ def test_a_file_that_was_changed_since_is_left(done: Cli) -> None:
     answer = done("runs", "undo", "last")
     assert (answer.code, answer.out) == (
         1,
-        "refused a.txt: it was changed since\nremoved new/b.txt\nremoved new/c.txt\n"
+        "refused a.txt: it has changed since\nremoved new/b.txt\nremoved new/c.txt\n"
         + next_step(done),
     )
     assert lying(done) == {"a.txt": "mine\n"}
@@ -112,7 +112,7 @@ def test_what_to_do_about_a_refused_file_names_the_journal_where_one_was_named(c
     answer = cli("runs", "undo", "last", "--dry-run", *there)
     assert (answer.code, answer.out) == (
         1,
-        "refused a: it was changed since\n" + next_step(cli, *there),
+        "refused a: it has changed since\n" + next_step(cli, *there),
     )
 
 

@@ -114,7 +114,7 @@ def test_what_a_detached_run_tells_as_json_and_on_standard_error(queues: Cli) ->
         (("--detach", "--no-sandbox"), "pass it to `treadle worker`"),
         (
             ("--detach", "--queue", "nope"),
-            "there is no queue 'nope': known are default, emails, reports",
+            "there is no queue 'nope': available: default, emails, reports",
         ),
         (("--detach", "--queue", ""), "there is no queue ''"),
         (("--queue", "emails"), "add --detach"),
@@ -135,7 +135,7 @@ def test_what_makes_no_sense_with_a_run_that_is_left_to_a_worker_is_refused(
     [
         (
             ("--queue", "nope"),
-            "there is no queue 'nope': known are default, emails, reports; add it under queues in the configuration",
+            "there is no queue 'nope': available: default, emails, reports; add it under queues in the configuration",
         ),
         (("--journal", "memory:"), "a worker cannot use an in-memory journal"),
         (

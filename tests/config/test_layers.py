@@ -387,7 +387,7 @@ def test_an_unknown_key_names_its_place_and_the_nearest_right_one(place: Place) 
 
 def test_what_is_not_yaml_names_its_line(place: Place) -> None:
     place.mine("defaults: {max_tokens: [1}\n")
-    assert place.wrong().startswith(f"{place.own}:1: is not YAML")
+    assert place.wrong().startswith(f"{place.own}:1: invalid YAML")
 
 
 WRONG = [
@@ -426,7 +426,7 @@ WRONG = [
     (
         "models: {large: 'zzz:x'}",
         1,
-        "unknown provider 'zzz' in 'zzz:x': known are anthropic, openai",
+        "unknown provider 'zzz' in 'zzz:x': available: anthropic, openai",
     ),
     (
         "providers: {local: {base_url: 'http://x'}}",

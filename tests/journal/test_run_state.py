@@ -788,7 +788,7 @@ async def test_a_fork_with_another_model_and_agent_keeps_what_was_said() -> None
         (-1, {}, "fork it after one of 0 to 2, not after -1"),
         (2, {}, "was its final answer: pass a prompt to continue from it"),
         (1, {"text": ""}, "the prompt is empty"),
-        (1, {"limit": 3}, "knows no option 'limit'"),
+        (1, {"limit": 3}, "has no option 'limit'"),
         (1, {"results": {"c9": "x"}}, "turn 1 of run .* has no call 'c9'; its calls are: c1, c2"),
         (
             2,

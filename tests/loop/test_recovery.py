@@ -607,9 +607,9 @@ async def test_a_probe_that_can_tell_by_now_ends_the_waiting() -> None:
         ({"approve": ["c2"]}, "no call 'c2' of this run waits for an answer; open calls: c1"),
         ({"deny": {"zz": ""}}, "no call 'zz'"),
         ({"results": {"": "x"}}, "no call ''"),
-        ({"mood": "good"}, "knows no option 'mood'"),
+        ({"mood": "good"}, "has no option 'mood'"),
         ({"mode": "yolo"}, "mode='yolo'"),
-        ({"cwd": "/no/such/place"}, "no directory"),
+        ({"cwd": "/no/such/place"}, "not a directory"),
     ],
 )
 async def test_an_answer_that_fits_nothing_is_said_before_the_run_is_taken_over(

@@ -113,7 +113,7 @@ async def test_steering_needs_words_and_a_run_that_is_not_over() -> None:
     gate = Gate()
     session = rt.session("s", agent=agent(PlayedModel([gate.stop, *text("hi")])))
     stream = session.stream("go")
-    with pytest.raises(AgentError, match="has not begun"):
+    with pytest.raises(AgentError, match="has not started"):
         stream.steer("too early")
     async with stream:
         for empty in ("", "  \n"):

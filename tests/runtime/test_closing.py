@@ -119,7 +119,7 @@ async def _driven(rt: Runtime, worker: Agent[None, str], seen: list[str]) -> Non
 
 
 def test_an_on_close_that_is_none_is_refused() -> None:
-    with pytest.raises(AgentError, match="on_close='wait' is none of: let_go, cancel"):
+    with pytest.raises(AgentError, match="on_close='wait' is not one of: let_go, cancel"):
         Runtime.open(on_close="wait")  # pyright: ignore[reportArgumentType]  wrong on purpose
 
 

@@ -60,7 +60,7 @@ async def test_nothing_begins_before_the_block() -> None:
         lambda: stream.result,
         stream.cancel,
     ):
-        with pytest.raises(AgentError, match="has not begun"):
+        with pytest.raises(AgentError, match="has not started"):
             ask()
     assert model.requests == []
     async with stream:
@@ -78,7 +78,7 @@ async def test_the_result_is_there_after_the_end_and_not_before() -> None:
     gate = Gate()
     async with open_runtime().stream(agent(PlayedModel([gate.stop, *text("hi")])), "go") as run:
         await gate.reached.wait()
-        with pytest.raises(AgentError, match="not over"):
+        with pytest.raises(AgentError, match="has not ended"):
             _ = run.result
         gate.opened.set()
         await collect(run)

@@ -171,7 +171,7 @@ async def test_what_a_run_starts_later_has_the_mode_that_holds_then() -> None:
 
 async def test_a_mode_that_is_none_is_refused(tmp_path: Path) -> None:
     async with Runtime.open(f"sqlite:///{tmp_path / 'journal.db'}") as runtime:
-        with pytest.raises(AgentError, match="is none of"):
+        with pytest.raises(AgentError, match="is not one of"):
             runtime.use_mode("s", "yolo")  # type: ignore[arg-type]
 
 

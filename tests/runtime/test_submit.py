@@ -188,7 +188,7 @@ async def test_it_may_wait_for_its_time(anywhere: Runtime) -> None:
 # ---------------------------------------------------------------- what is refused
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"queue": "nigthly"}, "no queue 'nigthly': known are default, nightly"),
+    ({"queue": "nigthly"}, "no queue 'nigthly': available: default, nightly"),
     ({"priority": 1001}, "priority=1001"),
     ({"priority": True}, "priority=True"),
     ({"tenant": ""}, "tenant=''"),
@@ -201,7 +201,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"on_approval": print}, "on_approval= lives in this process"),
     ({"modes": "full"}, "no option 'modes'"),
     ({"mode": "fast"}, "mode='fast'"),
-    ({"cwd": "/there/is/none"}, "is no directory"),
+    ({"cwd": "/there/is/none"}, "is not a directory"),
     ({"run_id": "a/b"}, "no id"),
     ({"user_id": 5}, "user_id= is int|tenant=5"),
     ({"on_ask": "later"}, "on_ask='later'"),
@@ -243,7 +243,7 @@ async def test_a_model_that_nobody_could_ask_is_refused(
 async def test_an_empty_prompt_and_what_is_no_agent_are_refused(alone: Runtime) -> None:
     with refused("prompt is empty"):
         await alone.submit(agent([]), "  ")
-    with refused("first argument is the agent"):
+    with refused("first argument must be the agent"):
         await alone.submit("hello", agent([]))  # pyright: ignore[reportArgumentType]  that is what is wrong with it
 
 

@@ -314,7 +314,7 @@ async def test_undo_leaves_a_file_that_somebody_else_has_changed_since(
     async with a_desk(folder, WRITES, url=journal(tmp_path)) as desk:
         await desk.say("write it")
         (folder / "a.txt").write_text("mine\n")
-        assert "a.txt: it was changed since" in await desk.command("/undo", "y")
+        assert "a.txt: it has changed since" in await desk.command("/undo", "y")
         assert (folder / "a.txt").read_text() == "mine\n"
         assert not (folder / "new.txt").exists()
 

@@ -115,7 +115,7 @@ def test_a_name_of_ours_is_left_out_with_a_warning(folder: Path, home: Path) -> 
         ("x" * 100_001, 1, "too large"),
         ("", 1, "contains no prompt"),
         ("---\ndescription: x\n", 1, "second line"),
-        ("---\ndescription: [a\n---\nx", 3, "is not YAML"),
+        ("---\ndescription: [a\n---\nx", 3, "invalid YAML"),
         ("---\nx: 1\ndescription: {a: b}\n---\nx", 3, "must be a text"),
         ("---\n- a\n---\nx", 2, "must be keys"),
         ("---\ndescription: a\ndescription: b\n---\nx", 3, "given twice"),

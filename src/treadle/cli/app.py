@@ -66,7 +66,7 @@ COMMANDS = {
 _LATER = "it is planned for a later version"
 ELSEWHERE = {
     **{
-        name: f"it is `treadle runs {name}`"
+        name: f"use `treadle runs {name}`"
         for name in (
             "list",
             "show",
@@ -85,8 +85,8 @@ ELSEWHERE = {
         )
     },
     "acp": _LATER,
-    "help": "it is `treadle --help`",
-    "version": "it is `treadle --version`",
+    "help": "use `treadle --help`",
+    "version": "use `treadle --version`",
     "login": "set ANTHROPIC_API_KEY, or `treadle config set providers.anthropic.api_key -`",
 }
 

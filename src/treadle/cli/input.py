@@ -27,7 +27,9 @@ def read_prompt(words: str) -> list[Part]:
     texts = [text for text in (words, _piped()) if text.strip()]
     parts: list[Part] = [TextPart(text="\n\n".join(texts))] if texts else []
     if not parts:
-        raise CommandFailed('the prompt is empty: treadle run "what to do", or pipe it in')
+        raise CommandFailed(
+            "the prompt is empty: write it after `treadle run`, in quotes, or pipe it in"
+        )
     return parts
 
 

@@ -254,7 +254,7 @@ def _queue(config: Config, options: dict[str, Any]) -> str | None:
     queue = DEFAULT_QUEUE if options["queue"] is None else options["queue"]
     if queue not in config.queue_names:
         raise CommandFailed(
-            f"there is no queue {queue!r}: known are {', '.join(config.queue_names)}; add it "
+            f"there is no queue {queue!r}: available: {', '.join(config.queue_names)}; add it "
             "under queues in the configuration"
         )
     return queue

@@ -151,7 +151,7 @@ def _wish(config: Config, url: str, options: dict[str, Any], flags: dict[str, An
     known = config.queue_names
     if unknown := [name for name in options["queues"] if name not in known]:
         raise CommandFailed(
-            f"there is no queue {unknown[0]!r}: known are {', '.join(known)}; add it under "
+            f"there is no queue {unknown[0]!r}: available: {', '.join(known)}; add it under "
             "queues in the configuration"
         )
     if options["name"] is not None and not options["name"].strip():

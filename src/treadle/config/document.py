@@ -115,10 +115,11 @@ def parse(text: str, *, depth_max: int = DEPTH_MAX) -> YamlDocument:
     except yaml.MarkedYAMLError as e:
         mark = e.problem_mark or e.context_mark
         raise Broken(
-            mark.line + 1 if mark else 1, f"is not YAML: {e.problem or e.context}{_tab(text, mark)}"
+            mark.line + 1 if mark else 1,
+            f"invalid YAML: {e.problem or e.context}{_tab(text, mark)}",
         ) from e
     except yaml.YAMLError as e:
-        raise Broken(1, f"is not YAML: {e}") from e
+        raise Broken(1, f"invalid YAML: {e}") from e
 
 
 def _tab(text: str, mark: yaml.Mark | None) -> str:

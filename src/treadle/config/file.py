@@ -59,7 +59,7 @@ def read_text(path: Path, *, own: bool = False) -> OpenedText | None:
         None
         if read is None
         else OpenedText(
-            decoded(read.data, "is not YAML: the character {!r} is not allowed"),
+            decoded(read.data, "invalid YAML: the character {!r} is not allowed"),
             read.mode,
             read.data,
         )

@@ -252,7 +252,9 @@ def unknown_provider(name: str, where: str, configured: Mapping[str, object]) ->
         "openai-chat, base_url: URL}}"
     )
     return f"unknown provider {name!r}{where}: " + (
-        f"did you mean {near!r}?" if near else f"known are {', '.join(dict.fromkeys(known))}; {own}"
+        f"did you mean {near!r}?"
+        if near
+        else f"available: {', '.join(dict.fromkeys(known))}; {own}"
     )
 
 

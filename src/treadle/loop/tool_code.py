@@ -102,7 +102,7 @@ def _without_deps(error: BaseException, ctx: ToolContext[Any]) -> str:
     while trace.tb_next is not None:
         trace = trace.tb_next
     has_context = any(isinstance(value, ToolContext) for value in trace.tb_frame.f_locals.values())
-    return " (ctx.deps is None: this run was given no deps=)" if has_context else ""
+    return " (ctx.deps is None: pass deps= to the run)" if has_context else ""
 
 
 def somebody_cancels() -> bool:

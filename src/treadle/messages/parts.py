@@ -106,8 +106,8 @@ class MediaPart(
             raise AgentError(
                 "invalid",
                 (
-                    f"a MediaPart has exactly one of data and url, this one ({self.media_type!r}) "
-                    f"has {'both' if self.data else 'neither'}"
+                    f"a MediaPart needs exactly one of data and url, this one "
+                    f"({self.media_type!r}) has {'both' if self.data else 'neither'}"
                 ),
             )
 

@@ -42,7 +42,7 @@ class BusySessions:
                 raise AgentError(
                     "busy",
                     (
-                        f"session {session_id!r} is running already: wait for its end, cancel it, "
+                        f"session {session_id!r} has an active run: wait for it to end, cancel it, "
                         "or steer it"
                     ),
                 )

@@ -133,17 +133,20 @@ def check_words(options: Mapping[str, Any]) -> None:
     """Raise AgentError(invalid) for texts that the journal could not read again."""
     for name, words in _WORDS:
         if options.get(name) not in (None, *words):
-            raise AgentError("invalid", f"{name}={options[name]!r} is none of: {', '.join(words)}")
+            raise AgentError(
+                "invalid", f"{name}={options[name]!r} is not one of: {', '.join(words)}"
+            )
     if not isinstance(options.get("user_id"), str | None):
         raise AgentError(
-            "invalid", f"user_id= is {type(options['user_id']).__name__}: give a text, like str(id)"
+            "invalid",
+            f"user_id= is {type(options['user_id']).__name__}: give a string, like str(id)",
         )
 
 
 def checked_mode(mode: str) -> Mode:
     """Raises AgentError(invalid)."""
     if mode not in _MODES:
-        raise AgentError("invalid", f"mode={mode!r} is none of: {', '.join(_MODES)}")
+        raise AgentError("invalid", f"mode={mode!r} is not one of: {', '.join(_MODES)}")
     return mode  # pyright: ignore[reportReturnType]  it is one of them
 
 
@@ -152,7 +155,7 @@ def directory_of(cwd: str | Path | None) -> Path:
         return Path.cwd()  # the system gives it absolute, real and a directory
     path = Path(cwd)
     if not path.is_dir():
-        raise AgentError("invalid", f"cwd={str(path)!r} is no directory")
+        raise AgentError("invalid", f"cwd={str(path)!r} is not a directory")
     return path.resolve()
 
 
@@ -191,7 +194,7 @@ def check_agent(agent: object) -> None:
         raise AgentError(
             "invalid",
             (
-                "the first argument is the agent, an Agent(name=…), and not a "
+                "the first argument must be the agent, like Agent(name=…), not a "
                 f"{type(agent).__name__}; the second one is the prompt"
             ),
         )

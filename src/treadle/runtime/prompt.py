@@ -38,7 +38,7 @@ def prompt_of(text: str | Sequence[Part]) -> Message:
     if not isinstance(given, str | list | tuple):
         raise AgentError(
             "invalid",
-            f"a prompt is a text, or a list of TextPart and MediaPart, not {_kind(given)}",
+            f"a prompt must be a string or a list of TextPart and MediaPart, not {_kind(given)}",
         )
     prompt = Message.user(text)
     if strange := [part for part in prompt.parts if not isinstance(part, (TextPart, MediaPart))]:
@@ -217,10 +217,10 @@ def _kind(value: object) -> str:
         case bytes() | bytearray():
             return "bytes: .decode() them, or make a MediaPart of them"
         case Message():
-            return "a Message: what was said before is in a session, or in the agent's messages="
+            return "a Message: earlier messages belong in a session, or in messages="
         case Agent():
             return "an agent: the agent comes first, then the prompt"
         case str():
-            return "str: put it into a TextPart(text=…)"
+            return "str: wrap it in TextPart(text=…)"
         case _:
             return type(value).__name__

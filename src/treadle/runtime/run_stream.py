@@ -34,7 +34,7 @@ class RunHandle(Generic[Out]):
         if isinstance(self.result, AgentError):
             raise self.result
         if self.result is None:
-            raise AgentError("invalid", "this run is not over: read its events to the end first")
+            raise AgentError("invalid", "this run has not ended: read its events to the end first")
         return self.result
 
 
@@ -59,7 +59,9 @@ class RunStream(Generic[Out]):
     @property
     def _begun(self) -> RunHandle[Out]:
         if self._job is None:
-            raise AgentError("invalid", "this run has not begun: enter it with `async with` first")
+            raise AgentError(
+                "invalid", "this run has not started: enter it with `async with` first"
+            )
         return self._job
 
     @property
@@ -116,8 +118,8 @@ class RunStream(Generic[Out]):
             raise AgentError(
                 "invalid",
                 (
-                    "the events of this run were read to their end, and come once: keep them, or "
-                    "read what the journal has of them"
+                    "the events of this run can be read only once: keep them, or "
+                    "read them again with `await runtime.events(run_id)`"
                 ),
             )
         return self if self._listeners else self._events

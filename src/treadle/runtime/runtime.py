@@ -88,7 +88,7 @@ class Runtime(Facilities, PastRuns, QueuedRuns, SessionControl):
         )
         if self._on_close not in get_args(OnClose):
             raise AgentError(
-                "invalid", f"on_close={on_close!r} is none of: {', '.join(get_args(OnClose))}"
+                "invalid", f"on_close={on_close!r} is not one of: {', '.join(get_args(OnClose))}"
             )
         self.hub = Hub()
         self.agents = AgentRegistry(check=self._check_models)

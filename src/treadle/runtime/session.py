@@ -158,10 +158,7 @@ def check_options(options: Mapping[str, object], known: type[Any]) -> None:
         meant = _meant(strange[0], sorted(names))
         raise AgentError(
             "invalid",
-            (
-                f"this version knows no option {strange[0]!r} of a run; {meant}it knows: "
-                f"{', '.join(sorted(names))}"
-            ),
+            (f"a run has no option {strange[0]!r}; {meant}its options: {', '.join(sorted(names))}"),
         )
     for name, (kind, like) in _KINDS.items():
         if (given := options.get(name)) is not None and not isinstance(given, kind):
@@ -197,11 +194,11 @@ def _meant(name: str, known: Sequence[str]) -> str:
     """Return a hint for an unknown option: its proper place or the nearest name, if any."""
     limit = _OTHER_NAMES.get(name, name)
     if limit in Limits.__struct_fields__:
-        return f"give limits=Limits({limit}=…); "
+        return f"use limits=Limits({limit}=…); "
     if name in Settings.__struct_fields__:
-        return f"give settings=Settings({name}=…); "
+        return f"use settings=Settings({name}=…); "
     if name in Agent.__dataclass_fields__:
-        return f"{name}= is said of the agent; "
+        return f"{name}= is an option of the agent; "
     near = closest(name, known)
     return f"did you mean {near!r}? " if near else ""
 

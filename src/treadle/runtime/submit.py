@@ -57,7 +57,7 @@ def _wrong(priority: object, tenant: object, at: object) -> str | None:
             "the higher goes first"
         )
     if not isinstance(tenant, str | None) or tenant == "":
-        return f"tenant={tenant!r} is no name: give a text, like the id of a customer"
+        return f"tenant={tenant!r} is not a name: give a string, like the id of a customer"
     if at is not None and not (isinstance(at, datetime) and at.tzinfo is not None):
         return (
             f"at={at!r} is no moment: give a datetime with its time zone, like datetime.now(UTC) "
@@ -72,7 +72,7 @@ def check_queue(known: Collection[str], queue: str) -> None:
         raise AgentError(
             "invalid",
             (
-                f"there is no queue {queue!r}: known are {', '.join(known)}; others are named in "
+                f"there is no queue {queue!r}: available: {', '.join(known)}; others are named in "
                 "the configuration, under queues:"
             ),
         )

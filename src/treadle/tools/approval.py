@@ -102,7 +102,7 @@ class Deny:
         """Raises AgentError(invalid): the journal keeps it, and takes nothing else."""
         if not isinstance(cast("object", self.reason), str):
             raise AgentError(
-                "invalid", f"Deny({self.reason!r}): give the reason as a text, or nothing"
+                "invalid", f"Deny({self.reason!r}): give the reason as a string, or omit it"
             )
 
 
@@ -131,7 +131,7 @@ def check_texts(name: str, given: object) -> None:
         raise AgentError(
             "invalid",
             (
-                f"{name}= takes a text for each call, like {name}={{'call_1': '…'}}; write what is "
-                "no text as JSON"
+                f"{name}= takes a string for each call, like {name}={{'call_1': '…'}}; write other "
+                "values as JSON"
             ),
         )

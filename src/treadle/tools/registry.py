@@ -38,7 +38,8 @@ class ToolRegistry:
         """Register a tool. Raises AgentError(invalid) if the name is taken."""
         if tool.name in self._tools:
             raise AgentError(
-                "invalid", f"two tools are named {tool.name!r}: tool names are unique, rename one"
+                "invalid",
+                f"two tools are named {tool.name!r}: tool names must be unique; rename one",
             )
         self._tools[tool.name] = tool
 

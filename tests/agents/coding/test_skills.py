@@ -75,7 +75,7 @@ def test_a_projects_skills_count_where_it_is_trusted_and_the_nearer_one_of_a_nam
         ("---\nname: ../x\ndescription: d\n---\n", ":2: the name must be"),
         ("---\nname: [x]\ndescription: d\n---\n", ":2: the name must be"),
         ("---\nname: x\ndescription: !!python/object:os.system d\n---\n", "has a tag"),
-        ("---\nname: 'x\n---\n", "is not YAML"),
+        ("---\nname: 'x\n---\n", "invalid YAML"),
         ("---\n- a\n---\n", ":2: needs a description"),
     ],
 )

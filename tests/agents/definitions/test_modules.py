@@ -133,8 +133,8 @@ def test_two_of_one_name_are_refused(defined: Defined, place: Path) -> None:
     )
     problems = defined.catalog("agents: [treadle_test_one, treadle_test_two]\n").problems()
     assert [str(problem) for problem in problems] == [
-        "treadle_test_two: the agent 'loud' is in treadle_test_one too: names are unique, rename one",
-        "treadle_test_two: the agent 'quiet' is twice: names are unique, rename one",
+        "treadle_test_two: the agent 'loud' is in treadle_test_one too: names must be unique; rename one",
+        "treadle_test_two: the agent 'quiet' is twice: names must be unique; rename one",
     ]
 
 

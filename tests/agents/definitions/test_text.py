@@ -20,8 +20,8 @@ from treadle.config.file import Broken
         ("Hello.\n", "1: must begin with a line `---`"),
         ("", "1: must begin with a line `---`"),
         ("---\ndescription: x\nHello.\n", "1: needs a second line `---`"),
-        ("---\ndescription: [a\n---\nHello.\n", "3: is not YAML"),
-        ("---\ndescription: a\n\ttools: [x]\n---\n", "3: is not YAML"),
+        ("---\ndescription: [a\n---\nHello.\n", "3: invalid YAML"),
+        ("---\ndescription: a\n\ttools: [x]\n---\n", "3: invalid YAML"),
         ("---\ndescription: !!python/object:os.system x\n---\n", "2: has a tag"),
         (
             "---\n- description\n---\n",

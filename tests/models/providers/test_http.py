@@ -267,7 +267,7 @@ async def test_a_server_that_is_not_there_is_told_in_the_words_of_the_system(own
         anyio.fail_after(20),
         pytest.raises(
             AgentError,
-            match=r"^cannot connect to 127\.0\.0\.1:\d+: Connection refused: check base_url, and that the server runs$",
+            match=r"^cannot connect to 127\.0\.0\.1:\d+: Connection refused: check base_url, and that the server is running$",
         ),
     ):
         await ask(own(server))

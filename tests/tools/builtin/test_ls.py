@@ -91,5 +91,5 @@ async def test_what_is_no_directory_is_told_with_what_it_is(use: Use, tmp_path: 
         with pytest.raises(ToolFailed) as e:
             await use(LS, path=name)
         assert e.value.message == said
-    with pytest.raises(ToolFailed, match="something on the way to it is no directory"):
+    with pytest.raises(ToolFailed, match="something on the way to it is not a directory"):
         await use(LS, path="file/x")

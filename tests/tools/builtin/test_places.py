@@ -395,7 +395,7 @@ def test_other_names_of_a_replaced_file_are_told(root: Path) -> None:
         (
             "read",
             NotADirectoryError(),
-            "'x' cannot be: something on the way to it is no directory.",
+            "'x' cannot be: something on the way to it is not a directory.",
         ),
         ("list", PermissionError(), "No permission to list 'x'. Nothing was changed."),
         (

@@ -338,7 +338,7 @@ async def test_links_are_read_and_loops_are_an_error(use: Use, tmp_path: Path) -
     assert await use(READ, path="link") == await use(READ, path="hard") == "     1\tt"
     with pytest.raises(ToolFailed, match="leads back to itself"):
         await use(READ, path="loop")
-    with pytest.raises(ToolFailed, match=r"is no directory|loop of symbolic links"):
+    with pytest.raises(ToolFailed, match=r"is not a directory|loop of symbolic links"):
         await use(READ, path="loop/x")
     with pytest.raises(ToolFailed, match=r"does not exist \(it is a symbolic link to 'gone'\)"):
         await use(READ, path="nowhere")
@@ -346,7 +346,7 @@ async def test_links_are_read_and_loops_are_an_error(use: Use, tmp_path: Path) -
 
 async def test_a_file_in_the_way_is_told(use: Use, tmp_path: Path) -> None:
     (tmp_path / "f").touch()
-    with pytest.raises(ToolFailed, match="on the way to it is no directory"):
+    with pytest.raises(ToolFailed, match="on the way to it is not a directory"):
         await use(READ, path="f/x")
 
 

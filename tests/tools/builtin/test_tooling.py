@@ -62,7 +62,7 @@ def test_definitions_are_the_tools_own() -> None:
 
 def test_a_name_is_taken_once() -> None:
     with pytest.raises(
-        AgentError, match="two tools are named 'read': tool names are unique, rename one"
+        AgentError, match="two tools are named 'read': tool names must be unique; rename one"
     ) as e:
         ToolRegistry([read, named("read")])
     assert e.value.kind == "invalid"

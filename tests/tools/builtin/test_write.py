@@ -173,7 +173,7 @@ async def test_a_directory_a_pipe_and_a_file_in_the_way_are_refused(
     with anyio.fail_after(20):
         for path, said in (
             ("d", "is a directory: give the path of a file inside it"),
-            ("f/x", "on the way to it is no directory"),
+            ("f/x", "on the way to it is not a directory"),
             ("pipe", "is a named pipe"),
         ):
             with pytest.raises(ToolFailed, match=said):

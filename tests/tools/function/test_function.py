@@ -324,7 +324,7 @@ async def _probe(ctx: object, **arguments: object) -> None: ...
         (
             _fine,
             {"effect": "sometimes"},
-            "effect='sometimes' is none of 'pure', 'idempotent', 'once'",
+            "effect='sometimes' is not one of 'pure', 'idempotent', 'once'",
         ),
         (_fine, {"timeout_s": 0}, "timeout_s=0 must be greater than 0"),
         (_fine, {"timeout_s": float("nan")}, "timeout_s=nan must be greater than 0"),

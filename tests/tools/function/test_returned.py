@@ -176,11 +176,11 @@ def _endless() -> object:
         (b"a\x00b", "returned 3 bytes that are neither text"),
         (
             Unwritable(),
-            r"returned a Unwritable that cannot be written as JSON \(.*test_returned.Unwritable is no JSON\)",
+            r"returned a Unwritable that cannot be written as JSON \(.*test_returned.Unwritable has no JSON form\)",
         ),
         (
             [Unwritable()],
-            r"returned a list that cannot be written as JSON \(.*test_returned.Unwritable is no JSON\)",
+            r"returned a list that cannot be written as JSON \(.*test_returned.Unwritable has no JSON form\)",
         ),
         ({(1, 2): 3}, "returned a dict that cannot be written as JSON"),
         ((i for i in ()), "returned a generator"),

@@ -94,7 +94,9 @@ def _register(modules: Modules, known: dict[str, Of[T]], kind: str, name: str, n
         where = "twice" if old.module == new.module else f"in {old.module} too"
         modules.problems.append(
             DefinitionProblem(
-                new.module, None, f"the {kind} {name!r} is {where}: names are unique, rename one"
+                new.module,
+                None,
+                f"the {kind} {name!r} is {where}: names must be unique; rename one",
             )
         )
 

@@ -28,7 +28,7 @@ from treadle.models.providers.http_protocol import HttpProtocol, NotHttp
 END_GRACE_S = 0.25
 """Time between the last event and the end of the response after which the connection is closed."""
 CHECK_PROXY = "check HTTPS_PROXY, or add the host to NO_PROXY"
-CHECK_ADDRESS = "check base_url, and that the server runs"
+CHECK_ADDRESS = "check base_url, and that the server is running"
 CHECK_SCHEME = "check base_url: https if the server uses TLS, http if it does not"
 
 

@@ -36,7 +36,7 @@ def _why(error: OSError, doing: str, path: str, cwd: Path) -> str:
     if isinstance(error, NotARegularFile):
         return _not_a_file(path, error.kind, doing)
     if isinstance(error, NotADirectoryError):
-        return f"{path!r} cannot be: something on the way to it is no directory."
+        return f"{path!r} cannot be: something on the way to it is not a directory."
     if isinstance(error, PermissionError):
         return f"No permission to {doing} {path!r}. Nothing was changed."
     if error.errno == errno.ELOOP:

@@ -175,7 +175,7 @@ def _put_back(
     if current == first.before:
         return "unchanged", ""
     if current not in {change.after for change in changes}:
-        return "refused", "it was removed since" if old is None else "it was changed since"
+        return "refused", "it has been removed since" if old is None else "it has changed since"
     if any(
         later.before != earlier.after and later.before != earlier.before
         for earlier, later in pairwise(changes)

@@ -136,4 +136,4 @@ def _encodable(value: Any) -> object:
         return str.__str__(value)
     if isinstance(value, (int, float)):
         return int(value) if isinstance(value, int) else float(value)
-    raise TypeError(f"{kind.__module__}.{kind.__qualname__} is no JSON")
+    raise TypeError(f"{kind.__module__}.{kind.__qualname__} has no JSON form")

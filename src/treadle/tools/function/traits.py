@@ -76,7 +76,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
 
     def _effect_fault(self) -> str | None:
         if self.effect not in _EFFECTS:
-            return f"effect={self.effect!r} is none of {', '.join(map(repr, _EFFECTS))}"
+            return f"effect={self.effect!r} is not one of {', '.join(map(repr, _EFFECTS))}"
         if self.isolate not in (None, "process"):
             return f"isolate={self.isolate!r} is neither 'process' nor None"
         if self.probe is not None and self.effect != "once":
