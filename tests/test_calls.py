@@ -11,16 +11,16 @@ ROOT = Path(__file__).parent.parent
 TOLERANCE = 1.02
 COUNTED = {
     "append-sqlite": 35,
-    "run-memory": 595,
-    "turn-memory": 536,
-    "run-memory-wire": 877,
-    "turn-memory-wire": 534,
-    "delta-memory-wire": 9,
-    "run-sqlite": 742,
-    "turn-sqlite": 630,
-    "run-sqlite-wire": 1024,
-    "turn-sqlite-wire": 607,
-    "delta-sqlite-wire": 9,
+    "run-memory": 551,
+    "turn-memory": 486,
+    "run-memory-wire": 782,
+    "turn-memory-wire": 425,
+    "delta-memory-wire": 8,
+    "run-sqlite": 706,
+    "turn-sqlite": 583,
+    "run-sqlite-wire": 937,
+    "turn-sqlite-wire": 501,
+    "delta-sqlite-wire": 8,
 }
 """Calls by row of `python -m benchmarks.calls`, on Python 3.11. Newer versions need fewer."""
 
