@@ -140,7 +140,8 @@ class Crew:
         """Processes that answer, read or copy."""
         self._submitter = self._waker = self._meddled = 0
         self._woken = 0
-        self._by_itself = [-signal.SIGKILL] if "opener" in plan.inside else list[int]()
+        # SQLite truncates the shared index that a process without its locks has mapped: SIGBUS.
+        self._by_itself = [-signal.SIGKILL, -signal.SIGBUS] if "opener" in plan.inside else []
         self._harms: list[Harm] = [harm for harm in plan.harms for _ in range(WEIGHTS[harm])]
 
     def work(self) -> None:
