@@ -507,7 +507,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a directory that is not there": (
         lambda: run(cwd="/gone/away"),
-        "cwd='/gone/away' is no directory",
+        "cwd='/gone/away' is not a directory",
     ),
     "a dictionary of callbacks": (
         lambda: run(callbacks={"on_text_delta": print}),

@@ -279,7 +279,7 @@ async def test_a_run_works_in_the_directory_it_is_given_or_in_the_current_one(
     await watch([asks(call("where")), says("done")], one)
     await watch([asks(call("where")), says("done")], one, cwd="sub")
     assert seen == [tmp_path.resolve(), (tmp_path / "sub").resolve()]
-    with pytest.raises(AgentError, match="no directory"):
+    with pytest.raises(AgentError, match="not a directory"):
         await open_runtime().run(agent([says("hi")]), "go", cwd=tmp_path / "none")
 
 

@@ -234,7 +234,7 @@ async def test_a_session_is_free_again_after_every_end_and_after_what_could_not_
             await session.send(wrong, inputs={"who": "Ada"})
     with pytest.raises(AgentError, match="who"):
         await session.send("go")
-    with pytest.raises(AgentError, match="no directory"):
+    with pytest.raises(AgentError, match="not a directory"):
         await session.send("go", inputs={"who": "Ada"}, cwd="/no/such/place")
     assert not session.is_busy
     assert await session.history() == []

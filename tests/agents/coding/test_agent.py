@@ -43,7 +43,7 @@ def body_of(agent: Agent[object, str]) -> str:
         system=agent.system(agent.values({})),
         settings=Settings(max_tokens=100),
     )
-    return hashlib.sha256(RequestEncoder("claude-x").encode(request)[0]).hexdigest()
+    return hashlib.sha256(RequestEncoder("claude-x").encode(request).body).hexdigest()
 
 
 def test_every_tool_is_there_and_spoken_of() -> None:
@@ -149,7 +149,7 @@ def test_the_blocks_of_a_request_to_claude(place: Place) -> None:
         system=agent.system(agent.values({})),
         settings=Settings(max_tokens=9),
     )
-    body = msgspec.json.decode(RequestEncoder("claude-x").encode(request)[0])
+    body = msgspec.json.decode(RequestEncoder("claude-x").encode(request).body)
     assert [block["text"].splitlines()[0][:20] for block in body["system"]] == [
         "You are Treadle, a s",
         "# How to work here",

@@ -400,10 +400,10 @@ def test_a_model_that_takes_no_images_reads_what_was_there() -> None:
         RequestEncoder("claude-test", abilities=Abilities(images=images))
         for images in (None, False)
     )
-    described = json.loads(blind.encode(request)[0])["messages"]
+    described = json.loads(blind.encode(request).body)["messages"]
     assert [block["type"] for block in described[0]["content"]] == ["text", "text"]
     assert described[2]["content"][0]["content"][0]["text"].startswith("[plot (image/png)")
-    assert json.loads(seeing.encode(request)[0])["messages"][0]["content"][1]["type"] == "image", (
+    assert json.loads(seeing.encode(request).body)["messages"][0]["content"][1]["type"] == "image", (
         "the same history, for another model"
     )
 
@@ -687,7 +687,7 @@ def test_a_history_that_grew_gives_the_bytes_of_one_that_came_at_once(
         messages=History([first, *messages], settled), tools=(LOOK,), settings=settings
     )
     sent, *_ = encoder.encode(request)
-    assert sent == RequestEncoder("claude-test").encode(at_once)[0]
+    assert sent == RequestEncoder("claude-test").encode(at_once).body
     assert len(_marks(json.loads(sent))) <= 4
     assert cache or not _marks(json.loads(sent))
 
@@ -707,7 +707,7 @@ def test_two_models_share_a_history_without_mixing_their_heads() -> None:
     history = History([HELLO])
     request = ModelRequest(messages=history, settings=PLAIN)
     models = [
-        json.loads(encoder.encode(request)[0])["model"]
+        json.loads(encoder.encode(request).body)["model"]
         for encoder in (RequestEncoder("large"), RequestEncoder("small"), RequestEncoder("large"))
     ]
     assert models == ["large", "small", "large"]
@@ -715,6 +715,6 @@ def test_two_models_share_a_history_without_mixing_their_heads() -> None:
 
 def test_any_sequence_will_do_for_a_history() -> None:
     request = ModelRequest(messages=[HELLO, *TURN], settings=Settings(max_tokens=7))
-    assert json.loads(RequestEncoder("m").encode(request)[0]) == body(
+    assert json.loads(RequestEncoder("m").encode(request).body) == body(
         HELLO, *TURN, settings=Settings(max_tokens=7)
     ) | {"model": "m"}
