@@ -73,14 +73,14 @@ TYPED: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "a command of a group": (
         ("undo", "last"),
-        "there is no command 'undo': it is `treadle runs undo`",
+        "there is no command 'undo': use `treadle runs undo`",
     ),
     "a command of a later version": (
         ("acp",),
         "there is no command 'acp': it is planned for a later version. See `treadle --help`",
     ),
-    "a word for an option": (("version",), "it is `treadle --version`"),
-    "a prompt without run": (("fix the bug",), 'to work on a prompt, `treadle run "…"`'),
+    "a word for an option": (("version",), "use `treadle --version`"),
+    "a prompt without run": (("fix the bug",), 'to run a prompt, use `treadle run "…"`'),
     "a misspelt command of a group": (
         ("runs", "shwo", "last"),
         "there is no command 'shwo': did you mean 'show'? See `treadle runs --help`",
@@ -102,7 +102,10 @@ TYPED: dict[str, tuple[tuple[str, ...], str]] = {
         ("run", "--timeout", "0", "x"),
         "--timeout must be a number greater than 0, not 0.0.",
     ),
-    "no prompt": (("run",), 'the prompt is empty: treadle run "what to do", or pipe it in'),
+    "no prompt": (
+        ("run",),
+        "the prompt is empty: write it after `treadle run`, in quotes, or pipe it in",
+    ),
     "a prompt for the chat": (
         ("chat", "fix the bug"),
         "unexpected argument 'fix the bug'. See",
@@ -164,7 +167,7 @@ TYPED: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "a command that a small group has not": (
         ("policy", "explain"),
-        "there is no command 'explain': there is check. See `treadle policy --help`",
+        "there is no command 'explain': available: check. See `treadle policy --help`",
     ),
 }
 
@@ -188,9 +191,9 @@ def test_what_is_mistyped_is_answered_in_one_sentence(cli: Cli, mistake: str) ->
         ("limits: {trns: 3}", "config.yaml:1: unknown key 'trns' in limits: did you mean 'turns'?"),
         (
             "limits:\n\tturns: 3\n",
-            "config.yaml:2: is not YAML: found character that cannot start any token: indent with spaces, not with tabs",
+            "config.yaml:2: invalid YAML: found character that cannot start any token: indent with spaces, not with tabs",
         ),
-        ("limits: {turns: 3\n", "config.yaml:2: is not YAML: "),
+        ("limits: {turns: 3\n", "config.yaml:2: invalid YAML: "),
         ("- turns\n", "config.yaml:1: a configuration must be a mapping of keys to values"),
     ],
 )
@@ -206,7 +209,7 @@ def test_a_finished_run_is_not_run_again_and_its_result_is_given(cli: Cli) -> No
     cli("run", "x", "--model", cli.script(HI))
     answer = cli("runs", "resume", "last")
     assert (answer.code, answer.out) == (0, "Hi.\n")
-    assert "is finished, this is its result" in answer.err
+    assert "has finished already; this is its result" in answer.err
 
 
 def test_undo_leaves_what_was_changed_since(cli: Cli) -> None:
@@ -218,7 +221,7 @@ def test_undo_leaves_what_was_changed_since(cli: Cli) -> None:
     answer = cli("runs", "undo", "last")
     assert answer.code == 1
     assert answer.out.startswith(
-        "refused a.txt: it was changed since\nA refused file stays as it is. If a later run or turn changed it, undo that one first;"
+        "refused a.txt: it has changed since\nA refused file stays as it is. If a later run or turn changed it, undo that one first;"
     )
 
 
@@ -226,7 +229,7 @@ def test_a_server_that_is_not_there_is_told_with_what_to_check(cli: Cli) -> None
     answer = cli("run", "x", ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL="http://127.0.0.1:1")
     assert answer.code == 75
     assert (
-        "network: cannot connect to 127.0.0.1:1: Connection refused: check base_url, and that the server runs"
+        "network: cannot connect to 127.0.0.1:1: Connection refused: check base_url, and that the server is running"
         in answer.err
     )
 
@@ -328,7 +331,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a misspelt effect": (
         lambda: as_tool(starred, effect="prue"),
-        "effect='prue' is none of 'pure', 'idempotent', 'once'",
+        "effect='prue' is not one of 'pure', 'idempotent', 'once'",
     ),
     "a function without @tool": (
         lambda: hello(tools=[run]),
@@ -340,7 +343,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "two tools of one name": (
         lambda: hello(breaks, breaks),
-        "two tools are named 'breaks': tool names are unique, rename one",
+        "two tools are named 'breaks': tool names must be unique; rename one",
     ),
     "no instructions": (
         lambda: hello(instructions=None),
@@ -429,15 +432,15 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a text as what ends an answer": (
         lambda: given(stop="END"),
-        "Settings(stop='END'): give a tuple of texts, like stop=('END',)",
+        "Settings(stop='END'): give a tuple of strings, like stop=('END',)",
     ),
     "a list of what ends an answer": (
         lambda: given(stop=["END"]),
-        "Settings(stop=['END']): give a tuple of texts, like stop=('END',)",
+        "Settings(stop=['END']): give a tuple of strings, like stop=('END',)",
     ),
     "no text as what ends an answer": (
         lambda: given(stop=(1,)),
-        "Settings(stop=(1,)): give a tuple of texts",
+        "Settings(stop=(1,)): give a tuple of strings",
     ),
     "a misspelt way of thinking": (
         lambda: given(thinking="high"),
@@ -461,7 +464,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a text as what is added": (
         lambda: given(extra="x"),
-        "Settings(extra='x'): give a dict of what is added to the request's body",
+        "Settings(extra='x'): give a dict of fields to add to the request body",
     ),
     "a dictionary of settings": (
         lambda: run(settings={"temperature": 1}),
@@ -469,41 +472,44 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an option of the command line": (
         lambda: run(max_turns=3),
-        "knows no option 'max_turns' of a run; give limits=Limits(turns=…)",
+        "a run has no option 'max_turns'; use limits=Limits(turns=…)",
     ),
     "an option of the settings": (
         lambda: run(temperature=1),
-        "give settings=Settings(temperature=…)",
+        "use settings=Settings(temperature=…)",
     ),
-    "an option of the agent": (lambda: run(model="openai:gpt-5"), "model= is said of the agent"),
+    "an option of the agent": (
+        lambda: run(model="openai:gpt-5"),
+        "model= is an option of the agent",
+    ),
     "a misspelt option": (
         lambda: run(limit=Limits()),
-        "knows no option 'limit' of a run; did you mean 'limits'?",
+        "a run has no option 'limit'; did you mean 'limits'?",
     ),
     "a misspelt mode": (
         lambda: run(mode="fulll"),
-        "mode='fulll' is none of: ask, accept-edits, plan, full",
+        "mode='fulll' is not one of: ask, accept-edits, plan, full",
     ),
-    "a number as a user": (lambda: run(user_id=5), "user_id= is int: give a text"),
+    "a number as a user": (lambda: run(user_id=5), "user_id= is int: give a string"),
     "a misspelt answer to a question": (
         lambda: run(on_ask="waitt"),
-        "on_ask='waitt' is none of: deny, wait",
+        "on_ask='waitt' is not one of: deny, wait",
     ),
     "a misspelt way with the unknown": (
         lambda: run(on_unknown="huh"),
-        "on_unknown='huh' is none of: tell, wait, fail",
+        "on_unknown='huh' is not one of: tell, wait, fail",
     ),
     "a no without a reason": (
         lambda: treadle.Deny(cast("Any", None)),
-        "Deny(None): give the reason as a text, or nothing",
+        "Deny(None): give the reason as a string, or omit it",
     ),
     "an object as a result": (
         lambda: answers_of(cast("Any", {"results": {"c1": {"id": 5}}})),
-        "results= takes a text for each call",
+        "results= takes a string for each call",
     ),
     "a list of denials": (
         lambda: answers_of(cast("Any", {"deny": ["c1"]})),
-        "deny= takes a text for each call",
+        "deny= takes a string for each call",
     ),
     "a directory that is not there": (
         lambda: run(cwd="/gone/away"),
@@ -523,7 +529,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "the agent's name in place of the agent": (
         lambda: run("hello", "x"),
-        "the first argument is the agent, an Agent(name=…), and not a str",
+        "the first argument must be the agent, like Agent(name=…), not a str",
     ),
     "an empty prompt": (
         lambda: run(hello(), " "),
@@ -535,16 +541,16 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a message as a prompt": (
         lambda: run(hello(), Message.user("x")),
-        "not a Message: what was said before is in a session",
+        "not a Message: earlier messages belong in a session",
     ),
     "None as a prompt": (
         lambda: run(hello(), None),
-        "a prompt is a text, or a list of TextPart and MediaPart, not None",
+        "a prompt must be a string or a list of TextPart and MediaPart, not None",
     ),
-    "texts as parts": (lambda: run(hello(), ["x"]), "not str: put it into a TextPart(text=…)"),
+    "texts as parts": (lambda: run(hello(), ["x"]), "not str: wrap it in TextPart(text=…)"),
     "a picture of nothing": (
         lambda: run(hello(), [MediaPart(media_type="image/png")]),
-        "has exactly one of data and url",
+        "needs exactly one of data and url",
     ),
     "inputs that were forgotten": (
         lambda: run(hello(instructions="${who}"), "x"),
@@ -617,13 +623,13 @@ def test_an_error_of_an_unknown_kind_names_the_kinds() -> None:
         (
             thing,
             {},
-            "it returned a Thing that cannot be written as JSON (tests.test_newcomer.Thing is no JSON): text, numbers, lists,",
+            "it returned a Thing that cannot be written as JSON (tests.test_newcomer.Thing has no JSON form): text, numbers, lists,",
         ),
         (breaks, {}, "ValueError: boom"),
         (
             charge,
             {"amount": 1},
-            "AttributeError: 'NoneType' object has no attribute 'till' (ctx.deps is None: this run was given no deps=)",
+            "AttributeError: 'NoneType' object has no attribute 'till' (ctx.deps is None: pass deps= to the run)",
         ),
     ],
 )
@@ -704,13 +710,13 @@ async def in_no_queue() -> None:
             "run_sync cannot run inside a running event loop: use `await treadle.run(…)` there",
         ),
         (after_its_end, "this runtime is closed: open another one"),
-        (without_its_block, "this run has not begun: enter it with `async with` first"),
-        (twice, "the events of this run were read to their end, and come once"),
-        (too_early, "this run is not over: read its events to the end first"),
-        (at_once, "session 'ada' is running already: wait for its end, cancel it, or steer it"),
+        (without_its_block, "this run has not started: enter it with `async with` first"),
+        (twice, "the events of this run can be read only once"),
+        (too_early, "this run has not ended: read its events to the end first"),
+        (at_once, "session 'ada' has an active run: wait for it to end, cancel it, or steer it"),
         (unknown, "there is no run 'nope' here"),
-        (no_text_in_a_fork, "results= takes a text for each call"),
-        (in_no_queue, "there is no queue 'nope': known are default"),
+        (no_text_in_a_fork, "results= takes a string for each call"),
+        (in_no_queue, "there is no queue 'nope': available: default"),
     ],
 )
 async def test_what_is_wrong_about_a_loop_is_told(

@@ -213,7 +213,7 @@ async def test_a_second_run_is_refused_as_busy_and_disturbs_nothing() -> None:
                 assert caught.value.kind is ErrorKind.BUSY
             with pytest.raises(AgentError, match="between runs"):
                 session.use(instructions="Be brief.")
-            with pytest.raises(AgentError, match="running"):
+            with pytest.raises(AgentError, match="active run"):
                 async with session.stream("again"):
                     pass
             gate.opened.set()
@@ -323,7 +323,7 @@ async def test_of_two_loops_in_two_threads_one_finds_the_session_busy() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(drive)
             await anyio.to_thread.run_sync(inside.wait, 5)
-            with pytest.raises(AgentError, match="running"):
+            with pytest.raises(AgentError, match="active run"):
                 await rt.run(agent(script("x")), "again", session="s")
             rt.steer("s", "hurry up")
             leave.set()

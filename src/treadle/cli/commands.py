@@ -78,11 +78,7 @@ def _nearest(name: str, known: Collection[str]) -> str:
     import difflib  # noqa: PLC0415  only where something was mistyped
 
     near = difflib.get_close_matches(name, known, n=1)
-    return (
-        f"did you mean {near[0]!r}?"
-        if near
-        else f"there {'is' if len(known) == 1 else 'are'} {', '.join(known)}"
-    )
+    return f"did you mean {near[0]!r}?" if near else f"available: {', '.join(known)}"
 
 
 def _name(parameter: click.Parameter) -> str:
@@ -152,7 +148,7 @@ class CommandGroup(click.Group):
         if name in self._elsewhere:
             return self._elsewhere[name]
         if " " in name and "run" in self._known:
-            return 'to work on a prompt, `treadle run "…"`'
+            return 'to run a prompt, use `treadle run "…"`'
         return _nearest(name, self._known)
 
     @override

@@ -380,9 +380,9 @@ def test_a_system_message_at_the_end_stays_where_it_was_once_it_is_answered() ->
         History([HELLO, Message.system("Be brief.")]),
         RequestEncoder("claude-test", abilities=Abilities(system_messages=True)),
     )
-    asked, *_ = encoder.encode(ModelRequest(messages=history, settings=PLAIN))
+    asked = encoder.encode(ModelRequest(messages=history, settings=PLAIN)).body
     history.append(ANSWER)
-    answered, *_ = encoder.encode(ModelRequest(messages=history, settings=PLAIN))
+    answered = encoder.encode(ModelRequest(messages=history, settings=PLAIN)).body
     assert answered.startswith(asked.removesuffix(b"]}"))
 
 
@@ -403,9 +403,9 @@ def test_a_model_that_takes_no_images_reads_what_was_there() -> None:
     described = json.loads(blind.encode(request).body)["messages"]
     assert [block["type"] for block in described[0]["content"]] == ["text", "text"]
     assert described[2]["content"][0]["content"][0]["text"].startswith("[plot (image/png)")
-    assert json.loads(seeing.encode(request).body)["messages"][0]["content"][1]["type"] == "image", (
-        "the same history, for another model"
-    )
+    assert (
+        json.loads(seeing.encode(request).body)["messages"][0]["content"][1]["type"] == "image"
+    ), "the same history, for another model"
 
 
 def test_messages_without_anything_to_send_are_left_out() -> None:
@@ -686,7 +686,7 @@ def test_a_history_that_grew_gives_the_bytes_of_one_that_came_at_once(
     at_once = ModelRequest(
         messages=History([first, *messages], settled), tools=(LOOK,), settings=settings
     )
-    sent, *_ = encoder.encode(request)
+    sent = encoder.encode(request).body
     assert sent == RequestEncoder("claude-test").encode(at_once).body
     assert len(_marks(json.loads(sent))) <= 4
     assert cache or not _marks(json.loads(sent))
@@ -696,7 +696,7 @@ def test_other_settings_of_the_same_conversation_are_sent() -> None:
     encoder, history = RequestEncoder("claude-test"), History([HELLO])
     tokens = [
         json.loads(
-            encoder.encode(ModelRequest(messages=history, settings=Settings(max_tokens=n)))[0]
+            encoder.encode(ModelRequest(messages=history, settings=Settings(max_tokens=n))).body
         )["max_tokens"]
         for n in (5, 5, 6)
     ]
