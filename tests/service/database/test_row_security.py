@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError, ProgrammingError
-from sqlmodel import Session
+from sqlmodel import Session, select
 
 from tests.service.database.people import ADA, BOB, TABLES, furnished, key_of, row_of
 from tests.service.database.postgres import PostgresServer
@@ -15,7 +16,7 @@ from treadle.errors import AgentError
 from treadle.service.database.database import Database
 from treadle.service.database.guard import connection_of
 from treadle.service.database.statements import owned_names
-from treadle.service.database.tables import ChatMessage, Owned
+from treadle.service.database.tables import ChatMessage, Owned, ServedRun
 
 
 @pytest.fixture(params=["postgres_url", "plain_postgres_url"], ids=["superuser", "plain role"])
@@ -121,6 +122,47 @@ async def test_no_message_is_in_a_conversation_of_somebody_else(database: Databa
 
     with pytest.raises(IntegrityError):
         await database.run(BOB, work)
+
+
+async def test_no_run_is_in_a_conversation_of_somebody_else(database: Database) -> None:
+    await furnished(database)
+
+    def add(session: Session, run_id: str, conversation_id: str | None) -> None:
+        forged = ServedRun(user_id="bob", run_id=run_id, agent="x", conversation_id=conversation_id)
+        connection_of(session).execute(ServedRun.__table__.insert().values(forged.model_dump()))  # type: ignore[attr-defined]
+
+    for foreign in ("Conversation-ada", "none"):
+        with pytest.raises(IntegrityError):
+            await database.run(BOB, partial(add, run_id="forged", conversation_id=foreign))
+    for number, own in enumerate(("Conversation-bob", None)):
+        await database.run(BOB, partial(add, run_id=f"own {number}", conversation_id=own))
+
+
+async def test_with_a_conversation_its_runs_and_messages_go(database: Database) -> None:
+    """Also where SQL past the application deletes it; those of another user stay."""
+    await furnished(database)
+    for scope in (ADA, BOB):
+        run = ServedRun(
+            user_id=scope.user_id,
+            run_id=f"run of {scope.user_id}",
+            agent="x",
+            conversation_id=f"Conversation-{scope.user_id}",
+        )
+        await database.run(scope, lambda session, run=run: session.add(run))
+    sql = text("DELETE FROM conversation WHERE id = 'Conversation-ada' AND user_id = 'ada'")
+    await database.run(ADA, lambda session: connection_of(session).execute(sql) and None)
+
+    def left(session: Session, user_id: str) -> list[str]:
+        runs = session.exec(select(ServedRun.run_id).where(ServedRun.user_id == user_id))
+        said = session.exec(select(ChatMessage.id).where(ChatMessage.user_id == user_id))
+        return sorted([*runs, *said])
+
+    assert await database.read(ADA, partial(left, user_id="ada")) == ["ServedRun-ada"]
+    assert await database.read(BOB, partial(left, user_id="bob")) == [
+        "ChatMessage-bob",
+        "ServedRun-bob",
+        "run of bob",
+    ]
 
 
 @pytest.mark.parametrize("power", ["SUPERUSER", "BYPASSRLS", "LOGIN", "CREATEROLE"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -15,13 +16,13 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 from sqlmodel import Session, select
 
-from tests.service.database.people import ADA
+from tests.service.database.people import ADA, BOB
 from treadle.apps.assistant.tables import Task
 from treadle.errors import AgentError
 from treadle.service.database.database import Database
 from treadle.service.database.engines import connected
 from treadle.service.database.migrating import MIGRATIONS, VERSION_TABLE, VERSIONS
-from treadle.service.database.tables import METADATA, ChatMessage
+from treadle.service.database.tables import METADATA, ChatMessage, ServedRun
 
 OPENS = """
 import sys, anyio
@@ -161,6 +162,44 @@ async def test_the_messages_of_an_older_database_stay(database_url: str) -> None
             return [*session.exec(select(ChatMessage.content).where(ChatMessage.user_id == "ada"))]
 
         assert await database.read(ADA, said) == ["buy milk"]
+
+
+async def test_the_runs_of_an_older_database_stay_with_their_conversations(
+    database_url: str,
+) -> None:
+    """A run of a conversation that is gone, or of another user, goes."""
+    if database_url == "sqlite://":
+        pytest.skip("it is gone when it is closed")
+    engine = connected(database_url).writing
+    at = "'2026-11-20 00:00:00'"
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(MIGRATIONS))
+        command.upgrade(config, "0005")
+        for user in ("ada", "bob"):
+            if connection.dialect.name == "postgresql":
+                connection.execute(text(f"SELECT set_config('treadle.user_id', '{user}', true)"))
+            connection.execute(
+                text(f"INSERT INTO conversation VALUES ('{user}', 'of {user}', 'x', {at}, {at})")
+            )
+            for where in ("'of ada'", "'gone'", "NULL"):
+                run = f"{user} in {where.strip(chr(39))}"
+                connection.execute(
+                    text(
+                        f"INSERT INTO servedrun VALUES ('{user}', '{run}', 'a', {where}, '', {at}, NULL)"
+                    )
+                )
+    engine.dispose()
+    async with Database.open(database_url) as database:
+
+        def runs(session: Session, user: str) -> list[str]:
+            return sorted(session.exec(select(ServedRun.run_id).where(ServedRun.user_id == user)))
+
+        assert await database.read(ADA, partial(runs, user="ada")) == [
+            "ada in NULL",
+            "ada in of ada",
+        ]
+        assert await database.read(BOB, partial(runs, user="bob")) == ["bob in NULL"]
 
 
 async def test_what_is_newest_already_is_opened_without_alembic(tmp_path: Path) -> None:

@@ -62,7 +62,11 @@ class Confirmation(Owned, table=True):
 
     id: str = Field(default_factory=new_row_id, primary_key=True, max_length=36)
     conversation_id: str | None = Field(default=None, max_length=64)
-    """Conversation; None if asked at a plain MCP client, which answers with a code."""
+    """Conversation; None if asked at a plain MCP client, which answers with a code.
+
+    There is no foreign key: `/v1`, and applications that keep conversations elsewhere, use ids that
+    the table `conversation` does not have. `confirmations.forget` deletes its rows.
+    """
     run_id: str | None = Field(default=None, max_length=64)
     """Run whose calls the question gathers."""
     tool: str = Field(max_length=32)

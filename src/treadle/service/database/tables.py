@@ -162,6 +162,12 @@ class ServedRun(Owned, table=True):
     __table_args__ = (
         Index("run_of_user", "user_id", "created_at"),
         Index("run_of_conversation", "user_id", "conversation_id", "created_at"),
+        ForeignKeyConstraint(
+            ["user_id", "conversation_id"],
+            ["conversation.user_id", "conversation.id"],
+            name="run_in_own_conversation",
+            ondelete="CASCADE",
+        ),
     )
 
     run_id: str = Field(primary_key=True, max_length=64)
