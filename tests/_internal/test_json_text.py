@@ -221,3 +221,9 @@ def test_what_is_no_object_has_no_members(text: str) -> None:
 def test_what_is_no_array_has_no_items(text: str) -> None:
     with pytest.raises(ValueError, match="this is no JSON array"):
         items(text)
+
+
+def test_a_long_string_without_an_end_is_read_once() -> None:
+    """Hours, if the search began again at each of its quotes; the suite's timeout sees that."""
+    with pytest.raises(ValueError):  # noqa: PT011  decoding says it in its own words
+        members('{"a": "' + '\\"' * 1_000_000)

@@ -38,8 +38,12 @@ _making = threading.Lock()
 crashes the process.
 """
 
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
-"""Tokens that determine the structure of a text: strings, brackets, commas."""
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
+"""Tokens that determine the structure of a text: strings, brackets, commas.
+
+A string without an end is a token too, up to the end of the text. If it were not, the search would
+start again at each escaped quote in it, and take hours for a megabyte of them.
+"""
 
 
 def encode_json(value: object) -> bytes:
