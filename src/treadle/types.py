@@ -34,7 +34,6 @@ def new_id(prefix: str) -> str:
 
 
 now: Callable[[], Time] = partial(datetime.now, UTC)
-"""Returns the current time."""
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

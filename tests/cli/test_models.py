@@ -262,7 +262,7 @@ async def test_who_does_not_answer_is_a_line_with_what_to_do_and_the_others_are_
         ("gone", 1, "cannot connect"),
         ("gnoe", 2, "did you mean 'gone'"),
         ("openai", 2, "OPENAI_API_KEY"),
-        ("script", 2, "not of a provider"),
+        ("script", 2, "not a provider"),
     ],
 )
 def test_one_provider_that_fails_fails_the_command(cli: Cli, name: str, code: int, said: str):

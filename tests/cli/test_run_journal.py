@@ -325,7 +325,7 @@ def test_a_call_that_needs_a_person_can_wait_for_one(cli: Cli):
     )
     answer = cli("run", "x", "--on-ask", "wait", "--model", model)
     assert (answer.code, answer.out) == (4, "")
-    assert "waiting for a person" in answer.err
+    assert "waiting for an answer" in answer.err
     assert "nobody was here" not in answer.err
     assert not (cli.workspace / "made").exists()
     assert runs(cli)[0]["status"] == "waiting"

@@ -365,7 +365,7 @@ def test_a_stopped_run_is_closed(cli: Cli) -> None:
     shown = cli("runs", "show", run_id).out
     assert "cancelled" in shown.splitlines()[0]
     assert [entry["type"] for entry in entries(cli)][-1] == "run.finished"
-    assert "is finished already" in cli("runs", "kill", run_id).out
+    assert "already finished" in cli("runs", "kill", run_id).out
 
 
 def test_the_command_line_of_the_next_step_names_the_journal_that_was_named(cli: Cli) -> None:

@@ -33,7 +33,7 @@ def payer(witness: str, loop: asyncio.AbstractEventLoop | None = None) -> Agent[
 
     calls = [{"name": "pay", "id": "c_pay", "arguments": dict[str, str]()}]
     script: list[dict[str, Any]] = [{"tool_calls": calls}, {"text": "done"}]
-    return Agent(name="payer", model=ByHistory(script), tools=[pay])
+    return Agent(name="payer", model=ByHistory(script, {}), tools=[pay])
 
 
 def interrupt_twice() -> None:

@@ -237,7 +237,7 @@ def failing(ctx: RunContext[Any]) -> str:
         ),
         (
             {"tools": lambda ctx: [named("look"), named("look")]},
-            "two tools are named 'look': tool names are unique, rename one",
+            "two tools are named 'look': tool names must be unique; rename one",
         ),
         ({"tools": lambda ctx: [len]}, "agent 'a': len is not a tool: put @tool above"),
     ],

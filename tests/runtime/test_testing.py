@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 import treadle.testing
+from tests.stores import new_journal
+from tests.stores import postgres_server as postgres_server
+from tests.stores import postgres_template as postgres_template
+from tests.stores import store as store
 from treadle import Agent, AgentError, Limits, Message, Runtime, ToolContext, tool
 from treadle.models.model import ModelRequest, complete
 from treadle.models.providers.anthropic.model import AnthropicModel
 from treadle.models.providers.http import HttpConnection
 from treadle.testing import (
-    MemoryJournal,
     ScriptedModel,
     context,
     no_real_models,
@@ -135,9 +138,10 @@ async def test_a_child_is_found_by_its_name() -> None:
     assert result.messages[2].tool_results[0].text == "helped"
 
 
+@pytest.mark.usefixtures("store")
 async def test_a_resumed_run_uses_the_other_model_too() -> None:
     call = {"tool_calls": [{"name": "order", "arguments": {"title": "Warp"}}]}
-    journal = MemoryJournal()
+    journal = new_journal()
     agent = Agent(name="shop", model=ScriptedModel([call]), tools=[order])
     async with Runtime(journal=journal) as rt:
         first = await rt.run(agent, "go", on_ask="wait")

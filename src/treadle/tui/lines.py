@@ -46,9 +46,7 @@ T = TypeVar("T")
 DEAF_S: Final = 0.5
 """Seconds after a question in which a line does not count as its answer."""
 ENDS: Final = 2
-HELLO: Final = (
-    "Type a task and press Enter. /help lists the commands, Ctrl-C interrupts, Ctrl-D ends."
-)
+HELLO: Final = "Type a task and press Enter. /help lists commands, Ctrl-C interrupts.\nCtrl-D ends."
 NEEDS_DRAWING: Final = (
     "that needs a terminal that supports drawing, and TERM says that this one does not: add the "
     "argument to the command, or set TERM"

@@ -22,11 +22,8 @@ LOOK = ToolDefinition(name="look", description="", parameters={"type": "object"}
 
 def sent(model: str, settings: Settings) -> dict[str, Any]:
     encoder = RequestEncoder(model, abilities=known("anthropic", None, model))
-    return json.loads(
-        encoder.encode(
-            ModelRequest(messages=[Message.user("Hi")], tools=(LOOK,), settings=settings)
-        )[0]
-    )
+    request = ModelRequest(messages=[Message.user("Hi")], tools=(LOOK,), settings=settings)
+    return json.loads(encoder.encode(request).body)
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ async def test_the_file_and_its_folder_are_private(tmp_path: Path) -> None:
 
 async def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
     (tmp_path / "rows.db").write_text("this is no database, but a text of some length\n" * 30)
-    with pytest.raises(AgentError, match="no SQLite database") as caught:
+    with pytest.raises(AgentError, match="not an SQLite database") as caught:
         await Database.open(f"sqlite:///{tmp_path / 'rows.db'}")
     assert caught.value.kind == "network"
 
@@ -198,7 +198,7 @@ async def test_a_full_database_is_told_and_what_was_there_stays(tmp_path: Path) 
 )
 async def test_a_database_that_is_not_there_is_told_in_one_sentence(url: str) -> None:
     pytest.importorskip("psycopg")
-    with pytest.raises(AgentError, match="does not answer") as caught:
+    with pytest.raises(AgentError, match="does not respond") as caught:
         await Database.open(url)
     assert caught.value.kind == "network"
     assert "hunter2" not in str(caught.value)
@@ -215,7 +215,7 @@ async def test_a_database_that_is_not_there_is_told_in_one_sentence(url: str) ->
         ("fe_sendauth: no password supplied", "rejected this name and password"),
         ('FATAL:  database "db" does not exist', "no such database: create it with `createdb`"),
         ("server does not support SSL, but SSL was required", "cannot be encrypted: .*sslmode"),
-        ("connection refused", "does not answer"),
+        ("connection refused", "does not respond"),
     ],
 )
 def test_why_a_connection_does_not_come_to_stand_is_told_without_its_address(
@@ -264,7 +264,7 @@ async def test_a_database_that_keeps_dying_is_told_and_is_used_again_when_it_is_
             postgres_server.sql(f"SELECT pg_terminate_backend({pid}, 5000)")
             session.exec(select(Task)).all()
 
-        with pytest.raises(AgentError, match="does not answer"):
+        with pytest.raises(AgentError, match="does not respond"):
             await database.run(ADA, die)
         await database.ping()
 
@@ -282,7 +282,7 @@ async def test_a_connection_lost_while_a_change_is_kept_makes_nothing_twice(
             pid = connection_of(session).execute(text("SELECT pg_backend_pid()")).scalar_one()
             postgres_server.sql(f"SELECT pg_terminate_backend({pid}, 5000)")
 
-        with pytest.raises(AgentError, match="may or may not stand"):
+        with pytest.raises(AgentError, match="may or may not be saved"):
             await database.run(ADA, work)
         assert len(tries) == 1
 
@@ -317,7 +317,7 @@ async def test_a_statement_that_takes_too_long_is_stopped_and_told(postgres_url:
 async def test_a_value_that_the_database_does_not_take_is_told(postgres_url: str) -> None:
     async with Database.open(postgres_url) as database:
         for title in ("nul \0", "x" * 201):
-            with pytest.raises(AgentError, match="does not take such a value") as caught:
+            with pytest.raises(AgentError, match="rejected a value as invalid") as caught:
                 await database.run(ADA, partial(add, title))
             assert caught.value.kind == "invalid"
 

@@ -52,7 +52,7 @@ def test_what_is_said_and_done_stands_there_line_by_line_without_one_escape(
     provider.answers("Nothing.")
     lines.sees(lambda screen: "Nothing." in screen and screen.endswith("\n>"))
     assert masked(lines.screen()) == snapshot("""\
-Type a task and press Enter. /help lists the commands, Ctrl-C interrupts,
+Type a task and press Enter. /help lists commands, Ctrl-C interrupts.
 Ctrl-D ends.
 > Read a.txt
 
