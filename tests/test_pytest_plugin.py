@@ -37,7 +37,7 @@ def _pytest(folder: Path, *arguments: str) -> tuple[str, dict[str, int]]:
         "OPENAI_BASE_URL": "https://api.example.invalid/v1",
         "OPENAI_API_KEY": "none",
     }
-    plain = ("-p", "treadle.pytest_plugin", "-p", "no:cacheprovider", "-q", "-W", "error")
+    plain = ("-p", "no:cacheprovider", "-q", "-W", "error")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plain, *arguments],
         cwd=folder,

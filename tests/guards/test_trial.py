@@ -30,7 +30,7 @@ def tree(tmp_path: Path) -> Tree:
     small = tmp_path / "small"
     (small / "src").mkdir(parents=True)
     (small / "tests").mkdir()
-    (small / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    (small / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '-p no:treadle'\n")
     (small / "src/gate.py").write_text(f"def is_open(who):\n    {TEXT}\n")
     (small / "tests/test_gate.py").write_text(TESTS)
     return Tree(tmp_path / "copy", small)

@@ -19,7 +19,7 @@ def lines(place: Place) -> Terminal:
 
 def _opened(place: Place, *arguments: str) -> Terminal:
     terminal = place.runs("chat", *arguments, TERM="dumb")
-    terminal.sees("/help lists the commands")
+    terminal.sees("/help lists commands")
     return terminal
 
 
