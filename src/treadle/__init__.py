@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from treadle.models.model import Model as Model
     from treadle.models.model import ModelRequest as ModelRequest
     from treadle.models.model import ModelResponse as ModelResponse
+    from treadle.models.model import ToolDefinition as ToolDefinition
     from treadle.models.providers.fallback import FallbackModel as FallbackModel
     from treadle.runtime.run_stream import RunStream as RunStream
     from treadle.runtime.runtime import Runtime as Runtime
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from treadle.tools.tool import ToolContext as ToolContext
     from treadle.tools.tool import ToolDeferred as ToolDeferred
     from treadle.tools.tool import ToolFailed as ToolFailed
+    from treadle.tools.toolset import Toolset as Toolset
     from treadle.types import Limits as Limits
     from treadle.types import Outcome as Outcome
     from treadle.types import Settings as Settings
@@ -96,7 +98,7 @@ _HOME = {
     "messages.metrics": ("RunMetrics", "RunTotals"),
     "messages.result": ("RunResult",),
     "messages.validate": ("check_history", "repair_history"),
-    "models.model": ("Model", "ModelRequest", "ModelResponse"),
+    "models.model": ("Model", "ModelRequest", "ModelResponse", "ToolDefinition"),
     "models.providers.fallback": ("FallbackModel",),
     "runtime.run_stream": ("RunStream",),
     "runtime.runtime": ("Runtime",),
@@ -106,6 +108,7 @@ _HOME = {
     "tools.function": ("FunctionTool", "tool"),
     "tools.registry": ("ToolRegistry",),
     "tools.run_context": ("RunContext",),
+    "tools.toolset": ("Toolset",),
     "tools.tool": (
         "DidNotHappen",
         "Happened",

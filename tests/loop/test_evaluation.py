@@ -8,12 +8,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from tests.doubles import PlainTool, WatchedJournal, agent, asks, call, open_runtime, says
 from tests.loop.test_recovery import resumed, told, vanished
 from tests.stores import close_old_journals, postgres_server, postgres_template, store  # noqa: F401  fixtures
-from treadle import Agent, AgentError, Input, RunContext, Tool, ToolContext, tool
+from treadle import (
+    Agent,
+    AgentError,
+    Input,
+    RunContext,
+    Tool,
+    ToolContext,
+    ToolDefinition,
+    Toolset,
+    tool,
+)
 from treadle.journal.entries import Entry, Evaluated, RunResumed, RunStarted
 from treadle.messages.events import Warned
 from treadle.runtime.runtime import Runtime
@@ -258,3 +269,166 @@ async def test_a_child_evaluates_its_own_functions_with_the_deps_of_its_parent(r
     parent: Agent[Shop, str] = Agent(name="parent", model=ScriptedModel(script), tools=[child])
     await rt.run(parent, "go", deps=shop)
     assert requests(child) == [(SEEN[0], ())]
+
+
+def for_staff(ctx: RunContext[Shop]) -> bool:
+    ctx.deps.asked.append("is_enabled")
+    return "Ada" in ctx.deps.greeting
+
+
+async def described(ctx: RunContext[Shop], tool: ToolDefinition) -> ToolDefinition | None:
+    ctx.deps.asked.append("prepare")
+    if "send" not in ctx.deps.tools:
+        return None
+    return msgspec.structs.replace(tool, description=f"Send mail. {ctx.deps.greeting}")
+
+
+@tool(effect="pure")
+def look() -> str:
+    """Look around."""
+    return "rain"
+
+
+@tool(effect="once", is_enabled=for_staff)
+def refund() -> str:
+    """Pay money back."""
+    return "paid"
+
+
+@tool(effect="once", prepare=described)
+def send() -> str:
+    """Send mail."""
+    return "sent"
+
+
+CONDITIONAL = [asks(call("refund", "a"), call("send", "b")), says("Done.")]
+
+
+def conditional(script: list[dict[str, Any]], **more: Any) -> Agent[Shop, str]:
+    return Agent(
+        name="tester", model=ScriptedModel(script), **{"tools": [look, refund, send], **more}
+    )
+
+
+def offered(one: Agent[Any, Any]) -> list[list[tuple[str, str]]]:
+    """The names and descriptions of the tools of each request."""
+    assert isinstance(one.model, ScriptedModel)
+    return [[(t.name, t.description) for t in request.tools] for request in one.model.requests]
+
+
+FOR_ADA = [
+    ("look", "Look around."),
+    ("refund", "Pay money back."),
+    ("send", "Send mail. You serve Ada."),
+]
+
+
+@pytest.mark.parametrize(
+    ("shop", "names"),
+    [
+        (Shop(), ["look", "refund", "send"]),
+        (Shop(greeting="You serve Bob."), ["look", "send"]),
+        (Shop(tools=()), ["look", "refund"]),
+    ],
+)
+async def test_a_run_offers_a_tool_only_under_its_conditions(
+    rt: Runtime, shop: Shop, names: list[str]
+) -> None:
+    one = conditional([says("Done."), says("Again.")])
+    await rt.run(one, "go", deps=shop)
+    assert [name for name, _ in offered(one)[0]] == names
+
+
+async def test_a_tool_that_is_switched_off_is_not_there(rt: Runtime) -> None:
+    @tool(effect="once", is_enabled=False)
+    def off() -> str:
+        """Never."""
+        raise AssertionError
+
+    one = conditional([asks(call("off", "a")), says("Done.")], tools=[look, off])
+    result = await rt.run(one, "go")
+    assert "There is no tool named 'off'" in told(result)["a"].text
+
+
+async def test_wherever_a_run_is_cut_its_next_driver_offers_the_same_tools() -> None:
+    shop = Shop()
+    entries = await driven(conditional(CONDITIONAL), shop)
+    assert shop.asked == ["is_enabled", "prepare"]
+    assert isinstance(entries[0], RunStarted)
+    for count in range(1, len(entries)):
+        rt = await vanished(entries[:count])
+        other, again = Shop(greeting="You serve Bob.", tools=()), conditional(CONDITIONAL)
+        result, _ = await resumed(rt, entries[0].run_id, again, deps=other)
+        assert result.text == "Done."
+        assert all(tools == FOR_ADA for tools in offered(again)), count
+        assert other.asked == [], "the journal has the answers"
+
+
+async def test_a_session_asks_the_conditions_for_each_run(rt: Runtime) -> None:
+    one, shop = conditional([says("One."), says("Two.")]), Shop()
+    session = rt.session("s", agent=one)
+    await session.send("go", deps=shop)
+    shop.greeting = "You serve Bob."
+    await session.send("go on", deps=shop)
+    assert [[name for name, _ in tools] for tools in offered(one)] == [
+        ["look", "refund", "send"],
+        ["look", "send"],
+    ]
+
+
+async def test_a_set_is_filtered_prepared_renamed_prefixed_and_combined(rt: Runtime) -> None:
+    async def kept(ctx: RunContext[Shop], tool: ToolDefinition) -> bool:
+        return tool.name in ctx.deps.tools
+
+    def louder(ctx: RunContext[Shop], tool: ToolDefinition) -> ToolDefinition:
+        return msgspec.structs.replace(tool, description=tool.description.upper())
+
+    mail = Toolset([look, refund, send]).filtered(kept).renamed({"send": "mail"}).prepared(louder)
+    tools = [*mail.prefixed("crm_"), named("new")]
+    script = [asks(call("crm_mail", "a"), call("new", "b")), says("Done.")]
+    one = conditional(script, tools=tools)
+    result = await rt.run(one, "go", deps=Shop())
+    assert offered(one)[0] == [
+        ("crm_look", "LOOK AROUND."),
+        ("crm_mail", "SEND MAIL. YOU SERVE ADA."),
+        ("new", "Does new."),
+    ]
+    assert {id: one.text for id, one in told(result).items()} == {"a": "sent", "b": "done by new"}
+    assert [tool.name for tool in tools] == ["crm_look", "crm_refund", "crm_mail", "new"]
+
+
+async def test_a_renamed_tool_refuses_arguments_under_its_new_name(rt: Runtime) -> None:
+    script = [asks(call("crm_look", "a", far=True)), says("Done.")]
+    one = conditional(script, tools=Toolset([look]).prefixed("crm_"))
+    refused = told(await rt.run(one, "go"))["a"]
+    assert refused.is_error
+    assert "crm_look" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "says_what"),
+    [
+        ({"is_enabled": failing}, "is_enabled= of tool 't' failed: KeyError: 'no such user'"),
+        (
+            {"is_enabled": lambda ctx: "yes"},
+            "is_enabled= of tool 't' returned 'yes': return True or False",
+        ),
+        (
+            {"prepare": lambda ctx, tool: "t"},
+            "prepare= of tool 't' returned 't': return a ToolDefinition",
+        ),
+        (
+            {"prepare": lambda ctx, tool: msgspec.structs.replace(tool, name="u")},
+            "prepare= of tool 't' renamed it to 'u': keep the name here, and rename tools with "
+            "Toolset(…).renamed(…)",
+        ),
+    ],
+)
+async def test_a_condition_that_fails_is_named_before_anything_starts(
+    rt: Runtime, fields: dict[str, Any], says_what: str
+) -> None:
+    one = conditional([says("Hi.")], tools=[tool(name="t", **fields)(lambda: "x")])
+    with pytest.raises(AgentError) as caught:
+        await rt.run(one, "go", deps=Shop())
+    assert says_what in caught.value.message
+    assert await rt.journal.runs() == []

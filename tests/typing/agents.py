@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import assert_type
 
@@ -14,6 +15,8 @@ from treadle import (
     Session,
     Tool,
     ToolContext,
+    ToolDefinition,
+    Toolset,
     run,
     run_sync,
     tool,
@@ -88,3 +91,32 @@ async def functions_of_a_definition_say_what_its_runs_need(rt: Runtime) -> None:
     assert_type(Agent(name="a", tools=tools_of_the_run, output=Shop), Agent[Shop, Shop])
     assert_type(Agent(name="a", instructions=greeting, tools=[charge]), Agent[Shop, str])
     await rt.run(Agent(name="a", instructions=greeting), "hi", deps=3)  # type: ignore[misc]
+
+
+def for_rich(ctx: RunContext[Shop]) -> bool:
+    return ctx.deps.till > 0
+
+
+async def shorter(ctx: RunContext[Shop], tool: ToolDefinition) -> ToolDefinition | None:
+    return tool if await asyncio.sleep(0, result=True) else None
+
+
+@tool(effect="once", is_enabled=for_rich, prepare=shorter)
+async def spend(ctx: ToolContext[Shop]) -> str:
+    return "spent"
+
+
+async def conditions_and_sets_keep_the_dependencies_of_the_tools(rt: Runtime) -> None:
+    assert_type(Agent(name="a", tools=[spend]), Agent[Shop, str])
+    tools = Toolset([spend]).filtered(lambda ctx, tool: tool.name != "pay").prefixed("my_")
+    assert_type(tools, Toolset[Shop])
+    assert_type(Agent(name="a", tools=tools), Agent[Shop, str])
+    await rt.run(Agent(name="a", tools=tools), "hi", deps=3)  # type: ignore[misc]
+
+
+def a_copy_has_the_types_of_its_definition_but_for_a_new_output() -> None:
+    assert_type(shop.with_(description="A shop."), Agent[Shop, str])
+    assert_type(shop.with_(output=int), Agent[Shop, int])
+    assert_type(shop.with_(output=int).with_(model="a:b"), Agent[Shop, int])
+    assert_type(shop.with_(output=None), Agent[Shop, str])
+    shop.with_(colour="red")  # type: ignore[call-overload]

@@ -8,17 +8,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Never, Required, Self, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, Self, cast, overload
 from weakref import WeakKeyDictionary
 
 import msgspec
-from typing_extensions import TypedDict, TypeForm, TypeVar, Unpack
+from typing_extensions import TypeForm, TypeVar, Unpack
 
 from treadle.agents.arguments import check_arguments, missing
 from treadle.agents.checks import check_kinds, check_tool
+from treadle.agents.fields import AgentChanges, AgentFields, Instructions, Tools
 from treadle.agents.templates import VARIABLE, Input, check_inputs, expand, values_of
 from treadle.errors import AgentError
 from treadle.events.hooks import Hook
@@ -26,20 +27,15 @@ from treadle.journal.entries import Evaluated
 from treadle.messages.message import Message
 from treadle.messages.result import Out
 from treadle.models.model import Model
+from treadle.tools.offered import is_conditional
 from treadle.tools.registry import ToolRegistry
-from treadle.tools.run_context import Given, RunContext
 from treadle.tools.structured_output.contract import AnswerType
 from treadle.tools.subagent import Subagent
 from treadle.tools.tool import Tool, ToolProvider
 from treadle.types import Limits, Settings, SystemBlock
 
 Deps = TypeVar("Deps", contravariant=True, default=object)
-
-Instructions: TypeAlias = "str | Callable[[RunContext[Deps]], Given[str]]"
-"""Text, or a function of the run's context that returns it."""
-AgentTools: TypeAlias = "Sequence[Tool[Deps] | Agent[Any, Any]]"
-Tools: TypeAlias = "AgentTools[Deps] | Callable[[RunContext[Deps]], Given[AgentTools[Deps]]]"
-"""Tools and agents, or a function of the run's context that returns them."""
+Other = TypeVar("Other")
 
 COMPLETE = "complete"
 _ANSWERS: WeakKeyDictionary[type, AnswerType[Any]] = WeakKeyDictionary()
@@ -47,24 +43,6 @@ _ANSWERS: WeakKeyDictionary[type, AnswerType[Any]] = WeakKeyDictionary()
 with that type was created.
 """
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-
-
-class AgentFields(TypedDict, Generic[Deps], total=False):
-    """Fields of `Agent` except `output`, for type checkers."""
-
-    name: Required[str]
-    description: str
-    instructions: Instructions[Deps]
-    context: Sequence[SystemBlock]
-    model: str | Model | None
-    tools: Tools[Deps]
-    completion: bool
-    hooks: Sequence[Hook]
-    mcp_servers: Sequence[ToolProvider]
-    limits: Limits | None
-    settings: Settings
-    messages: Sequence[Message]
-    inputs: Mapping[str, Input]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +117,7 @@ class Agent(Generic[Deps, Out]):
     else:  # hidden, else type checkers would infer that agents have every attribute
 
         def __new__(cls, *positional: object, **given: object) -> Self:
-            check_arguments(positional, given, (*AgentFields.__annotations__, "output"))
+            check_arguments(positional, given, _FIELDS)
             return super().__new__(cls)
 
         def __getattr__(self, name: str) -> Never:
@@ -155,7 +133,10 @@ class Agent(Generic[Deps, Out]):
             )
         check_kinds(self.name, self.__dict__)
         listed = () if callable(self.tools) else self.tools
-        tools = tuple(self._callee(one) if isinstance(one, Agent) else one for one in listed)
+        tools = tuple(
+            self._callee(one) if isinstance(one, Agent) else cast("Tool[Any]", one)
+            for one in listed
+        )
         self._keep(
             tools=self.tools if callable(self.tools) else tools,
             messages=tuple(self.messages),
@@ -175,10 +156,35 @@ class Agent(Generic[Deps, Out]):
         self._keep(answer=self._answer(), own_tools=tools)
         check_inputs(self.name, self.inputs, self._variables, reads_all=self.is_dynamic)
 
+    @overload
+    def with_(self, *, output: None, **fields: Unpack[AgentChanges[Deps]]) -> Agent[Deps]: ...
+    @overload
+    def with_(
+        self, *, output: Mapping[str, object], **fields: Unpack[AgentChanges[Deps]]
+    ) -> Agent[Deps, Any]: ...
+    @overload
+    def with_(
+        self, *, output: TypeForm[Other], **fields: Unpack[AgentChanges[Deps]]
+    ) -> Agent[Deps, Other]: ...
+    @overload
+    def with_(self, **fields: Unpack[AgentChanges[Deps]]) -> Agent[Deps, Out]: ...
+    def with_(self, **fields: Any) -> Agent[Any, Any]:
+        """Return a copy of this definition with other fields, for example
+        `agent.with_(model="openai:gpt-5.6", tools=[*agent.own_tools, search])`.
+
+        Raises AgentError(invalid) for an unknown or invalid field.
+        """
+        own = {name: getattr(self, name) for name in _FIELDS}
+        return type(self)(**{**own, **fields})
+
     @cached_property
     def is_dynamic(self) -> bool:
         """True if a run must evaluate functions of this definition before it starts."""
-        return callable(self.instructions) or callable(self.tools)
+        return (
+            callable(self.instructions)
+            or callable(self.tools)
+            or any(map(is_conditional, self.own_tools))
+        )
 
     def evaluated_from(self, definition: Agent[Deps, Out], found: Evaluated) -> Agent[Deps, Out]:
         """Return this agent, marked as what one run found for a definition: its inputs and its
@@ -282,8 +288,8 @@ class Agent(Generic[Deps, Out]):
         if isinstance(self.model, str):
             yield self.name, self.model
         for one in self.own_tools:
-            if isinstance(one, Subagent) and isinstance(one.agent, Agent):
-                yield from one.agent.model_names()
+            if isinstance(agent := getattr(one, "agent", None), Agent):
+                yield from cast("Agent[Any, Any]", agent).model_names()
 
     if TYPE_CHECKING:
 
@@ -315,6 +321,9 @@ class Agent(Generic[Deps, Out]):
                 "invalid", f"agent {self.name!r}: the parameters of a tool are not valid JSON: {e}"
             ) from e
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+_FIELDS = tuple(one.name for one in fields(Agent) if one.init)
 
 
 def _named(value: object) -> object:

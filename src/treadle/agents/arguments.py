@@ -27,10 +27,14 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "retries": "leave it out: failed requests are retried three times",
     "system": "use instructions=",
     "system_prompt": "use instructions=",
-    "toolsets": "use tools=, or mcp_servers= for MCP servers",
+    "prepare_tools": "use tools=Toolset([…]).prepared(function)",
+    "toolsets": "use tools=, which takes a Toolset, and mcp_servers= for MCP servers",
 }
 _METHODS: Final[Mapping[str, str]] = {
     "ainvoke": "await runtime.run(agent, …)",
+    "as_tool": "the agent itself in tools= of the other one",
+    "clone": "agent.with_(…)",
+    "copy": "agent.with_(…)",
     "invoke": "treadle.run_sync(agent, …)",
     "iter": "runtime.stream(agent, …)",
     "run": "await runtime.run(agent, …)",

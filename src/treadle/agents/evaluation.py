@@ -1,4 +1,5 @@
-"""The functions of a definition, evaluated for one run: its instructions and its tools.
+"""The functions of a definition, evaluated for one run: its instructions, its tools, and their
+conditions.
 
 The result is journaled. A resume reads it and does not ask again, so that it sees the same
 instructions and the same tools. Entry point: `evaluated`.
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from treadle.errors import AgentError
 from treadle.journal.entries import Evaluated
 from treadle.models.model import ToolDefinition
-from treadle.tools.offered import GoneTool, RedefinedTool
+from treadle.tools.offered import GoneTool, RedefinedTool, is_conditional, offer_of
 from treadle.tools.run_context import RunContext, called_with
 from treadle.tools.tool import Tool
 
@@ -27,9 +28,9 @@ async def evaluated(
     """Return the agent as its run has it: with a text as instructions and a list of tools.
 
     `stored`: results that the run has had from its beginning, which are used again. A function of
-    tools is then called for the tools themselves; those that the run did not offer are left out,
-    and a `GoneTool` stands in for each that no longer exists. Raises AgentError(agent) if a
-    function fails, AgentError(invalid) for a wrong result.
+    tools is then called for the tools themselves, and no condition of a tool is; tools that the run
+    did not offer are left out, and a `GoneTool` stands in for each that no longer exists. Raises
+    AgentError(agent) if a function fails, AgentError(invalid) for a wrong result.
     """
     stored = stored or Evaluated()
     text = None
@@ -37,11 +38,14 @@ async def evaluated(
         text = stored.instructions
         text = await _instructions(agent, ctx) if text is None else text
     tools, definitions = await _listed(agent, ctx), None
-    if callable(agent.tools):
-        if stored.tools is not None:
-            by_name = {tool.name: tool for tool in tools}
-            tools = [_as_offered(by_name.get(one.name), one) for one in stored.tools]
-        definitions = tuple([tool.definition for tool in tools])
+    if callable(agent.tools) or any(map(is_conditional, tools)):
+        offers = stored.tools
+        if offers is None:
+            asked = [await offer_of(tool, ctx) for tool in tools]
+            offers = tuple([one for one in asked if one is not None])
+        by_name = {tool.name: tool for tool in tools}
+        tools = [_as_offered(by_name.get(one.name), one) for one in offers]
+        definitions = offers
     return _as_found(agent, Evaluated(instructions=text, tools=definitions), tools)
 
 

@@ -111,7 +111,7 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     passing: tuple[str, ...] = ()
     """Temporary blocks of its system prompt, which the next runs of its session send too."""
     evaluated: Evaluated | None = None
-    """None if the definition has no functions, or its first driver evaluates them."""
+    """None if the definition has no functions or conditions, or its first driver evaluates them."""
     schema: int = msgspec.field(default_factory=lambda: SCHEMA)
     """Always written: omitting the default would mean the reader's own version."""
 

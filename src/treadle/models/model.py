@@ -39,16 +39,20 @@ from treadle.types import Settings, StopReason, SystemBlock, Usage, Value, new_i
 
 
 class ToolDefinition(Value, frozen=True, kw_only=True):
-    """A tool as the model sees it."""
+    """A tool as the model sees it.
+
+    Attributes:
+        name: Name by which the model calls it.
+        description: What it does, for the model.
+        parameters: JSON Schema of an object.
+        native: Name of the provider's equivalent tool, on which its models are trained; None if
+            there is none.
+    """
 
     name: str
     description: str
     parameters: dict[str, object]
-    """JSON Schema of an object."""
     native: str | None = None
-    """Name of the provider's equivalent tool, on which its models are trained; None if there is
-    none.
-    """
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):

@@ -3,7 +3,8 @@ functions in function/, MCP servers in mcp/.
 
 tool.py          `Tool`, `ToolContext`, `ToolFailed`: the contract
 run_context.py   `RunContext`: a run before its first request
-offered.py       tools as a run had offered them, after the code has changed
+offered.py       conditions of a tool, and tools under another name or definition
+toolset.py       `Toolset`: tools that are filtered, renamed and combined together
 approval.py      the question a person answers about one call
 confinement.py   the contract of a sandbox for commands
 failures.py      `ToolFailed`, `ToolDeferred`: how a tool reports its outcome

@@ -21,6 +21,7 @@ from treadle.types import Mode
 T = TypeVar("T")
 Given: TypeAlias = "T | Awaitable[T]"
 """Result of a function that may be sync or async."""
+_COUNTS = {1: "one argument", 2: "two arguments"}
 
 
 class RunContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
@@ -47,8 +48,11 @@ class RunContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
     mode: Mode
 
 
-def check_arity(function: Callable[..., object], label: str, like: str) -> None:
-    """Raise AgentError(invalid) if the function cannot be called with one argument.
+def check_arity(
+    function: Callable[..., object], label: str, like: str, *, arguments: int = 1
+) -> None:
+    """Raise AgentError(invalid) if the function cannot be called with one argument, or as many as
+    given.
 
     `label` names the function; `like` shows how to write it.
     """
@@ -57,11 +61,12 @@ def check_arity(function: Callable[..., object], label: str, like: str) -> None:
     except (TypeError, ValueError):  # callables of C have none
         return
     try:
-        signature.bind(None)
+        signature.bind(*[None] * arguments)
     except TypeError as e:
         raise AgentError(
             "invalid",
-            f"{label} is a function that cannot be called with one argument ({e}): write {like}",
+            f"{label} is a function that cannot be called with {_COUNTS[arguments]} ({e}): write "
+            f"{like}",
         ) from e
 
 

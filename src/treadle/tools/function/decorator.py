@@ -97,6 +97,8 @@ def tool(
         needs_approval: Somebody is asked before each call, in every mode.
         max_output: Characters of the result that the model is shown.
         probe: `async def probe(ctx, **arguments)` tells of a once-tool whether a call happened: `Happened(result)`, `DidNotHappen()` or None.
+        is_enabled: False, or a function of the run's `RunContext` that returns False: the run does not offer the tool.
+        prepare: Function of the run's `RunContext` and the tool's `ToolDefinition` that returns the definition to offer, or None not to offer it.
 
     Raises:
         AgentError: invalid, for everything that can be told without evaluating annotations; what

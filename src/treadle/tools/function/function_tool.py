@@ -158,6 +158,7 @@ class FunctionTool(Generic[Deps, Params, Result]):
         self.needs_approval = traits.needs_approval
         self.max_output = traits.max_output
         self.isolate = traits.isolate
+        self.conditions = traits.conditions
         self.function = function
         self._traits = traits
         self._arguments = arguments

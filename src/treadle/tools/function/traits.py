@@ -13,6 +13,7 @@ import msgspec
 
 from treadle.errors import AgentError
 from treadle.tools.function.signature import AnyFunction
+from treadle.tools.offered import ALWAYS, Conditions, IsEnabled, Prepare
 from treadle.tools.tool import MAX_OUTPUT_CHARS, Probe
 from treadle.types import Effect
 
@@ -37,6 +38,14 @@ class CallOptions(TypedDict, total=False):
     """Characters of the result that the model is shown."""
     probe: Probe | None
     """Reports whether a cut once-call happened."""
+    is_enabled: IsEnabled
+    """False, or a function of the run's `RunContext` that returns False: the run does not offer the
+    tool.
+    """
+    prepare: Prepare | None
+    """Function of the run's `RunContext` and the tool's definition that returns the definition to
+    offer, or None.
+    """
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,20 +59,26 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     max_output: int = MAX_OUTPUT_CHARS
     probe: Probe | None = None
     isolate: Literal["process"] | None = None
+    is_enabled: IsEnabled = True
+    prepare: Prepare | None = None
 
     def check(self, label: str) -> None:
         """Raises AgentError(invalid); `label` says of which tool."""
         for fault in (self._name_fault(), self._number_fault(), self._effect_fault()):
             if fault:
                 raise AgentError("invalid", f"{label}: {fault}")
+        self.conditions.check(label)
+
+    @property
+    def conditions(self) -> Conditions:
+        """Conditions under which a run offers the tool."""
+        if self.is_enabled is True and self.prepare is None:
+            return ALWAYS
+        return Conditions(is_enabled=self.is_enabled, prepare=self.prepare)
 
     def _name_fault(self) -> str | None:
-        if not _NAME.fullmatch(self.name):
-            return (
-                f"the name {self.name!r} is not one that models take (letters, digits, '_' and "
-                "'-', at most 128): give name="
-            )
-        return None
+        fault = name_fault(self.name)
+        return fault and f"{fault}: give name="
 
     def _number_fault(self) -> str | None:
         if self.timeout_s is not None and not self.timeout_s > 0:
@@ -89,6 +104,15 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
                 f"probe={self.probe!r} must be an async function: async def probe(ctx, **arguments)"
             )
         return None
+
+
+def name_fault(name: str) -> str | None:
+    """Return what is wrong with the name of a tool, or None."""
+    if _NAME.fullmatch(name):
+        return None
+    return (
+        f"the name {name!r} is not one that models take (letters, digits, '_' and '-', at most 128)"
+    )
 
 
 def check_options(callee: str, options: CallOptions) -> None:

@@ -1,0 +1,51 @@
+"""Types of an agent's fields, for type checkers. Entry points: `AgentFields`, `AgentChanges`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Required, TypeAlias
+
+from typing_extensions import TypedDict, TypeVar
+
+from treadle.agents.templates import Input
+from treadle.events.hooks import Hook
+from treadle.messages.message import Message
+from treadle.models.model import Model
+from treadle.tools.run_context import Given, RunContext
+from treadle.tools.tool import SpawnedAgent, Tool, ToolProvider
+from treadle.types import Limits, Settings, SystemBlock
+
+Deps = TypeVar("Deps", contravariant=True, default=object)
+
+Instructions: TypeAlias = "str | Callable[[RunContext[Deps]], Given[str]]"
+"""Text, or a function of the run's context that returns it."""
+AgentTools: TypeAlias = "Sequence[Tool[Deps] | SpawnedAgent[Any, Any]]"
+Tools: TypeAlias = "AgentTools[Deps] | Callable[[RunContext[Deps]], Given[AgentTools[Deps]]]"
+"""Tools and agents, or a function of the run's context that returns them."""
+
+
+class _Fields(TypedDict, Generic[Deps], total=False):
+    description: str
+    instructions: Instructions[Deps]
+    context: Sequence[SystemBlock]
+    model: str | Model | None
+    tools: Tools[Deps]
+    completion: bool
+    hooks: Sequence[Hook]
+    mcp_servers: Sequence[ToolProvider]
+    limits: Limits | None
+    settings: Settings
+    messages: Sequence[Message]
+    inputs: Mapping[str, Input]
+
+
+class AgentFields(_Fields[Deps], Generic[Deps], total=False):
+    """Fields of a new `Agent` except `output`."""
+
+    name: Required[str]
+
+
+class AgentChanges(_Fields[Deps], Generic[Deps], total=False):
+    """Fields that `Agent.with_` can replace, except `output`."""
+
+    name: str
