@@ -64,7 +64,7 @@ TYPED: dict[str, tuple[tuple[str, ...], str]] = {
         "unknown provider 'antropic' in 'antropic:x': did you mean 'anthropic'?",
     ),
     "a provider that has to be named first": (
-        ("run", "--model", "ollama:x", "x"),
+        ("run", "--model", "office:x", "x"),
         "providers: {NAME: {type: openai-chat, base_url: URL}}",
     ),
     "a misspelt command": (

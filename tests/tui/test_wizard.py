@@ -311,7 +311,7 @@ def test_keys_of_the_environment_are_found_once_for_each_vendor():
     )
     assert [(key.vendor.name, key.variable, key.is_written) for key in found] == [
         ("gemini", "GOOGLE_API_KEY", False),
-        ("openrouter", "OPENROUTER_API_KEY", True),
+        ("openrouter", "OPENROUTER_API_KEY", False),
     ]
 
 

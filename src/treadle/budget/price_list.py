@@ -31,8 +31,7 @@ from treadle.budget.prices import (
     flat,
 )
 from treadle.config import Config, Provider
-from treadle.config.endpoint import on_this_machine
-from treadle.config.keys import VENDORS
+from treadle.config.endpoint import built_in, on_this_machine
 from treadle.config.readers import ALIASES
 from treadle.messages.response_details import ResponseDetails
 from treadle.models.model import Delta
@@ -103,9 +102,7 @@ class Prices:
         """Return the provider of a model name; None for scripts, tapes and custom models."""
         provider = name.partition(":")[0]
         provider = ALIASES.get(provider, provider)
-        return self._config.providers.get(provider) or (
-            Provider(type=provider) if provider in VENDORS else None
-        )
+        return self._config.providers.get(provider) or built_in(provider)
 
 
 def _less(usage: Usage, part: Usage) -> Usage:

@@ -6,6 +6,7 @@ layers.py merges the sources, endpoint.py resolves how to reach a provider, and 
 program's own configuration. Entry points: `load`.
 
     file_settings.py     settings of one file, each with its line
+    presets.py           providers that work by name
     environment.py       settings and secrets of the environment, and of options
     checks.py            checks of the settings as a whole
     workspace.py         restrictions on the settings of a workspace

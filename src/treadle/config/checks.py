@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TypeAlias
 
 from treadle.config.keys import VENDORS, KeyPath, dotted
+from treadle.config.presets import PRESETS
 from treadle.config.values import DEFAULT_QUEUE, Setting, unknown_provider
 
 Settings: TypeAlias = Mapping[KeyPath, Setting]
@@ -29,7 +30,10 @@ def field_of(settings: Settings, provider: str, field: str) -> object:
 def wire_of(settings: Settings, provider: str) -> str | None:
     """Return the type of a provider, or None if it is custom and has none."""
     given = field_of(settings, provider, "type")
-    return str(given) if given else provider if provider in VENDORS else None
+    if given:
+        return str(given)
+    preset = PRESETS.get(provider)
+    return preset.type if preset else provider if provider in VENDORS else None
 
 
 def problems_in(settings: Settings, refused: Collection[KeyPath]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from typing_extensions import override
 from treadle._internal.redaction import Redactor, Secret
 from treadle.config.keys import VENDORS
 from treadle.config.model_profile import Abilities
+from treadle.config.presets import PRESETS
 from treadle.config.readers import Wrong, base_url, credential
 from treadle.errors import AgentError
 
@@ -150,10 +151,11 @@ def reach(
     address = provider.base_url
     if address:
         address = _usable(base_url, address, f"{origin('base_url')}: the base URL of {name!r}")
-    if to_ask and key is None and not needs_no_key(provider.type, address):
-        raise AgentError(
-            "auth", _no_key(name, provider.type, own_address=address is not None, files=files)
-        )
+    preset = PRESETS.get(name)
+    if preset is not None and address is None:
+        raise AgentError("invalid", _no_address(name, preset.address_variable, files=files))
+    if to_ask and key is None:
+        _check_open(name, provider.type, address, origin("base_url"), files=files)
     return Endpoint(
         name=name,
         type=provider.type,
@@ -169,6 +171,17 @@ def reach(
     )
 
 
+def _check_open(name: str, wire: str, address: str | None, source: str, *, files: bool) -> None:
+    """Raise AgentError(auth) if the server at this address needs a key."""
+    preset = PRESETS.get(name)
+    is_own = address is not None and not (
+        preset is not None and (address == preset.base_url or source == preset.address_variable)
+    )
+    if needs_no_key(wire, address) if preset is None or is_own else not preset.key_variable:
+        return
+    raise AgentError("auth", _no_key(name, wire, own_address=is_own, files=files))
+
+
 def key_variables(
     name: str, wire: str, *, own_address: bool
 ) -> tuple[tuple[str, CredentialField], ...]:
@@ -177,6 +190,9 @@ def key_variables(
     A vendor's key is sent to the vendor, and to other providers of its type only if they have no
     address of their own.
     """
+    if (preset := PRESETS.get(name)) is not None:
+        is_theirs = preset.key_variable and not own_address
+        return ((preset.key_variable, "api_key"),) if is_theirs else ()
     return (
         VENDOR_KEYS[wire] if (name in VENDORS and name != "openai-chat") or not own_address else ()
     )
@@ -201,6 +217,23 @@ def _usable(read: Callable[[str], str], value: str, what: str) -> str:
         return read(value)
     except Wrong as e:
         raise AgentError("invalid", f"{what} must be {e.expected}") from None
+
+
+def built_in(name: str) -> Provider | None:
+    """Return the settings of a provider that works without configuration, or None."""
+    if name in VENDORS:
+        return Provider(type=name)
+    preset = PRESETS.get(name)
+    return None if preset is None else Provider(type=preset.type, base_url=preset.base_url)
+
+
+def _no_address(name: str, variable: str, *, files: bool) -> str:
+    other = (
+        f"treadle config set providers.{name}.base_url URL"
+        if files
+        else f"Runtime.open(config=Config(providers={{{name!r}: Provider(base_url=…)}}))"
+    )
+    return f"no address for the provider {name!r}: set {variable} in the environment, or: {other}"
 
 
 def _no_key(name: str, wire: str, *, own_address: bool, files: bool) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from treadle._internal.redaction import Secret
 from treadle._internal.secret_patterns import in_url, names_a_secret
@@ -14,12 +13,10 @@ from treadle.config.endpoint import AGENT_KEY, VENDOR_KEYS
 from treadle.config.keys import (
     KeyPath,
 )
+from treadle.config.presets import PRESETS
 from treadle.config.values import (
     Setting,
 )
-
-if TYPE_CHECKING:
-    pass
 
 VARIABLES: Mapping[str, KeyPath] = {
     "TREADLE_MODEL": ("models", "large"),
@@ -29,10 +26,15 @@ ADDRESSES: Mapping[str, tuple[str, ...]] = {
     "ANTHROPIC_BASE_URL": ("anthropic",),
     "OPENAI_BASE_URL": ("openai", "openai-chat"),
     "GEMINI_BASE_URL": ("gemini",),
+    "AZURE_OPENAI_ENDPOINT": ("azure",),
 }
 
 KEYS_OF_THE_ENVIRONMENT = frozenset(
-    {AGENT_KEY, *(variable for offered in VENDOR_KEYS.values() for variable, _ in offered)}
+    {
+        AGENT_KEY,
+        *(variable for offered in VENDOR_KEYS.values() for variable, _ in offered),
+        *(preset.key_variable for preset in PRESETS.values() if preset.key_variable),
+    }
 )
 
 

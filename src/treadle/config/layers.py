@@ -23,6 +23,7 @@ from treadle.config.file import Broken, Unreadable, owned_alone, read_text
 from treadle.config.file_settings import FoundValue, read_settings
 from treadle.config.keys import VENDORS, KeyPath, dotted, find_key, read_value, refusal, shown
 from treadle.config.places import CONFIG_NAME, ConfigFile, config_files, home, project_of
+from treadle.config.presets import PRESETS, azure_address
 from treadle.config.readers import ALIASES, Wrong
 from treadle.config.trust import Trust, trust_of
 from treadle.config.values import (
@@ -111,6 +112,8 @@ class Layers:
         for variable, names in ADDRESSES.items():
             if value := self._env.get(variable, "").strip():
                 # validated when used: the variable may be meant for another program
+                if names == ("azure",):
+                    value = azure_address(value)
                 self._settings |= {
                     ("providers", name, "base_url"): Setting(value, Origin("environment", variable))
                     for name in names
@@ -292,7 +295,7 @@ class Layers:
     def _add_keys(self) -> None:
         """Add keys from the environment for providers that have none."""
         default = self._own_model.partition(":")[0]
-        for name in providers_in(self._settings):
+        for name in dict.fromkeys((*providers_in(self._settings), *PRESETS)):
             if (
                 field_of(self._settings, name, "api_key")
                 or field_of(self._settings, name, "auth_token")
@@ -315,6 +318,14 @@ class Layers:
         self.problems += problems_in(self._settings, self._refused)
         for name in {path[1] for path in self._settings if path[0] == "providers"} & {*VENDORS}:
             self._settings.setdefault(("providers", name, "type"), Setting(name, DEFAULT))
+        for name in {path[1] for path in self._settings if path[0] == "providers"} & {*PRESETS}:
+            kind = self._settings.setdefault(
+                ("providers", name, "type"), Setting(PRESETS[name].type, DEFAULT)
+            )
+            if kind.value == PRESETS[name].type:
+                self._settings.setdefault(
+                    ("providers", name, "base_url"), Setting(PRESETS[name].base_url, DEFAULT)
+                )
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -13,13 +13,21 @@ from typing_extensions import override
 
 from treadle._internal.json_text import met
 from treadle._internal.redaction import Redactor, Secret
-from treadle.config.endpoint import CredentialField, Endpoint, Guarded, Provider, reach
+from treadle.config.endpoint import (
+    CredentialField,
+    Endpoint,
+    Guarded,
+    Provider,
+    built_in,
+    reach,
+)
 from treadle.config.keys import (
     STAND_INS,
     VENDORS,
     KeyPath,
     dotted,
 )
+from treadle.config.presets import PRESETS
 from treadle.config.readers import ALIASES, likely_name, nearest
 from treadle.config.sections import (
     Defaults,
@@ -185,13 +193,13 @@ class Config(Guarded, frozen=True, kw_only=True):
         the key is missing.
         """
         name = ALIASES.get(name, name)
-        if name not in VENDORS and name not in self.providers:
+        provider = self.providers.get(name) or built_in(name)
+        if provider is None:
             raise AgentError(
                 "invalid",
                 unknown_provider(name, "", self.providers)
                 or f"{name!r} names a file, not a provider",
             )
-        provider = self.providers.get(name) or Provider(type=name)
         given: list[tuple[CredentialField, str | None]] = [
             ("api_key", api_key),
             ("auth_token", auth_token),
@@ -232,7 +240,7 @@ class Config(Guarded, frozen=True, kw_only=True):
         settings["providers", reached.name, reached.kind] = Setting(
             key, Origin("argument", reached.key_origin)
         )
-        provider = self.providers.get(reached.name) or Provider(type=reached.name)
+        provider = self.providers.get(reached.name) or built_in(reached.name) or Provider()
         provider = msgspec.structs.replace(
             provider, **{"api_key": None, "auth_token": None, reached.kind: key}
         )
@@ -243,7 +251,7 @@ class Config(Guarded, frozen=True, kw_only=True):
 
 
 def unknown_provider(name: str, where: str, configured: Mapping[str, object]) -> str | None:
-    known = (*VENDORS, *STAND_INS, *configured)
+    known = (*VENDORS, *PRESETS, *STAND_INS, *configured)
     if name in known:
         return None
     near = nearest(name, (*known, *ALIASES))

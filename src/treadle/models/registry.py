@@ -126,9 +126,8 @@ class Models:
             return made
         from treadle.models.providers.wires import connect_to, wire_of  # noqa: PLC0415  loaded on first use
 
-        configured = self._config.providers.get(provider)
-        wire = wire_of(configured.type if configured is not None else provider)
         endpoint = self._config.endpoint(provider)
+        wire = wire_of(endpoint.type)
         connection = self._connections.get(endpoint.name)
         if connection is None:
             connection = self._connections[endpoint.name] = connect_to(endpoint)

@@ -16,6 +16,7 @@ from treadle.budget.price_list import Prices
 from treadle.config import Config, Endpoint
 from treadle.config.keys import STAND_INS, VENDORS
 from treadle.config.model_profile import Abilities
+from treadle.config.presets import PRESETS
 from treadle.config.readers import ALIASES
 from treadle.errors import AgentError
 from treadle.models.providers.known_models import known_ids
@@ -77,7 +78,9 @@ def providers(config: Config) -> list[str]:
     """
     wanted = [config.models.large.partition(":")[0], config.models.small.partition(":")[0]]
     usable = [
-        name for name in (*config.providers, *VENDORS) if name in wanted or _is_meant(config, name)
+        name
+        for name in (*config.providers, *VENDORS, *PRESETS)
+        if name in wanted or _is_meant(config, name)
     ]
     return sorted({*(name for name in wanted if name not in STAND_INS), *usable})
 

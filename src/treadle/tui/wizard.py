@@ -308,15 +308,9 @@ class _Wizard:
 
 def _of_provider(key: VendorKey) -> list[tuple[KeyPath, Plain]]:
     """Return the settings to write for a provider."""
-    vendor, values = key.vendor, list[tuple["KeyPath", "Plain"]]()
-    if vendor.base_url is not None:
-        values += [
-            (("providers", vendor.name, "type"), "openai-chat"),
-            (("providers", vendor.name, "base_url"), vendor.base_url),
-        ]
-    if key.is_written:
-        values.append((("providers", vendor.name, "api_key"), key.secret.reveal()))
-    return values
+    if not key.is_written:
+        return []
+    return [(("providers", key.vendor.name, "api_key"), key.secret.reveal())]
 
 
 def _line(path: KeyPath, value: Plain) -> str:

@@ -15,6 +15,7 @@ import anyio
 from treadle._internal.redaction import Secret
 from treadle.config import Config, Endpoint
 from treadle.config.endpoint import VENDOR_KEYS
+from treadle.config.presets import PRESETS
 from treadle.config.readers import Wrong, credential
 from treadle.errors import AgentError
 from treadle.models.providers.listing import Listed
@@ -29,8 +30,6 @@ class VendorWay(NamedTuple):
     """Name of the provider, the prefix of its models' names."""
     label: str
     variables: tuple[str, ...]
-    base_url: str | None = None
-    """Base URL; None for a built-in provider, whose variables Treadle reads itself."""
 
 
 def _own(name: str, label: str) -> VendorWay:
@@ -43,11 +42,11 @@ VENDORS: Final = (
     _own("anthropic", "Anthropic"),
     _own("openai", "OpenAI"),
     _own("gemini", "Google Gemini"),
-    VendorWay("openrouter", "OpenRouter", ("OPENROUTER_API_KEY",), "https://openrouter.ai/api/v1"),
-    VendorWay("deepseek", "DeepSeek", ("DEEPSEEK_API_KEY",), "https://api.deepseek.com/v1"),
-    VendorWay("groq", "Groq", ("GROQ_API_KEY",), "https://api.groq.com/openai/v1"),
-    VendorWay("mistral", "Mistral", ("MISTRAL_API_KEY",), "https://api.mistral.ai/v1"),
-    VendorWay("xai", "xAI", ("XAI_API_KEY",), "https://api.x.ai/v1"),
+    *(
+        VendorWay(name, preset.label, (preset.key_variable,))
+        for name, preset in PRESETS.items()
+        if preset.key_variable and preset.base_url
+    ),
 )
 
 
@@ -91,10 +90,8 @@ class VendorKey(NamedTuple):
 
     @property
     def is_written(self) -> bool:
-        """True if the key must be written to the file, because Treadle does not read its variable
-        itself.
-        """
-        return not self.variable or self.vendor.base_url is not None
+        """True if the key must be written to the file: it was pasted."""
+        return not self.variable
 
 
 class Local(NamedTuple):
@@ -103,11 +100,10 @@ class Local(NamedTuple):
     address: str
 
 
-LOCAL: Final = (
-    Local("ollama", "Ollama", "http://127.0.0.1:11434/v1"),
-    Local("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1"),
-    Local("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1"),
-    Local("vllm", "vLLM", "http://127.0.0.1:8000/v1"),
+LOCAL: Final = tuple(
+    Local(name, preset.label, preset.base_url)
+    for name, preset in PRESETS.items()
+    if preset.base_url and not preset.key_variable
 )
 
 
@@ -141,22 +137,15 @@ def pasted(vendor: VendorWay, text: str) -> VendorKey:
 
 def endpoint_of(key: VendorKey, config: Config) -> Endpoint:
     """Return the endpoint that the key is for. Raises AgentError(invalid)."""
-    vendor = key.vendor
-    if vendor.base_url is None:
-        return config.endpoint(vendor.name, api_key=key.secret.reveal())
-    return _endpoint(vendor.name, vendor.base_url, key.secret)
+    return config.endpoint(key.vendor.name, api_key=key.secret.reveal())
 
 
 def endpoint_at(local: Local) -> Endpoint:
-    return _endpoint(local.name, local.address, None)
-
-
-def _endpoint(name: str, address: str, key: Secret | None) -> Endpoint:
     return Endpoint(
-        name=name,
+        name=local.name,
         type="openai-chat",
-        base_url=address,
-        api_key=key,
+        base_url=local.address,
+        api_key=None,
         auth_token=None,
         key_origin="what was given",
         preamble="",
