@@ -20,7 +20,7 @@ PROMISED = [
     "Agent Runtime ToolContext tool FunctionTool FallbackModel Callbacks Happened DidNotHappen run run_sync",
     "check_history repair_history",
 ]
-BESIDE = "ApprovalRequest ErrorKind Event Input Outcome RunContext RunOptions RunStream RunTotals Session ToolDeferred ToolDefinition ToolFailed Toolset"
+BESIDE = "ApprovalRequest ErrorKind Event Input Outcome RunContext RunOptions RunStream RunTotals Session SyncRuntime ToolDeferred ToolDefinition ToolFailed Toolset"
 """What the promised names lead to in a user's annotations and excepts."""
 NAMES = " ".join(PROMISED).split() + BESIDE.split()
 HEAVY = {
@@ -80,7 +80,7 @@ def test_a_promised_name_can_be_imported(name: str) -> None:
 def test_there_are_no_other_names() -> None:
     assert set(treadle.__all__) == set(NAMES)
     assert sorted(treadle.__all__) == list(treadle.__all__)
-    assert {*treadle.__all__, "__version__"} == set(dir(treadle))
+    assert {*treadle.__all__, "__version__", "open"} == set(dir(treadle))
 
 
 def test_the_task_assistant_has_its_names_in_a_module_of_its_own() -> None:
@@ -112,7 +112,7 @@ def test_checkers_see_the_same_names_from_the_same_modules_as_programs() -> None
         for alias in node.names
         if alias.asname == alias.name
     }
-    assert shown.keys() == set(treadle.__all__)
+    assert shown.keys() == {*treadle.__all__, "open"}
     for name, module in shown.items():
         assert getattr(importlib.import_module(str(module)), name) is getattr(treadle, name)
 

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from treadle.runtime.session import Session as Session
     from treadle.runtime.single import run as run
     from treadle.runtime.single import run_sync as run_sync
+    from treadle.runtime.sync import SyncRuntime as SyncRuntime
+    from treadle.runtime.sync import open as open
     from treadle.tools.approval import ApprovalRequest as ApprovalRequest
     from treadle.tools.approval import Approve as Approve
     from treadle.tools.approval import Deny as Deny
@@ -104,6 +106,7 @@ _HOME = {
     "runtime.runtime": ("Runtime",),
     "runtime.session": ("RunOptions", "Session"),
     "runtime.single": ("run", "run_sync"),
+    "runtime.sync": ("SyncRuntime", "open"),
     "tools.approval": ("ApprovalRequest", "Approve", "Deny"),
     "tools.function": ("FunctionTool", "tool"),
     "tools.registry": ("ToolRegistry",),
@@ -120,7 +123,8 @@ _HOME = {
     "types": ("Limits", "Outcome", "Settings", "StopReason", "Usage"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-__all__ = [*sorted(_MODULE_OF)]  # pyright: ignore[reportUnsupportedDunderAll]  the names stand in the block above, for checkers
+# without `open`, so that `from treadle import *` does not replace the built-in one
+__all__ = [*sorted({*_MODULE_OF} - {"open"})]  # pyright: ignore[reportUnsupportedDunderAll]  the names stand in the block above, for checkers
 
 
 def __getattr__(name: str) -> Any:
@@ -135,4 +139,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, "__version__", "open"]

@@ -27,6 +27,18 @@ class RunEvent(Value, frozen=True, kw_only=True, omit_defaults=False, tag_field=
     id: str | msgspec.UnsetType = msgspec.UNSET
     parent_run_id: str | msgspec.UnsetType = msgspec.UNSET
 
+    @property
+    def type(self) -> str:
+        """Kind of the event, as in its JSON: "text_delta", "run_end"."""
+        return str(self.__struct_config__.tag)
+
+    def to_sse(self) -> bytes:
+        """Encode as a server-sent event: `event:` with the type, `data:` with the JSON, and `id:`
+        for a durable event.
+        """
+        head = b"id: %s\n" % self.id.encode() if isinstance(self.id, str) else b""
+        return b"%sevent: %s\ndata: %s\n\n" % (head, self.type.encode(), self.to_json())
+
 
 class DeltaEvent(RunEvent, frozen=True, kw_only=True):
     """Fields of every delta event.

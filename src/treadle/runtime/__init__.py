@@ -8,6 +8,7 @@ options.py          options of a run, over those of its agent and the configurat
 run_stream.py       `RunStream`: a run read while it runs
 session.py          `Session`: a conversation of many runs
 single.py           `run`, `run_sync`: one run without a runtime
+sync.py             `open`: a runtime for code without an event loop
 busy_sessions.py    sessions with a run under way
 closing_runs.py     closing runs that have no driver
 late_runs.py        runs whose last calls outlast them

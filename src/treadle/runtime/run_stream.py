@@ -9,13 +9,14 @@ from types import TracebackType
 from typing import Generic, Self
 
 import anyio
+from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from treadle.errors import AgentError
 from treadle.events.callbacks import Listeners
 from treadle.events.feed import EventStream
 from treadle.loop.loop import Run
-from treadle.messages.events import Event
+from treadle.messages.events import Event, TextDelta
 from treadle.messages.result import Out, RunResult
 
 
@@ -53,7 +54,7 @@ class RunStream(Generic[Out]):
         self._start = start
         self._listeners = listeners
         self._events = EventStream()
-        self._group = anyio.create_task_group()
+        self._group: TaskGroup | None = None
         self._job: RunHandle[Out] | None = None
 
     @property
@@ -124,6 +125,27 @@ class RunStream(Generic[Out]):
             )
         return self if self._listeners else self._events
 
+    async def text_stream(self) -> AsyncIterator[str]:
+        """Iterate over the text as it is streamed, and leave out the other events. Text that a
+        failed request had streamed stays; the result's `text` does not contain it.
+
+        Raises the errors of `__aiter__`.
+        """
+        async for event in self:
+            if isinstance(event, TextDelta):
+                yield event.text
+
+    async def sse(self) -> AsyncIterator[bytes]:
+        """Run, and iterate over the events as server-sent events (`Event.to_sse`):
+        `StreamingResponse(runtime.stream(…).sse(), media_type="text/event-stream")`.
+
+        Starts the run by itself, so there is no `async with`. Cancellation, such as a client that
+        disconnects, cancels the run.
+        """
+        async with self:
+            async for event in self:
+                yield event.to_sse()
+
     async def __anext__(self) -> Event:
         event = await anext(self._events)
         await self._listeners.hear(event)
@@ -136,6 +158,7 @@ class RunStream(Generic[Out]):
                 "invalid", "this run was entered already: make another stream for another run"
             )
         self._job = await self._start(self._events)
+        self._group = anyio.create_task_group()
         await self._group.__aenter__()
         self._group.start_soon(self._main, self._job)
         return self
@@ -146,6 +169,7 @@ class RunStream(Generic[Out]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
+        assert self._group is not None, "entered"
         if self._begun.result is None:
             self._begun.run.cancel()
         if isinstance(error, anyio.get_cancelled_exc_class()):

@@ -45,7 +45,7 @@ def frame_of(event: Event, run_id: str) -> EncodedEvent:
     """Encode an event of a run or its child run; only the run's own events carry a resume id."""
     event_id = event.id if isinstance(event.id, str) else None
     own = event.run_id == run_id
-    data = _written(_type_of(event), _ENCODER.encode(event), event_id if own else None)
+    data = _written(event.type, _ENCODER.encode(event), event_id if own else None)
     position = position_of(event_id) if event_id is not None else None
     return EncodedEvent(
         data, event.run_id, position, lossy=isinstance(event, _LOSSY) and event_id is None
@@ -55,10 +55,6 @@ def frame_of(event: Event, run_id: str) -> EncodedEvent:
 def said(kind: str, value: Any, *, last: bool = False) -> EncodedEvent:
     """Encode an event that belongs to no run."""
     return EncodedEvent(_written(kind, _ENCODER.encode(value), None), last=last)
-
-
-def _type_of(event: Event) -> str:
-    return str(type(event).__struct_config__.tag)
 
 
 def _written(kind: str, data: bytes, event_id: str | None) -> bytes:
