@@ -537,7 +537,11 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "bytes as a prompt": (
         lambda: run(hello(), b"x"),
-        "a list of TextPart and MediaPart, not bytes: .decode() them",
+        "a list of strings, paths and MediaParts, not bytes: use .decode(), or",
+    ),
+    "a picture of nothing": (
+        lambda: run(hello(), [MediaPart(media_type="image/png")]),
+        "needs exactly one of data and url",
     ),
     "a message as a prompt": (
         lambda: run(hello(), Message.user("x")),
@@ -545,12 +549,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "None as a prompt": (
         lambda: run(hello(), None),
-        "a prompt must be a string or a list of TextPart and MediaPart, not None",
-    ),
-    "texts as parts": (lambda: run(hello(), ["x"]), "not str: wrap it in TextPart(text=…)"),
-    "a picture of nothing": (
-        lambda: run(hello(), [MediaPart(media_type="image/png")]),
-        "needs exactly one of data and url",
+        "a prompt must be a string, or a list of strings, paths and MediaParts, not None",
     ),
     "inputs that were forgotten": (
         lambda: run(hello(instructions="${who}"), "x"),

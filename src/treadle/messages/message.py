@@ -5,6 +5,7 @@ Wires have encodings of their own. Entry points: `Message`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Literal, Self, TypeAlias, cast
 
@@ -40,6 +41,11 @@ SUMMARY = "summary"
 """Id prefix of a message that replaces those it summarizes."""
 
 Role: TypeAlias = Literal["user", "assistant", "system", "tool"]
+
+
+Prompt: TypeAlias = "str | Sequence[str | os.PathLike[str] | Part]"
+"""Input of a run: text, or a list of texts, media, and paths of files that are read when it starts.
+"""
 
 
 class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):

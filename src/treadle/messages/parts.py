@@ -5,7 +5,9 @@ Entry points: `Part`.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, cast
+import os
+from binascii import b2a_base64
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
@@ -17,6 +19,20 @@ from treadle.errors import AgentError
 from treadle.types import Value
 
 PDF = "application/pdf"
+_MAGIC: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", PDF),
+)
+
+
+def media_type_of(data: bytes) -> str | None:
+    """Return the media type of a PNG, JPEG, GIF, WebP or PDF, by its first bytes; else None."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in _MAGIC if data.startswith(magic)), None)
 
 
 class TextPart(
@@ -110,6 +126,39 @@ class MediaPart(
                     f"({self.media_type!r}) has {'both' if self.data else 'neither'}"
                 ),
             )
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes, media_type: str | None = None, *, name: str | None = None
+    ) -> MediaPart:
+        """Return a part with this content.
+
+        `media_type`: None recognises PNG, JPEG, GIF, WebP and PDF. Raises AgentError(invalid) for
+        other content.
+        """
+        kind = media_type or media_type_of(data)
+        if kind is None:
+            raise AgentError(
+                "invalid",
+                f"{name or 'the content'} is not a PNG, JPEG, GIF, WebP or PDF: give media_type=, "
+                "or send text as a string",
+            )
+        return cls(media_type=kind, data=b2a_base64(data, newline=False).decode(), name=name)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], media_type: str | None = None) -> MediaPart:
+        """Return a part with the content and the name of a file.
+
+        `media_type`: None recognises the content, as `from_bytes`. Raises AgentError(invalid) if
+        the file cannot be read, and the errors of `from_bytes`.
+        """
+        name = os.fspath(path)
+        try:
+            with open(path, "rb") as file:
+                data = file.read()
+        except OSError as e:
+            raise AgentError("invalid", f"{name!r} cannot be read: {e.strerror or e}") from e
+        return cls.from_bytes(data, media_type, name=os.path.basename(name))
 
     @property
     def is_image(self) -> bool:

@@ -8,7 +8,7 @@ assembly.py prepares a run; the loop drives it. Entry points: `Children`; `open_
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -25,9 +25,10 @@ from treadle.journal.run_state import RunState
 from treadle.loop.answers import Answers
 from treadle.loop.plan import ParentCall, Plan
 from treadle.messages.events import ChildEnd, ChildStart
-from treadle.messages.message import Message, Part
+from treadle.messages.message import Prompt
 from treadle.messages.result import Out, RunResult
 from treadle.runtime.closing_runs import close_children
+from treadle.runtime.prompt import prompt_of
 from treadle.runtime.run_stream import RunHandle
 from treadle.runtime.session import ResumeOptions, RunOptions
 from treadle.tools.tool import ToolFailed
@@ -64,7 +65,7 @@ class Starter(Protocol):
     async def start(
         self,
         agent: Agent[Any, Out],
-        text: str | Sequence[Part],
+        text: Prompt,
         deps: Any,
         options: RunOptions,
         hears: EventStream | ParentRun | None,
@@ -123,7 +124,7 @@ class Children:
         self,
         call: Spawning,
         agent: Agent[Any, Out],
-        text: str | Sequence[Part],
+        text: Prompt,
         *,
         deps: Any,
         inputs: Mapping[str, Any] | None,
@@ -192,7 +193,7 @@ class Children:
     # ------------------------------------------------------------ after a restart
 
     async def _take_before(
-        self, run_id: str, call_id: str, agent: str, text: str | Sequence[Part]
+        self, run_id: str, call_id: str, agent: str, text: Prompt
     ) -> RunInfo | None:
         """The run that this call had started for the same prompt; of one whose prompt has changed
         since, the oldest that is left.
@@ -202,7 +203,7 @@ class Children:
             self._earlier.setdefault(run_id, found)  # several calls may have looked at once
         left = self._earlier[run_id]
         asked, mine = (
-            Message.user(text).text,
+            prompt_of(text).text,
             [one for one in left if (one.call_id, one.info.agent) == (call_id, agent)],
         )
         if not mine:

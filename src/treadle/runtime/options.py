@@ -5,7 +5,7 @@ Entry points: `merged_settings`, `merged_limits`, `limits_over`, `answers_of`, `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
@@ -18,7 +18,7 @@ from treadle.journal.entries import RunStarted
 from treadle.journal.run_state import RunState
 from treadle.journal.session_names import check_session_id
 from treadle.loop.answers import Answers
-from treadle.messages.message import MediaPart, Message, Part, encode_json
+from treadle.messages.message import MediaPart, Message, Prompt, encode_json
 from treadle.messages.result import Out
 from treadle.models.model import Model
 from treadle.runtime.model_choice import ChosenModel
@@ -164,7 +164,7 @@ class ForkPoint(NamedTuple):
 
     run_id: str
     turn: int
-    text: str | Sequence[Part] | None
+    text: Prompt | None
 
 
 def forked_options(

@@ -6,8 +6,10 @@ Entry points: `prompt_of`, `earlier_of`, `run_id_of`, `as_begun`, `system_again`
 from __future__ import annotations
 
 import binascii
+import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -19,7 +21,7 @@ from treadle.journal.entry_codec import read_entry
 from treadle.journal.journal import Journal
 from treadle.journal.run_state import RunState
 from treadle.journal.session_names import is_id
-from treadle.messages.message import MediaPart, Message, Part, TextPart
+from treadle.messages.message import MediaPart, Message, Part, Prompt, TextPart
 from treadle.messages.validate import check_history
 from treadle.tools.offered import GoneTool
 from treadle.types import SystemBlock, new_id, now
@@ -32,19 +34,23 @@ NEWS = "[This part of the system prompt has changed. From here on, it reads:]\n\
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(;.*)?", re.ASCII)
 
 
-def prompt_of(text: str | Sequence[Part]) -> Message:
-    """Return the prompt as a message. Raises AgentError(invalid) if it contains nothing to ask."""
+def prompt_of(text: Prompt) -> Message:
+    """Return the prompt as a message. Reads the files that it names.
+
+    Raises AgentError(invalid) if it contains nothing to ask, and for a file that cannot be sent.
+    """
     given: object = text
     if not isinstance(given, str | list | tuple):
         raise AgentError(
             "invalid",
-            f"a prompt must be a string or a list of TextPart and MediaPart, not {_kind(given)}",
+            f"a prompt must be a string, or a list of strings, paths and MediaParts, not "
+            f"{_kind(given)}",
         )
-    prompt = Message.user(text)
+    prompt = Message.user(text if isinstance(text, str) else [_part(one) for one in text])
     if strange := [part for part in prompt.parts if not isinstance(part, (TextPart, MediaPart))]:
         raise AgentError(
             "invalid",
-            f"a prompt holds text and media (TextPart, MediaPart), not {_kind(strange[0])}",
+            f"a prompt holds text, paths and media (str, Path, MediaPart), not {_kind(strange[0])}",
         )
     for part in prompt.parts:
         if isinstance(part, MediaPart):
@@ -52,6 +58,16 @@ def prompt_of(text: str | Sequence[Part]) -> Message:
     if not prompt.text.strip() and not any(isinstance(part, MediaPart) for part in prompt.parts):
         raise AgentError("invalid", "the prompt is empty: say what the agent should do")
     return prompt
+
+
+def _part(one: str | os.PathLike[str] | Part) -> Part:
+    if isinstance(one, str):
+        return TextPart(text=one)
+    if not isinstance(one, os.PathLike):
+        return one
+    from treadle.messages.attachments import attachment  # noqa: PLC0415  few prompts name files
+
+    return attachment(Path(one))
 
 
 def _check_media(part: MediaPart) -> None:
@@ -65,8 +81,8 @@ def _check_media(part: MediaPart) -> None:
         raise AgentError(
             "invalid",
             (
-                f"data= of a MediaPart ({kind}) is base64 text, not bytes: "
-                "base64.b64encode(data).decode()"
+                f"data= of a MediaPart ({kind}) is base64 text, not bytes: use "
+                "MediaPart.from_bytes(data)"
             ),
         )
     try:
@@ -215,12 +231,10 @@ def _kind(value: object) -> str:
         case None:
             return "None"
         case bytes() | bytearray():
-            return "bytes: .decode() them, or make a MediaPart of them"
+            return "bytes: use .decode(), or MediaPart.from_bytes(data)"
         case Message():
             return "a Message: earlier messages belong in a session, or in messages="
         case Agent():
             return "an agent: the agent comes first, then the prompt"
-        case str():
-            return "str: wrap it in TextPart(text=…)"
         case _:
             return type(value).__name__

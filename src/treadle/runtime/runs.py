@@ -5,7 +5,7 @@ assembly.py makes their plans; loop/ runs them. Entry points: `Runs`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ from treadle.loop.ending import as_error, ending_of
 from treadle.loop.loop import Run
 from treadle.loop.plan import Plan, Resumption
 from treadle.loop.session_past import begun
-from treadle.messages.message import Part
+from treadle.messages.message import Prompt
 from treadle.messages.result import Out, RunResult
 from treadle.models.retry import RetryPolicy
 from treadle.runtime.assembly import Assembly, resumed
@@ -122,7 +122,7 @@ class Runs:
     async def start(
         self,
         agent: Agent[Deps, Out],
-        text: str | Sequence[Part],
+        text: Prompt,
         deps: Deps,
         options: RunOptions,
         hears: EventStream | ParentRun | None,
@@ -146,7 +146,7 @@ class Runs:
     async def submit(
         self,
         agent: Agent[Any, Any],
-        text: str | Sequence[Part],
+        text: Prompt,
         options: RunOptions,
         add: Callable[[Plan, ViewMark | None], Awaitable[None]],
     ) -> str:

@@ -32,7 +32,7 @@ from treadle.journal.engine import Engine
 from treadle.journal.journal import Journal
 from treadle.journal.memory.journal import MemoryJournal
 from treadle.journal.run_info import RunInfo
-from treadle.messages.message import Part
+from treadle.messages.message import Prompt
 from treadle.messages.result import Out, RunResult
 from treadle.models.retry import PATIENT as PATIENT
 from treadle.models.retry import RetryPolicy
@@ -191,7 +191,7 @@ class Runtime(Facilities, PastRuns, QueuedRuns, SessionControl):
     async def run(
         self,
         agent: Agent[Deps, Out],
-        text: str | Sequence[Part],
+        text: Prompt,
         *,
         deps: Deps = None,
         **options: Unpack[RunOptions],
@@ -209,7 +209,7 @@ class Runtime(Facilities, PastRuns, QueuedRuns, SessionControl):
     def stream(
         self,
         agent: Agent[Deps, Out],
-        text: str | Sequence[Part],
+        text: Prompt,
         *,
         deps: Deps = None,
         **options: Unpack[RunOptions],
@@ -291,7 +291,7 @@ class Runtime(Facilities, PastRuns, QueuedRuns, SessionControl):
         run_id: str,
         *,
         turn: int,
-        text: str | Sequence[Part] | None = None,
+        text: Prompt | None = None,
         agent: None = None,
         deps: Any = None,
         **options: Unpack[ForkOptions],
@@ -302,7 +302,7 @@ class Runtime(Facilities, PastRuns, QueuedRuns, SessionControl):
         run_id: str,
         *,
         turn: int,
-        text: str | Sequence[Part] | None = None,
+        text: Prompt | None = None,
         agent: Agent[Deps, Out],
         deps: Deps = None,
         **options: Unpack[ForkOptions],
@@ -312,7 +312,7 @@ class Runtime(Facilities, PastRuns, QueuedRuns, SessionControl):
         run_id: str,
         *,
         turn: int,
-        text: str | Sequence[Part] | None = None,
+        text: Prompt | None = None,
         agent: Agent[Deps, Out] | None = None,
         deps: Deps = None,
         **options: Unpack[ForkOptions],
@@ -335,7 +335,7 @@ class Runtime(Facilities, PastRuns, QueuedRuns, SessionControl):
         run_id: str,
         *,
         turn: int,
-        text: str | Sequence[Part] | None = None,
+        text: Prompt | None = None,
         agent: None = None,
         deps: Any = None,
         **options: Unpack[ForkOptions],
@@ -346,7 +346,7 @@ class Runtime(Facilities, PastRuns, QueuedRuns, SessionControl):
         run_id: str,
         *,
         turn: int,
-        text: str | Sequence[Part] | None = None,
+        text: Prompt | None = None,
         agent: Agent[Deps, Out],
         deps: Deps = None,
         **options: Unpack[ForkOptions],
@@ -356,7 +356,7 @@ class Runtime(Facilities, PastRuns, QueuedRuns, SessionControl):
         run_id: str,
         *,
         turn: int,
-        text: str | Sequence[Part] | None = None,
+        text: Prompt | None = None,
         agent: Agent[Deps, Out] | None = None,
         deps: Deps = None,
         **options: Unpack[ForkOptions],

@@ -19,7 +19,7 @@ from treadle.errors import AgentError
 from treadle.events.callbacks import Callbacks
 from treadle.journal.queue import QueuePlace
 from treadle.messages.events import Event
-from treadle.messages.message import Message, Part
+from treadle.messages.message import Message, Prompt
 from treadle.messages.result import Out, RunResult
 from treadle.models.model import Model
 from treadle.runtime.run_stream import RunStream
@@ -209,7 +209,7 @@ class Driver(Protocol):
     async def run(
         self,
         agent: Agent[Deps, Out],
-        text: str | Sequence[Part],
+        text: Prompt,
         *,
         deps: Deps,
         **options: Unpack[RunOptions],
@@ -218,7 +218,7 @@ class Driver(Protocol):
     def stream(
         self,
         agent: Agent[Deps, Out],
-        text: str | Sequence[Part],
+        text: Prompt,
         *,
         deps: Deps,
         **options: Unpack[RunOptions],
@@ -255,7 +255,7 @@ class Session(Generic[Deps, Out]):
         return self._agent
 
     async def send(
-        self, text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[SessionOptions]
+        self, text: Prompt, *, deps: Deps = None, **options: Unpack[SessionOptions]
     ) -> RunResult[Out]:
         """Run a prompt in this conversation.
 
@@ -264,7 +264,7 @@ class Session(Generic[Deps, Out]):
         return await self._driver.run(self._agent, text, deps=deps, session=self, **options)
 
     def stream(
-        self, text: str | Sequence[Part], *, deps: Deps = None, **options: Unpack[SessionOptions]
+        self, text: Prompt, *, deps: Deps = None, **options: Unpack[SessionOptions]
     ) -> RunStream[Out]:
         """Send text and stream the events of its run."""
         return self._driver.stream(self._agent, text, deps=deps, session=self, **options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from functools import partial
 
 import anyio
@@ -11,7 +10,7 @@ from typing_extensions import Unpack
 
 from treadle.agents.agent import Agent, Deps
 from treadle.errors import AgentError
-from treadle.messages.message import Part
+from treadle.messages.message import Prompt
 from treadle.messages.result import Out, RunResult
 from treadle.runtime.runtime import Runtime
 from treadle.runtime.session import RunOptions
@@ -19,7 +18,7 @@ from treadle.runtime.session import RunOptions
 
 async def run(
     agent: Agent[Deps, Out],
-    text: str | Sequence[Part],
+    text: Prompt,
     *,
     deps: Deps = None,
     journal: str = "memory:",
@@ -59,7 +58,7 @@ def _refuse_what_is_kept(options: RunOptions) -> None:
 
 def run_sync(
     agent: Agent[Deps, Out],
-    text: str | Sequence[Part],
+    text: Prompt,
     *,
     deps: Deps = None,
     journal: str = "memory:",

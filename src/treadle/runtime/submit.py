@@ -6,7 +6,7 @@ queue.py is the queue itself. Entry points: `QueuedRuns`, which `Runtime` has it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -26,7 +26,7 @@ from treadle.journal.sessions import ViewMark
 from treadle.loop.answers import Answers
 from treadle.loop.plan import Plan, taken_over
 from treadle.loop.recovery import answered
-from treadle.messages.message import Part
+from treadle.messages.message import Prompt
 from treadle.runtime.assembly import Assembly
 from treadle.runtime.children import divided, open_below
 from treadle.runtime.options import answers_of
@@ -181,7 +181,7 @@ class QueuedRuns:
     async def submit(
         self,
         agent: Agent[Any, Any],
-        text: str | Sequence[Part],
+        text: Prompt,
         *,
         queue: str = DEFAULT_QUEUE,
         priority: int = 0,

@@ -27,7 +27,7 @@ from treadle.events.hooks import Hook
 from treadle.events.tracing import Tracer
 from treadle.journal.run_info import RunInfo
 from treadle.messages.events import Event, TextDelta
-from treadle.messages.message import Part
+from treadle.messages.message import Prompt
 from treadle.messages.result import Out, RunResult
 from treadle.models.retry import RetryPolicy
 from treadle.runtime.run_stream import RunStream
@@ -110,7 +110,7 @@ class SyncRuntime:
     def run(
         self,
         agent: Agent[Deps, Out],
-        text: str | Sequence[Part],
+        text: Prompt,
         *,
         deps: Deps = None,
         **options: Unpack[RunOptions],
@@ -121,7 +121,7 @@ class SyncRuntime:
     def stream(
         self,
         agent: Agent[Deps, Out],
-        text: str | Sequence[Part],
+        text: Prompt,
         *,
         deps: Deps = None,
         **options: Unpack[RunOptions],
@@ -158,7 +158,7 @@ class SyncRuntime:
         run_id: str,
         *,
         turn: int,
-        text: str | Sequence[Part] | None = None,
+        text: Prompt | None = None,
         agent: Agent[Any, Out],
         deps: Any = None,
         **options: Unpack[ForkOptions],

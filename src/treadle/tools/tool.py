@@ -15,7 +15,7 @@ from typing_extensions import TypeForm, TypeVar
 
 from treadle._internal.redaction import Masking
 from treadle.errors import AgentError
-from treadle.messages.message import JsonText, MediaPart, Part, TextPart, ToolResult
+from treadle.messages.message import JsonText, MediaPart, Prompt, TextPart, ToolResult
 from treadle.messages.result import RunResult
 from treadle.models.model import ToolDefinition
 from treadle.tools.confinement import Confinement
@@ -190,7 +190,7 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
     async def spawn(
         self,
         agent: SpawnedAgent[ChildDeps, ChildOut],
-        text: str | Sequence[Part],
+        text: Prompt,
         *,
         deps: ChildDeps = None,
         inputs: Mapping[str, Any] | None = None,

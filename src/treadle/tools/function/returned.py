@@ -6,25 +6,17 @@ toolbox.py limits its length. Entry points: `to_output`, `to_text`.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import msgspec
 
 from treadle.messages.message import MediaPart, TextPart
+from treadle.messages.parts import media_type_of
 from treadle.tools.tool import ToolFailed, ToolOutput
-
-_MAGIC: Final = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"%PDF-", "application/pdf"),
-)
 
 
 def to_output(value: object, nothing: str = "null") -> ToolOutput:
@@ -78,11 +70,8 @@ def _parts(values: Sequence[object]) -> tuple[TextPart | MediaPart, ...] | None:
 
 
 def _from_bytes(data: bytes) -> ToolOutput:
-    kind = next((kind for magic, kind in _MAGIC if data.startswith(magic)), None)
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        kind = "image/webp"
-    if kind is not None:
-        return (MediaPart(media_type=kind, data=base64.b64encode(data).decode()),)
+    if media_type_of(data) is not None:
+        return (MediaPart.from_bytes(data),)
     try:
         text = data.decode()
     except UnicodeDecodeError:
