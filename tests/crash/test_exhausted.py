@@ -91,6 +91,18 @@ async def test_a_process_that_runs_out_repeats_and_loses_nothing(
     assert any(word in text for word in CAUSES[kind] for text in texts), texts
 
 
+@pytest.mark.parametrize(("where", "last"), [("thread", 260), ("here", 160), ("close", 60)])
+def test_an_allocation_that_fails_leaves_no_append_without_its_true_answer(
+    tmp_path: Path, where: str, last: int
+) -> None:
+    pytest.importorskip("_testcapi")
+    command = [sys.executable, "-m", "tests.crash.allocations", str(tmp_path), where]
+    ended = subprocess.run(
+        [*command, "0", str(last), "1"], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert ended.returncode == 0, (ended.stdout[-9:], ended.stderr)
+
+
 @pytest.mark.parametrize("lasting", [True, False], ids=["for good", "once"])
 def test_memory_that_is_out_at_any_boundary_repeats_and_loses_nothing(
     nursery: Nursery, tmp_path: Path, lasting: bool

@@ -697,19 +697,14 @@ async def test_a_deferred_call_is_made_once_and_its_probe_may_only_bring_the_res
     assert (result.outcome, told(result)["c1"].text, ordered) == ("completed", "delivered", ["c1"])
 
 
-@pytest.mark.parametrize("on_disk", [False, True])
-async def test_a_call_that_its_timeout_cut_starts_anew_when_it_is_approved(
-    tmp_path: Path, *, on_disk: bool
-) -> None:
+async def test_a_call_that_its_timeout_cut_starts_anew_when_it_is_approved() -> None:
     gate = Gate("send", timeout_s=0.01)
 
     async def approves(request: Any) -> Any:
         gate.opened.set()
         return Approve()
 
-    async with Runtime.open(
-        *([f"sqlite:///{tmp_path}/journal.db"] if on_disk else []), config=Config()
-    ) as rt:
+    async with Runtime(journal=new_journal(), config=Config()) as rt:
         result = await rt.run(
             agent([*ONE], gate.tool), "go", on_unknown="wait", on_approval=approves
         )

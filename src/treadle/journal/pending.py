@@ -46,6 +46,8 @@ class Pending(Generic[T]):
         self.settled = True
         if self.future is None or self.future.done():  # it was cancelled, or has no waiter
             return
+        if isinstance(self.error, StopIteration):  # which no future of asyncio takes
+            self.error = RuntimeError(f"the work raised {self.error!r}")
         if self.error is not None:
             self.future.set_exception(self.error)
         else:

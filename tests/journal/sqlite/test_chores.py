@@ -19,7 +19,7 @@ from tests.journal.sqlite.failing_disk import FailingDisk
 from treadle.errors import AgentError
 from treadle.journal.entries import Fork
 from treadle.journal.journal import RunWriter
-from treadle.journal.sqlite import SqliteJournal
+from treadle.journal.sqlite import SqliteJournal, log
 from treadle.journal.sqlite import journal as journals
 from treadle.journal.sqlite import writer as writing
 from treadle.journal.tables import journal as tables
@@ -95,8 +95,8 @@ async def test_while_runs_go_on_a_long_log_is_moved_before_the_next_write(
 ) -> None:
     journal = SqliteJournal.open(path)
     writers = [await journal.begin(started(f"run_{n}")) for n in range(drivers)]
-    assert 5 < await until_folded(writers[0], path, 0) < writing.LOG_PAGES_MIN
-    assert path.with_name("journal.db-wal").stat().st_size < 2 * writing.LOG_PAGES_MIN * 4096
+    assert 5 < await until_folded(writers[0], path, 0) < log.PAGES_MIN
+    assert path.with_name("journal.db-wal").stat().st_size < 2 * log.PAGES_MIN * 4096
     await journal.aclose()
 
 
@@ -115,7 +115,7 @@ async def test_the_log_may_be_as_long_as_the_file(path: Path) -> None:
     await writer.append([gives(f"call_{n}", PAGE) for n in range(140)])
     await until(lambda: path.stat().st_size > large)
     await writer.append([fact("all of it is in the file by now")])
-    assert 80 < await until_folded(writer, path, 140) - 140 < writing.LOG_PAGES_MAX
+    assert 80 < await until_folded(writer, path, 140) - 140 < log.PAGES_MAX
     await journal.aclose()
 
 
@@ -232,7 +232,7 @@ async def test_when_the_file_fails_under_one_of_several_none_of_them_is_there(pa
         async with anyio.create_task_group() as group:
             group.start_soon(append, "alone, as the thread was waiting")
             await anyio.lowlevel.checkpoint()
-            while not journal._writer._queue.empty():  # pyright: ignore[reportPrivateUsage]  it has been taken
+            while not journal._writer._turn.locked():  # pyright: ignore[reportPrivateUsage]  until it is taken
                 await anyio.lowlevel.checkpoint()
             group.start_soon(append, "before")
             group.start_soon(fail)

@@ -32,6 +32,8 @@ _RELEASE = (
     f"update runs set owner = null, waiting = ?, {LET_GO}, ready_at_us = ? where num = ? and "
     "fence = ? and owner = ?"
 )
+_EXISTS = "select 1 from runs where id = ?"
+_HEAD = "select head from runs where num = ? and fence = ?"
 _MINE = "select 1 from runs where num = ? and fence = ? and owner = ?"
 
 
@@ -98,12 +100,14 @@ class SqliteRun:
         def undo() -> None:
             hold.head = before
 
-        seen.note(entries)
         try:
-            first = await self._writer.write(work, undo=undo, appends=True, once=once)
-        except AgentError as e:
+            seen.note(entries)
+            first = await self._writer.write(
+                work, undo=undo, stands=self._stands, appends=True, once=once
+            )
+        except BaseException as e:
             seen.forget_said()
-            if e.kind == "busy":
+            if isinstance(e, AgentError) and e.kind == "busy":
                 self._let_go(self.num)
             raise
         self.tell(self.topic)
@@ -113,6 +117,11 @@ class SqliteRun:
         if put_back is not None or wakes:
             self.tell(QUEUE)
         return first
+
+    def _stands(self, db: Cursor) -> bool:
+        """Return True if what was appended last is in the file."""
+        hold = self._hold
+        return db.execute(_HEAD, (hold.num, hold.fence)).fetchone() == (hold.head,)
 
     async def verify(self) -> None:
         hold = self._hold
@@ -167,7 +176,10 @@ async def begin(
         insert(db, num, 1, (row,))
         return num
 
-    num = await writer.write(work, appends=True)
+    def stands(db: Cursor) -> bool:
+        return db.execute(_EXISTS, (started.run_id,)).fetchone() is not None
+
+    num = await writer.write(work, stands=stands, appends=True)
     return SqliteRun(
         writer,
         started,

@@ -48,6 +48,8 @@ the journal holds both within milliseconds.
 """
 CHECK_S = 0.5
 """Interval of checks of the files and locks."""
+MEMORY_WAIT_S = 0.01
+"""Interval of attempts at a step that needs memory and must not be left out."""
 _IS_USED = sys.platform != "win32"
 """Locks of Windows belong to a handle, and closing another handle leaves them alone."""
 _finding = threading.Lock()
@@ -186,24 +188,36 @@ class Guard:
             return self._users == 1 and (self._descriptor is None or take(self._descriptor))
 
     def leave(self) -> None:
-        """Leave, after SQLite has closed the journal."""
-        with self._turn:
-            self._leave()
+        """Leave, after SQLite has closed the journal. Repeated until there is enough memory for it:
+        the guard would stay until the process ends.
+        """
+        while True:
+            try:
+                with self._turn:
+                    return self._leave()
+            except MemoryError:
+                time.sleep(MEMORY_WAIT_S)
 
     def _leave(self) -> None:
         self._users -= 1
         if self._users:
             return
-        HELD.remove(self)
-        self._known, self._sqlite, self._lost = {}, {}, None
-        self.turns.descriptor = None
-        if self._descriptor is not None:
-            if take(self._descriptor):
+        descriptor, self._descriptor, self.turns.descriptor = self._descriptor, None, None
+        # this object guards the next opening too; nothing here needs memory
+        self._known.clear()
+        self._sqlite.clear()
+        self._lost = None
+        try:
+            HELD.remove(self)
+            if descriptor is not None and take(descriptor):
                 with suppress(OSError):
-                    if self._is_current(self._descriptor):
+                    if self._is_current(descriptor):
                         self._file.unlink()
-            os.close(self._descriptor)
-            self._descriptor = None
+        except MemoryError:
+            return  # the guard is free, although its file may stay
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
 
     def abandon(self) -> None:
         """Abandon in a forked child: the lock stays the parent's."""

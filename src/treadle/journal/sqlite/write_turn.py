@@ -64,9 +64,16 @@ class WriteTurn:
             pause_s = min(2 * pause_s, PAUSE_MOST_S)
 
     def end(self, writer: object) -> None:
-        """Give the turn back. Idempotent."""
+        """Give the turn back. Idempotent, and raises nothing: the work is done."""
         if self._writer is not writer:
             return
-        if sys.platform == "linux" and self.descriptor is not None:
-            fcntl.fcntl(self.descriptor, _SET, _END)
+        while sys.platform == "linux" and self.descriptor is not None:
+            try:
+                fcntl.fcntl(self.descriptor, _SET, _END)
+            except MemoryError:  # the lock may be there still
+                time.sleep(PAUSE_MOST_S)
+                continue
+            except OSError:  # it goes with its descriptor
+                pass
+            break
         self._writer = None

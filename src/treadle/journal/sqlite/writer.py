@@ -6,10 +6,10 @@ runs into one transaction; callers supply the writes. Entry points: `SqliteWrite
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import apsw
@@ -17,25 +17,22 @@ import apsw
 from treadle._internal.crash import boundary
 from treadle.errors import AgentError
 from treadle.journal.forks import abandon_in_children
-from treadle.journal.pending import outcome_of, settle_all
+from treadle.journal.pending import outcome_of
 from treadle.journal.sqlite.database import cursor_of
-from treadle.journal.sqlite.failures import as_told
-from treadle.journal.sqlite.guard import Guard
-from treadle.journal.sqlite.writes import Chores, SqliteWrite, next_batch
+from treadle.journal.sqlite.failures import as_told, translated
+from treadle.journal.sqlite.guard import MEMORY_WAIT_S, Guard
+from treadle.journal.sqlite.log import Log
+from treadle.journal.sqlite.writes import Chores, SqliteWrite, WriteQueue
 from treadle.journal.tables.database import Cursor, Work
 from treadle.journal.threads import start
 
 T = TypeVar("T")
+logger = logging.getLogger("treadle")
 
 IDLE_S = 0.2
 """Time for which the thread waits for the next write before it does maintenance, or checks for
 requests to stop a run.
 """
-LOG_PAGES_MIN, LOG_PAGES_MAX = 128, 1000
-"""When the log is as long as the file, within these, it is moved into the file before the next
-write; when the thread is idle, a little is enough.
-"""
-IDLE_PAGES = 32
 CHORES_WAIT_S = 0.1
 FEW = 4
 """Maximum number of drivers that write in their own threads."""
@@ -64,15 +61,13 @@ class SqliteWriter:
         self._power = power
         self._chores = chores
         self._drivers = drivers
-        self._queue: SimpleQueue[SqliteWrite[Any] | None] = SimpleQueue()
+        self._queue = WriteQueue()
         self._turn = threading.Lock()
-        """Held to use the connection; by the thread while it has work."""
-        self._here = cursor_of(db)
+        """Held to use the connection and its cursor; by the thread while it has work."""
+        self._cursor = cursor_of(db)
         self._busy_timeout_ms = busy_timeout_ms
         self._lock = threading.Lock()
-        """Guards the three below, so that no write is queued after the end."""
-        self._unwritten = 0
-        """Submitted writes that are not done: later ones queue behind them."""
+        """Guards the two below, so that no write is queued after the end."""
         self._thread: threading.Thread | None = None
         self._closed = False
         self._is_over = False
@@ -82,12 +77,10 @@ class SqliteWriter:
         """
         self._full: bool | None = False
         """True if SQLite's synchronous mode is FULL; None if unknown."""
-        self._log_pages = self._moved_pages = 0
-        """Length of the log, and how much of it was in the file after the last check."""
-        self._log_pages_max = LOG_PAGES_MIN
+        self._more, self._looked_at = False, time.monotonic()
+        """True if maintenance is left to do, and the time of the last one."""
+        self._log = Log(db, guard)
         abandon_in_children(self)
-        # in place of SQLite's own checkpoints, which would come before the futures are resolved
-        db.set_wal_hook(self._committed)
 
     # ------------------------------------------------------------ handing in
 
@@ -96,21 +89,32 @@ class SqliteWriter:
         work: Work[T],
         *,
         undo: Callable[[], None] | None = None,
+        stands: Work[bool] | None = None,
         appends: bool = False,
         once: bool = False,
         alone: bool = False,
     ) -> T:
         """Run the work and return its result once it is durable, even while the caller is
-        cancelled.
+        cancelled. `SqliteWrite` describes the rest.
 
         Raises AgentError.
         """
-        write = SqliteWrite(work, undo=undo, appends=appends, once=once, alone=alone)
-        if appends and not once and self._write_here(write):
-            return write.outcome()
-        write.awaited()
-        self._hand_in(write)
-        return await outcome_of(write)
+        try:
+            write = SqliteWrite(
+                work, undo=undo, stands=stands, appends=appends, once=once, alone=alone
+            )
+            if appends and not once and self._write_here(write):
+                return write.outcome()
+            write.awaited()
+            outcome = outcome_of(write)  # nothing may fail once it is handed in
+            try:
+                self._hand_in(write)
+            except BaseException:
+                outcome.close()
+                raise
+        except MemoryError as e:
+            raise translated(e, self._path) from e
+        return await outcome
 
     def write_now(self, work: Work[T]) -> T:
         """Run the work like `write`, but block the calling thread."""
@@ -132,26 +136,29 @@ class SqliteWriter:
         ):
             return False
         try:
-            if self._closed or self._unwritten:
+            if self._closed or self._queue.submitted != self._queue.answered:
                 return False
             self._guard.check()
             if not self._guard.turns.take(self):
                 return False
             self._db.set_busy_timeout(0)
             try:
-                self._be_durable(self._here, full=False)
-                self._here.execute("begin immediate")
+                self._be_durable(self._cursor, full=False)
+                self._cursor.execute("begin immediate")
             except apsw.BusyError:  # another process writes: the thread can wait for it
                 return False
             finally:
                 self._db.set_busy_timeout(self._busy_timeout_ms)
-            self._commit(self._here, [write], begun=True)
+            self._commit([write], begun=True)
         finally:
-            self._roll_back(self._here)  # where a signal came right after its beginning
-            self._guard.turns.end(self)
-            self._turn.release()
-        if self._log_pages - self._moved_pages > self._log_pages_max:
-            with contextlib.suppress(AgentError):  # it is being closed, which does so too
+            try:
+                self._roll_back()  # where a signal came right after its beginning
+            finally:
+                self._guard.turns.end(self)
+                self._turn.release()
+        if self._log.is_long:
+            # it is being closed, which does so too, or has no memory: the next write does it
+            with contextlib.suppress(AgentError, MemoryError):
                 # the thread moves the log into the file
                 self._hand_in(SqliteWrite(lambda db: None, alone=True))
         return True
@@ -166,7 +173,6 @@ class SqliteWriter:
                 thread = threading.Thread(target=self._run, name="treadle-journal", daemon=True)
                 start(thread)
                 self._thread = thread
-            self._unwritten += 1
             self._queue.put(write)
 
     def abandon(self) -> None:
@@ -177,64 +183,99 @@ class SqliteWriter:
         self._thread, self._closed = None, True
 
     def close(self) -> None:
-        """Write everything submitted, then move the log into the file. Idempotent."""
+        """Write everything submitted, then move the log into the file. Idempotent, also after an
+        exception.
+        """
         with self._closing:
             with self._lock:
-                thread, self._closed = self._thread, True
+                if self._thread is not None and not self._closed:
+                    self._queue.end()
+                self._closed = True
+            if self._thread is not None:
+                self._thread.join()
                 self._thread = None
-            if thread is not None:
-                self._queue.put(None)
-                thread.join()
             if not self._is_over:
                 self._is_over = True
-                if self._guard.is_lost or not self._guard.is_alone():
-                    # the log is the last process's, even where SQLite sees no other one
-                    self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-                with contextlib.suppress(apsw.Error):  # the log keeps what the file did not take
-                    self._db.close()
-                self._guard.leave()
+                try:
+                    self._close_file()
+                finally:
+                    self._guard.leave()
+
+    def _close_file(self) -> None:
+        is_alone = False
+        try:
+            is_alone = not self._guard.is_lost and self._guard.is_alone()
+        finally:
+            if not is_alone:
+                # the log is the last process's, even where SQLite sees no other one
+                self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            with contextlib.suppress(apsw.Error):  # the log keeps what the file did not take
+                self._db.close()
 
     # ------------------------------------------------------------ the thread
 
     def _run(self) -> None:
-        cursor = cursor_of(self._db)
-        more, looked_at = False, time.monotonic()
-        while True:
-            batch, ends = next_batch(self._queue, IDLE_S if more or self._drivers() else None)
-            with self._turn:
-                if batch:
-                    self._write_all(cursor, batch)
-                    with self._lock:
-                        self._unwritten -= len(batch)
-                    more = True
-                if not batch or ends or time.monotonic() - looked_at > IDLE_S:
-                    more = self._look_after(cursor, idle=not batch or ends) or bool(batch)
-                    looked_at = time.monotonic()
-                if self._log_pages - self._moved_pages > self._log_pages_max:
-                    self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
-                if ends:
-                    # others use the file: then the last of them does it
-                    self._db.set_busy_timeout(0)
-                    self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
-                    return
+        """Work until the end of the queue. Nothing else ends the thread: its waiters, and all later
+        ones, would wait for ever.
+        """
+        error: BaseException | None = None
+        while not self._queue.is_over:
+            try:
+                if error is None:
+                    self._take_a_turn()
+                else:
+                    self._give_up(error)
+                    error = None
+            except BaseException as e:  # noqa: BLE001  the edge of the thread
+                error = error or e
+                time.sleep(MEMORY_WAIT_S)
 
-    def _write_all(self, cursor: Cursor, batch: Sequence[SqliteWrite[Any]]) -> None:
+    def _take_a_turn(self) -> None:
+        """Do the next writes, or maintenance if there are none."""
+        self._queue.take(IDLE_S if self._more or self._drivers() else None)
+        batch, ends = self._queue.batch, self._queue.ends
+        idle = not batch or ends
+        with self._turn:
+            if batch:
+                self._more = True
+                self._write_all(batch)
+                self._queue.answer()
+            self._queue.is_over = ends
+            if idle or time.monotonic() - self._looked_at > IDLE_S:
+                self._more = self._look_after(idle=idle) or not idle
+                self._looked_at = time.monotonic()
+            if self._log.is_long:
+                self._log.move()
+            if ends:
+                # others use the file: then the last of them does it
+                self._db.set_busy_timeout(0)
+                self._log.move(apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def _write_all(self, batch: Sequence[SqliteWrite[Any]]) -> None:
         together = [write for write in batch if not write.alone]
         if together:
-            self._commit(cursor, together)
+            self._commit(together)
         if len(together) < len(batch):
             for write in batch:
                 if write.alone:
-                    self._work_alone(cursor, write)
-        settle_all(batch)
+                    self._work_alone(write)
 
-    def _commit(
-        self, cursor: Cursor, batch: Sequence[SqliteWrite[Any]], *, begun: bool = False
-    ) -> None:
+    def _give_up(self, error: BaseException) -> None:
+        """Go on after an error outside of any write: those of the batch that are not done have
+        failed.
+        """
+        with self._turn:
+            self._fail(self._queue.batch, error)
+            self._queue.answer()
+        if not isinstance(error, MemoryError):
+            logger.error("the writer of the journal %s failed", self._path, exc_info=error)
+
+    def _commit(self, batch: Sequence[SqliteWrite[Any]], *, begun: bool = False) -> None:
         """`begun`: the transaction is open, for an append."""
-        appends = begun or any([write.appends for write in batch])
-        committing = False
+        cursor, committing = self._cursor, False
+        self._log.is_committed = False
         try:
+            appends = begun or any([write.appends for write in batch])
             if not begun:
                 self._guard.check()
                 self._be_durable(cursor, full=self._power or any([write.once for write in batch]))
@@ -249,16 +290,27 @@ class SqliteWriter:
                 boundary()
             committing = True
             cursor.execute("commit")
+            self._log.is_committed = True  # SQLite notes none that changed nothing
+            for write in batch:
+                write.done = True
             if appends:
                 boundary()
         except BaseException as e:  # noqa: BLE001  the edge of the thread: the waiter gets the error, and the thread goes on
             # a signal, or the end of the memory, came right after the commit
-            stored = committing and not self._db.in_transaction and not isinstance(e, apsw.Error)
-            self._roll_back(cursor)
-            for write in batch[:0] if stored and isinstance(e, MemoryError) else reversed(batch):
-                write.failed(self._error(e), undo=not stored)
+            if committing and isinstance(e, MemoryError) and not self._log.is_committed:
+                self._look_up(batch)
+            self._fail(batch, e, stored=self._log.is_committed)
         finally:
             self._guard.turns.end(self)
+
+    def _look_up(self, batch: Sequence[SqliteWrite[Any]]) -> None:
+        """Look for the batch in the file: there was no memory to receive the answer of a commit."""
+        self._roll_back()
+        with contextlib.suppress(apsw.Error):
+            for write in batch:
+                if write.stands is not None and write.error is None:
+                    self._log.is_committed = write.stands(self._cursor)
+                    return
 
     def _work(self, cursor: Cursor, write: SqliteWrite[Any]) -> None:
         """Run one write of several: its failure does not affect the others."""
@@ -272,21 +324,46 @@ class SqliteWriter:
             write.failed(self._error(e))
         cursor.execute("release one")
 
-    def _work_alone(self, cursor: Cursor, write: SqliteWrite[Any]) -> None:
+    def _work_alone(self, write: SqliteWrite[Any]) -> None:
         try:
             self._guard.check()
             self._guard.turns.wait(self, self._busy_timeout_ms / 1000)
-            write.result = write.work(cursor)
+            write.result = write.work(self._cursor)
+            write.done = True
         except BaseException as e:  # noqa: BLE001  as above
-            self._roll_back(cursor)
-            write.failed(self._error(e))
+            self._fail((write,), e)
         finally:
             self._guard.turns.end(self)
 
-    def _roll_back(self, cursor: Cursor) -> None:
-        if self._db.in_transaction:  # else SQLite did so by itself
-            with contextlib.suppress(apsw.Error):
-                cursor.execute("rollback")
+    def _fail(
+        self, batch: Sequence[SqliteWrite[Any]], error: BaseException, *, stored: bool = False
+    ) -> None:
+        """Roll back, and note the error for each write that is not done. Repeated until there is
+        enough memory for it.
+
+        `stored`: the batch was committed. Then a lack of memory is no error, and another one leaves
+        the changes of the work in memory.
+        """
+        while True:
+            try:
+                self._roll_back()
+                for write in reversed(batch):
+                    if stored and isinstance(error, MemoryError):
+                        write.done = True
+                    elif stored or not write.done:
+                        write.failed(self._error(error), undo=not stored)
+                return
+            except MemoryError:
+                time.sleep(MEMORY_WAIT_S)
+
+    def _roll_back(self) -> None:
+        while self._db.in_transaction:  # else SQLite did so by itself
+            try:
+                self._cursor.execute("rollback")
+            except apsw.Error:
+                return
+            except MemoryError:
+                time.sleep(MEMORY_WAIT_S)
 
     def _error(self, error: BaseException) -> BaseException:
         """Return the error for the waiter. Raises nothing: the waiter would wait for ever."""
@@ -306,31 +383,15 @@ class SqliteWriter:
 
     # ------------------------------------------------------------ looking after the file
 
-    def _look_after(self, cursor: Cursor, *, idle: bool) -> bool:
+    def _look_after(self, *, idle: bool) -> bool:
         more = False
         try:
             self._guard.turns.wait(self, CHORES_WAIT_S)
-            more = self._chores(cursor, idle=idle)
+            more = self._chores(self._cursor, idle=idle)
         except Exception:  # noqa: BLE001  it has no waiter, and is tried again
-            self._roll_back(cursor)
+            self._roll_back()
         finally:
             self._guard.turns.end(self)
-        if idle and self._log_pages - self._moved_pages > IDLE_PAGES:
-            self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
+        if idle and self._log.is_worth_moving:
+            self._log.move()
         return more
-
-    def _checkpoint(self, mode: int) -> None:
-        if self._guard.is_lost or not self._guard.turns.take(self):
-            return
-        with contextlib.suppress(apsw.Error):  # the log keeps everything: it is tried again
-            self._db.wal_checkpoint(mode=mode)
-            pages: int = cursor_of(self._db).execute("pragma page_count").get
-            self._log_pages_max = min(max(pages, LOG_PAGES_MIN), LOG_PAGES_MAX)
-        self._guard.turns.end(self)
-        self._moved_pages = self._log_pages
-
-    def _committed(self, db: apsw.Connection, schema: str, pages: int) -> int:
-        self._log_pages = pages
-        # the log restarts once all of it is in the file
-        self._moved_pages = min(self._moved_pages, pages)
-        return apsw.SQLITE_OK

@@ -1,5 +1,5 @@
 """Work that the thread of a journal's one writing connection does: writes with a waiter, and
-chores. Entry points: `SqliteWrite`, `next_batch`,
+chores. Entry points: `SqliteWrite`, `WriteQueue`,
 `Chores`.
 
 writer.py does the work, many writes in one transaction.
@@ -7,11 +7,13 @@ writer.py does the work, many writes in one transaction.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
-from treadle.journal.pending import Pending
+from treadle.journal.pending import Pending, settle_all
+from treadle.journal.sqlite.guard import MEMORY_WAIT_S
 from treadle.journal.tables.database import Cursor, Work
 
 T = TypeVar("T")
@@ -33,13 +35,14 @@ class Chores(Protocol):
 class SqliteWrite(Pending[T]):
     """Work of the writer's thread, and its waiter."""
 
-    __slots__ = ("alone", "appends", "once", "undo", "work")
+    __slots__ = ("alone", "appends", "done", "once", "stands", "undo", "work")
 
     def __init__(
         self,
         work: Work[T],
         *,
         undo: Callable[[], None] | None = None,
+        stands: Work[bool] | None = None,
         appends: bool = False,
         once: bool = False,
         alone: bool = False,
@@ -48,6 +51,8 @@ class SqliteWrite(Pending[T]):
         self.work = work
         self.undo = undo
         """Reverts the changes of `work` in memory if the transaction failed."""
+        self.stands = stands
+        """Returns True if the work is in the file: asked if its commit ended without an answer."""
         self.appends = appends
         """True if it contains entries of a run: a test can kill the process directly before or
         after it.
@@ -56,6 +61,8 @@ class SqliteWrite(Pending[T]):
         """True if it must survive a loss of power."""
         self.alone = alone
         """True if it runs outside any transaction."""
+        self.done = False
+        """True once its result is durable: nothing makes it fail any more."""
 
     def failed(self, error: BaseException, *, undo: bool = True) -> None:
         if self.error is None:
@@ -72,20 +79,61 @@ class SqliteWrite(Pending[T]):
         return self.result  # pyright: ignore[reportReturnType]  set where there is no error
 
 
-def next_batch(
-    queue: SimpleQueue[SqliteWrite[Any] | None], timeout_s: float | None
-) -> tuple[list[SqliteWrite[Any]], bool]:
-    """Wait for the next write, and return it with those queued behind it, in order; True if the end
-    of the queue, None, came after them. Empty after `timeout_s` seconds without a write.
+class WriteQueue:
+    """Writes in the order in which they were handed in, and those that the thread has taken.
+
+    Callers of `put` and `end` exclude each other; the rest belongs to the thread. An exception in
+    the thread loses no write: what was taken stays in `batch`.
     """
-    batch: list[SqliteWrite[Any]] = []
-    try:
-        write = queue.get(timeout=timeout_s)
-        while write is not None:
-            batch.append(write)
-            if len(batch) == TOGETHER_MAX:
-                return batch, False
-            write = queue.get_nowait()
-    except Empty:
-        return batch, False
-    return batch, True
+
+    def __init__(self) -> None:
+        self.batch: list[SqliteWrite[Any]] = []
+        """Writes that were taken and not answered yet. The thread clears it."""
+        self.ends = False
+        """True if nothing comes after the batch."""
+        self.is_over = False
+        """True if the last batch was answered."""
+        self.submitted = self.answered = 0
+        """Numbers of writes since the beginning. If they differ, later writes queue behind them."""
+        self._queue: SimpleQueue[SqliteWrite[Any]] = SimpleQueue()
+        self._end: SqliteWrite[Any] = SqliteWrite(lambda db: None)
+        self._taken: SqliteWrite[Any] | None = None
+        """A write that is in neither of the two for a moment."""
+
+    def put(self, write: SqliteWrite[Any]) -> None:
+        submitted = self.submitted + 1
+        self._queue.put(write)
+        self.submitted = submitted
+
+    def end(self) -> None:
+        self._queue.put(self._end)
+
+    def take(self, timeout_s: float | None) -> None:
+        """Fill the batch: wait up to that time for the next write, and add those queued behind it.
+        Empty after that time without one.
+        """
+        if self.ends:
+            return
+        try:
+            self._taken = self._taken or self._queue.get(timeout=timeout_s)
+            while self._taken is not self._end:
+                self.batch.append(self._taken)
+                self._taken = None
+                if len(self.batch) == TOGETHER_MAX:
+                    return
+                self._taken = self._queue.get_nowait()
+            self.ends = True
+        except Empty:
+            return
+
+    def answer(self) -> None:
+        """Deliver the outcomes of the batch. Repeated until there is enough memory for it: the
+        waiters would wait for ever.
+        """
+        while self.batch:
+            try:
+                settle_all(self.batch)
+                self.answered += len(self.batch)
+                self.batch.clear()
+            except MemoryError:
+                time.sleep(MEMORY_WAIT_S)
