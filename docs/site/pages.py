@@ -42,6 +42,7 @@ REFERENCE: Mapping[str, tuple[str, Sequence[str]]] = {
             "treadle.ToolDefinition",
             "treadle.Toolset",
             "treadle.ToolFailed",
+            "treadle.ToolDone",
             "treadle.ToolDeferred",
             "treadle.Happened",
             "treadle.DidNotHappen",

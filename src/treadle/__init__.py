@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from treadle.tools.tool import Tool as Tool
     from treadle.tools.tool import ToolContext as ToolContext
     from treadle.tools.tool import ToolDeferred as ToolDeferred
+    from treadle.tools.tool import ToolDone as ToolDone
     from treadle.tools.tool import ToolFailed as ToolFailed
     from treadle.tools.toolset import Toolset as Toolset
     from treadle.types import Limits as Limits
@@ -118,6 +119,7 @@ _HOME = {
         "Tool",
         "ToolContext",
         "ToolDeferred",
+        "ToolDone",
         "ToolFailed",
     ),
     "types": ("Limits", "Outcome", "Settings", "StopReason", "Usage"),

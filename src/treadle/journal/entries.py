@@ -197,7 +197,9 @@ class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):
     started: bool = True
     """False if the call was refused before its start, so that it has no tool.started."""
     ends_run: bool = False
-    """True if the tool ended the run."""
+    """True if the tool ended the run with an error."""
+    done: JsonText | None = None
+    """Output with which the tool ended the run, or None."""
     cut_by: Outcome | None = None
     """Limit that refused the call."""
     completes: bool = False

@@ -138,11 +138,11 @@ class TurnState(msgspec.Struct):
         return [call for call in calls if call.id not in results]
 
     @property
-    def ended_by(self) -> ToolResult | None:
-        """First result with which a tool ends the run."""
+    def ended_by(self) -> ToolFinished | None:
+        """First call with which a tool ends the run."""
         for finished in self.results.values():
-            if finished.ends_run:
-                return finished.result
+            if finished.ends_run or finished.done is not None:
+                return finished
         return None
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from treadle._internal.json_text import JsonText, decode_json, encode_json, members
 from treadle.errors import AgentError
+from treadle.journal.entries import ToolFinished
 from treadle.loop.plan import Plan
 from treadle.messages.message import ToolCall
 from treadle.tools.structured_output.contract import Unfit
@@ -85,8 +86,8 @@ class Verdict:
                     f"{unknown.text}"
                 ),
             )
-        if (last_word := state.current.ended_by) is not None:
-            raise AgentError("tool", f"{last_word.name} ended the run: {last_word.text}")
+        if (last := state.current.ended_by) is not None:
+            return self._ended(last)
         if (done := state.current.completion) is not None:
             return self._answered(self._completed_with(done), spent)
         # a repeated call that was refused for lack of an approver needs approval
@@ -95,6 +96,27 @@ class Verdict:
                 Outcome.APPROVAL_NEEDED if state.approvals.unapproved else Outcome.LOOPING
             )
         return spent
+
+    def _ended(self, last: ToolFinished) -> Outcome:
+        """Complete the run with the value of a tool. Raises AgentError(tool) if the tool failed, or
+        its value does not fit the output.
+        """
+        result, answer = last.result, self._plan.answer
+        if last.done is None:
+            raise AgentError("tool", f"{result.name} ended the run: {result.text}")
+        try:
+            if answer is not None:
+                self._output = answer.read(last.done)
+            else:
+                value: object = decode_json(last.done.encode(), object)
+                self._output = value if isinstance(value, str) else last.done
+        except Unfit as e:
+            why = "; ".join(e.message.splitlines()[1:-1]) or e.message
+            raise AgentError(
+                "tool",
+                f"{result.name} ended the run with a value that is no output of the agent: {why}",
+            ) from e
+        return Outcome.COMPLETED
 
     def _completed_with(self, call: ToolCall) -> str:
         """Return the `output` argument of `complete`: JSON if the output is typed, else text."""

@@ -15,7 +15,14 @@ from msgspec import structs
 
 from treadle.loop.call_values import Ready, changed_by
 from treadle.messages.images import fitted_parts
-from treadle.messages.message import MediaPart, Part, TextPart, ToolResult
+from treadle.messages.message import (
+    JsonText,
+    MediaPart,
+    Part,
+    TextPart,
+    ToolResult,
+    encode_json,
+)
 from treadle.tools.tool import Tool, ToolContext, ToolFailed
 from treadle.tools.truncate import cap_output
 
@@ -26,9 +33,15 @@ P = TypeVar("P", bound=Part)
 
 
 async def shown_parts(
-    output: Sequence[TextPart | MediaPart], *, takes_images: bool
-) -> Sequence[TextPart | MediaPart]:
-    """Return the parts with images scaled, or replaced if the model does not accept them.
+    output: Sequence[TextPart | MediaPart],
+    tool: Tool[Any],
+    ctx: ToolContext[Any],
+    clean: Callable[[str], str],
+    *,
+    takes_images: bool,
+) -> tuple[TextPart | MediaPart, ...]:
+    """Return the parts with their texts as `shown_text` returns them, and with images scaled, or
+    replaced if the model does not accept them.
 
     Raises ToolFailed for any other output.
     """
@@ -39,7 +52,22 @@ async def shown_parts(
             "sequence of TextPart and MediaPart."
         )
         raise ToolFailed(text, happened=True)
-    return await fitted_parts(output) if takes_images else without_images(output)
+    parts = await fitted_parts(output) if takes_images else without_images(output)
+    return tuple(
+        [
+            TextPart(text=await shown_text(part.text, tool, ctx, clean))
+            if isinstance(part, TextPart)
+            else part
+            for part in parts
+        ]
+    )
+
+
+def shown_end(output: JsonText, result: ToolResult, hooked: ToolResult) -> JsonText:
+    """Return the output with which a call ends its run: the text of a hook that replaced the
+    result, so that what a hook removed is not in the output.
+    """
+    return output if hooked is result else encode_json(hooked.text).decode()
 
 
 async def shown_text(

@@ -26,9 +26,9 @@ from treadle.events.hooks.chain import UNSAID, BeforeToolSaid
 from treadle.events.tracing import UNTRACED, Traced
 from treadle.journal.entries import ToolFinished
 from treadle.loop.call_values import HOOK, Deferred, HeldCall, Prepared, Ready, changed, refused
-from treadle.loop.shown_results import shown_parts, shown_text, unseen, with_note
+from treadle.loop.shown_results import shown_end, shown_parts, shown_text, unseen, with_note
 from treadle.loop.tool_code import Hear, asked, has_commands, somebody_cancels, timed, told, unheard
-from treadle.messages.message import JsonText, MediaPart, TextPart, ToolCall, ToolResult
+from treadle.messages.message import JsonText, ToolCall, ToolResult
 from treadle.models.model import ToolDefinition
 from treadle.policy.approvals import for_session
 from treadle.policy.permissions import NO_PERMISSIONS, Permissions
@@ -36,6 +36,7 @@ from treadle.policy.policy import ALLOW, Decision, decide, headless_denial, with
 from treadle.tools.approval import Deny, Offer
 from treadle.tools.confinement import Sandbox, SandboxStatus
 from treadle.tools.failures import words_of
+from treadle.tools.function.returned import final
 from treadle.tools.registry import ToolRegistry, unknown_tool
 from treadle.tools.tool import (
     DidNotHappen,
@@ -44,6 +45,7 @@ from treadle.tools.tool import (
     Tool,
     ToolContext,
     ToolDeferred,
+    ToolDone,
     ToolFailed,
     failure,
 )
@@ -278,15 +280,18 @@ class Toolbox:
         try:
             if self.traced.is_on:
                 with self.traced.tool(ready.call, getattr(ready.tool, "trace", {})) as span:
-                    result, ends_run = await self._result(ready)
+                    result, ends = await self._result(ready)
                     span.finished(result)
             else:
-                result, ends_run = await self._result(ready)
+                result, ends = await self._result(ready)
         except ToolDeferred as e:
             return Deferred(self.clean(e.reason))
         boundary()
         if "after_tool" in self.hooks.points:
-            result = await self._kept(ready, result)
+            hooked = await self._kept(ready, result)
+            if isinstance(ends, str):
+                ends = shown_end(ends, result, hooked)
+            result = hooked
         if ready.changed:
             result = with_note(result, ready)
         status = "unknown" if result.unknown else "error" if result.is_error else "ok"
@@ -297,7 +302,8 @@ class Toolbox:
             status=status,
             result=result,
             duration_ms=duration_ms,
-            ends_run=ends_run,
+            ends_run=ends is True,
+            done=ends if isinstance(ends, str) else None,
             completes=completes,
         )
 
@@ -322,8 +328,10 @@ class Toolbox:
             else said
         )
 
-    async def _result(self, ready: Ready) -> tuple[ToolResult, bool]:
-        """Return the result, and True if it ends the run."""
+    async def _result(self, ready: Ready) -> tuple[ToolResult, bool | JsonText]:
+        """Return the result; and True if it ends the run with an error, or the output with which it
+        ends the run.
+        """
         call, tool, codes, outside = ready.call, ready.tool, list[int](), sys.exception()
         ctx = structs.replace(self.context(ready, self._deadline(tool), self), on_exit=codes.append)
         try:
@@ -333,17 +341,23 @@ class Toolbox:
                 if tool.timeout_s is None
                 else timed(tool, tool.timeout_s, ctx, ready.arguments)
             )
+            done: bool | JsonText = False
+            if not isinstance(output, str) and isinstance(output, ToolDone):
+                output, value = final(output)
+                done = self.clean(value)
             content = (
                 await shown_text(output, tool, ctx, self.clean)
                 if isinstance(output, str)
-                else await self._parts(output, tool, ctx)
+                else await shown_parts(
+                    output, tool, ctx, self.clean, takes_images=self.takes_images
+                )
             )
             return ToolResult(
                 call_id=call.id,
                 name=call.name,
                 content=content,
                 exit_code=codes[-1] if codes else None,
-            ), False
+            ), done
         except ToolDeferred:
             raise
         except (Exception, SystemExit, anyio.get_cancelled_exc_class()) as e:
@@ -353,19 +367,6 @@ class Toolbox:
         text = await shown_text(text, tool, ctx, self.clean)
         result = failure(call.id, call.name, text, unknown=unknown)
         return (structs.replace(result, exit_code=codes[-1]) if codes else result), ends_run
-
-    async def _parts(
-        self, output: Sequence[TextPart | MediaPart], tool: Tool[Any], ctx: ToolContext[Any]
-    ) -> tuple[TextPart | MediaPart, ...]:
-        parts = await shown_parts(output, takes_images=self.takes_images)
-        return tuple(
-            [
-                TextPart(text=await shown_text(p.text, tool, ctx, self.clean))
-                if isinstance(p, TextPart)
-                else p
-                for p in parts
-            ]
-        )
 
     def _check_again(self, ready: Ready) -> None:
         """Decide a command again when it starts, since other calls of the turn may have changed the

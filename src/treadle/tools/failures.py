@@ -1,5 +1,5 @@
 """Outcomes that a tool reports for a call: failed, deferred, or the finding of its probe. Entry
-points: `ToolFailed`, `ToolDeferred`.
+points: `ToolFailed`, `ToolDeferred`, `ToolDone`.
 """
 
 from __future__ import annotations
@@ -96,6 +96,22 @@ def words_of(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  the text is made by anybody's code
         return type(error).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDone:
+    """Returned by a tool to end the run with its value: `return ToolDone(invoice)`. The other calls
+    of the turn still run, and the model is not asked again.
+
+    A value that does not fit the agent's `output` ends the run in the outcome `error` of kind
+    `tool`.
+
+    Attributes:
+        value: Output of the run: a value of the agent's output type, or plain data that fits it;
+            for an agent whose output is text, a string, or anything that JSON can describe.
+    """
+
+    value: object
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from treadle.tools.failures import Happened as Happened
 from treadle.tools.failures import InvalidArguments as InvalidArguments
 from treadle.tools.failures import Late
 from treadle.tools.failures import ToolDeferred as ToolDeferred
+from treadle.tools.failures import ToolDone as ToolDone
 from treadle.tools.failures import ToolFailed as ToolFailed
 from treadle.tools.file_history import Before
 from treadle.types import Effect, Limits
@@ -40,7 +41,8 @@ MAX_OUTPUT_LINES = 2_000
 MAX_LINE_CHARS = 2_000
 
 
-ToolOutput: TypeAlias = "str | Sequence[TextPart | MediaPart]"
+ToolContent: TypeAlias = "str | Sequence[TextPart | MediaPart]"
+ToolOutput: TypeAlias = "ToolContent | ToolDone"
 """Result of an execution: text, or text and media. tools/function turns anything else into JSON
 text first.
 """

@@ -15,11 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from treadle.tools.function import tool
-from treadle.tools.tool import InvalidArguments, ToolFailed
+from treadle.tools.tool import InvalidArguments, ToolDone, ToolFailed
 
 
 class Colour(enum.Enum):
     RED = "red"
+
+
+@tool(isolate="process", effect="pure")
+def ends() -> ToolDone:
+    return ToolDone({"number": 7})
 
 
 @tool(isolate="process", effect="pure")

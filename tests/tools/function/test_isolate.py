@@ -21,7 +21,7 @@ from tests.tools.conftest import MakeContext
 from tests.tools.function import isolated_functions as functions
 from treadle.messages.message import MediaPart
 from treadle.tools.function import FunctionTool, tool
-from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed, ToolOutput
+from treadle.tools.tool import InvalidArguments, ToolContext, ToolDone, ToolFailed, ToolOutput
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups")
 ROOT = Path(__file__).resolve().parents[3]
@@ -55,6 +55,10 @@ async def test_it_runs_elsewhere_with_the_contexts_directory_and_environment(
         "",
     )
     assert told["pydantic"] is False  # plain arguments travel as they are
+
+
+async def test_it_can_end_the_run_with_its_value(ctx: ToolContext[Any]) -> None:
+    assert await run(functions.ends, ctx) == ToolDone({"number": 7})
 
 
 async def test_arguments_that_json_cannot_carry_arrive_in_their_types(

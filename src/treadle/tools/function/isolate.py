@@ -28,7 +28,7 @@ from treadle.tools.function.isolated import (
     refuse_while_loading,
 )
 from treadle.tools.function.parsed_text import ParsedText
-from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed, ToolOutput
+from treadle.tools.tool import InvalidArguments, ToolContext, ToolDone, ToolFailed, ToolOutput
 
 _START: Final = (
     "import sys, json; request = json.loads(sys.stdin.buffer.readline()); sys.path[:] = "
@@ -183,6 +183,8 @@ def _result(reply: dict[str, Any], target: Target) -> ToolOutput:
             return text
         case {"parts": parts}:
             return msgspec.convert(parts, tuple[TextPart | MediaPart, ...])
+        case {"done": str(value)}:
+            return ToolDone(json.loads(value))
         case {"failed": str(message), "happened": happened}:
             raise ToolFailed(message, happened=happened)
         case {"invalid": str(message)}:

@@ -27,7 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from treadle.errors import AgentError
-from treadle.tools.tool import InvalidArguments, ToolFailed
+from treadle.tools.tool import InvalidArguments, ToolDone, ToolFailed
 
 MAX_REPLY_BYTES: Final = 32 * 1024 * 1024
 ANSWER: Final = b"\x1e"
@@ -199,7 +199,7 @@ def _call(request: dict[str, Any]) -> dict[str, Any]:
 def _answer(
     function: Callable[..., object], target: Target, request: dict[str, Any]
 ) -> dict[str, Any]:
-    from treadle.tools.function.returned import to_output  # noqa: PLC0415  after the function was loaded: its errors come first
+    from treadle.tools.function.returned import final, to_output  # noqa: PLC0415  after the function was loaded: its errors come first
 
     arguments = (
         request["arguments"]
@@ -207,6 +207,8 @@ def _answer(
         else _parsed(function, target, request["text"])
     )
     output = to_output(function(**arguments), target.nothing)
+    if isinstance(output, ToolDone):
+        return {"done": final(output)[1]}
     return {"text": output} if isinstance(output, str) else {"parts": msgspec.to_builtins(output)}
 
 

@@ -14,9 +14,10 @@ from typing import Any, cast
 
 import msgspec
 
+from treadle._internal.json_text import JsonText
 from treadle.messages.message import MediaPart, TextPart
 from treadle.messages.parts import media_type_of
-from treadle.tools.tool import ToolFailed, ToolOutput
+from treadle.tools.tool import ToolContent, ToolDone, ToolFailed, ToolOutput
 
 
 def to_output(value: object, nothing: str = "null") -> ToolOutput:
@@ -31,6 +32,8 @@ def to_output(value: object, nothing: str = "null") -> ToolOutput:
         return str.__str__(value)
     if value is None:
         return nothing
+    if isinstance(value, ToolDone):
+        return value
     if isinstance(value, (TextPart, MediaPart)):
         return (value,)
     if isinstance(value, (bytes, bytearray)):
@@ -40,12 +43,23 @@ def to_output(value: object, nothing: str = "null") -> ToolOutput:
     return _json(cast("object", value))
 
 
+def final(done: ToolDone) -> tuple[ToolContent, JsonText]:
+    """Return the result of a call that ends its run, for the model, and the output as JSON.
+
+    Raises the errors of `to_output`.
+    """
+    output, value = to_output(done.value), _json(done.value)
+    return final(output) if isinstance(output, ToolDone) else (output, value)
+
+
 def to_text(value: object, nothing: str = "null") -> str:
     """The same in words alone, whatever it is."""
     try:
-        output = to_output(value, nothing)
+        output = to_output(value.value if isinstance(value, ToolDone) else value, nothing)
     except ToolFailed as e:
         return e.message
+    if isinstance(output, ToolDone):
+        return to_text(output, nothing)
     return (
         output
         if isinstance(output, str)
@@ -69,7 +83,7 @@ def _parts(values: Sequence[object]) -> tuple[TextPart | MediaPart, ...] | None:
     return parts if len(parts) == len(values) else None
 
 
-def _from_bytes(data: bytes) -> ToolOutput:
+def _from_bytes(data: bytes) -> ToolContent:
     if media_type_of(data) is not None:
         return (MediaPart.from_bytes(data),)
     try:

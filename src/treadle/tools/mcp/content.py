@@ -16,13 +16,13 @@ from treadle._internal.json_text import encode_json
 from treadle.messages.images import FILE_BYTES_MAX
 from treadle.messages.message import MediaPart, TextPart
 from treadle.tools.builtin.text import image_type
-from treadle.tools.tool import ToolOutput
+from treadle.tools.tool import ToolContent
 
 BLOCKS_MOST = 1_000
 IMAGES_MOST = 20
 
 
-def output_of(result: mcp_types.CallToolResult) -> ToolOutput:
+def output_of(result: mcp_types.CallToolResult) -> ToolContent:
     """Texts that follow each other are one part. What no model can see is described in a line."""
     parts = _joined(_parts(result))
     if not any(isinstance(part, MediaPart) for part in parts):
