@@ -1,10 +1,10 @@
-"""Measures what the coding assistant's own work costs: deciding about commands, and reading a
-little of a huge file. Prints tables.
+"""Measure the coding assistant's own work: decisions about commands, and reading a few lines of a
+huge file. Prints tables.
 
     python benchmarks/assistant.py [--gib N]
 
-The commands are some 20 KB each, harmless and hostile ones. A limit that is missed is said, not
-raised. Entry: `main`.
+The commands, harmless and hostile ones, have about 20 KB each. A missed limit is printed, not
+raised. Entry point: `main`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def decisions(place: Path, times: int) -> None:
 
 
 async def read(place: Path, gib: int) -> None:
-    """Lines of 100 bytes."""
+    """Measure reading lines of 100 bytes."""
     path, line = place / "huge.log", b"x" * 99 + b"\n"
     block = line * 10_000
     with path.open("wb") as file:

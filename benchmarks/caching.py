@@ -1,11 +1,11 @@
-"""The share of the bytes of a session that a prompt cache could give back, and gives, over three
+"""Measure which share of a session's bytes a prompt cache could return, and does return, over three
 runs and on each wire.
 
     python -m benchmarks.caching [--turns 20]
 
-A server on loopback holds what each provider's cache would: any prefix that it has seen; of
-Claude's only what ends at a breakpoint, looked for 20 blocks back. `could` is what the request
-before had. Entry: `main`.
+A server on loopback keeps what the provider's cache would keep: any prefix that it has seen; for
+Claude only those that end at a breakpoint, searched 20 blocks back. `could` is the content of the
+previous request. Entry point: `main`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PROMPTS = ("Sort the parcels.", "Once more.", "And again.")
 
 
 async def bills_of(speech: Speech, turns: int) -> list[list[Bill]]:
-    """By run."""
+    """Return the usage of each run."""
     bills: list[list[Bill]] = []
     async with (
         pricing(speech.wire, *Conversation(speech).answers(turns) * len(PROMPTS)) as server,

@@ -69,7 +69,7 @@ def lookup_once(key: str) -> str:
 
 
 class Counting:
-    """Counts the Python calls of this thread."""
+    """Count the Python calls of this thread."""
 
     def __init__(self) -> None:
         self.calls: Counts = Counter()

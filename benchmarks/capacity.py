@@ -1,10 +1,11 @@
-"""Measures what docs/internals/capacity.md counts with: what a run takes of a PostgreSQL server and of a
-worker, and what a worker takes that has nothing to do.
+"""Measure the figures of docs/internals/capacity.md: the load of a run on a PostgreSQL server and a
+worker, and the load of an idle worker.
 
     python -m benchmarks.capacity [--runs 500] [--turns 10] [--slots 32]
 
-The server is its own, syncs every commit, and shares the machine with its client. Runs have a tool
-call in each turn but the last; their model answers at once. Entry: `main`.
+The server is started for the benchmark, syncs every commit, and shares the machine with its client.
+Runs have a tool call in each turn except the last; their model answers at once. Entry point:
+`main`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ IDLE_S = 5.0
 
 @tool(effect="pure")
 async def look(place: str) -> str:
-    """What is there."""
+    """List the contents."""
     return f"{place}: " + "nothing of note, as far as one sees; " * 5
 
 
@@ -134,14 +135,14 @@ def _size(server: ChaosServer, url: str, runs: int, turns: int) -> None:
 
 
 def _processor_s(server: ChaosServer) -> float:
-    """Of the server's processes, those that have ended included."""
+    """Return the CPU seconds of the server's processes, those that have ended included."""
     postmaster = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
     ticks = sum(_ticks(pid) for pid in [postmaster, *_children(postmaster)])
     return ticks / 100
 
 
 def _ticks(pid: int) -> int:
-    """Its own, and those of its children that were waited for. Linux."""
+    """Return the CPU ticks of a process and of its reaped children. Linux only."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""A model on loopback for the terminal's benchmark: it answers in Claude's words, at once or at so
-many tokens a second.
+"""A model on loopback for the benchmark of the terminal chat: it answers in Claude's protocol, at
+once or at a given rate of tokens.
 
-What is asked for is the last thing that the person said: `stream 600`, `run COMMAND`, anything
-else. Entry: `chat_server.py RATE`, which prints its port.
+The last message of the person selects the answer: `stream 600`, `run COMMAND`, or anything else.
+Entry point: `chat_server.py RATE`, which prints its port.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Answers(BaseHTTPRequestHandler):
 
 
 def _events(content: Any) -> Iterator[tuple[dict[str, Any], float]]:
-    """What is sent, and how long before it is waited."""
+    """Return the events to send, each with the delay before it."""
     said = (
         content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
     )
@@ -116,7 +116,9 @@ def _json(value: object) -> dict[str, Any]:
 def _block(
     block: dict[str, Any], deltas: list[dict[str, Any]], *, paced: bool = False
 ) -> Iterator[tuple[dict[str, Any], float]]:
-    """Paced by the clock, not by pauses: what was late once is not late for ever."""
+    """Send a text at the given rate. Sleeps until absolute times, so that one late event does not
+    delay all later ones.
+    """
     yield {"type": "content_block_start", "index": 0, "content_block": block}, 0
     begun = time.monotonic()
     for n, delta in enumerate(deltas):

@@ -1,7 +1,7 @@
-"""`treadle chat` with a clock in it: what drawing takes of the main thread. Only tui.py starts it.
+"""Run `treadle chat` and measure how much of the main thread drawing takes. Started only by tui.py.
 
-`chat_timed.py FILE ARGUMENTS…`; each SIGUSR1 writes a line to FILE: seconds spent so far on frames,
-how many there were, and seconds spent on events.
+`chat_timed.py FILE ARGUMENTS…`. Each SIGUSR1 writes a line to FILE: the seconds spent on frames so
+far, the number of frames, and the seconds spent on events.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def timed(owner: type, name: str) -> list[float]:
-    """Seconds and calls, counted from now on."""
+    """Wrap a function to count its seconds and calls from now on."""
     spent, inner = [0.0, 0.0], getattr(owner, name)
 
     def outer(*arguments: Any) -> Any:

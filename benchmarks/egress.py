@@ -1,13 +1,12 @@
-"""Measures the proxy of confined commands: what it adds to a request, and how much of the
-processor's time it takes. Prints a table.
+"""Measure the proxy of confined commands: the latency that it adds to a request, and its CPU time.
+Prints a table.
 
     python benchmarks/egress.py [--reps N]
 
-A client and a server on the loopback talk directly and through the proxy, in turns; the proxy has a
-process of its own, whose processor time is read from the kernel. `decision` is the part that is
-ours in each request: reading its head, matching the host, writing the head anew; without the
-kernel's share for accepting, connecting and copying. A limit that is missed is said, not raised.
-Entry: `main`.
+A client and a server on loopback talk directly and through the proxy, in turns. The proxy has its
+own process, whose CPU time is read from the kernel. `decision` is our own part of each request
+(reading the head, matching the host, writing the new head), without the kernel's share for
+accepting, connecting and copying. A missed limit is printed, not raised. Entry point: `main`.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def serve(listening: socket.socket) -> None:
 
 
 def run_proxy(listening: socket.socket, port: int, asked: Connection) -> None:
-    """A process of its own, which says how much processor time it has used when it is asked."""
+    """Run the proxy in a process of its own, which reports its CPU time on request."""
 
     async def resolve(host: str, to: int) -> list[str]:
         return ["93.184.216.34"]
@@ -101,7 +100,7 @@ def tunnelled(port: int) -> None:
 
 
 def timed(reps: int, call: Callable[[], None]) -> list[float]:
-    """Milliseconds of each."""
+    """Return the milliseconds of each request."""
     found: list[float] = []
     for _ in range(reps):
         begun = time.perf_counter()

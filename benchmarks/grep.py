@@ -1,9 +1,9 @@
-"""Measures the `grep` tool beside ripgrep itself over many files, taking turns, and prints a table.
+"""Compare the `grep` tool with ripgrep over many files, in turns, and print a table.
 
     python benchmarks/grep.py [--files N] [--reps N] [--tree DIR]
 
-A limit that is missed is said, not raised. ripgrep is asked for the same lines with its own
-defaults, so with all its threads. Entry: `main`.
+ripgrep searches for the same lines with its defaults, and so with all its threads. A missed limit
+is printed, not raised. Entry point: `main`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PATTERNS = {
 
 
 def make_tree(top: Path, files: int) -> None:
-    """Sources of 40 lines, 100 in a directory."""
+    """Write source files of 40 lines, 100 in a directory."""
     chance = random.Random(1)
     for number in range(files):
         directory = top / f"d{number // 10_000}" / f"p{number // 100 % 100}"

@@ -1,11 +1,11 @@
-"""What hooks cost: a turn with none, with one that overrides nothing, and with one that is asked
-about each call and does nothing.
+"""Measure the cost of hooks: a turn without hooks, with a hook that overrides nothing, and with one
+that is called for each tool call and does nothing.
 
     python benchmarks/hooks.py [--turns 200] [--rounds 40]
 
-The model is a list of deltas and the journal is in memory, so that nothing is in the figures but
-the loop. All kinds take turns within one process; the figure is CPU time for a turn, median and
-lowest of the rounds. Entry: `main`.
+The model is a list of deltas and the journal is in memory, so the figures contain only the loop.
+All kinds take turns in one process. The figure is CPU time per turn, median and minimum of the
+rounds. Entry point: `main`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ KINDS: dict[str, tuple[Hook, ...]] = {
 
 
 class Turns:
-    """So many calls of the tool, then an answer."""
+    """A model that calls the tool a given number of times, then answers."""
 
     name, refuses = "bench:turns", frozenset[str]()
 
@@ -78,12 +78,12 @@ class Turns:
 
 @tool(effect="pure")
 async def lookup(key: str) -> str:
-    """Looks a key up."""
+    """Look up a key."""
     return f"value of {key}"
 
 
 async def sample(turns: int, hooks: tuple[Hook, ...]) -> float:
-    """Microseconds of CPU for a turn."""
+    """Return microseconds of CPU time per turn."""
     async with Runtime.open(hooks=hooks) as rt:
         agent = Agent(
             name="bench", model=Turns(turns), tools=[lookup], limits=Limits(turns=turns + 10)

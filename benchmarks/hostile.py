@@ -86,7 +86,9 @@ async def idle(line: Line) -> None:
 
 
 async def again(port: int, address: str, act: Callable[[Line], Awaitable[None]]) -> None:
-    """Connect, misbehave until it is over or the patience is, and begin again."""
+    """Connect, misbehave until the end or until the connection has lasted long enough, and start
+    again.
+    """
     while True:
         with suppress(OSError, TimeoutError):
             line = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))

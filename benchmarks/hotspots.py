@@ -1,9 +1,10 @@
-"""Where the time goes: cProfile over one measurement, and the 25 functions that cost most.
+"""Profile one measurement with cProfile, and print the 25 most expensive functions.
 
     python benchmarks/hotspots.py turn-50|turn-1000|delta|loop|concurrent|session [--by tottime|cumulative] [--top N]
 
-cProfile makes calls dearer than they are, so shares are a hint and figures are run.py's. (A file
-named profile.py would hide the standard library's from cProfile, hence the name.) Entry: `main`.
+cProfile makes calls more expensive than they are, so read shares as hints and take figures from
+run.py. (A file named profile.py would hide the standard library's from cProfile, hence this name.)
+Entry point: `main`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Measures the SQLite journal beside plain sqlite3 in the same run, and prints a table.
+"""Compare the SQLite journal with plain sqlite3 in the same run, and print a table.
 
     python benchmarks/journal.py [--reps N] [--keep DIR]
 
-Nothing here asserts: a limit that is missed is said, not raised. Entry: `main`.
+A missed limit is printed, not raised. Entry point: `main`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """By the median."""
+        """Judge a row by its median."""
         reached = statistics.median(self.values)
         kept = reached >= self.must if self.more_is_better else reached <= self.must
         return "-" if not self.must else "must" if kept else "missed"
@@ -90,7 +90,7 @@ def started(run_id: str, session_id: str | None = None) -> RunStarted:
 
 
 def asked(turn: int, effect: Effect = "pure") -> list[Entry]:
-    """The first append of a turn: the response, and the start of its call."""
+    """Return the first append of a turn: the response, and the start of its call."""
     call = ToolCall(
         id=f"call_{turn:05}", name="weather", arguments_json='{"city": "Lisbon", "days": 3}'
     )
@@ -121,7 +121,7 @@ def asked(turn: int, effect: Effect = "pure") -> list[Entry]:
 
 
 def answered(turn: int) -> list[Entry]:
-    """The second: its result of 200 bytes, and the next request."""
+    """Return the second append of a turn: a result of 200 bytes, and the next request."""
     result = ToolResult(call_id=f"call_{turn:05}", name="weather", content="sunny, " * 28 + "warm")
     return [
         ToolFinished(at=AT, status="ok", result=result, duration_ms=1.5),
@@ -142,8 +142,8 @@ def appends(count: int, effect: Effect = "pure") -> list[list[Entry]]:
 
 
 async def plain(folder: Path, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Milliseconds for the same bytes by sqlite3 from the standard library, in the thread that
-    wants them written.
+    """Return the milliseconds that the standard library's sqlite3 takes for the same bytes, in the
+    calling thread.
     """
     db = sqlite3.connect(folder / "plain.db", isolation_level=None)
     db.execute("pragma journal_mode = wal")
@@ -201,7 +201,7 @@ async def alone_once(folder: Path) -> float:
 
 
 async def together(folder: Path) -> float:
-    """Appends a second of 16 runs in one event loop."""
+    """Return the appends per second of 16 runs in one event loop."""
     journal = SqliteJournal.open(folder / "journal.db")
     prepared = appends(APPENDS // 2)
 
@@ -220,7 +220,7 @@ async def together(folder: Path) -> float:
 
 
 async def listing(folder: Path) -> float:
-    """Milliseconds until the newest 20 of 10,000 runs are listed, the opening of the file included."""
+    """Return the milliseconds to list the newest 20 of 10,000 runs, including opening the file."""
     path = folder / "journal.db"
     await _fill(path)
     begun = time.perf_counter()
@@ -246,7 +246,9 @@ async def _fill(path: Path) -> None:
 
 
 async def loading(folder: Path) -> float:
-    """Milliseconds for a run of 1,000 turns, the opening of the file and the take-over included."""
+    """Return the milliseconds to load a run of 1,000 turns, including opening the file and the
+    takeover.
+    """
     path = folder / "journal.db"
     first = SqliteJournal.open(path)
     writer = await first.begin(started("run_1"))
@@ -264,8 +266,8 @@ async def loading(folder: Path) -> float:
 
 
 async def conversation(folder: Path) -> float:
-    """Milliseconds until the messages in view of a session of 2,000 runs are there, the opening of
-    the file included.
+    """Return the milliseconds to load the messages in view of a session of 2,000 runs, including
+    opening the file.
     """
     path = folder / "journal.db"
     first = SqliteJournal.open(path)
@@ -299,7 +301,7 @@ async def conversation(folder: Path) -> float:
 
 
 async def size(folder: Path) -> float:
-    """Megabytes that a run of 400 turns needs at the most while it runs, in all its files."""
+    """Return the largest size in MB that a run of 400 turns has while it runs, in all its files."""
     journal = SqliteJournal.open(folder / "journal.db")
     writer = await journal.begin(started("run_1", "session_1"))
     most = 0
@@ -338,8 +340,8 @@ ROWS = [
 
 
 def table(rows: list[Row]) -> str:
-    """Markdown: medians, in brackets the best of all repetitions, which is what a quiet machine
-    would show.
+    """Return a Markdown table of medians, with the best of all repetitions in brackets: the figure
+    of a quiet machine.
     """
     lines = ["| | reached | must | |", "|---|---|---|---|"]
     for row in rows:

@@ -1,7 +1,7 @@
-"""The mock model of shared/bench, taught Google's API too: the same scenarios, in its words.
+"""The mock model of shared/bench, extended with Google's API: the same scenarios in its format.
 
-What the scenarios are stands in shared/bench/mock_llm.py. Entry, as processes.py calls it:
-`mock.py`, which prints its port.
+shared/bench/mock_llm.py defines the scenarios. Entry point, for processes.py: `mock.py`, which
+prints its port.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Measures the PostgreSQL journal on a server of its own that syncs every commit, and shares the
-machine with its client; prints a table.
+"""Measure the PostgreSQL journal on its own server, which syncs every commit and shares the machine
+with its client. Prints a table.
 
     python -m benchmarks.postgres [--reps N]
 
-Nothing here asserts: a limit that is missed is said, not raised. Entry: `main`.
+A missed limit is printed, not raised. Entry point: `main`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """By the median."""
+        """Judge a row by its median."""
         reached = statistics.median(self.values)
         kept = reached >= self.must if self.more_is_better else reached <= self.must
         return "-" if not self.must else "must" if kept else "missed"
@@ -52,7 +52,7 @@ class Row:
 
 
 async def one_append(url: str) -> float:
-    """Milliseconds of an append of one run, alone, the median."""
+    """Return the median milliseconds of one append of one run, without other load."""
     journal = PostgresJournal.open(url)
     writer = await journal.begin(started("run_alone"))
     took: list[float] = []
@@ -65,7 +65,7 @@ async def one_append(url: str) -> float:
 
 
 async def many_runs(url: str) -> float:
-    """Appends a second of 32 runs in one process."""
+    """Return the appends per second of 32 runs in one process."""
     journal = PostgresJournal.open(url)
     rate = await _driven(journal)
     await journal.aclose()
@@ -73,7 +73,7 @@ async def many_runs(url: str) -> float:
 
 
 async def many_runs_followed(url: str) -> float:
-    """The same, while another process over the journal listens to every run."""
+    """Return the same while another process over the journal follows every run."""
     journal, other = PostgresJournal.open(url), PostgresJournal.open(url)
     heard = 0
 
@@ -114,7 +114,7 @@ async def _driven(journal: Journal) -> float:
 
 
 async def a_long_run(url: str) -> float:
-    """Milliseconds to load a run of 1,000 turns."""
+    """Return the milliseconds to load a run of 1,000 turns."""
     journal = PostgresJournal.open(url)
     writer = await journal.begin(started("run_long"))
     for turn in range(TURNS):
@@ -127,7 +127,7 @@ async def a_long_run(url: str) -> float:
 
 
 async def a_list(url: str) -> float:
-    """Milliseconds of the newest 20 of 10,000 runs."""
+    """Return the milliseconds to list the newest 20 of 10,000 runs."""
     journal = PostgresJournal.open(url)
 
     async def make(numbers: range) -> None:

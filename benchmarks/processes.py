@@ -1,7 +1,7 @@
-"""The processes of a benchmark: the mock model's server, one runner for each measurement, and fresh
+"""Processes of a benchmark: the mock model's server, one runner for each measurement, and fresh
 starts of a command.
 
-What is measured is rows.py's, how the figures are shown run.py's. Entry: `Bench`.
+rows.py defines the measurements, run.py prints them. Entry point: `Bench`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ TIMEOUT_S = 300.0
 
 
 class Skipped(Exception):
-    """This measurement cannot be made here, and why."""
+    """A measurement that is not possible here, with the reason."""
 
 
 class Failed(Exception):
-    """The measurement was made, and something in it went wrong."""
+    """A measurement that was made, and in which something went wrong."""
 
 
 class Bench:
-    """A context manager: the server runs as long as it does."""
+    """A context manager that keeps the mock server running."""
 
     def __init__(self, *, pin: bool) -> None:
         self._cores = sorted(os.sched_getaffinity(0))[:2] if pin and sys.platform == "linux" else []
@@ -67,7 +67,9 @@ class Bench:
     # ------------------------------------------------------------ runners
 
     def reps(self, peer: str, *arguments: str) -> list[dict[str, Any]]:
-        """One runner process: what it tells of each of its repetitions. Raises Skipped or Failed."""
+        """Run one runner process, and return what it prints for each repetition. Raises Skipped or
+        Failed.
+        """
         runner, *own = _runner(peer)
         if not runner.is_file():
             raise Skipped(f"the folder shared/bench has no {runner.name}")
@@ -88,7 +90,7 @@ class Bench:
         return json.loads(done.stdout.splitlines()[-1])["reps"]
 
     def serve(self) -> int:
-        """The port of the mock model, which is started with the first call. Raises Skipped."""
+        """Return the port of the mock model; the first call starts it. Raises Skipped."""
         if not (FLOORS / "mock_llm.py").is_file():
             raise Skipped(
                 "the folder shared/bench with the mock model and the floors is not beside this checkout"
@@ -110,7 +112,7 @@ class Bench:
     # ------------------------------------------------------------ fresh starts
 
     def start_cpu_s(self, argv: Sequence[str]) -> tuple[float, str]:
-        """CPU seconds of a whole process, and what it printed. Raises Failed."""
+        """Return the CPU seconds of a whole process, and its output. Raises Failed."""
         before = _children_cpu_s()
         done = subprocess.run(
             argv,
@@ -126,7 +128,8 @@ class Bench:
         return spent, done.stdout
 
     def first_request_cpu_s(self, argv: Sequence[str]) -> float:
-        """CPU seconds of a fresh process until the model's server has its first request.
+        """Return the CPU seconds of a fresh process until its first request reaches the model's
+        server.
 
         Raises Skipped or Failed.
         """
@@ -155,7 +158,7 @@ class Bench:
         return seen.cpu_s
 
     def _clean_env(self) -> dict[str, str]:
-        """No configuration of whoever runs this, and no proxy."""
+        """Return an environment without the user's configuration and without a proxy."""
         return {
             "HOME": self._home.name,
             "PATH": os.environ.get("PATH", ""),
@@ -167,7 +170,7 @@ class Bench:
 
 
 def command() -> str:
-    """The `treadle` of this environment. Raises Skipped."""
+    """Return the path of this environment's `treadle`. Raises Skipped."""
     path = Path(sys.executable).parent / "treadle"
     if not path.is_file():
         raise Skipped(
@@ -177,7 +180,7 @@ def command() -> str:
 
 
 def _runner(peer: str) -> tuple[Path, *tuple[str, ...]]:
-    """The file that measures the peer, and its own arguments. Floors stay in shared/bench."""
+    """Return the file that measures the peer, and its arguments. Floors are in shared/bench."""
     if peer.startswith("treadle"):
         return HERE / "treadle_runner.py", peer
     name = "llhttp_floor.py" if peer.startswith("floor_f_") else "floors.py"
@@ -198,7 +201,7 @@ def _last_line(text: str) -> str:
 
 
 class _Seen:
-    """What the server learns of the process that asks it."""
+    """Facts about the client process, as its requests show them to the server."""
 
     def __init__(self) -> None:
         self.pid = 0
@@ -208,7 +211,7 @@ class _Seen:
 
 @contextlib.contextmanager
 def _first_request() -> Generator[tuple[int, _Seen]]:
-    """A model on loopback that notes, at its first request, what CPU its client has used."""
+    """Run a model on loopback that records, at its first request, the CPU time of its client."""
     seen = _Seen()
 
     class Handler(BaseHTTPRequestHandler):
@@ -224,7 +227,7 @@ def _first_request() -> Generator[tuple[int, _Seen]]:
             self.wfile.write(_ANSWER)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing: standard error is for the table's reader."""
+            """Log nothing: standard error is for the reader of the table."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -250,7 +253,9 @@ _ANSWER = json.dumps(
 
 
 def _cpu_s_of(pid: int) -> float:
-    """Of all threads of a live process: the kernel's scheduler counts it in nanoseconds."""
+    """Return the CPU seconds of all threads of a live process, from the kernel scheduler's
+    nanoseconds.
+    """
     spent_ns = 0
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):

@@ -1,5 +1,5 @@
-"""A pseudo-terminal with a process in it: every byte that it writes with its time, keys for it, its
-CPU and its memory. Entry: `Terminal`.
+"""Run a process in a pseudo-terminal: record each byte that it writes with its time, send it keys,
+and read its CPU time and memory. Entry point: `Terminal`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from processes import Failed
 
 
 class Terminal:
-    """A context manager: the process is ended with it.
+    """A context manager that ends the process on exit.
 
-    It is read only while somebody waits for something, so wait.
+    The terminal is read only inside `wait` and the methods that call it.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Terminal:
             self._process.wait()
 
     def type(self, text: str) -> float:
-        """When it was."""
+        """Send keys. Return the time at which they were sent."""
         now = time.monotonic()
         os.write(self._ours, text.encode())
         return now
@@ -75,7 +75,7 @@ class Terminal:
         self._process.send_signal(number)
 
     def wait(self, until: Callable[[], bool], *, what: str, seconds: float = 60.0) -> None:
-        """Reads until it holds. Raises Failed where it never does."""
+        """Read until the condition holds. Raises Failed if it never does."""
         end = time.monotonic() + seconds
         while not until():
             if not self._read(end - time.monotonic()):
@@ -84,7 +84,7 @@ class Terminal:
                 )
 
     def see(self, text: str, *, after: int = 0, seconds: float = 60.0) -> float:
-        """Seconds since the start until that text stood in what was written from `after` on."""
+        """Return the seconds from the start until the text appeared in the output after `after`."""
         wanted = text.encode()
         self.wait(lambda: wanted in self.written[after:], what=repr(text), seconds=seconds)
         return self.arrived - self.started
@@ -95,7 +95,7 @@ class Terminal:
             self._read(left)
 
     def calm(self, seconds: float = 0.3) -> None:
-        """Until nothing has been written for that long."""
+        """Read until nothing has been written for the given time."""
         while self._read(seconds):
             pass
 
@@ -112,13 +112,13 @@ class Terminal:
         return True
 
     def cpu_s(self) -> float:
-        """Of the process and all its threads, to the microsecond (Linux: the clock of another
-        process).
+        """Return the CPU seconds of the process and all its threads, to the microsecond (Linux: the
+        clock of another process).
         """
         return time.clock_gettime((~self._process.pid << 3) | 2)
 
     def memory_mb(self, what: str = "VmRSS") -> float:
-        """`what`: VmRSS now, VmHWM the most there was."""
+        """Return memory in MB. `what` is VmRSS, the current size, or VmHWM, the largest so far."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         return (
             next(int(line.split()[1]) for line in status.splitlines() if line.startswith(what))

@@ -1,7 +1,7 @@
-"""What is measured, in which unit, and what it must and should reach. The limits are promises of
-the project, not of this machine.
+"""The rows of the benchmark: what is measured, in which unit, and its limits. The limits are
+promises of the project, not of this machine.
 
-How processes are started is processes.py's. Entry: `ROWS`.
+processes.py starts the processes. Entry point: `ROWS`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Sample = Callable[[Bench, str], list[float]]
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One measurement, made of each of its peers in turn."""
+    """One measurement, made with each of its peers in turn."""
 
     name: str
     what: str

@@ -1,11 +1,10 @@
-"""Measures Treadle and the hand-written floors in one run, and prints the table of
+"""Measure Treadle and the hand-written floors in one run, and print the table of
 docs/performance.md.
 
     python benchmarks/run.py [--only NAME] [--reps N] [--quick] [--no-pin]
 
-Each repetition of a row is a fresh process, and those of its peers take turns, so that what else
-the machine does hits all of them. Nothing here asserts: a limit that is missed is said, not raised.
-Entry: `main`.
+Each repetition of a row is a fresh process, and the peers take turns, so that other load on the
+machine affects all of them. A missed limit is printed, not raised. Entry point: `main`.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ BUSY = 0.15
 
 @dataclass
 class Figures:
-    """What was measured of one row, by peer."""
+    """The figures of one row, by peer."""
 
     row: Row
     values: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     troubles: dict[str, str] = field(default_factory=dict[str, str])
 
     def reached(self, of_all: Callable[[list[float]], float] = statistics.median) -> float | None:
-        """The project's figure in the unit of its limits, of medians or of whatever `of_all` takes;
-        None where there is none.
+        """Return the project's figure in the unit of its limits, from medians or another selection
+        by `of_all`; None if there is none.
         """
         row = self.row
         if row.peers[0] not in self.values or (row.of and row.of not in self.values):
@@ -52,7 +51,9 @@ class Figures:
 
     @property
     def verdict(self) -> str:
-        """By the worse of the medians and the lowest: a busy machine flatters the one or the other."""
+        """Judge by the worse of median and minimum, because a busy machine improves one of the
+        ratios.
+        """
         both = self.reached(), self.reached(min)
         if None in both:
             return "not measured"
@@ -63,7 +64,7 @@ class Figures:
 
 
 def measure(row: Row, bench: Bench, reps: int) -> Figures:
-    """The peers in turn, `reps` times round; a peer that cannot be measured is left out from then
+    """Measure the peers in turn, `reps` times. A peer that cannot be measured is left out from then
     on.
     """
     figures = Figures(row)
@@ -83,8 +84,8 @@ def measure(row: Row, bench: Bench, reps: int) -> Figures:
 
 
 def table(measured: list[Figures]) -> str:
-    """Markdown: medians, in brackets the same of the lowest of all repetitions, which is what a
-    quiet machine would show.
+    """Return a Markdown table of medians, with the minimum of all repetitions in brackets: the
+    figure of a quiet machine.
     """
     lines = ["| | Treadle | beside it | reached | must | aim | |", "|---|---|---|---|---|---|---|"]
     lines += [_line(figures) for figures in measured]
@@ -127,7 +128,7 @@ def _figure(figures: Figures, peer: str) -> str:
 
 
 def _short(peer: str) -> str:
-    """`e` of floor_e_aiohttp_sse_cached."""
+    """Return the short name of a floor: `e` for floor_e_aiohttp_sse_cached."""
     return peer.split("_")[1] if peer.startswith("floor_") else peer.removeprefix("treadle-")
 
 
@@ -136,7 +137,7 @@ def _number(value: float) -> str:
 
 
 def _quietness(measured: list[Figures]) -> str:
-    """How far the medians lie above the lowest figures: on a quiet machine a few percent."""
+    """Return how far the medians are above the minima: a few percent on a quiet machine."""
     above = [
         statistics.median(values) / min(values) - 1
         for figures in measured
@@ -151,7 +152,7 @@ def _quietness(measured: list[Figures]) -> str:
 
 
 def record(measured: list[Figures], *, pinned: bool, reps: int) -> dict[str, object]:
-    """All that was measured, for comparisons later."""
+    """Write all figures to a file, for later comparisons."""
     return {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": _commit(),

@@ -1,10 +1,10 @@
-"""Measures what the sandbox adds to a command of the `bash` tool, and how soon a tree that ran out
-of time is dead. Prints a table.
+"""Measure the latency that the sandbox adds to a command of the `bash` tool, and how soon a process
+tree is dead after its timeout. Prints a table.
 
     python benchmarks/sandbox.py [--reps N]
 
-Confined and unconfined commands take turns, in a workspace with control files. A limit that is
-missed is said, not raised. Entry: `main`.
+Confined and unconfined commands take turns, in a workspace with control files. A missed limit is
+printed, not raised. Entry point: `main`.
 """
 
 from __future__ import annotations
@@ -55,14 +55,16 @@ def processor_s() -> float:
 
 
 async def timed(bash: Bash, ctx: ToolContext[Any]) -> tuple[float, float]:
-    """Milliseconds that passed, and of the processor's time."""
+    """Return the elapsed milliseconds and the CPU milliseconds."""
     begun, used = time.perf_counter(), processor_s()
     await bash.execute(ctx, BashArguments(command="true"))
     return (time.perf_counter() - begun) * 1000, (processor_s() - used) * 1000
 
 
 async def death(bash: Bash, ctx: ToolContext[Any]) -> float:
-    """Milliseconds from the timeout until the call is over, which is when nothing of the tree runs."""
+    """Return the milliseconds from the timeout to the end of the call, at which no process of the
+    tree runs any more.
+    """
     begun = time.perf_counter()
     try:
         await bash.execute(ctx, BashArguments(command=TREE, timeout_s=0.5))

@@ -1,13 +1,13 @@
-"""What the HTTP service carries with its embedded model: chat requests a second, their times, and
-what one costs.
+"""Measure the capacity of the HTTP service with its embedded model: chat requests per second, their
+latency, and the cost of one.
 
-    python benchmarks/service.py                    # 80 a second for 20 s, then as many as it can
+    python benchmarks/service.py                    # 80 a second for 20 s, then the maximum
     python benchmarks/service.py --rate 120 --users 20 --seconds 10
     python benchmarks/service.py --database postgresql://…
 
-The server is `treadle serve` in a process of its own, on a fresh SQLite database; this process
-asks. Users are signed in before the clock starts. Each says one of four things in turn, in a
-conversation of its own: add, list, complete, thanks. Every answer is checked to be the right one.
+The server is `treadle serve` in its own process, on a fresh SQLite database; this process is the
+client. Users sign in before the clock starts. Each sends one of four messages in turn, in a
+conversation of its own: add, list, complete, thanks. Every answer is checked. Entry point: `main`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def rss_mb(pid: int) -> float:
 
 @contextmanager
 def served(home: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A server that answers, and how long that took."""
+    """Start a server. Return it and the seconds until it answered."""
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text(CONFIG)
     (home / "config.yaml").chmod(0o600)
@@ -91,7 +91,7 @@ class User:
     busy: bool = False
 
     def next(self) -> tuple[str, str]:
-        """What is said, and what the answer begins with."""
+        """Return the next message and the start of its expected answer."""
         number, kind = divmod(next(self.said), 4)
         title = f"water plant {number}"
         return (
@@ -124,7 +124,9 @@ class Times:
 
 
 def signed_in(home: Path, database_url: str | None, users: int) -> list[User]:
-    """Straight into its database: registering is slow on purpose, and limited."""
+    """Sign users in directly in the database, because registration is deliberately slow and
+    limited.
+    """
     from sqlmodel import Session
 
     from treadle.service.database.database import Database
@@ -178,8 +180,8 @@ async def say(http: aiohttp.ClientSession, base: str, user: User, times: Times) 
 async def at_rate(
     http: aiohttp.ClientSession, base: str, users: list[User], rate: float, seconds: float
 ) -> Times:
-    """Open loop: a request is due every 1/rate seconds, whether the ones before it are answered or
-    not; a user says one thing at a time.
+    """Send requests in an open loop: one is due every 1/rate seconds, whether or not earlier ones
+    have been answered. A user has at most one open request.
     """
     times, began = Times(), time.perf_counter()
     async with asyncio.TaskGroup() as group:
@@ -204,7 +206,9 @@ async def at_rate(
 async def as_many(
     http: aiohttp.ClientSession, base: str, users: list[User], seconds: float, busy: int
 ) -> Times:
-    """Closed loop, `busy` at a time: somebody says the next thing when the last is answered."""
+    """Send requests in a closed loop with `busy` users: each sends the next message when the last
+    one is answered.
+    """
     times, until = Times(), time.perf_counter() + seconds
 
     async def one(number: int) -> None:

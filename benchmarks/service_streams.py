@@ -1,11 +1,11 @@
-"""What open event streams of the HTTP service cost: memory, processor time while nothing happens,
-and how soon all are told when something does.
+"""Measure the cost of open event streams of the HTTP service: memory, CPU time while idle, and the
+delay until all streams have received a change.
 
     python benchmarks/service_streams.py                    # 1,000 streams for 20 s
     python benchmarks/service_streams.py --streams 200 --seconds 40
 
-The server is `treadle serve` in a process of its own, on a fresh SQLite database. One person, whose
-tasks all streams follow.
+The server is `treadle serve` in its own process, on a fresh SQLite database. All streams follow the
+tasks of one person.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from service import cpu_s, rss_mb, served
 
 
 async def opened(url: str, path: str, token: str) -> asyncio.StreamReader:
-    """A stream whose first event has come."""
+    """Open a stream, and return it after its first event."""
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=4096)
     head = f"GET {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAccept: text/event-stream\r\nAuthorization: Bearer {token}\r\n\r\n"

@@ -1,10 +1,10 @@
-"""What a subagent adds, and how long it takes to find an agent or a tool among ten thousand.
+"""Measure the cost of a subagent, and the lookup of an agent or a tool among ten thousand.
 
     python benchmarks/subagents.py [--children 200] [--rounds 7]
 
-Both sides run in memory with a model that answers at once: a parent that calls a subagent, which
-answers; and the same two turns with a tool that gives the same text. The difference is the child:
-its run, its journal, its share of the budget. Entry: `main`.
+Two programs run in memory with a model that answers at once: a parent that calls a subagent, which
+answers; and the same two turns with a tool that returns the same text. The difference is the cost
+of the child: its run, its journal, its share of the budget. Entry point: `main`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LIMITS = Limits(turns=10_000, tokens=100_000_000)
 
 
 class Answers:
-    """Calls the tool once, where it has one, then answers."""
+    """A model that calls its tool once, if it has one, then answers."""
 
     name = "answers:model"
     refuses: frozenset[str] = frozenset()
@@ -57,12 +57,12 @@ class Answers:
 
 @tool(effect="pure")
 async def helper(prompt: str) -> str:
-    """Has a look."""
+    """Take a look."""
     return "There is a cat."
 
 
 def pair() -> tuple[Agent[Any, Any], Agent[Any, Any]]:
-    """With a subagent, and with a tool in its place."""
+    """Return the program with a subagent, and the one with a tool in its place."""
     child = Agent[Any, Any](name="helper", description="Has a look.", model=Answers())
     return (
         Agent(name="boss", model=Answers(), tools=[child], limits=LIMITS),
@@ -71,7 +71,7 @@ def pair() -> tuple[Agent[Any, Any], Agent[Any, Any]]:
 
 
 async def cpu_ms(runtime: Runtime, agent: Agent[Any, Any], count: int) -> float:
-    """Of one run."""
+    """Return the CPU milliseconds of one run."""
     begun = time.process_time()
     for _ in range(count):
         result = await runtime.run(agent, "go")
@@ -80,7 +80,7 @@ async def cpu_ms(runtime: Runtime, agent: Agent[Any, Any], count: int) -> float:
 
 
 async def subagent_ms(children: int, rounds: int) -> float:
-    """The median over rounds of what a child adds."""
+    """Return the cost of a child: the median over the rounds."""
     with_child, with_tool = pair()
     added: list[float] = []
     for _ in range(rounds + 1):  # the first one warms up
@@ -93,7 +93,9 @@ async def subagent_ms(children: int, rounds: int) -> float:
 
 
 def lookup_us(get: Callable[[str], object], name: Callable[[int], str]) -> float:
-    """The quickest of five passes over all names, in an order that is not that of registration."""
+    """Return the fastest of five passes over all names, in an order that differs from that of
+    registration.
+    """
     names = [name(n * 7919 % REGISTERED) for n in range(REGISTERED)]
     passes: list[float] = []
     for _ in range(5):
@@ -105,7 +107,7 @@ def lookup_us(get: Callable[[str], object], name: Callable[[int], str]) -> float
 
 
 def registries() -> tuple[float, float]:
-    """An agent by its name, and a tool, in microseconds."""
+    """Return the microseconds to find an agent, and a tool, by name."""
     agents, tools = AgentRegistry(), ToolRegistry()
     for n in range(REGISTERED):
         agents.register(Agent(name=f"agent{n}", model="script:none"))

@@ -1,12 +1,12 @@
-"""How long a run stands still when the worker that drives it is killed: until another one appends
-to it, over PostgreSQL.
+"""Measure how long a run over PostgreSQL is interrupted when its worker is killed: the time until
+another worker appends to it.
 
     python -m benchmarks.takeover [--times 10] [--lease 15 --lease 2]
 
-Two workers of the default settings, one run that never ends. The one that drives it gets a SIGKILL
-at a random moment of its lease, and the other one's `run.resumed` is waited for; then a new worker
-joins, and so on. What counts is the time between the signal and the row's own time, by one clock.
-Entry: `main`.
+Two workers with default settings share one run that never ends. The driver is killed with SIGKILL
+at a random moment of its lease, and the benchmark waits for the other worker's `run.resumed`; then
+a new worker joins, and so on. The figure is the time between the signal and the timestamp of the
+row, by one clock. Entry point: `main`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _measured(server: ChaosServer, lease_s: float, times: int, witness: Path) ->
 
 
 def _wait_for(server: ChaosServer, url: str, resumed: int) -> float:
-    """When the run had been taken over so often."""
+    """Wait until the run has been taken over so many times. Return the time of the last takeover."""
     import psycopg
 
     with psycopg.connect(server.past_the_proxy(url), autocommit=True) as connection:

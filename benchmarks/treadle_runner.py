@@ -1,8 +1,8 @@
-"""Treadle as a peer of shared/bench's harness, and the loop alone, without a wire: one process, one
-measurement, JSON on the last line.
+"""Treadle as a peer of the harness in shared/bench, and the loop alone without a wire: one process,
+one measurement, JSON on the last line.
 
-The harness (what a measurement is, and its checks) is shared/bench/runners/common.py's. Entry, as
-run.py calls it: `treadle_runner.py
+shared/bench/runners/common.py is the harness, which defines the measurements and their checks.
+Entry point, for run.py: `treadle_runner.py
 treadle|treadle-disk|treadle-openai|treadle-chat|treadle-gemini|treadle-loop METRIC [the harness's
 options]`.
 """
@@ -36,9 +36,7 @@ ANSWER = "All done."
 
 
 class Treadle:
-    """The runtime as its users have it: journal and sessions in memory, our own connection,
-    everything at its default.
-    """
+    """The runtime with its defaults: journal and sessions in memory, our own connection."""
 
     name = "treadle"
     stateful = False
@@ -97,7 +95,7 @@ class Treadle:
 
 
 class TreadleOnDisk(Treadle):
-    """The same with its journal in a SQLite file, as the command line has it."""
+    """The same with its journal in a SQLite file, like the command line."""
 
     name = "treadle-disk"
 
@@ -113,7 +111,7 @@ class TreadleOnDisk(Treadle):
 
 
 class TreadleOverOpenAI(Treadle):
-    """The same over OpenAI's Responses API, which the mock speaks too."""
+    """The same over OpenAI's Responses API, which the mock supports too."""
 
     name = "treadle-openai"
 
@@ -137,7 +135,7 @@ class TreadleOverOpenAI(Treadle):
 
 
 class TreadleOverChat(Treadle):
-    """The same over Chat Completions, which the mock speaks too."""
+    """The same over Chat Completions, which the mock supports too."""
 
     name = "treadle-chat"
 
@@ -159,7 +157,7 @@ class TreadleOverChat(Treadle):
 
 
 class TreadleOverGemini(Treadle):
-    """The same over Google's API, which our mock.py adds to the mock."""
+    """The same over Google's API, which mock.py adds to the mock."""
 
     name = "treadle-gemini"
 
@@ -194,9 +192,7 @@ async def lookup(key: str) -> str:
 
 
 async def loop_reps(turns: int, reps: int) -> list[dict[str, float]]:
-    """Runs against a script: everything of a turn but its request, its connection and the reading
-    of its answer.
-    """
+    """Run against a script: a whole turn without request, connection and decoding."""
     measured: list[dict[str, float]] = []
     async with Runtime.open() as runtime:
         for i in range(reps + 1):
@@ -219,7 +215,7 @@ async def loop_reps(turns: int, reps: int) -> list[dict[str, float]]:
 
 
 def _script(turns: int) -> ScriptedModel:
-    """The same answers as the mock's, so that the loop has the same to do."""
+    """Return the mock's answers, so that the loop does the same work."""
     usage = {"input_tokens": 512, "output_tokens": 64}
     calls = [
         {

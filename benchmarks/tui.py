@@ -1,11 +1,11 @@
-"""What `treadle chat` costs, and how fast it answers a key: the real command in a pseudo-terminal,
-with a model on loopback that says 300 tokens a second.
+"""Measure the cost of `treadle chat`, and its response to keys: the real command in a
+pseudo-terminal, with a model on loopback that sends 300 tokens a second.
 
-    python benchmarks/tui.py            # some four minutes: 1,000 messages are really said
+    python benchmarks/tui.py            # about four minutes: 1,000 messages are really sent
     python benchmarks/tui.py --quick    # 100 messages
 
-Needs Linux (CPU and memory of another process). What drawing costs by itself is tui_drawing.py's.
-The limits are promises of the project, not of this machine.
+Needs Linux, for the CPU time and memory of another process. tui_drawing.py measures drawing by
+itself. The limits are promises of the project, not of this machine.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def row(what: str, figures: Sequence[float], unit: str, limit: str = "") -> None
 
 @contextmanager
 def model() -> Generator[str]:
-    """Its address."""
+    """Start the model. Yields its address."""
     argv = [sys.executable, str(Path(__file__).with_name("chat_server.py")), str(PER_SECOND)]
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -61,7 +61,9 @@ def model() -> Generator[str]:
 
 @contextmanager
 def chatting(url: str, *, timed: bool = False) -> Generator[Terminal]:
-    """`timed`: chat_timed.py tells of it in `clock`, in the working directory."""
+    """Start a chat. With `timed`, chat_timed.py writes its figures to `clock` in the working
+    directory.
+    """
     with tempfile.TemporaryDirectory(prefix="treadle-bench-") as folder:
         home, work = Path(folder, "home"), Path(folder, "work")
         home.mkdir()
@@ -101,7 +103,7 @@ def first_paint(url: str, times: int) -> None:
 
 
 def echo(terminal: Terminal, keys: str, *, between_s: float = 0.13) -> list[float]:
-    """Milliseconds from a key to its sign on the terminal, for each."""
+    """Return the milliseconds from each key to its character on the terminal."""
     taken: list[float] = []
     for key in keys:
         at, typed = len(terminal.written), terminal.type(key)
@@ -113,7 +115,7 @@ def echo(terminal: Terminal, keys: str, *, between_s: float = 0.13) -> list[floa
 
 @dataclass(frozen=True)
 class Spent:
-    """In one streamed answer: milliseconds for each frame, and bytes."""
+    """The cost of one streamed answer: milliseconds per frame, and bytes."""
 
     whole: float
     drawing: float
@@ -124,7 +126,7 @@ class Spent:
 
 
 def streaming(terminal: Terminal, when: str) -> None:
-    """Some answers to measure the drawing, one to type into."""
+    """Stream some answers to measure drawing, and one during which keys are typed."""
     terminal.calm()
     _stream(terminal)  # what is loaded with the first code and the first table
     figures = [_stream(terminal) for _ in range(5)]
@@ -183,7 +185,7 @@ def much_output(terminal: Terminal) -> None:
 
 
 def say(terminal: Terminal, messages: int) -> None:
-    """So many more, one prompt and one answer at a time."""
+    """Send so many more prompts, waiting for each answer."""
     for _ in range(messages // 2):
         at = len(terminal.written)
         terminal.type("more\r")
@@ -191,8 +193,8 @@ def say(terminal: Terminal, messages: int) -> None:
 
 
 def bare(url: str) -> None:
-    """The runtime alone, without a terminal: what the same answers cost a program that does nothing
-    with them.
+    """Measure the runtime alone, without a terminal: the cost of the same answers for a program
+    that ignores them.
     """
     code = (
         "import asyncio, time\nfrom treadle import Agent, Runtime\n"

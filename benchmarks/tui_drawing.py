@@ -1,8 +1,9 @@
-"""What drawing costs, in CPU time: a finished message, the tail that is drawn anew, ten thousand
-deltas, a diff. Prints a figure a line.
+"""Measure the CPU time of drawing: a finished message, the tail that is redrawn, ten thousand
+deltas, a diff. Prints one figure a line.
 
-Run it by itself: `python benchmarks/tui_drawing.py`. Limits are those of order 06; each figure is
-the best of five.
+    python benchmarks/tui_drawing.py
+
+Each figure is the best of five, next to its limit.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ DELTAS = 10_000
 
 
 def cpu_ms(work: Callable[[], object], times: int) -> float:
-    """Of one of so many."""
+    """Return the CPU milliseconds of one of so many calls."""
     work()
     best = float("inf")
     for _ in range(5):
@@ -64,7 +65,7 @@ def changed_file() -> tuple[str, str]:
 
 
 def deltas(messages: int) -> list[float]:
-    """Microseconds of a delta of eight characters: of the first tenth, and of the last."""
+    """Return the microseconds for a delta of eight characters: of the first tenth, and of the last."""
     from treadle.tui.growing import Growing
 
     growing, text = Growing(), MESSAGE * messages
@@ -80,7 +81,7 @@ def deltas(messages: int) -> list[float]:
 
 
 def imported_ms(module: str) -> float:
-    """Over a bare interpreter, the best of five processes."""
+    """Return the import time beyond that of a bare interpreter, the best of five processes."""
     check = f"import time; t = time.process_time(); import {module}; print(time.process_time() - t)"
     return (
         min(

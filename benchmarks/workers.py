@@ -1,10 +1,10 @@
-"""What an engine costs: a run that a worker drives over one that is driven directly, and how long
-it takes until many are handed over.
+"""Measure the cost of an engine: a run that a worker drives, compared with one that is driven
+directly, and the time to pass many runs to the engine.
 
     python -m benchmarks.workers [--store sqlite] [--store postgres] [--engine local] [--engine dbos] [--runs 400] [--many 10000] [--slots 8]
 
-Runs of one turn whose model answers at once: what is left is the journal and the engine. PostgreSQL
-is one of its own, with fsync on. Entry: `main`.
+Runs have one turn, and their model answers at once, which leaves the journal and the engine. The
+PostgreSQL server is started for the benchmark, with fsync on. Entry point: `main`.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ async def _directly(url: str, runs: int, slots: int) -> tuple[float, float]:
 async def _worked(
     url: str, engine: str, runs: int, slots: int, poll_s: float
 ) -> tuple[float, float]:
-    """From the first claim until the last one is driven."""
+    """Return the seconds from the first claim until the last run has been driven."""
     agent = _agent(runs)
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(Runtime.open(url, config=load(files=False)))
@@ -130,7 +130,7 @@ async def _worked(
 
 
 async def _many(url: str, engine: str, many: int, poll_s: float) -> tuple[float, float | None]:
-    """Submitted one after the other by eight tasks; handed over as a worker's sweep does it."""
+    """Submit runs one by one from eight tasks, and pass them on as a worker's sweep does."""
     agent = _agent(1)
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(Runtime.open(url, config=load(files=False)))

@@ -1,8 +1,8 @@
-"""A call waits for a person, also while no program runs: one process asks, another one, whenever,
-brings the answer.
+"""Hold a tool call for a person's approval, even while no program runs: one process asks, and
+another one brings the answer later.
 
-python examples/approval.py --folder /tmp/mails                  # ends, and the run waits
-python examples/approval.py --folder /tmp/mails --approve        # or --deny "say it more kindly"
+    python examples/approval.py --folder /tmp/mails                  # ends; the run waits
+    python examples/approval.py --folder /tmp/mails --approve    # or: --deny "say it more kindly"
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SCRIPT = Path(__file__).with_suffix(".json")
 
 @tool(effect="once", needs_approval=True)
 async def send_mail(ctx: ToolContext[Path], to: str, text: str) -> str:
-    """Sends a mail."""
+    """Send a mail."""
     with (ctx.deps / "sent.txt").open("a") as sent:  # a real one would do more
         sent.write(f"to {to}: {text}\n")
     return "sent"

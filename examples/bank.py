@@ -1,13 +1,13 @@
-"""A bank transfer that survives a crash: kill the program wherever you like, start it again, and
-the money has moved once.
+"""Transfer money in a way that survives a crash: kill the program at any moment, start it again,
+and the money has moved exactly once.
 
-    TREADLE_CRASH_AT=7 python examples/bank.py --folder /tmp/bank     # dies, with kill -9, at the
-                                                                      7th durable boundary
-    python examples/bank.py --folder /tmp/bank                        # goes on with the run that
-                                                                      was cut
+    TREADLE_CRASH_AT=7 python examples/bank.py --folder /tmp/bank     # dies by kill -9 at the
+                                                                      # 7th durable boundary
+    python examples/bank.py --folder /tmp/bank                        # continues the
+                                                                      # interrupted run
 
-The transfer is a `once` call: Treadle never repeats it by itself. After a crash it asks the probe
-whether it happened.
+The transfer is a `once` call: Treadle never repeats it by itself. After a crash, Treadle asks the
+probe whether the transfer took place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCRIPT = Path(__file__).with_suffix(".json")
 
 
 class Bank:
-    """Somebody else's system, with a database of its own, of which our journal knows nothing."""
+    """An external system with a database of its own, which our journal does not cover."""
 
     def __init__(self, file: Path) -> None:
         self.db = sqlite3.connect(file)
@@ -66,13 +66,13 @@ async def was_transferred(
 
 @tool(effect="once", probe=was_transferred)
 async def transfer(ctx: ToolContext[Bank], giver: str, taker: str, euros: int) -> str:
-    """Moves money from one account to another."""
+    """Move money from one account to another."""
     return ctx.deps.transfer(ctx.idempotency_key, giver, taker, euros)
 
 
 @tool(effect="pure")
 async def balances(ctx: ToolContext[Bank]) -> str:
-    """What is on each account."""
+    """Return the balance of each account."""
     return ctx.deps.balances()
 
 

@@ -1,8 +1,8 @@
-"""A budget that ends a run well: near its end there is a warning, and one last turn without tools,
-in which the model answers with what it has.
+"""End a run gracefully at its limit: the model is warned near the end, and in one last turn without
+tools it answers with what it has found.
 
-python examples/budget.py
-python examples/budget.py --model anthropic:claude-opus-5-5 --turns 5
+    python examples/budget.py
+    python examples/budget.py --model anthropic:claude-opus-5-5 --turns 5
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ SHELVES = {1: "atlases", 2: "poems", 3: "cookbooks", 4: "travels", 5: "letters"}
 
 @tool(effect="pure")
 async def look(shelf: int) -> str:
-    """What stands on a shelf.
+    """List the contents of a shelf.
 
     Args:
-        shelf: Its number, from 1 to 5.
+        shelf: Number of the shelf, from 1 to 5.
     """
     return SHELVES.get(shelf, "there is no such shelf")
 

@@ -1,5 +1,4 @@
-"""Typed extraction: a dataclass out of a text, and what of it is there while the model still
-writes.
+"""Extract a dataclass from a text, and show the partial value while the model is still writing.
 
 python examples/extract.py
 python examples/extract.py --model anthropic:claude-opus-5-5 --text "…"
@@ -27,7 +26,7 @@ class Guest:
 
 @dataclass
 class Booking:
-    """A table that somebody wants."""
+    """A table reservation."""
 
     guest: Guest
     day: str

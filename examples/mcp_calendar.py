@@ -1,4 +1,4 @@
-"""A small MCP server on stdio, made with the official SDK: what mcp_tool.py starts."""
+"""A small MCP server on stdio, written with the official SDK. mcp_tool.py starts it."""
 
 from mcp.server import MCPServer
 
@@ -8,13 +8,13 @@ FREE = {"Thursday": ["nine"], "Friday": ["eleven", "three"]}
 
 @mcp.tool()
 def free(day: str) -> str:
-    """Hours of a day in which nothing stands yet."""
+    """List the free hours of a day."""
     return ", ".join(FREE.get(day, [])) or f"nothing is free on {day}"
 
 
 @mcp.tool()
 def book(day: str, hour: str) -> str:
-    """Puts something into the calendar."""
+    """Add an entry to the calendar."""
     FREE.get(day, []).remove(hour)
     return f"{day} at {hour} is taken"
 

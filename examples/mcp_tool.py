@@ -1,4 +1,4 @@
-"""A tool of an MCP server: mcp_calendar.py, beside this file, made with the official SDK.
+"""Call a tool of an MCP server: mcp_calendar.py in the same folder, written with the official SDK.
 
 pip install 'treadle[mcp]'
 python examples/mcp_tool.py
@@ -20,8 +20,8 @@ SERVER = Path(__file__).with_name("mcp_calendar.py")
 
 
 async def ask(request: ApprovalRequest) -> Approve | Deny:
-    """Nobody knows what a server's tool does, so each call is asked about, except where the mode is
-    full; this one looks only at its name.
+    """Approve the calls of the calendar by their name. Treadle cannot know the effect of a server's
+    tools, so every call needs approval unless the mode is full.
     """
     print(f"{request.agent} wants to call {request.name}")
     return (

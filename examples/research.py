@@ -1,10 +1,10 @@
-"""Three agents look something up side by side, and a fourth, whose tools they are, writes the
+"""Let three agents research side by side, and a fourth one, which has them as tools, write the
 answer.
 
     python examples/research.py
     python examples/research.py --model anthropic:claude-opus-5-5 --question "…"
 
-Each has a history of its own, and spends from the budget of the first.
+Each agent has its own history and spends from the budget of the first.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Kills an agent that charges orders, at every named point in turn, resumes it in a new process,
-and counts what the world saw.
+"""Kill an agent that charges orders at every named point in turn, resume it in a new process, and
+count the effects.
 
     python benchmarks/crash/experiment.py [--install] [--only NAME] [--boundaries] [--folder DIR] [--jobs N] [--json FILE]
 
-The agent is the same on every framework (shop.py); each has a worker beside this file, and a
-virtual environment of its own. What is counted comes from a witness file that no framework knows
-of, and, for the log, from what the framework's own records say. Entry: `main`.
+The agent is the same on every framework (shop.py). Each framework has a worker in this folder and a
+virtual environment of its own. Effects are counted from a witness file that no framework uses, and
+for the records from the framework's own log. Entry point: `main`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TIMEOUT_S = 60.0
 QUIET = "nowhere"
 _ORDERS = ("A", "B", "C", "D")
 _ANSWERS = 4
-"""What the model says in a run that nobody kills."""
+"""Last answer of a run that is not killed."""
 _BOUNDARIES_MAX = 500
 
 
@@ -46,7 +46,7 @@ class Peer:
     worker: str
     options: tuple[str, ...] = ()
     environment: str = ""
-    """The name of its virtual environment; none for the Python that runs this experiment."""
+    """Name of its virtual environment; "" for the Python that runs this experiment."""
     requirements: tuple[str, ...] = ()
 
 
@@ -98,15 +98,15 @@ PEERS = (
 
 
 class Missing(Exception):
-    """This framework cannot be tried here, and what to do."""
+    """A framework that cannot be tried here, with the next step."""
 
 
 # ---------------------------------------------------------------- processes
 
 
 class Lab:
-    """Where the experiment happens: a folder with the environments, and one for every trial of this
-    time.
+    """The folder of the experiment: the environments, and a folder for every trial of this
+    execution.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -158,7 +158,9 @@ class Lab:
     def run(
         self, peer: Peer, trial: Path, how: str, variables: Mapping[str, str]
     ) -> tuple[int | None, str]:
-        """The exit code, None where it did not end, and the last line that it complained with."""
+        """Run a worker. Return its exit code, None if it did not end, and the last line of its
+        errors.
+        """
         command = [self.python(peer), HERE / peer.worker, trial, how, *peer.options]
         inherited = {
             name: value
@@ -187,57 +189,57 @@ class Lab:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One kill, and what came of it."""
+    """One kill and its outcome."""
 
     point: str
     trouble: str = ""
-    """Why the run did not get to its end, in the worker's words."""
+    """Reason why the run was not completed, as the worker reported it."""
     begun_anew: bool = False
     twice: tuple[str, ...] = ()
     """Orders that were charged more than once."""
     lost: tuple[str, ...] = ()
     """Orders that were not charged although the run ended."""
     again: int = 0
-    """Answers of the model that were paid for more than once."""
+    """Responses of the model that were paid for more than once."""
     more: int = 0
-    """Answers that a quiet run has not: the model looks up what it is not sure of, and may call
-    again.
+    """Responses beyond those of an undisturbed run: the model looks up unclear results, and may
+    call again.
     """
     in_flight: tuple[str, ...] = ()
     """Charges that had begun and not returned when the process died."""
     told: tuple[str, ...] = ()
-    """Charges that the model was told of, but not as done."""
+    """Charges that were reported to the model, but not as done."""
     logged: tuple[str, ...] = ()
-    """Charges that the framework's own records have as unknown."""
+    """Charges that are unknown in the framework's own records."""
 
     @property
     def words(self) -> str:
         found = [f"{order} charged twice" for order in self.twice] + [
             f"{order} never charged" for order in self.lost
         ]
-        found += [f"{_counted(self.again, 'answer')} paid again"] * bool(self.again)
+        found += [f"{_counted(self.again, 'response')} paid twice"] * bool(self.again)
         found += ["restarted"] * self.begun_anew
         if self.told:
             found += ["reported as unknown: " + ", ".join(call.split("-")[1] for call in self.told)]
-        found += [f"{_counted(self.more, 'answer')} more"] * bool(self.more)
+        found += [_counted(self.more, "extra response")] * bool(self.more)
         return self.trouble or "; ".join(found) or "ok"
 
 
 def attempt(lab: Lab, peer: Peer, point: str, variables: Mapping[str, str]) -> Trial | None:
-    """None where the process was not killed: it never passed this point."""
+    """Run one trial. Return None if the process was not killed, because it never passed this point."""
     trial = lab.trial(peer)
     code, complaint = lab.run(peer, trial, "start", variables)
     if code == 0:
         return None
     if code != -signal.SIGKILL:
-        return Trial(point=point, trouble=f"it ended by itself: {complaint}")
+        return Trial(point=point, trouble=f"it ended before the kill: {complaint}")
     before = _witness(trial)
     (trial / "end.json").unlink(missing_ok=True)
     code, complaint = lab.run(peer, trial, "resume", {})
     trouble = (
         ""
         if code == 0
-        else "it did not end"
+        else "it did not finish"
         if code is None
         else f"it could not be resumed: {complaint}"
     )
@@ -281,7 +283,9 @@ def _witness(trial: Path) -> list[dict[str, str]]:
 
 
 def _in_flight(witness: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
-    """By what the tools said: a charge says so when it is called, and right before it returns."""
+    """Return the charges in flight, from the witness: a charge is recorded when it is called, and
+    right before it returns.
+    """
     entered, returned = (
         {seen["of"] for seen in witness if seen["what"] == what} for what in ("entered", "returned")
     )
@@ -294,7 +298,7 @@ def _in_flight(witness: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
 
 
 def points_of(lab: Lab, peer: Peer) -> list[str]:
-    """Those that a quiet run passes."""
+    """Return the points that an undisturbed run passes."""
     trial = lab.trial(peer)
     code, complaint = lab.run(peer, trial, "start", {CRASH_POINT: QUIET})
     if code != 0:
@@ -313,8 +317,8 @@ def named_points(lab: Lab, peer: Peer, jobs: int) -> list[Trial]:
 
 
 def boundaries(lab: Lab, peer: Peer) -> Iterator[Trial]:
-    """Treadle's own points: before and after every commit and every execution, until the run
-    survives.
+    """Kill at Treadle's own points, before and after every commit and every execution, until the
+    run survives.
     """
     for number in range(1, _BOUNDARIES_MAX):
         trial = attempt(lab, peer, f"boundary {number}", {"TREADLE_CRASH_AT": str(number)})
@@ -328,15 +332,15 @@ def boundaries(lab: Lab, peer: Peer) -> Iterator[Trial]:
 
 MEASURES: tuple[tuple[str, Callable[[Trial], int]], ...] = (
     ("kills", lambda trial: 1),
-    ("runs that got to their end", lambda trial: not trial.trouble),
-    ("of them restarted from the prompt", lambda trial: trial.begun_anew),
-    ("charges done twice", lambda trial: len(trial.twice)),
-    ("charges never done", lambda trial: len(trial.lost)),
+    ("completed runs", lambda trial: not trial.trouble),
+    ("of these, restarted from the prompt", lambda trial: trial.begun_anew),
+    ("charges executed twice", lambda trial: len(trial.twice)),
+    ("charges never executed", lambda trial: len(trial.lost)),
     ("charges in flight at a kill", lambda trial: len(trial.in_flight)),
     ("charges reported to the model as unknown", lambda trial: len(trial.told)),
     ("charges unknown in the framework's records", lambda trial: len(trial.logged)),
-    ("answers of the model paid again", lambda trial: trial.again),
-    ("answers more than a quiet run needs", lambda trial: trial.more),
+    ("responses of the model paid twice", lambda trial: trial.again),
+    ("extra responses, compared with an undisturbed run", lambda trial: trial.more),
 )
 
 
@@ -375,7 +379,7 @@ def _counted(number: int, noun: str) -> str:
 
 def _options() -> argparse.Namespace:
     options = argparse.ArgumentParser(
-        description="Kills the same agent on several frameworks, resumes it, and prints what was done twice, lost or told."
+        description="Kill the same agent on several frameworks, resume it, and print which effects were repeated, lost or reported."
     )
     options.add_argument(
         "--install",
@@ -386,7 +390,7 @@ def _options() -> argparse.Namespace:
         "--only",
         action="append",
         choices=[peer.name for peer in PEERS],
-        help="this one; repeatable",
+        help="only this framework; repeatable",
     )
     options.add_argument(
         "--boundaries",
@@ -397,9 +401,11 @@ def _options() -> argparse.Namespace:
         "--folder",
         type=Path,
         default=Path(tempfile.gettempdir()) / "treadle-crash",
-        help="where environments and trials go (%(default)s)",
+        help="folder of environments and trials (%(default)s)",
     )
-    options.add_argument("--jobs", type=int, default=2, help="trials at a time (%(default)s)")
+    options.add_argument(
+        "--jobs", type=int, default=2, help="number of parallel trials (%(default)s)"
+    )
     options.add_argument("--json", type=Path, help="write every trial to this file")
     return options.parse_args()
 
@@ -420,7 +426,7 @@ def main() -> None:
             print(f"{peer.name} …", file=sys.stderr, flush=True)
             done[peer.title] = named_points(lab, peer, max(1, options.jobs))
             if options.boundaries and peer.name == "treadle":
-                swept[f"{peer.title}, its own boundaries"] = list(boundaries(lab, peer))
+                swept[f"{peer.title}, at its own boundaries"] = list(boundaries(lab, peer))
             versions.append(lab.versions(peer))
         except (Missing, subprocess.CalledProcessError) as why:
             troubles.append(f"{peer.title}: {why}")

@@ -1,7 +1,7 @@
 """The experiment's agent on LangGraph: `langgraph_worker.py FOLDER start|resume`.
 
-Persistence is its SQLite checkpointer in the strictest of its durability modes. Resuming is as its
-documentation says: the same thread, with None as the input.
+Persistence is its SQLite checkpointer in the strictest durability mode. A run is resumed as
+documented: the same thread, with None as the input.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The experiment's agent on Pydantic AI: `pydantic_ai_worker.py FOLDER start|resume
 dbos|steps|ledger`.
 
-dbos: durable execution with DBOS on SQLite, the tools being DBOS steps; resuming is launching DBOS
-in a new process. steps: StepPersistence of its harness on SQLite, as its quick start has it;
-resuming is `continue_run`, or the prompt once more where nothing can be continued. ledger: the same
-with `capture_frontier`, and an application that reads the ledger of tool effects before it goes on.
+dbos: durable execution with DBOS on SQLite, with tools as DBOS steps; a run is resumed by launching
+DBOS in a new process. steps: StepPersistence of its harness on SQLite, as in its quick start; a run
+is resumed with `continue_run`, or by giving the prompt again if nothing can be continued. ledger:
+the same with `capture_frontier`, and an application that reads the ledger of tool effects before it
+continues.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ async def with_steps(shop: Shop, folder: Path, *, start: bool, ledger: bool) -> 
 
 
 async def _went_on(agent: Agent[None, str], store: Any, run_id: str, *, ledger: bool) -> str | None:
-    """The last text of the run; None where it left nothing to go on with."""
+    """Continue the run. Return its last text; None if there was nothing to continue."""
     from pydantic_ai_harness.step_persistence import continue_run
 
     try:

@@ -1,9 +1,9 @@
-"""The shop of the experiment, the same for every framework: what its tools do to the world, what
-its model says, and where a process dies.
+"""The shop of the experiment, the same for every framework: the effects of its tools, the answers
+of its model, and the points at which a process dies.
 
-Nothing here knows a framework, and nothing but Python is needed. The witness is a file outside
-every journal: one JSON object a line, appended before anything else happens, so that it holds what
-the world saw. Entry: `Shop`, `Call`.
+This module depends on no framework, only on Python. The witness is a file outside every journal:
+one JSON object a line, appended before anything else happens, so that it holds all effects. Entry
+points: `Shop`, `Call`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ CRASH_POINT = "CRASH_POINT"
 _ORDERS = ("A", "B", "C", "D")
 _PLAN = ((("charge", "A"),), (("charge", "B"), ("notify", "B")), (("charge", "C"), ("charge", "D")))
 _TOGETHER_S = 1.0
-"""How long a tool waits for the one beside it; a framework that runs them one after the other only
-loses this time.
+"""Time in seconds that a tool waits for the parallel one. A framework that runs them one after the
+other only loses this time.
 """
 _SETTLE_S = 0.5
-"""How long `notify B` gives the framework to store what `charge B` has returned."""
+"""Time in seconds that `notify B` gives the framework to store the result of `charge B`."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call of the conversation, and what the model read as its result."""
+    """A tool call of the conversation, and the result that the model read."""
 
     id: str
     name: str
@@ -67,18 +67,18 @@ class Shop:
         return any(seen["what"] == what and seen["of"] == of for seen in self.saw())
 
     def point(self, name: str) -> None:
-        """A place where the experiment kills: here this process dies at once, with nothing cleaned
-        up, if it was told to.
+        """Mark a point of the experiment. If this is the point to die at, the process ends at once,
+        without cleanup.
         """
         self._record("point", name)
         if name == self._dies_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def end(self, text: str, *, unknown: Sequence[str] = (), begun_anew: bool = False) -> None:
-        """What the worker says at its end. `unknown`: ids of the calls of which the framework's
-        records say that they may have happened.
+        """Record the end of the worker. `unknown`: ids of the calls that the framework's records
+        describe as possibly executed.
 
-        `begun_anew`: the framework had nothing to go on with, and the prompt was given once more.
+        `begun_anew`: the framework had nothing to continue, and the prompt was given again.
         """
         self._end.write_text(
             json.dumps({"text": text, "unknown_in_log": list(unknown), "begun_anew": begun_anew}),
@@ -88,13 +88,13 @@ class Shop:
     # ---------------------------------------------------------------- the tools
 
     async def charge(self, order: str) -> str:
-        """Takes the money. It must not silently happen twice."""
+        """Charge an order. Must not silently happen twice."""
         self._record("entered", f"charge {order}")
         if order == "C":  # both are under way before the first of them does anything
             await _until(lambda: self._happened("entered", "charge D"))
         if order == "D":
             await _until(lambda: self._happened("charge", "C"))
-        self.point(f"charge {order} begins")
+        self.point(f"charge {order} starts")
         self._record("charge", order)
         self.point(f"charge {order} took effect")
         if order in ("C", "D"):
@@ -103,16 +103,16 @@ class Shop:
         return _charged(order)
 
     async def notify(self, order: str) -> str:
-        """Sends a message that is harmless to send again."""
+        """Send a message that is harmless to send again."""
         await _until(lambda: self._happened("charge", order))
         await asyncio.sleep(_SETTLE_S)
-        self.point(f"notify {order} begins")
+        self.point(f"notify {order} starts")
         self._record("notify", order)
         self.point(f"notify {order} took effect")
         return _notified(order)
 
     async def look_up(self, order: str) -> str:
-        """Says whether an order was charged; changes nothing."""
+        """Return whether an order was charged. Changes nothing."""
         return (
             f"{order} was charged"
             if self._happened("charge", order)
@@ -122,17 +122,17 @@ class Shop:
     # ---------------------------------------------------------------- the model
 
     def answer(self, calls: Sequence[Call]) -> tuple[Call, ...]:
-        """The calls that the model wants next, given those of the conversation so far; none: it
-        says `DONE`.
+        """Return the calls that the model wants next, given those of the conversation so far; if
+        none, it answers `DONE`.
         """
         for call in calls:
             if call.name == "charge" and call.result != _charged(call.order):
                 self._record("doubt", call.id, text=call.result)
         wanted = tuple(_with_id(name, order, calls) for name, order in _next(calls))
         said = " and ".join(str(call) for call in wanted) or "done"
-        self.point(f"model asked, before {said}")
+        self.point(f"request sent, before {said}")
         self._record("answer", "+".join(call.id for call in wanted) or "done")
-        self.point(f"model answered {said}")
+        self.point(f"response {said} sent")
         return wanted
 
 
@@ -145,8 +145,8 @@ def _notified(order: str) -> str:
 
 
 def _next(calls: Sequence[Call]) -> tuple[tuple[str, str], ...]:
-    """Doubts come first: what a result leaves open is looked up before anything else, and charged
-    again only if it did not happen.
+    """Return the next calls. An order with an unclear result is looked up first, and charged again
+    only if it was not charged.
     """
     last = {
         order: [call for call in calls if call.order == order and call.name != "notify"]
@@ -179,7 +179,7 @@ def _with_id(name: str, order: str, calls: Sequence[Call]) -> Call:
 
 
 async def _until(true: Callable[[], bool]) -> None:
-    """Also returns when it never becomes true: some frameworks run the tools of a turn one after
+    """Wait for a condition, for a limited time: some frameworks run the tools of a turn one after
     the other.
     """
     deadline = asyncio.get_running_loop().time() + _TOGETHER_S

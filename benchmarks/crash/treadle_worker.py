@@ -1,7 +1,7 @@
 """The experiment's agent on Treadle: `treadle_worker.py FOLDER start|resume once|idempotent`, the
-effect that `charge` is declared with.
+declared effect of `charge`.
 
-The runtime is as it comes, with a journal on SQLite; resuming is `Runtime.resume`.
+The runtime has its defaults, with a journal on SQLite. A run is resumed with `Runtime.resume`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is said of what tools returned: SPEC J3 and J4, word for word."""
+"""Replies about the results of tools, word for word (docs/internals/origins.md, Replies)."""
 
 from __future__ import annotations
 
