@@ -30,8 +30,8 @@ LEAST_BYTES = 300
 WITHDRAWN = "refused"
 """Prefix of the id of a message that replaces an exchange which the provider refused."""
 REFUSED = (
-    "[The provider refused to go on with a request here. The request, and what led to the "
-    "refusal, left the conversation.]"
+    "[The provider refused to answer a request here. The request, and the messages that led to "
+    "the refusal, were removed from the conversation.]"
 )
 
 

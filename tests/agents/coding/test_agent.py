@@ -168,6 +168,6 @@ def test_it_is_told_how_a_pull_request_is_made() -> None:
         "one change that can be reviewed",
         "how it was tested",
         "never the default branch",
-        "Merging is the person's",
+        "The person merges",
     ):
         assert practice in told

@@ -45,8 +45,10 @@ def test_directory_system_day_and_programs_are_told(tmp_path: Path) -> None:
 
 
 def test_whether_anybody_can_be_asked_is_told(tmp_path: Path) -> None:
-    assert told(tmp_path)[-1].startswith("- No one can be asked")
-    assert told(tmp_path, attended=True)[-1] == "- A person follows this run and can be asked."
+    assert told(tmp_path)[-1].startswith("- No person can answer questions")
+    assert (
+        told(tmp_path, attended=True)[-1] == "- A person follows this run and can answer questions."
+    )
 
 
 def test_a_branch_and_where_the_repository_begins(tmp_path: Path) -> None:

@@ -23,16 +23,16 @@ BELOW_MAX = 20
 HEAD = """\
 # How to work here
 
-Written by the person, or by the project's own people. Where two of them disagree, the later one here is nearer and wins;
-what the person says in the conversation wins over all."""  # noqa: E501
+Written by the person, or by the project's maintainers. If two of them disagree, the later one below is nearer and wins;
+the person's words in the conversation win over all of them."""  # noqa: E501
 BELOW = (
-    "Folders below have files like these for what lies in them. Read the nearest one before you "
+    "Subfolders have files like these for their contents. Read the nearest one before you "
     "change something there:"
 )
 SKILLS = """\
 # Skills
 
-Instructions for particular tasks. Where a task fits one of them, read it before you begin: the tool `read` with the path `skill:NAME`."""  # noqa: E501
+Instructions for particular tasks. If one of them fits your task, read it before you begin: call `read` with the path `skill:NAME`."""  # noqa: E501
 
 
 class Guidance(NamedTuple):

@@ -75,15 +75,15 @@ def whereabouts(
         f"Shells: {_found(SHELLS, environment)}. Commands run in bash.",
         f"Programs found: {_found(PROGRAMS, environment)}.",
         f"Day: {(today or datetime.date.today()).isoformat()}",
-        "A person follows this run and can be asked."
+        "A person follows this run and can answer questions."
         if attended
         else (
-            "No one can be asked: a call that needs a person's permission is denied, "
+            "No person can answer questions: a call that needs a person's approval is denied, "
             "and only your last message is read."
         ),
     ]
     return "\n".join(
-        ("# Where you work, as it was when the run began", "", *(f"- {line}" for line in lines))
+        ("# Environment at the start of the run", "", *(f"- {line}" for line in lines))
     )
 
 

@@ -56,17 +56,17 @@ class Bash(Builtin[BashArguments]):
     example = '{"command": "python -m pytest -q tests", "timeout_s": 300}'
     parameters = closed_object(
         {
-            "command": {"type": "string", "description": "What bash shall run."},
+            "command": {"type": "string", "description": "The command for bash."},
             "timeout_s": {
                 "type": "number",
                 "description": (
-                    f"Seconds, at most {MAX_TIMEOUT_S:.0f}. Default {DEFAULT_TIMEOUT_S:.0f}; in "
-                    "the background none."
+                    f"Timeout in seconds, at most {MAX_TIMEOUT_S:.0f}. Default "
+                    f"{DEFAULT_TIMEOUT_S:.0f}; none in the background."
                 ),
             },
             "background": {
                 "type": "boolean",
-                "description": "Go on while it runs; bash_output and bash_kill take the id that comes back.",  # noqa: E501
+                "description": "Return at once while it runs. Pass the returned id to bash_output and bash_kill.",  # noqa: E501
             },
         },
         required=["command"],

@@ -22,7 +22,7 @@ class OutputArguments(JobArguments, frozen=True, kw_only=True, forbid_unknown_fi
     until: Literal["output", "end"] = "output"
 
 
-_ID = {"type": "string", "description": "As `bash` gave it: 'job_1'."}
+_ID = {"type": "string", "description": "Id that `bash` returned, such as 'job_1'."}
 JOB = closed_object({"id": _ID}, required=["id"])
 MAX_WAIT_S = 600.0
 
@@ -38,7 +38,7 @@ class BashOutput(Builtin[OutputArguments]):
             "id": _ID,
             "wait_s": {
                 "type": "number",
-                "description": f"Wait at most so many seconds, at most {MAX_WAIT_S:.0f}. Default 0.",  # noqa: E501
+                "description": f"Maximum seconds to wait, at most {MAX_WAIT_S:.0f}. Default 0.",
             },
             "until": {
                 "type": "string",

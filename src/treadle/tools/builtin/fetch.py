@@ -44,7 +44,7 @@ class Fetch(Builtin[FetchArguments]):
     arguments = FetchArguments
     example = '{"url": "https://docs.python.org/3/library/os.html"}'
     parameters = closed_object(
-        {"url": {"type": "string", "description": "Of a page: https://… or http://…"}},
+        {"url": {"type": "string", "description": "Address of a page: https://… or http://…"}},
         required=["url"],
     )
 

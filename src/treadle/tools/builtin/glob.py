@@ -43,11 +43,11 @@ class Glob(Builtin[GlobArguments]):
         {
             "pattern": {
                 "type": "string",
-                "description": "Such as **/*.py or src/**/*.{ts,tsx}; relative to path.",
+                "description": "Pattern such as **/*.py or src/**/*.{ts,tsx}, relative to path.",
             },
             "path": {
                 "type": "string",
-                "description": "The directory to look in. Default: the working directory.",
+                "description": "Directory to search. Default: the working directory.",
             },
         },
         required=["pattern"],

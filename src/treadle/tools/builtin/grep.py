@@ -67,8 +67,8 @@ class Grep(Builtin[GrepArguments]):
             "glob": {
                 "type": "string",
                 "description": (
-                    "Only files whose name (or path, where it has a /) matches, such as *.py or "
-                    "src/**/*.ts."
+                    "Only files whose name (or path, if the pattern has a /) matches, such as "
+                    "*.py or src/**/*.ts."
                 ),
             },
             "context": {

@@ -39,7 +39,7 @@ class Ls(Builtin[LsArguments]):
                 "type": "string",
                 "description": (
                     "The directory: absolute, or relative to the working directory. Default: "
-                    "that itself."
+                    "the working directory."
                 ),
             }
         },

@@ -69,21 +69,20 @@ class Read(Builtin[ReadArguments]):
             "offset": {
                 "type": "integer",
                 "description": (
-                    "The first line to show, from 1. Negative: that many lines before the end. "
-                    "Default 1."
+                    "First line to show, from 1. Negative: counted from the end. Default 1."
                 ),
             },
             "limit": {
                 "type": "integer",
-                "description": "How many lines to show, at least 1. Default and most: 2000.",
+                "description": "Number of lines to show, at least 1. Default and maximum: 2000.",
             },
             "pages": {
                 "type": "string",
-                "description": 'PDF files: the pages to show, like "3" or "3-7" or "3-".',
+                "description": 'PDF files: the pages to show, such as "3", "3-7" or "3-".',
             },
             "raw": {
                 "type": "boolean",
-                "description": "Notebooks: show the file as it is, which `edit` needs.",
+                "description": "Notebooks: show the raw file, which `edit` needs.",
             },
         },
         required=["path"],

@@ -51,7 +51,7 @@ class TodoWrite(Builtin[TodoWriteArguments]):
             "todos": {
                 "type": "array",
                 "items": _TODO,
-                "description": "The whole list, in order; it replaces the last one.",
+                "description": "The whole list, in order; replaces the previous one.",
             }
         },
         required=["todos"],

@@ -128,7 +128,7 @@ def test_steps_that_are_alike_are_one_line_with_their_number(person: Person) -> 
             return [...reply.element.querySelectorAll(".step")].map((step) => step.textContent);
         }"""
     )
-    assert steps == ["Asked you first (3 times)", "Took the last change back"]
+    assert steps == ["Asked for confirmation (3 times)", "Undid the last change"]
 
 
 def test_nothing_can_be_said_before_the_conversation_is_there(visit: Visit) -> None:

@@ -1,4 +1,4 @@
-// The door: signing in and creating an account, by forms that password managers know. Nothing is loaded anew, and what is typed stays when it is refused.
+// Signing in and creating an account, with forms that password managers recognize. The page is not reloaded, and rejected input stays in its field.
 
 import { byId } from "/assets/document.js";
 import { session } from "/assets/session.js";
@@ -53,11 +53,11 @@ async function enter(event, kind) {
   }
 }
 
-/** What can be said without asking the server: [field, sentence]. */
+/** Check the form without the server. Returns [field, sentence], or null. */
 function fault(kind, username, password) {
-  if (username.value.trim() === "") return [username, "Type your username."];
-  if (password.value === "") return [password, "Type your password."];
-  if (kind === "register" && [...password.value].length < LEAST) return [password, `The password is too short: it needs at least ${LEAST} characters.`];
+  if (username.value.trim() === "") return [username, "Enter your username."];
+  if (password.value === "") return [password, "Enter your password."];
+  if (kind === "register" && [...password.value].length < LEAST) return [password, `The password is too short. Use at least ${LEAST} characters.`];
   return null;
 }
 

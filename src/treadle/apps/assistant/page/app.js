@@ -1,9 +1,9 @@
-// The page: who is signed in decides what is seen, and here its parts meet. Each part says itself what it does:
+// The page: connects its parts, and shows the sign-in form or the chat. Each part describes itself:
 //
-//   session.js        who is signed in; every request           document.js   elements, as text only
-//   account.js        the door: signing in, an account          events.js     server-sent events
-//   chat.js           what is said; reply.js: one reply         notices.js    errors, and what can be undone
-//   conversations.js  the list of them                          words.js      our words for names and codes
+//   session.js        the signed-in account; all requests       document.js   elements, from text only
+//   account.js        signing in, creating an account           events.js     server-sent events
+//   chat.js           the conversation; reply.js: one reply     notices.js    errors, and actions that can be undone
+//   conversations.js  the list of conversations                 words.js      texts for names and codes
 //   tasks.js          the task list; task_row.js: one task
 
 import { openDoor, setUpDoor } from "/assets/account.js";
@@ -18,12 +18,12 @@ const room = byId("room");
 const tasks = new Tasks();
 const chat = new Chat(() => tasks.settled());
 const conversations = new Conversations((id) => go(id));
-let owner = null; // whose things are on the screen
+let owner = null; // the account whose data are on the screen
 
-// ------------------------------------------------------------ in and out
+// ------------------------------------------------------------ signing in and out
 
 function enter() {
-  if (owner !== null && owner !== session.subject) return location.reload(); // nothing of somebody else stays, not even in memory
+  if (owner !== null && owner !== session.subject) return location.reload(); // discards the other account's data, in memory too
   const isNew = owner === null;
   owner = session.subject;
   byId("door").hidden = true;
@@ -70,13 +70,13 @@ async function begin() {
   }
 }
 
-// ------------------------------------------------------------ which conversation: it stands behind the #, so that back and forth work
+// ------------------------------------------------------------ the open conversation: its id is the fragment of the URL, so that back and forward work
 
 function addressed() {
   try {
     return decodeURIComponent(/^#c\/(.+)$/.exec(location.hash)?.[1] ?? "") || null;
   } catch {
-    return null; // somebody typed it
+    return null; // typed by hand
   }
 }
 
@@ -94,11 +94,11 @@ async function arrive() {
     conversations.mark(id);
     chat.rest();
   } catch (problem) {
-    if (id !== addressed()) return; // somewhere else by now
+    if (id !== addressed()) return; // another conversation was opened in the meantime
     if (problem.status === 404) {
       history.replaceState(null, "", "/");
       await arrive();
-      alarm("That conversation is not there any more. Here is a new one.");
+      alarm("That conversation no longer exists. This is a new one.");
     } else alarm(problem.message);
   }
 }
@@ -121,10 +121,10 @@ function view(name) {
 
 function connection({ detail: isThere }) {
   const line = byId("connection");
-  const text = isThere ? (line.textContent === "" ? "" : "Connected again") : "Connection lost. Trying again…";
+  const text = isThere ? (line.textContent === "" ? "" : "Reconnected") : "Connection lost. Reconnecting…";
   line.textContent = text;
   line.classList.toggle("lost", !isThere);
-  if (text === "Connected again") setTimeout(() => line.textContent === text && (line.textContent = ""), 4000);
+  if (text === "Reconnected") setTimeout(() => line.textContent === text && (line.textContent = ""), 4000);
 }
 
 function key(event) {

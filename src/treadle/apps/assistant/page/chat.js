@@ -1,5 +1,5 @@
-// The conversation that is open: what is said, and the reply as it comes. A message that did not get through goes back where it was typed.
-// A reply whose stream breaks is gone on with. Not here: the list of conversations.
+// The open conversation: its messages, and the streamed reply. A message that could not be sent returns to the input field.
+// A broken stream is resumed. The list of conversations is in conversations.js.
 
 import { byId, say } from "/assets/document.js";
 import { eventsOf, pause } from "/assets/events.js";
@@ -8,21 +8,21 @@ import { Reply, personSaid } from "/assets/reply.js";
 import { session } from "/assets/session.js";
 
 const TRIES = 8;
-const NEAR_PX = 80; // of the end: who is there wants to see what comes
+const NEAR_PX = 80; // a reader this close to the end follows new messages
 
 export class Chat extends EventTarget {
   #input = byId("say");
   #messages = byId("messages");
-  #reading = null; // an AbortController while a reply is awaited
+  #reading = null; // an AbortController while waiting for a reply
   #runId = null;
-  #isUnwanted = false; // it is to be stopped as soon as it is known which run it is
-  #wanted = null; // the conversation that was asked for last: answers may overtake each other
-  #last = null; // the reply that may still be answered by a button
+  #isUnwanted = false; // to be stopped as soon as the id of its run is known
+  #wanted = null; // the most recently requested conversation: responses can arrive out of order
+  #last = null; // the reply that a button may still answer
   #before;
   #isAtEnd = true;
   conversationId = null;
 
-  /** `before` is awaited before something is said: what the person did a moment ago comes first. Tells of `replied` and `connection`. */
+  /** Awaits `before` before it sends a message, so that the person's earlier actions come first. Dispatches `replied` and `connection`. */
   constructor(before) {
     super();
     this.#before = before;
@@ -44,7 +44,7 @@ export class Chat extends EventTarget {
     this.#input.focus();
   }
 
-  /** Where the person goes on: the field, but on a phone the messages, as the field would bring its keyboard. */
+  /** Focus the input field; on a phone the messages, because the field would open the keyboard. */
   rest() {
     (matchMedia("(pointer: coarse)").matches ? byId("transcript") : this.#input).focus({ preventScroll: true });
   }
@@ -54,7 +54,7 @@ export class Chat extends EventTarget {
     this.send(phrase);
   }
 
-  /** Puts words into the field, to be sent or changed. */
+  /** Put a text into the input field, to be sent or changed. */
   suggest(text) {
     if (this.#input.disabled) return;
     this.#input.value = text;
@@ -62,7 +62,7 @@ export class Chat extends EventTarget {
     this.focus();
   }
 
-  // ------------------------------------------------------------ what is typed
+  // ------------------------------------------------------------ input
 
   #key(event) {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
@@ -85,7 +85,7 @@ export class Chat extends EventTarget {
     const text = this.#input.value;
     if (text.trim() === "") return;
     if (this.isBusy) {
-      alarm("The reply is still on its way. Send this when it is there, or stop it first.");
+      alarm("The reply is not complete yet. Send this after it, or stop it first.");
       return;
     }
     this.#input.value = "";
@@ -100,7 +100,7 @@ export class Chat extends EventTarget {
 
   // ------------------------------------------------------------ a conversation
 
-  /** A stored one, or a new one for null; false where another was asked for meanwhile. Raises Problem, and leaves what is open as it is then. */
+  /** Open a stored conversation, or a new one for null. False if another one was requested in the meantime. Raises Problem, and then leaves the open conversation unchanged. */
   async open(conversationId) {
     const wanted = (this.#wanted = Symbol());
     const stored = conversationId === null ? { messages: [], run_id: null } : await this.#load(conversationId, wanted);
@@ -115,7 +115,7 @@ export class Chat extends EventTarget {
     return true;
   }
 
-  /** Nothing can be typed or sent meanwhile: it would be lost with what is open now. */
+  /** Disable input while loading: it would be lost with the open conversation. */
   async #load(conversationId, wanted) {
     this.#enable(false);
     try {
@@ -139,7 +139,7 @@ export class Chat extends EventTarget {
     this.#scroll(true);
   }
 
-  /** The last message has no reply yet: its run goes on at the server, and is followed from its beginning. */
+  /** Follow the run of the last message, which has no reply yet, from its beginning. */
   async #resume(runId) {
     const reading = this.#begin(runId);
     const reply = this.#append(new Reply());
@@ -178,7 +178,7 @@ export class Chat extends EventTarget {
     }
   }
 
-  /** Raises Problem where the message did not get through. */
+  /** Send the message and show the reply. Raises Problem if the message could not be sent. */
   async #reply(text, reply, signal) {
     const body = this.conversationId === null ? { message: text } : { message: text, conversation_id: this.conversationId };
     const response = await session.fetch("/chat", { method: "POST", body, signal, headers: { Accept: "text/event-stream" } });
@@ -188,7 +188,7 @@ export class Chat extends EventTarget {
     if (this.conversationId === null && conversationId !== null) this.#found(conversationId);
   }
 
-  /** The conversation's id; null where the stream was lost for good. */
+  /** Follow the stream to its end. Returns the conversation's id; null if the stream is lost for good. */
   async #follow(response, reply, signal) {
     let [lastId, tries] = [null, 0];
     while (!signal.aborted) {
@@ -202,7 +202,7 @@ export class Chat extends EventTarget {
           }
         }
       } catch {
-        // broken, or silent: gone on with below
+        // broken or silent: resumed below
       }
       if (signal.aborted || this.#runId === null || tries++ === TRIES) return null;
       response = await this.#again(reply, lastId, signal, tries);
@@ -211,7 +211,7 @@ export class Chat extends EventTarget {
     return null;
   }
 
-  /** The rest of the stream; null where the server is not reached, undefined where it has no such run. */
+  /** Request the rest of the stream; null if the server cannot be reached, undefined if it has no such run. */
   async #again(reply, lastId, signal, tries) {
     if (tries > 1) {
       this.#connection(false);
@@ -220,7 +220,7 @@ export class Chat extends EventTarget {
     try {
       const headers = { Accept: "text/event-stream", ...(lastId === null ? {} : { "Last-Event-ID": lastId }) };
       const response = await session.fetch(`/runs/${encodeURIComponent(this.#runId)}/events`, { headers, signal });
-      reply.say(""); // its sentences come again, or stand in the end
+      reply.say(""); // the text is sent again, or is part of the final reply
       this.#connection(true);
       return response;
     } catch (problem) {
@@ -228,7 +228,7 @@ export class Chat extends EventTarget {
     }
   }
 
-  /** True with the last event. */
+  /** Show an event. True for the last one. */
   #take({ type, data }, reply) {
     if (this.#runId === null && typeof data.run_id === "string") {
       this.#runId = data.run_id;
@@ -245,7 +245,7 @@ export class Chat extends EventTarget {
     return type === "reply";
   }
 
-  /** Where the stream was lost: what the server has kept by now. */
+  /** After a lost stream, show the reply that the server has stored. */
   async #stored(reply) {
     const isNew = this.conversationId === null && this.#runId !== null;
     const run = isNew ? await session.json(`/runs/${encodeURIComponent(this.#runId)}`).catch(() => null) : null;
@@ -253,7 +253,7 @@ export class Chat extends EventTarget {
     const stored = conversationId === null ? null : await session.json(`/conversations/${encodeURIComponent(conversationId)}`).catch(() => null);
     const answer = stored?.messages.at(-1);
     if (answer?.role === "assistant") reply.say(answer.content);
-    else if (reply.text === "") reply.say("The connection was lost before the reply came. Your message got through: load the page again to see what came of it.");
+    else if (reply.text === "") reply.say("The connection was lost before the reply arrived. Your message was sent: reload the page to see the result.");
     return conversationId;
   }
 
@@ -265,7 +265,7 @@ export class Chat extends EventTarget {
     this.dispatchEvent(new Event("replied"));
   }
 
-  /** A new conversation has got its id: what was typed meanwhile is its draft. */
+  /** Set the id of a new conversation, and keep the text typed in the meantime as its draft. */
   #found(conversationId) {
     sessionStorage.removeItem(this.#draftKey());
     this.conversationId = conversationId;
@@ -301,7 +301,7 @@ export class Chat extends EventTarget {
     return reply;
   }
 
-  /** To the end, where the person was there. */
+  /** Scroll to the end, if the reader was there. */
   #scroll(always = false) {
     const box = byId("transcript");
     if (always || this.#isAtEnd) box.scrollTop = box.scrollHeight;

@@ -1,4 +1,4 @@
-// The list of conversations: open one, begin one, delete one after a question. What is said in them is chat.js's.
+// The list of conversations: open, start, and delete after a confirmation. chat.js shows their messages.
 
 import { ask, button, byId, element } from "/assets/document.js";
 import { alarm } from "/assets/notices.js";
@@ -12,14 +12,14 @@ export class Conversations {
   #open;
   current = null;
 
-  /** `open` is called with the id of the one that the person wants, null for a new one. */
+  /** Calls `open` with the id of the selected conversation, null for a new one. */
   constructor(open) {
     this.#open = open;
     byId("new-conversation").addEventListener("click", () => open(null));
     byId("more-conversations").addEventListener("click", () => this.#more());
   }
 
-  /** Raises Problem. */
+  /** Load the first page of the list. Raises Problem. */
   async load() {
     this.#all = await session.json(`/conversations?limit=${PAGE}`);
     this.#show(this.#all.length === PAGE);
@@ -45,7 +45,7 @@ export class Conversations {
     }
   }
 
-  /** Something was said in it: it comes first. A new one has to be asked for, as its title is made by the server. */
+  /** Move a conversation with a new message to the top. Reloads the list for a new one, because the server sets its title. */
   async said(id) {
     const index = this.#all.findIndex((one) => one.id === id);
     if (index < 0) await this.load().catch(() => {});
@@ -64,14 +64,14 @@ export class Conversations {
   }
 
   #row({ id, title }) {
-    const name = title || "Without a title";
+    const name = title || "Untitled";
     const open = element("button", { type: "button", className: "open", onclick: () => this.#open(id) }, element("span", { dir: "auto" }, name));
     const remove = button("×", "remove", () => this.#delete(id, name), { "aria-label": `Delete the conversation ${name}` });
     return element("li", { "data-id": id }, open, remove);
   }
 
   async #delete(id, name) {
-    const text = `“${name}” and all that was said in it will be gone. Your tasks stay.`;
+    const text = `“${name}” and all its messages will be deleted. Your tasks are kept.`;
     if (!(await ask("Delete this conversation?", text, "Delete", "Keep it"))) return;
     try {
       await session.fetch(`/conversations/${encodeURIComponent(id)}`, { method: "DELETE" });

@@ -1,8 +1,8 @@
-// Elements. Whatever comes from a server, a model or a person is put in as text: nothing here, or anywhere in the page, reads HTML.
+// Elements. Content from a server, a model or a person is inserted as text: no part of the page parses HTML.
 
 export const byId = (id) => document.getElementById(id);
 
-/** An element; `properties` are set as they are, `data-` and `aria-` as attributes; children are elements or text. */
+/** Create an element. Sets `properties`, and `data-` and `aria-` as attributes; children are elements or text. */
 export function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -13,14 +13,14 @@ export function element(tag, properties = {}, ...children) {
   return made;
 }
 
-/** Text of others, line by line, each in its own direction. */
+/** Split a text into lines, each with its own direction. */
 export function lines(text) {
   return text.split("\n").map((line) => element("span", { className: "line", dir: "auto" }, line || "\u00a0"));
 }
 
 export const button = (text, className, onclick, more = {}) => element("button", { type: "button", className, onclick, ...more }, text);
 
-/** Asks before what is final; true where the person says yes. */
+/** Ask before a final action. True if the person agrees. */
 export function ask(title, text, yes, no) {
   const dialog = byId("question");
   byId("question-title").textContent = title;
@@ -32,7 +32,7 @@ export function ask(title, text, yes, no) {
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
 }
 
-/** Read aloud by a screen reader when it has a moment. */
+/** Announce a text to screen readers, politely. */
 export function say(text) {
   byId("spoken").replaceChildren(element("span", { dir: "auto" }, text));
 }

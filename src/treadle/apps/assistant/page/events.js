@@ -1,8 +1,8 @@
-// Server-sent events out of a response that is still coming. EventSource is not used: it can send no Authorization header.
+// Server-sent events of a streamed response. EventSource is not used, because it cannot send an Authorization header.
 
-const SILENT_MS = 40_000; // the server says something every 15 seconds
+const SILENT_MS = 40_000; // the server sends at least a comment every 15 seconds
 
-/** Yields {id, type, data}, data as JSON. Ends where the stream does; raises where it breaks or falls silent. */
+/** Yield {id, type, data}, with data parsed from JSON. Ends with the stream; raises if it breaks or is silent for too long. */
 export async function* eventsOf(response, silentMs = SILENT_MS) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -26,7 +26,7 @@ function eventOf(block) {
   const event = { id: null, type: "message", data: "" };
   for (const line of block.split("\n")) {
     const colon = line.indexOf(":");
-    if (colon < 1) continue; // a comment: the server is still there
+    if (colon < 1) continue; // a comment: keeps the connection alive
     const value = line.slice(colon + 1).replace(/^ /, "");
     if (line.startsWith("id:")) event.id = value;
     else if (line.startsWith("event:")) event.type = value;
@@ -37,11 +37,11 @@ function eventOf(block) {
 
 function within(promise, ms) {
   let timer;
-  const silence = new Promise((_, reject) => (timer = setTimeout(() => reject(new Error("the stream fell silent")), ms)));
+  const silence = new Promise((_, reject) => (timer = setTimeout(() => reject(new Error("the stream was silent for too long")), ms)));
   return Promise.race([promise, silence]).finally(() => clearTimeout(timer));
 }
 
-/** Waits, or until the browser is back online, or the page is looked at again. */
+/** Wait, but not longer than until the browser is online again or the page becomes visible. */
 export function pause(ms) {
   return new Promise((resolve) => {
     const over = () => {

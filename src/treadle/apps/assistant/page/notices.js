@@ -1,10 +1,10 @@
-// What is said at the edge of the page: an error with what to do, or what was done with a way back. One of each at a time.
+// Messages at the edge of the page: an error with the next step, or a finished action with an undo button. One of each at a time.
 
 import { button, byId, element } from "/assets/document.js";
 
 const STAYS_MS = 8000;
 
-/** An error, until it is closed or another one comes. */
+/** Show an error until it is closed or replaced. */
 export function alarm(message) {
   const box = byId("alarm");
   const close = button("Close", "quiet", () => box.replaceChildren());
@@ -16,8 +16,8 @@ export const calm = () => byId("alarm").replaceChildren();
 let end = () => {};
 
 /**
- * What was done; `undo` takes it back, `over` is called when it can no longer be. It stays while it is looked at:
- * under the pointer or with the focus in it.
+ * Show a finished action. `undo` reverts it; `over` is called when that is no longer possible. The notice stays while the
+ * pointer is over it or it has the focus.
  */
 export function notice(message, { undo = null, over = () => {} } = {}) {
   end();
@@ -40,5 +40,5 @@ export function notice(message, { undo = null, over = () => {} } = {}) {
   wait();
 }
 
-/** What can still be undone is done now. */
+/** Make the action that can still be undone final. */
 export const settle = () => end();

@@ -1,9 +1,9 @@
-// One reply on the screen: what was done for it, step by step, then its words, then the buttons where it asks for a yes. Not here: where it comes from.
+// One reply on the screen: its steps, its text, and the buttons if it asks for a confirmation. chat.js receives it.
 
 import { button, element, lines } from "/assets/document.js";
 import { confirmation, did, doing } from "/assets/words.js";
 
-const ASKED_MS = 5 * 60_000; // so long the server waits for an answer
+const ASKED_MS = 5 * 60_000; // time in which the server accepts a confirmation
 
 export const personSaid = (text) => element("li", { className: "message person" }, element("span", { className: "unseen" }, "You: "), element("div", { className: "words" }, ...lines(text)));
 
@@ -19,7 +19,7 @@ export class Reply {
     this.element = element("li", { className: "message reply" }, who, this.#steps, this.#words, this.#choices);
   }
 
-  /** One that was given before; `tool_calls` as the server keeps them. */
+  /** Create a stored reply, with `tool_calls` as the server stores them. */
   static of({ content, tool_calls: calls = [] }) {
     const reply = new Reply();
     for (const call of calls) reply.#append(past(did(call.tool_name, call.result)));
@@ -49,7 +49,7 @@ export class Reply {
     this.#byCall.set(callId, this.#append(over));
   }
 
-  /** A step that is over; the same one again only counts. */
+  /** Add a finished step; if it equals the last one, increase its count. */
   #append(over) {
     const last = this.#steps.lastElementChild;
     if (last === null || last.dataset.text !== over.dataset.text || last.className !== over.className) {
@@ -65,14 +65,14 @@ export class Reply {
     this.say(this.#text + text);
   }
 
-  /** All of its words; those before do not count. */
+  /** Replace the whole text. */
   say(text) {
     this.#text = text;
     this.element.classList.toggle("waiting", false);
     this.#words.replaceChildren(...(text === "" ? [] : lines(text)));
   }
 
-  /** Buttons, where it asks for a phrase that still counts. `answer` is given what the person says by them. */
+  /** Show buttons if the reply asks for a phrase that is still accepted. Calls `answer` with the text of the chosen button. */
   offer(answer, askedAt = new Date()) {
     const asked = confirmation(this.#text);
     if (asked === null || Date.now() - askedAt > ASKED_MS) return;
@@ -80,7 +80,7 @@ export class Reply {
     this.#choices.replaceChildren(button(asked.label, "primary", choose(asked.phrase)), button("No, keep it as it is", "secondary", choose("No")));
   }
 
-  /** Nothing more can be answered to it. */
+  /** Remove the buttons. */
   close() {
     this.#choices.replaceChildren();
   }

@@ -1,14 +1,14 @@
-// Who is signed in, and every request. The access token is in memory only; a new one is fetched by the cookie, once for however many requests need it.
-// Errors are `Problem`s, whose message is a sentence for a person. What requests mean is not here.
+// The signed-in account, and all requests. The access token is in memory only; the cookie fetches a new one, once for all requests that need it.
+// Errors are `Problem`s, whose message is a sentence for a person.
 
-const NETWORK = "There is no connection to the server. Nothing you typed is lost; try again when it is back.";
-const SIGNED_OUT = "You were signed out. Sign in again to go on; what you typed is still there.";
-const FOREIGN = "This browser holds the login of an account that was not signed in to on this page. Sign in again to go on.";
-const NAME = "treadle-name"; // in localStorage: whom the page greets after it was loaded again
+const NETWORK = "There is no connection to the server. Nothing you typed is lost; try again when you are back online.";
+const SIGNED_OUT = "You were signed out. Sign in again to continue; the text you typed is still there.";
+const FOREIGN = "This browser is signed in to an account that did not sign in on this page. Sign in again to continue.";
+const NAME = "treadle-name"; // key in localStorage: the name to show after a reload
 const TABS = new BroadcastChannel("treadle-session");
 
 export class Problem extends Error {
-  /** `status` is 0 where no answer came. */
+  /** `status` is 0 if there was no response. */
   constructor(status, message, retryAfterS = null) {
     super(message);
     this.status = status;
@@ -20,7 +20,7 @@ export const session = new (class extends EventTarget {
   #token = null;
   #refreshing = null;
 
-  /** Tells of `change`, where somebody else or nobody is signed in now, and of `left`, where the person signed out, here or in another tab. */
+  /** Dispatches `change` when the signed-in account changes, and `left` when the person signs out, here or in another tab. */
   constructor() {
     super();
     TABS.onmessage = ({ data }) => {
@@ -29,23 +29,23 @@ export const session = new (class extends EventTarget {
     };
   }
 
-  /** Whom the token names; null where nobody is signed in. */
+  /** Subject of the token; null if no account is signed in. */
   get subject() {
     return subjectOf(this.#token);
   }
 
-  /** Whether somebody signed in with this browser and not out again: without, there is no cookie to ask with. */
+  /** True if an account signed in with this browser and did not sign out: otherwise there is no cookie. */
   get isKnown() {
     return localStorage.getItem(NAME) !== null;
   }
 
-  /** As it was typed in this browser; empty where it was not. */
+  /** Username as typed in this browser, or "". */
   get name() {
     const kept = entered();
     return kept?.subject === this.subject ? kept.name : "";
   }
 
-  /** Raises Problem. `kind` is login or register. The cookie and the kept subject change under one lock: a refresh never sees one without the other. */
+  /** Sign in or register: `kind` is login or register. Raises Problem. The cookie and the kept subject change under one lock: a refresh never sees one without the other. */
   async enter(kind, username, password) {
     const token = await alone(async () => {
       const { access_token: token } = await read(await send(`/auth/${kind}`, { method: "POST", body: { username, password } }));
@@ -92,12 +92,12 @@ export const session = new (class extends EventTarget {
     if (this.subject !== before) this.dispatchEvent(new CustomEvent("change", { detail: { why } }));
   }
 
-  /** The response, of a status that is good. Raises Problem. A body is sent as JSON. */
+  /** Send a request, with the body as JSON. Returns a successful response; raises Problem for any other. */
   async fetch(path, options = {}) {
     const [token, subject] = [this.#token, this.subject];
     let response = await send(path, options, token);
     if (response.status === 401) {
-      const isSignedIn = this.#token === token ? await this.refresh() : this.#token !== null; // another request may have asked meanwhile
+      const isSignedIn = this.#token === token ? await this.refresh() : this.#token !== null; // another request may have refreshed it
       if (!isSignedIn || (subject !== null && this.subject !== subject)) throw new Problem(401, SIGNED_OUT);
       response = await send(path, options, this.#token);
     }
@@ -142,16 +142,16 @@ async function problemOf(response) {
 
 function sentence(status, detail, waitS) {
   const again = waitS === null ? "Try again in a moment." : `Try again in ${duration(waitS)}, at ${clock(waitS)}.`;
-  if (status === 429) return `${detail || "That was too much at once."} ${again}`;
-  if (status === 413) return "That is too long to be sent. Shorten it, and try again.";
+  if (status === 429) return `${detail || "Too many requests."} ${again}`;
+  if (status === 413) return "The message is too long. Shorten it and try again.";
   if (status >= 500) return `The server is having trouble. Nothing you typed is lost. ${again}`;
-  return detail || `The server said no (${status}). Load the page again, and try once more.`;
+  return detail || `The server rejected the request (${status}). Reload the page and try again.`;
 }
 
 const duration = (s) => (s < 100 ? `${s} ${s === 1 ? "second" : "seconds"}` : `${Math.ceil(s / 60)} minutes`);
 const clock = (s) => new Date(Date.now() + 1000 * s).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
-/** Read, not verified: the server does that with each request. */
+/** Read the subject, without verifying the token: the server does that for each request. */
 function subjectOf(token) {
   try {
     return JSON.parse(atob(token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/"))).sub ?? null;
@@ -169,7 +169,7 @@ function entered() {
   }
 }
 
-/** Each use of the cookie makes a new one, and the old one again ends the login: tabs take turns. */
+/** Run `work` in one tab at a time: each use of the cookie replaces it, and a second use of the old one ends the login. */
 function alone(work) {
   return navigator.locks ? navigator.locks.request("treadle-refresh", work) : work();
 }

@@ -1,4 +1,4 @@
-// One task of the list: shown, checked off, edited in place. What is typed in it stays, whatever the list does meanwhile. Not here: the requests.
+// One task of the list: shown, checked off, edited in place. Typed text is kept when the list changes. The requests are in tasks.js.
 
 import { button, element } from "/assets/document.js";
 import { day } from "/assets/words.js";
@@ -16,7 +16,7 @@ export class TaskRow {
   #remove;
   #editor = null;
 
-  /** `acts` has change(task, fields), which gives false where it did not get through, remove(task), and closed(). */
+  /** `acts` has change(task, fields), which returns false if the request failed, remove(task), and closed(). */
   constructor(task, acts) {
     this.#acts = acts;
     this.#check = element("input", { type: "checkbox", "aria-labelledby": this.#title.id, onchange: () => this.#checked() });
@@ -63,7 +63,7 @@ export class TaskRow {
   }
 
   async #save(fields) {
-    if (Object.keys(fields).length > 0 && !(await this.#acts.change(this.task, fields))) return; // the editor stays, with what was typed
+    if (Object.keys(fields).length > 0 && !(await this.#acts.change(this.task, fields))) return; // keeps the editor and its text
     this.#close();
   }
 
@@ -95,7 +95,7 @@ class Editor {
     });
   }
 
-  /** Only what the person changed: what somebody else has changed meanwhile stays. */
+  /** Return only the fields that the person changed, so that changes from elsewhere are kept. */
   #changed(task) {
     const fields = {};
     const title = this.title.value.trim();

@@ -1,5 +1,5 @@
-// The task list: loaded at the start and whenever the server says that it changed, whoever changed it. The person's own acts are requests of their own.
-// A deletion can be taken back for a while: until then the task is only hidden.
+// The task list: loaded at the start and whenever the server reports a change. The person's own actions are separate requests.
+// A deletion can be undone for a while; until then the task is only hidden.
 
 import { byId, element, say } from "/assets/document.js";
 import { eventsOf, pause } from "/assets/events.js";
@@ -7,7 +7,7 @@ import { alarm, notice, settle } from "/assets/notices.js";
 import { session } from "/assets/session.js";
 import { TaskRow } from "/assets/task_row.js";
 
-const SOON_MS = 150; // several changes of one moment are loaded once
+const SOON_MS = 150; // combines changes at about the same time
 const WAIT_MOST_MS = 30_000;
 
 export class Tasks extends EventTarget {
@@ -27,9 +27,9 @@ export class Tasks extends EventTarget {
     document.addEventListener("visibilitychange", () => (document.hidden ? this.#leave() : this.#follow()));
   }
 
-  // ------------------------------------------------------------ what the server has
+  // ------------------------------------------------------------ the server's list
 
-  /** From now on the list is as the server has it. */
+  /** Keep the list in sync with the server from now on. */
   watch() {
     this.#watching ??= { stream: null };
     this.#follow();
@@ -46,7 +46,7 @@ export class Tasks extends EventTarget {
     if (this.#watching) this.#watching.stream = null;
   }
 
-  /** Tells of changes while the page is looked at; a page in the background asks nothing, and loads when it is seen again. */
+  /** Follow changes while the page is visible. A page in the background sends no requests, and reloads the list when it is visible again. */
   async #follow() {
     if (this.#watching === null || this.#watching.stream !== null || document.hidden) return;
     const stream = (this.#watching.stream = new AbortController());
@@ -56,13 +56,13 @@ export class Tasks extends EventTarget {
         const response = await session.fetch("/tasks/events", { signal: stream.signal, headers: { Accept: "text/event-stream" } });
         this.#connection(true);
         for await (const event of eventsOf(response)) {
-          if (event.type === "tasks") this.loadSoon(); // the first comes at once
+          if (event.type === "tasks") this.loadSoon(); // the first one arrives at once
           tries = 0;
         }
         wait = 250;
       } catch (problem) {
         if (stream.signal.aborted || problem.status === 401) return;
-        if (problem.status === 429) await this.load().catch(() => {}); // too many tabs: this one asks now and then
+        if (problem.status === 429) await this.load().catch(() => {}); // too many tabs: this one polls
         else if (tries > 0) this.#connection(false);
         wait = Math.max(1000 * (problem.retryAfterS ?? 0), Math.min(500 * 2 ** tries++, WAIT_MOST_MS) * (0.75 + Math.random() / 2));
       }
@@ -77,7 +77,7 @@ export class Tasks extends EventTarget {
     }, SOON_MS);
   }
 
-  /** Raises Problem. What a later question has answered, or an act of the person has overtaken, is passed over. */
+  /** Load the list. Raises Problem. Ignores a response that a later request or an action of the person has overtaken. */
   async load() {
     const asked = ++this.#asked;
     const tasks = await session.json("/tasks");
@@ -90,7 +90,7 @@ export class Tasks extends EventTarget {
     this.dispatchEvent(new CustomEvent("connection", { detail: isThere }));
   }
 
-  // ------------------------------------------------------------ what the person does
+  // ------------------------------------------------------------ actions of the person
 
   async #add() {
     const field = byId("new-task");
@@ -105,7 +105,7 @@ export class Tasks extends EventTarget {
     }
   }
 
-  /** False where it did not get through. */
+  /** Change a task. False if the request failed. */
   async change(task, fields) {
     const focus = this.#neighbour(task);
     const changed = await this.#act(`/tasks/${encodeURIComponent(task.id)}`, { method: "PATCH", body: fields });
@@ -117,12 +117,12 @@ export class Tasks extends EventTarget {
     return true;
   }
 
-  /** A row whose task is gone stays while somebody types in it. */
+  /** Keep the row of a deleted task while its editor is open. */
   closed() {
     this.#show();
   }
 
-  /** Hides it; it is deleted when nobody takes that back. */
+  /** Hide a task, and delete it once the deletion can no longer be undone. */
   remove(task) {
     const focus = this.#neighbour(task);
     notice(`Deleted “${task.title}”.`, {
@@ -146,13 +146,13 @@ export class Tasks extends EventTarget {
     this.#show();
   }
 
-  /** When nothing is left that is only hidden. */
+  /** Resolves when no task is merely hidden any more. */
   settled() {
     settle();
     return this.#deleting;
   }
 
-  /** What the server answered; undefined where it did not, and the person is told. `missing`: what counts where it is not there any more. */
+  /** Send a request. Returns its response; undefined if it failed, after showing the error. `missing`: result if the task no longer exists. */
   async #act(path, options, { missing } = {}) {
     this.#acting += 1;
     try {
@@ -160,11 +160,11 @@ export class Tasks extends EventTarget {
     } catch (problem) {
       if (problem.status !== 404) alarm(problem.message);
       else if (missing !== undefined) return missing;
-      else alarm("That task is gone: somebody deleted it meanwhile, in another tab or by chat. Add it again if you still need it.");
+      else alarm("That task is gone: it was deleted in another tab or by chat. Add it again if you still need it.");
       return undefined;
     } finally {
       this.#acting -= 1;
-      this.#asked += 1; // a list that was asked for before does not know of it
+      this.#asked += 1; // a list requested earlier does not contain the change
       this.loadSoon();
     }
   }
@@ -204,7 +204,7 @@ export class Tasks extends EventTarget {
     return this.#rows.get(task.id).element;
   }
 
-  /** Where the focus goes when this task leaves its place. */
+  /** Return a function that moves the focus when this task leaves its place. */
   #neighbour(task) {
     const row = this.#rows.get(task.id)?.element;
     const next = row?.nextElementSibling ?? row?.previousElementSibling;
@@ -212,7 +212,7 @@ export class Tasks extends EventTarget {
   }
 }
 
-/** Puts elements into this order, and touches none that stands right: what has the focus keeps it. */
+/** Put elements into this order without moving those in the right place, so that the focus is kept. */
 function place(list, elements) {
   elements.forEach((one, index) => {
     if (list.children[index] !== one) list.insertBefore(one, list.children[index] ?? null);

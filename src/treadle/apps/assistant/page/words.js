@@ -1,18 +1,18 @@
-// The page's own words for what the server says in names and codes. Entry: doing, did, confirmation, day.
+// Texts for the names and codes that the server sends. Entry points: doing, did, confirmation, day.
 
 const DOING = {
   add_task: ["Adding a task…", "Added a task"],
-  list_tasks: ["Looking at your tasks…", "Looked at your tasks"],
+  list_tasks: ["Listing your tasks…", "Listed your tasks"],
   complete_task: ["Completing a task…", "Completed a task"],
   update_task: ["Changing a task…", "Changed a task"],
   delete_task: ["Deleting a task…", "Deleted a task"],
   complete_all: ["Completing your tasks…", "Completed your tasks"],
   delete_completed: ["Deleting completed tasks…", "Deleted the completed tasks"],
-  undo: ["Taking the last change back…", "Took the last change back"],
+  undo: ["Undoing the last change…", "Undid the last change"],
 };
 const INSTEAD = {
-  confirm: "Asked you first",
-  not_found: "Found no such task",
+  confirm: "Asked for confirmation",
+  not_found: "No such task",
   ambiguous: "Found several tasks",
   invalid: "Could not do that",
   failed: "Could not do that",
@@ -20,7 +20,7 @@ const INSTEAD = {
 
 export const doing = (tool) => DOING[tool]?.[0] ?? "Working…";
 
-/** `result` is the tool's, as an object or as JSON; `exitCode` is that of a command: {text, state}, which is `over`, `instead` or `failed`. */
+/** Describe a finished call: {text, state}, with the state `over`, `instead` or `failed`. `result` is an object or JSON; `exitCode` is that of a command. */
 export function did(tool, result, isError = false, exitCode = 0) {
   if (exitCode) return { text: `${tool}: exit ${exitCode}`, state: "failed" };
   const code = codeOf(result) ?? (isError ? "failed" : null);
@@ -39,7 +39,7 @@ function codeOf(result) {
 
 const ASKS = /(?:Reply|Confirm with) '(yes (?:delete|(delete|complete|update) all (\d+)))'(?: to confirm)?\.$/;
 
-/** {phrase, label}, where a reply asks for one; null where it does not. What the phrase does is the server's to decide. */
+/** Return {phrase, label} if a reply asks for a confirmation, else null. The server decides the effect of the phrase. */
 export function confirmation(reply) {
   const found = ASKS.exec(reply.trimEnd());
   if (found === null) return null;
@@ -49,7 +49,7 @@ export function confirmation(reply) {
 
 const DAY_MS = 86_400_000;
 
-/** An ISO date as a person says it, and whether it is past: {text, late}. */
+/** Return an ISO date in words, and whether it is past: {text, late}. */
 export function day(iso, now = new Date()) {
   const [year, month, date] = iso.split("-").map(Number);
   const then = new Date(year, month - 1, date);
