@@ -320,7 +320,7 @@ def starred(*words: str) -> str:
 
 
 WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
-    "a lambda as a tool": (lambda: as_tool(eval("lambda text: text")), "give name="),
+    "a lambda as a tool": (lambda: as_tool(eval("lambda text: text")), "pass name="),
     "a tool with *args": (
         lambda: as_tool(starred),
         "the parameter '*words' cannot be described to a model: name each parameter",
@@ -339,7 +339,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a tool in place of a list": (
         lambda: hello(tools=breaks),
-        "agent 'hello': tools= is a FunctionTool: give a list of tools",
+        "agent 'hello': tools= is a FunctionTool: pass a list of tools",
     ),
     "two tools of one name": (
         lambda: hello(breaks, breaks),
@@ -347,7 +347,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no instructions": (
         lambda: hello(instructions=None),
-        "agent 'hello': instructions= is None: give a string",
+        "agent 'hello': instructions= is None: pass a string",
     ),
     "instructions from a function": (
         lambda: hello(instructions=eval("lambda deps, inputs: 'Help.'")),
@@ -396,7 +396,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a class as a model": (
         lambda: hello(model=ScriptedModel),
-        "agent 'hello': model= is the class ScriptedModel: give a name like 'anthropic:claude-opus-5-5', or a Model object",
+        "agent 'hello': model= is the class ScriptedModel: pass a name like 'anthropic:claude-opus-5-5', or a Model object",
     ),
     "an output that JSON cannot describe": (
         lambda: hello(output=print),
@@ -416,59 +416,59 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a dictionary of limits": (
         lambda: hello(limits={"turns": 3}),
-        "agent 'hello': limits= is a dict: give Limits(turns=…)",
+        "agent 'hello': limits= is a dict: pass Limits(turns=…)",
     ),
     "no turns at all": (
         lambda: Limits(turns=0),
-        "Limits(turns=0): give a whole number of at least 1, or None for no limit",
+        "Limits(turns=0): pass a whole number of at least 1, or None for no limit",
     ),
     "a word for a temperature": (
         lambda: given(temperature="hot"),
-        "Settings(temperature='hot'): give a number from 0 to 2, like 0.7",
+        "Settings(temperature='hot'): pass a number from 0 to 2, like 0.7",
     ),
     "a yes for a temperature": (
         lambda: given(temperature=True),
-        "Settings(temperature=True): give a number from 0 to 2, like 0.7",
+        "Settings(temperature=True): pass a number from 0 to 2, like 0.7",
     ),
     "a text as what ends an answer": (
         lambda: given(stop="END"),
-        "Settings(stop='END'): give a tuple of strings, like stop=('END',)",
+        "Settings(stop='END'): pass a tuple of strings, like stop=('END',)",
     ),
     "a list of what ends an answer": (
         lambda: given(stop=["END"]),
-        "Settings(stop=['END']): give a tuple of strings, like stop=('END',)",
+        "Settings(stop=['END']): pass a tuple of strings, like stop=('END',)",
     ),
     "no text as what ends an answer": (
         lambda: given(stop=(1,)),
-        "Settings(stop=(1,)): give a tuple of strings",
+        "Settings(stop=(1,)): pass a tuple of strings",
     ),
     "a misspelt way of thinking": (
         lambda: given(thinking="high"),
-        "give True, False, 'adaptive', 'between_tools', or a number of tokens",
+        "pass True, False, 'adaptive', 'between_tools', or a number of tokens",
     ),
     "an effort that is none": (
         lambda: given(effort="hard"),
-        "Settings(effort='hard'): give one of 'low', 'medium', 'high', 'xhigh', 'max'",
+        "Settings(effort='hard'): pass one of 'low', 'medium', 'high', 'xhigh', 'max'",
     ),
     "a tool in place of its name": (
         lambda: given(tool_choice=plain),
-        "give 'auto', 'any', 'none', or a tool's name",
+        "pass 'auto', 'any', 'none', or a tool's name",
     ),
     "a class as a schema": (
         lambda: given(output_schema=Shop),
-        "give a JSON Schema as a dict, like {'type': 'object', 'properties': {…}}",
+        "pass a JSON Schema as a dict, like {'type': 'object', 'properties': {…}}",
     ),
     "a word for a switch": (
         lambda: given(cache="off"),
-        "Settings(cache='off'): give True, False, '5m' or '1h'",
+        "Settings(cache='off'): pass True, False, '5m' or '1h'",
     ),
     "a text as what is added": (
         lambda: given(extra="x"),
-        "Settings(extra='x'): give a dict of fields to add to the request body",
+        "Settings(extra='x'): pass a dict of fields to add to the request body",
     ),
     "a dictionary of settings": (
         lambda: run(settings={"temperature": 1}),
-        "settings= is a dict: give Settings(max_tokens=…, temperature=…)",
+        "settings= is a dict: pass Settings(max_tokens=…, temperature=…)",
     ),
     "an option of the command line": (
         lambda: run(max_turns=3),
@@ -490,7 +490,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
         lambda: run(mode="fulll"),
         "mode='fulll' is not one of: ask, accept-edits, plan, full",
     ),
-    "a number as a user": (lambda: run(user_id=5), "user_id= is int: give a string"),
+    "a number as a user": (lambda: run(user_id=5), "user_id= is int: pass a string"),
     "a misspelt answer to a question": (
         lambda: run(on_ask="waitt"),
         "on_ask='waitt' is not one of: deny, wait",
@@ -501,7 +501,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a no without a reason": (
         lambda: treadle.Deny(cast("Any", None)),
-        "Deny(None): give the reason as a string, or omit it",
+        "Deny(None): pass the reason as a string, or omit it",
     ),
     "an object as a result": (
         lambda: answers_of(cast("Any", {"results": {"c1": {"id": 5}}})),
@@ -517,15 +517,15 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a dictionary of callbacks": (
         lambda: run(callbacks={"on_text_delta": print}),
-        "callbacks= is a dict: give Callbacks(",
+        "callbacks= is a dict: pass Callbacks(",
     ),
     "a callback that is none": (
         lambda: callbacks(on_complete="print"),
-        "on_complete= is a str: give a function",
+        "on_complete= is a str: pass a function",
     ),
     "an event's callback that is none": (
         lambda: run(on_event="print"),
-        "on_event= is a str: give a function",
+        "on_event= is a str: pass a function",
     ),
     "the agent's name in place of the agent": (
         lambda: run("hello", "x"),
@@ -557,7 +557,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a list of inputs": (
         lambda: run(inputs=["Ada"]),
-        "inputs= is a list: give values by name, like inputs={'who': 'Ada'}",
+        "inputs= is a list: pass values by name, like inputs={'who': 'Ada'}",
     ),
     "a text as a script": (
         lambda: scripted(["Hi."]),

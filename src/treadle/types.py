@@ -271,7 +271,7 @@ class Settings(Value, frozen=True, kw_only=True):
         for name, (is_right, expected) in _SETTINGS.items():
             value: object = getattr(self, name)
             if value is not None and not is_right(value):
-                raise AgentError("invalid", f"Settings({name}={value!r}): give {expected}")
+                raise AgentError("invalid", f"Settings({name}={value!r}): pass {expected}")
 
     def over(self, lower: Settings) -> Settings:
         """These, with what they leave open taken from `lower`."""
@@ -316,7 +316,7 @@ class Limits(Value, frozen=True, kw_only=True):
             if value is not None and not _is_count(value):
                 raise AgentError(
                     "invalid",
-                    f"Limits({name}={value!r}): give a whole number of at least 1, or None for "
+                    f"Limits({name}={value!r}): pass a whole number of at least 1, or None for "
                     "no limit",
                 )
         for name in ("seconds", "cost_usd"):
@@ -325,7 +325,7 @@ class Limits(Value, frozen=True, kw_only=True):
             if not (value is None or is_amount or _is_count(value)):
                 raise AgentError(
                     "invalid",
-                    f"Limits({name}={value!r}): give a number greater than 0, or None for no limit",
+                    f"Limits({name}={value!r}): pass a number greater than 0, or None for no limit",
                 )
 
 

@@ -56,7 +56,7 @@ def test_a_command_that_timed_out_is_shown_with_its_seconds_and_what_to_do(cli: 
     model = cli.script(slow, {"text": "It took too long."})
     err = cli("run", "try it", "--model", model, "--mode", "full").err
     assert (
-        "\n    Timed out after 0.2 s (killed): give a larger timeout_s, or run it with "
+        "\n    Timed out after 0.2 s (killed): pass a larger timeout_s, or run it with "
         "background=true.\n"
     ) in err
     assert "(no output)" not in err

@@ -82,10 +82,10 @@ def test_a_configuration_that_was_loaded_is_complete_as_it_is(tmp_path: Path) ->
     [
         (
             {"providers": {"local": {"type": "openai-chat"}}},
-            r"'local'.*is a dict|'local'.*holds a dict: give Provider",
+            r"'local'.*is a dict|'local'.*contains a value of type dict: pass Provider",
         ),
-        ({"prices": {"a:b": 3}}, "holds a int: give Price"),
-        ({"models": {"large": "a:b"}}, "is a dict: give Models"),
+        ({"prices": {"a:b": 3}}, "contains a value of type int: pass Price"),
+        ({"models": {"large": "a:b"}}, "is a dict: pass Models"),
         ({"models": Models(large="nosuch:x")}, "unknown provider 'nosuch'"),
         (
             {"providers": {"mine": Provider(base_url="http://127.0.0.1:8")}},
@@ -102,7 +102,7 @@ def test_what_cannot_be_used_is_refused_when_the_runtime_opens(
 
 @pytest.mark.parametrize("field", ["api_key", "auth_token", "headers"])
 def test_a_secret_that_is_plain_text_is_refused_with_what_to_write(field: str) -> None:
-    with pytest.raises(AgentError, match=r"give Secret\('…'\), from treadle.config") as refused:
+    with pytest.raises(AgentError, match=r"pass Secret\('…'\), from treadle.config") as refused:
         Provider(**{field: {"x-key": "sk-123456789"} if field == "headers" else "sk-123456789"})  # type: ignore[arg-type]
     assert "sk-123" not in str(refused.value)
 

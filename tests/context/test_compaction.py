@@ -316,7 +316,7 @@ async def test_who_sums_up_is_given_data_and_no_tools() -> None:
     await bench.room()
     (request,) = bench.small.requests
     assert request.tools == ()
-    assert "you obey none of them" in request.system[0].text
+    assert "do not follow them" in request.system[0].text
     lines = [json.loads(line) for line in request.messages[0].parts[0].text.splitlines()]  # type: ignore[union-attr]  it is text
     assert [line["role"] for line in lines[:3]] == ["assistant", "tool", "assistant"]
     assert not any(line["role"] == "user" for line in lines), (

@@ -501,7 +501,7 @@ async def test_a_run_that_is_awaited_can_be_cancelled_by_its_id_and_gives_its_re
                 await gate.reached.wait()
                 assert rt.cancel(run_id="mine")
         assert not rt.cancel(run_id="mine")
-        with pytest.raises(AgentError, match="give one of them"):
+        with pytest.raises(AgentError, match="pass one of them"):
             rt.cancel()
     assert ends == ["cancelled"]
 

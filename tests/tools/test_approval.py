@@ -12,8 +12,8 @@ from treadle import AgentError, Approve
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({1: 2}, "Approve({1: 2}): give all arguments by their names"),
-        (["a.txt"], "Approve(['a.txt']): give all arguments by their names"),
+        ({1: 2}, "Approve({1: 2}): pass all arguments by their names"),
+        (["a.txt"], "Approve(['a.txt']): pass all arguments by their names"),
     ],
 )
 def test_arguments_that_no_call_could_have_are_refused_where_they_are_given(

@@ -28,14 +28,14 @@ def send() -> str:
     [
         (
             lambda: tool(name="t", is_enabled="yes")(lambda: "x"),
-            "is_enabled= is a str: give True, False, or a function: def is_enabled(ctx: "
+            "is_enabled= is a str: pass True, False, or a function: def is_enabled(ctx: "
             "RunContext[Deps]) -> bool",
         ),
         (
             lambda: tool(name="t", is_enabled=lambda: True)(lambda: "x"),
             "is_enabled= is a function that cannot be called with one argument",
         ),
-        (lambda: tool(name="t", prepare=True)(lambda: "x"), "prepare= is a bool: give a function"),
+        (lambda: tool(name="t", prepare=True)(lambda: "x"), "prepare= is a bool: pass a function"),
         (
             lambda: tool(name="t", prepare=lambda ctx: None)(lambda: "x"),
             "prepare= is a function that cannot be called with two arguments",

@@ -18,10 +18,10 @@ from treadle.tools.tool import Tool
 from treadle.types import Limits, Settings
 
 _STRING = (
-    "give a string, or a function that returns one: def instructions(ctx: RunContext[Deps]) -> str"
+    "pass a string, or a function that returns one: def instructions(ctx: RunContext[Deps]) -> str"
 )
 _LIST = (
-    "give a list of tools, like tools=[weather], or a function that returns one: def tools(ctx: "
+    "pass a list of tools, like tools=[weather], or a function that returns one: def tools(ctx: "
     "RunContext[Deps]) -> list[Tool[Deps]]"
 )
 _TOOL_MEMBERS = get_protocol_members(Tool)
@@ -33,10 +33,10 @@ def check_kinds(agent: str, fields: Mapping[str, object]) -> None:
     if isinstance(model := fields["model"], type) or not (
         model is None or isinstance(model, str) or hasattr(model, "stream")
     ):
-        instead = "give a name like 'anthropic:claude-opus-5-5', or a Model object"
+        instead = "pass a name like 'anthropic:claude-opus-5-5', or a Model object"
         raise _mixed_up(agent, "model", model, instead)
     if not isinstance(fields["limits"], Limits | None):
-        raise _mixed_up(agent, "limits", fields["limits"], "give Limits(turns=…)")
+        raise _mixed_up(agent, "limits", fields["limits"], "pass Limits(turns=…)")
     servers = fields["mcp_servers"]
     if not isinstance(servers, list | tuple) or any(
         isinstance(server, type) or not hasattr(server, "secrets")
@@ -52,7 +52,7 @@ def check_kinds(agent: str, fields: Mapping[str, object]) -> None:
     except AgentError as e:
         raise AgentError("invalid", f"agent {agent!r}: {e.message}") from e
     if not isinstance(fields["settings"], Settings):
-        raise _mixed_up(agent, "settings", fields["settings"], "give Settings(max_tokens=…)")
+        raise _mixed_up(agent, "settings", fields["settings"], "pass Settings(max_tokens=…)")
 
 
 def _check_functions(agent: str, fields: Mapping[str, object]) -> None:

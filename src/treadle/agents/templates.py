@@ -93,7 +93,7 @@ def values_of(
         raise AgentError(
             "invalid",
             (
-                f"agent {agent!r}: inputs= is a {type(given).__name__}: give values by "
+                f"agent {agent!r}: inputs= is a {type(given).__name__}: pass values by "
                 "name, like inputs={'who': 'Ada'}"
             ),
         )

@@ -86,7 +86,7 @@ class Provider(Guarded, frozen=True, kw_only=True):
                     f"{name}=" if name in ("api_key", "auth_token") else f"headers={{{name!r}: …}}"
                 )
                 raise AgentError(
-                    "invalid", f"Provider({where}…) is a str: give Secret('…'), from treadle.config"
+                    "invalid", f"Provider({where}…) is a str: pass Secret('…'), from treadle.config"
                 )
 
 

@@ -86,8 +86,8 @@ def _check_types(config: Config) -> None:
                     raise AgentError(
                         "invalid",
                         (
-                            f"Config({name}={{{key!r}: …}}) holds a {type(inner).__name__}: give "
-                            f"{kind.__name__}(…)"
+                            f"Config({name}={{{key!r}: …}}) contains a value of type "
+                            f"{type(inner).__name__}: pass {kind.__name__}(…)"
                         ),
                     )
         elif isinstance(expected := getattr(default, name), msgspec.Struct) and not isinstance(
@@ -95,5 +95,5 @@ def _check_types(config: Config) -> None:
         ):
             raise AgentError(
                 "invalid",
-                f"Config({name}=…) is a {type(value).__name__}: give {type(expected).__name__}(…)",
+                f"Config({name}=…) is a {type(value).__name__}: pass {type(expected).__name__}(…)",
             )

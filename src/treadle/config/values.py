@@ -226,7 +226,7 @@ class Config(Guarded, frozen=True, kw_only=True):
             raise AgentError(
                 "invalid",
                 (
-                    f"the provider {name!r} needs either api_key= or auth_token=: give one of "
+                    f"the provider {name!r} needs either api_key= or auth_token=: pass one of "
                     "them, not an empty string"
                 ),
             )

@@ -48,7 +48,7 @@ class Callbacks:
                 raise AgentError(
                     "invalid",
                     (
-                        f"{one.name}= is a {type(given).__name__}: give a function that takes one "
+                        f"{one.name}= is a {type(given).__name__}: pass a function that takes one "
                         "argument"
                     ),
                 )

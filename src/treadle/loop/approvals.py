@@ -87,7 +87,7 @@ async def _answer(
         answer = cast("object", await approver(request))
         if not isinstance(answer, Approve | Deny):
             raise TypeError(
-                f"the answer is a {type(answer).__name__}: give Approve() or Deny(reason)"
+                f"the answer is a {type(answer).__name__}: pass Approve() or Deny(reason)"
             )
         if isinstance(answer, Approve) and answer.arguments is not None:
             _json(answer.arguments)

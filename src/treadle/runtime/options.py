@@ -139,7 +139,7 @@ def check_words(options: Mapping[str, Any]) -> None:
     if not isinstance(options.get("user_id"), str | None):
         raise AgentError(
             "invalid",
-            f"user_id= is {type(options['user_id']).__name__}: give a string, like str(id)",
+            f"user_id= is {type(options['user_id']).__name__}: pass a string, like str(id)",
         )
 
 

@@ -162,17 +162,17 @@ def check_options(options: Mapping[str, object], known: type[Any]) -> None:
         )
     for name, (kind, like) in _KINDS.items():
         if (given := options.get(name)) is not None and not isinstance(given, kind):
-            raise AgentError("invalid", f"{name}= is a {type(given).__name__}: give {like}")
+            raise AgentError("invalid", f"{name}= is a {type(given).__name__}: pass {like}")
     for name, what in (
         ("on_event", "a function that takes one argument"),
         ("on_approval", "an async function that takes an ApprovalRequest"),
     ):
         if (told := options.get(name)) is not None and not callable(told):
-            raise AgentError("invalid", f"{name}= is a {type(told).__name__}: give {what}")
+            raise AgentError("invalid", f"{name}= is a {type(told).__name__}: pass {what}")
     if (approver := options.get("on_approval")) is not None and not _is_async(approver):
         text = (
             "on_approval= must be an async function that takes an ApprovalRequest: write `async "
-            "def`, and give Approve() or Deny(reason)"
+            "def`, and return Approve() or Deny(reason)"
         )
         raise AgentError("invalid", text)
 

@@ -49,7 +49,7 @@ class SessionControl:
         AgentError(invalid) without exactly one of the two.
         """
         if (session_id is None) is (run_id is None):
-            raise AgentError("invalid", "cancel takes a session's id, or run_id=: give one of them")
+            raise AgentError("invalid", "cancel takes a session's id, or run_id=: pass one of them")
         return (
             self._runs.cancel(run_id)
             if session_id is None

@@ -57,10 +57,10 @@ def _wrong(priority: object, tenant: object, at: object) -> str | None:
             "the higher goes first"
         )
     if not isinstance(tenant, str | None) or tenant == "":
-        return f"tenant={tenant!r} is not a name: give a string, like the id of a customer"
+        return f"tenant={tenant!r} is not a name: pass a string, like the id of a customer"
     if at is not None and not (isinstance(at, datetime) and at.tzinfo is not None):
         return (
-            f"at={at!r} is no moment: give a datetime with its time zone, like datetime.now(UTC) "
+            f"at={at!r} is not a time: pass a datetime with its time zone, like datetime.now(UTC) "
             "+ timedelta(hours=1)"
         )
     return None

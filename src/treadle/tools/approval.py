@@ -82,7 +82,7 @@ class Approve:
             raise AgentError(
                 "invalid",
                 (
-                    f"Approve({given!r:.200}): give all arguments by their names, like "
+                    f"Approve({given!r:.200}): pass all arguments by their names, like "
                     "Approve({'path': 'a.txt'}), or nothing"
                 ),
             )
@@ -102,7 +102,7 @@ class Deny:
         """Raises AgentError(invalid): the journal keeps it, and takes nothing else."""
         if not isinstance(cast("object", self.reason), str):
             raise AgentError(
-                "invalid", f"Deny({self.reason!r}): give the reason as a string, or omit it"
+                "invalid", f"Deny({self.reason!r}): pass the reason as a string, or omit it"
             )
 
 

@@ -63,7 +63,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
         elif not isinstance(cast("object", self.is_enabled), bool):
             raise AgentError(
                 "invalid",
-                f"{label}: is_enabled= is a {type(self.is_enabled).__name__}: give True, False, or "
+                f"{label}: is_enabled= is a {type(self.is_enabled).__name__}: pass True, False, or "
                 f"a function: {_ENABLED}",
             )
         if self.prepare is None:
@@ -71,7 +71,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
         if not callable(cast("object", self.prepare)):
             raise AgentError(
                 "invalid",
-                f"{label}: prepare= is a {type(self.prepare).__name__}: give a function: "
+                f"{label}: prepare= is a {type(self.prepare).__name__}: pass a function: "
                 f"{_PREPARE}",
             )
         check_arity(self.prepare, f"{label}: prepare=", _PREPARE, arguments=2)

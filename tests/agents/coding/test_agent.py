@@ -153,7 +153,7 @@ def test_the_blocks_of_a_request_to_claude(place: Place) -> None:
     assert [block["text"].splitlines()[0][:20] for block in body["system"]] == [
         "You are Treadle, a s",
         "# How to work here",
-        "# Where you work, as",
+        "# Environment at the",
     ]
     assert body["system"][-1]["cache_control"] == {"type": "ephemeral"}
 

@@ -27,7 +27,7 @@ def test_the_persons_own_file_comes_first_and_the_nearest_last(place: Place) -> 
     assert guidance.endswith(
         "## The person's own\n\nI like tests.\n\n## AGENTS.md\n\nUse tabs.\n\n## src/web/AGENTS.md\n\nUse blanks."
     )
-    assert "the later one here is nearer and wins" in guidance
+    assert "the later one below is nearer and wins" in guidance
 
 
 def test_a_project_that_nobody_trusted_is_not_sent_and_told_once(place: Place) -> None:

@@ -221,5 +221,5 @@ async def test_a_guard_that_fails_denies_the_call_and_the_run_goes_on(
 
 def test_what_a_hook_says_is_text() -> None:
     for kind in (Add, Answer, Ask, Stop):
-        with pytest.raises(AgentError, match=rf"{kind.__name__}\(5\): give a string"):
+        with pytest.raises(AgentError, match=rf"{kind.__name__}\(5\): pass a string"):
             kind(5)  # type: ignore[arg-type]

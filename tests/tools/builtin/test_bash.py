@@ -256,7 +256,7 @@ async def test_a_timeout_kills_at_once_and_gives_the_output_until_then(
             BASH, command="trap '' TERM; echo begun; sleep 100 & touch $!; wait", timeout_s=0.5
         )
     assert raised.value.message == (
-        "Timed out after 0.5 s (killed): give a larger timeout_s, or run it with background=true.\n"
+        "Timed out after 0.5 s (killed): pass a larger timeout_s, or run it with background=true.\n"
         "Everything that it had started was killed too. Its output until then:\nbegun"
     )
     assert raised.value.happened is None

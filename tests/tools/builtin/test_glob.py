@@ -141,10 +141,10 @@ async def test_a_file_or_a_missing_directory_as_path_is_refused(use: Use, tmp_pa
     ("pattern", "said"),
     [
         ("", "the pattern is empty"),
-        ("/etc/*", "'/etc/\\*' is absolute: give the directory as path"),
+        ("/etc/*", "'/etc/\\*' is absolute: pass the directory as path"),
         ("~/x", "is absolute"),
-        ("../**/*.txt", "climbs out with '..'"),
-        ("{..,src}/*", "climbs out with '..'"),
+        ("../**/*.txt", "leaves the directory with '..'"),
+        ("{..,src}/*", "leaves the directory with '..'"),
         ("src/", "names a directory; only files are found: src/\\*\\* finds those in it"),
         (".", "names a directory"),
         ("a{b,c", "is never closed"),

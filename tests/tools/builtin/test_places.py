@@ -384,7 +384,7 @@ def test_other_names_of_a_replaced_file_are_told(root: Path) -> None:
         (
             "write",
             NotARegularFile("a directory"),
-            "'x' is a directory: give the path of a file inside it. Nothing was written.",
+            "'x' is a directory: pass the path of a file inside it. Nothing was written.",
         ),
         (
             "read",
@@ -437,7 +437,7 @@ def test_a_link_that_leads_nowhere_and_a_tilde_are_told_of(root: Path) -> None:
     )
     assert (
         missing(root, "~/q")
-        == "'~/q' does not exist. '~' is not expanded: give the whole path. Use glob or ls to find it."
+        == "'~/q' does not exist. '~' is not expanded: pass the whole path. Use glob or ls to find it."
     )
 
 

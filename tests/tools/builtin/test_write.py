@@ -172,7 +172,7 @@ async def test_a_directory_a_pipe_and_a_file_in_the_way_are_refused(
     os.mkfifo(tmp_path / "pipe")
     with anyio.fail_after(20):
         for path, said in (
-            ("d", "is a directory: give the path of a file inside it"),
+            ("d", "is a directory: pass the path of a file inside it"),
             ("f/x", "on the way to it is not a directory"),
             ("pipe", "is a named pipe"),
         ):

@@ -43,13 +43,13 @@ class Plain:
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        (3, "output= is a value of the type int: give a class, or a JSON Schema"),
-        (Spot("quay"), "output= is a value of the type Spot: give a class"),
+        (3, "output= is a value of the type int: pass a class, or a JSON Schema"),
+        (Spot("quay"), "output= is a value of the type Spot: pass a class"),
         (PlaceModel, None),
-        ("Spot", "output= is a text: give the type itself, not its name"),
+        ("Spot", "output= is a text: pass the type itself, not its name"),
         ([Spot], r"output= is a list: many answers are asked for as list\[…\]"),
         ((Spot, SpotStruct), r"one of several as A \| B"),
-        (lambda: Spot("quay"), "output= is a function: give the class"),
+        (lambda: Spot("quay"), "output= is a function: pass the class"),
         (T, "output= is a type variable"),
         (Plain, "output=Plain: Plain is a class whose fields nobody knows: make it a dataclass"),
         (list[Plain], r"output=list\[.*Plain\]: Plain is a class whose fields"),

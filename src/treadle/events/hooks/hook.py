@@ -32,7 +32,7 @@ class HookedRun:
 def _check_text(answer: object, text: object) -> None:
     """Raise AgentError(invalid) if `text`, which is journaled, is not a string."""
     if not isinstance(text, str):
-        raise AgentError("invalid", f"{type(answer).__name__}({text!r:.80}): give a string")
+        raise AgentError("invalid", f"{type(answer).__name__}({text!r:.80}): pass a string")
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ def host_of(base_url: str) -> str:
             "invalid",
             (
                 f"base_url for {host!r} contains more than an address (a user name, a query): "
-                "give a key as api_key or auth_token"
+                "pass a key as api_key or auth_token"
             ),
         )
     labels_fit = all(0 < len(label) < 64 for label in known.removesuffix(".").split("."))

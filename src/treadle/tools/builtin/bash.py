@@ -142,7 +142,7 @@ class _Ended(msgspec.Struct, frozen=True):
 
 def _timed_out(timeout_s: float) -> str:
     """Return the message for a timeout. People see the first line of a failed call."""
-    longer = "" if timeout_s >= MAX_TIMEOUT_S else "give a larger timeout_s, or "
+    longer = "" if timeout_s >= MAX_TIMEOUT_S else "pass a larger timeout_s, or "
     return (
         f"Timed out after {timeout_s:g} s (killed): {longer}run it with background=true.\n"
         "Everything that it had started was killed too. Its output until then:"

@@ -49,7 +49,7 @@ def _why(error: OSError, doing: str, path: str, cwd: Path) -> str:
 
 def _not_a_file(path: str, kind: str, doing: str) -> str:
     if kind == "a directory" and doing == "write":
-        return f"{path!r} is a directory: give the path of a file inside it. Nothing was written."
+        return f"{path!r} is a directory: pass the path of a file inside it. Nothing was written."
     if kind == "a directory":
         return f"{path!r} is a directory. Use ls to list it, or glob and grep to look inside."
     if kind == "a symbolic link":
@@ -61,7 +61,7 @@ def _missing(path: str, place: Path, cwd: Path) -> str:
     link = ""
     with suppress(OSError):
         link = f" (it is a symbolic link to {os.readlink(os.path.join(cwd, path))!r})"
-    tilde = " '~' is not expanded: give the whole path." if path.startswith("~") else ""
+    tilde = " '~' is not expanded: pass the whole path." if path.startswith("~") else ""
     close = _suggestions(place, cwd)
     hint = (
         f" Did you mean {' or '.join(repr(c) for c in close)}?"

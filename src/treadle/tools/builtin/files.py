@@ -65,7 +65,7 @@ def check_path(path: str) -> None:
     """Raises InvalidArguments for an impossible path."""
     if not path:
         raise InvalidArguments(
-            "The path is empty: give the path of a file or directory, such as 'src/app.py'."
+            "The path is empty: pass the path of a file or directory, such as 'src/app.py'."
         )
     if "\0" in path:
         raise InvalidArguments(f"The path {path!r} holds a NUL character, which no file name can.")

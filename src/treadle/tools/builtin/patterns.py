@@ -81,14 +81,14 @@ def _closed(parts: list[Part], states: set[int]) -> set[int]:
 def _parts(pattern: str) -> list[Part]:
     if pattern.startswith(("/", "~")):
         raise ValueError(
-            f"the pattern {pattern!r} is absolute: give the directory as path, and here only "
-            "what lies below it"
+            f"the pattern {pattern!r} is absolute: pass the directory as path, and "
+            "a pattern for the files below it"
         )
     names = [name for name in pattern.split("/") if name not in ("", ".")]
     if ".." in names:
         raise ValueError(
-            f"the pattern {pattern!r} climbs out with '..': give the directory as path, and here "
-            "only what lies below it"
+            f"the pattern {pattern!r} leaves the directory with '..': pass the directory as path, "
+            "and a pattern for the files below it"
         )
     if pattern.endswith("/") or not names:
         raise ValueError(

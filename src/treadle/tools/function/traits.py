@@ -78,7 +78,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
 
     def _name_fault(self) -> str | None:
         fault = name_fault(self.name)
-        return fault and f"{fault}: give name="
+        return fault and f"{fault}: pass name="
 
     def _number_fault(self) -> str | None:
         if self.timeout_s is not None and not self.timeout_s > 0:

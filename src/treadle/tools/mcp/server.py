@@ -125,7 +125,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if (mixed_up := self._mixed_up()) is not None:
             return mixed_up
         if bool(self.command) == (self.url is not None):
-            return "give either a command or a url"
+            return "pass either a command or a url"
         if self.url is not None and (
             urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname
         ):

@@ -166,14 +166,14 @@ def _is_form(kind: object) -> bool:
 def _instead(kind: object) -> str:
     """No more than its kind: what was given in the wrong place may be a secret."""
     if isinstance(kind, str):
-        return "a text: give the type itself, not its name"
+        return "a text: pass the type itself, not its name"
     if isinstance(kind, (list, tuple)):
         return "a list: many answers are asked for as list[…], and one of several as A | B"
     if inspect.isroutine(kind):
-        return "a function: give the class of what it takes or returns"
+        return "a function: pass the class of its argument or result"
     if isinstance(kind, TypeVar):
-        return "a type variable: give the class that it stands for"
-    return f"a value of the type {type(kind).__name__}: give a class, or a JSON Schema as a dict"
+        return "a type variable: pass the class that it stands for"
+    return f"a value of the type {type(kind).__name__}: pass a class, or a JSON Schema as a dict"
 
 
 def _named(kind: object) -> str:

@@ -66,7 +66,7 @@ class SdkConnection:
             raise AgentError(
                 "invalid",
                 (
-                    f"{type(client).__name__} is not an async client of the anthropic SDK: give an "
+                    f"{type(client).__name__} is not an async client of the anthropic SDK: pass an "
                     "AsyncAnthropic or a similar client"
                 ),
             )
