@@ -16,7 +16,6 @@ SOURCE = Path(__file__).parents[1] / "src" / "treadle"
 LINES_MOST = 400
 # Files and functions without a reason grew past the limit when lines became 100 columns long.
 LONG_FILES = {
-    "agents/definitions/catalog.py": 462,
     "runtime/runtime.py": 433,  # every way to start, queue, follow and end a run
 }
 FUNCTION_LINES_MOST = 50

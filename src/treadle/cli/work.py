@@ -25,7 +25,7 @@ from treadle.cli.run_options import check_directory, finite, run_options
 from treadle.cli.terminal import put
 
 if TYPE_CHECKING:
-    from treadle.cli.work_batch import BatchRequest
+    from treadle.cli.work_terms import BatchRequest
 
 OF_A_BATCH = {
     "prompts": "PROMPT",
@@ -184,7 +184,8 @@ def work(ctx: click.Context, **options: Any) -> None:
     Exits with 0 when all prompts completed and passed their gates, 1 when one did not, 2 on a usage
     error, 130 when stopped.
     """
-    from treadle.cli.work_batch import BatchRequest, worked  # noqa: PLC0415  brings the runtime, which --help does not need
+    from treadle.cli.work_batch import worked  # noqa: PLC0415  brings the runtime, which --help does not need
+    from treadle.cli.work_terms import BatchRequest  # noqa: PLC0415  as above
 
     wish = BatchRequest(
         options=options,

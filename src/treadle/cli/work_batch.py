@@ -1,6 +1,6 @@
 """Starts or resumes a batch, follows it and prints its report.
 
-The options are defined in work.py. Entry points: `worked`.
+The options are defined in work.py, the terms in work_terms.py. Entry points: `worked`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import shlex
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import anyio
 import msgspec
@@ -20,48 +19,25 @@ import msgspec
 from treadle._internal.json_text import encode_json
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import plain
-from treadle.apps.batch.batch import Terms
 from treadle.apps.batch.crew import Crew, begin
 from treadle.apps.batch.logbook import Logbook, find_batch
 from treadle.apps.batch.markdown import markdown
 from treadle.apps.batch.prompts import lines_of, prompts_of
 from treadle.apps.batch.report import Report
-from treadle.cli.agent_option import ASSISTANT, chosen_agent, module_hooks
+from treadle.cli.agent_option import module_hooks
 from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed
 from treadle.cli.input import STDIN_BYTES_MAX, attachments
 from treadle.cli.journal_option import journal_file, journal_url, open_runtime, shown_url
 from treadle.cli.next_steps import next_steps
-from treadle.cli.run_options import configured, settings_of
+from treadle.cli.run_options import configured
 from treadle.cli.terminal import put_bytes
 from treadle.cli.work_report import as_text
 from treadle.cli.work_table import display
+from treadle.cli.work_terms import BatchRequest, allowed_before, changed_terms, new_terms
 from treadle.config import Config
 from treadle.errors import AgentError
-from treadle.journal.queue import DEFAULT_QUEUE
-from treadle.runtime.model_choice import from_anywhere
 from treadle.runtime.runtime import Runtime
-from treadle.types import Limits, Settings
-
-LIMITS = {
-    "max_turns": "turns",
-    "max_tool_calls": "tool_calls",
-    "max_tokens": "tokens",
-    "max_cost": "cost_usd",
-    "timeout": "seconds",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRequest:
-    """Options of `treadle work` and which of them were given."""
-
-    options: dict[str, Any]
-    given: frozenset[str]
-    """Names of options given on the command line; the others have defaults."""
-
-    def said(self, name: str) -> bool:
-        return name in self.given
 
 
 async def worked(wish: BatchRequest, out: IO[bytes] | None) -> Report:
@@ -73,7 +49,7 @@ async def worked(wish: BatchRequest, out: IO[bytes] | None) -> Report:
     shelf, resumed = _shelf(configured(options, cwd=options["cwd"]), options["journal"]), None
     if options["batch"] is not None:
         resumed = Logbook.open(shelf, find_batch(shelf, options["batch"]))
-        options = _allowed_before(options, resumed.batch.terms)
+        options = allowed_before(options, resumed.batch.terms)
     config = configured(options, cwd=options["cwd"] if resumed is None else _there(resumed))
     secrets = Redactor(config.secrets())
     async with (
@@ -88,7 +64,7 @@ async def worked(wish: BatchRequest, out: IO[bytes] | None) -> Report:
         for warning in config.warnings:
             watcher.warns(warning)
         if resumed is None:
-            terms = _terms(config, options)
+            terms = new_terms(config, options)
             attached = attachments(terms.attached, config, options["cwd"])
             logbook = await begin(shelf, prompts, terms, secrets=config.secrets(), watcher=watcher)
         else:
@@ -97,7 +73,7 @@ async def worked(wish: BatchRequest, out: IO[bytes] | None) -> Report:
                 attachments(resumed.batch.terms.attached, config, _there(resumed)),
             )
             if (
-                terms := _changed(resumed.batch.terms, config, options, wish)
+                terms := changed_terms(resumed.batch.terms, config, options, wish)
             ) != resumed.batch.terms:
                 await logbook.resume_on(terms)
         async with logbook:
@@ -127,7 +103,7 @@ async def detached(wish: BatchRequest) -> tuple[str, int]:
     ):
         for warning in config.warnings:
             watcher.warns(warning)
-        terms = _terms(config, options)
+        terms = new_terms(config, options)
         logbook = await begin(shelf, prompts, terms, secrets=config.secrets(), watcher=watcher)
         async with logbook:
             watcher.begins(logbook.batch, done=[])
@@ -210,91 +186,6 @@ def _prompts(options: dict[str, Any]) -> list[str]:
             "folder of files, or - for standard input"
         )
     return prompts
-
-
-def _terms(config: Config, options: dict[str, Any]) -> Terms:
-    """Return the terms of a new batch. Raises AgentError(invalid) and CommandFailed for a wrong
-    agent, inputs or output schema.
-    """
-    chosen = chosen_agent(config, options["cwd"].resolve(), options)
-    agent, model = chosen.agent, chosen.agent.model or config.models.large
-    return Terms(
-        agent=None if agent.name == ASSISTANT else agent.name,
-        inputs=chosen.inputs,
-        output=cast("dict[str, object]", agent.output) if options["output_schema"] else None,
-        model=from_anywhere(model) if isinstance(model, str) else model.name,
-        cwd=str(options["cwd"].resolve()),
-        mode=config.defaults.mode,
-        settings=settings_of(options),
-        limits=chosen.limits,
-        attached=tuple(str(path.absolute()) for path in options["attached"]),
-        gate_timeout_s=options["gate_timeout"],
-        sandbox=options["no_sandbox"],
-        network=options["network"],
-        queue=_queue(config, options),
-        **{
-            name: options[name]
-            for name in (
-                "on_ask",
-                "on_unknown",
-                "allow",
-                "worktree",
-                "gates",
-                "retries",
-                "parallel",
-            )
-        },
-    )
-
-
-def _queue(config: Config, options: dict[str, Any]) -> str | None:
-    """Return the queue for the runs. Raises CommandFailed for an unknown queue."""
-    if not (options["workers"] or options["detach"]):
-        return None
-    queue = DEFAULT_QUEUE if options["queue"] is None else options["queue"]
-    if queue not in config.queue_names:
-        raise CommandFailed(
-            f"there is no queue {queue!r}: available: {', '.join(config.queue_names)}; add it "
-            "under queues in the configuration"
-        )
-    return queue
-
-
-def _allowed_before(options: dict[str, Any], terms: Terms) -> dict[str, Any]:
-    """Merge permissions: those granted at the start of the batch stay, and new ones are added."""
-    allowed = {
-        "allow": tuple(dict.fromkeys((*terms.allow, *options["allow"]))),
-        "no_sandbox": options["no_sandbox"] or terms.sandbox,
-    }
-    return {**options, **allowed, "network": options["network"] or terms.network}
-
-
-def _changed(terms: Terms, config: Config, options: dict[str, Any], wish: BatchRequest) -> Terms:
-    """Return the terms of a batch, updated by the options given now."""
-    changes: dict[str, Any] = {
-        name: options[name]
-        for name in ("on_ask", "on_unknown", "gates", "retries", "parallel")
-        if wish.said(name)
-    }
-    changes |= {
-        "allow": options["allow"],
-        "sandbox": options["no_sandbox"],
-        "network": options["network"],
-    }
-    if wish.said("workers"):
-        changes["queue"] = _queue(config, options)
-    if wish.said("gate_timeout"):
-        changes["gate_timeout_s"] = options["gate_timeout"]
-    if wish.said("model"):
-        changes["model"] = from_anywhere(config.models.large)
-    if wish.said("mode"):
-        changes["mode"] = config.defaults.mode
-    given = {field: options[name] for name, field in LIMITS.items() if wish.said(name)}
-    changes["limits"] = Limits(**{**msgspec.structs.asdict(terms.limits), **given})
-    changes["settings"] = Settings(
-        effort=options["effort"], max_tokens=options["max_output_tokens"]
-    ).over(terms.settings)
-    return msgspec.structs.replace(terms, **changes)
 
 
 def _shelf(config: Config, journal: str | None) -> Path:

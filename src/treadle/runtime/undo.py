@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterable, Sequence
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,14 +19,14 @@ from msgspec import structs
 
 from treadle.config import home
 from treadle.errors import AgentError
-from treadle.journal.entries import ModelResponded, Record, ToolFinished, ToolStarted
 from treadle.journal.journal import Journal
 from treadle.journal.projection import shown_arguments
 from treadle.journal.run_info import RunInfo
+from treadle.runtime.undo_calls import RecordedCall, RunCalls, calls_of_run, calls_of_trees
 from treadle.tools.builtin.restore import ChangedFile, Restored, compare, restore
 from treadle.tools.builtin.walk import walk
 from treadle.tools.file_history import UNDO_FOLDER, FileChange, Undo
-from treadle.types import Time, Value
+from treadle.types import Value
 
 MAX_FILES = 1_000
 MAX_SECONDS = 5.0
@@ -66,8 +65,6 @@ def _changed(at: float, times: Sequence[tuple[float, float]]) -> bool:
 
 KEPT = ("write", "edit", "apply_patch")
 """Tools whose changes are kept."""
-_CRASHED_AFTER = timedelta(minutes=10)
-"""Age after which a call without a known end counts as crashed."""
 
 
 class IrreversibleCall(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -107,21 +104,6 @@ class Rewound(Value, frozen=True, kw_only=True, omit_defaults=False):
     changed_meanwhile: tuple[str, ...]
 
 
-class _Call(NamedTuple):
-    turn: int
-    started: ToolStarted
-    finished: ToolFinished | None
-    ended_by: Time
-    """At the latest."""
-
-
-class _Told(NamedTuple):
-    """Changes of one run, as its journal records them."""
-
-    info: RunInfo
-    calls: list[_Call]
-
-
 class _Kept(NamedTuple):
     """Before-images of several runs.
 
@@ -156,7 +138,7 @@ async def undone(
                 f"is no turn {turn}"
             ),
         )
-    told = await _told(journal, info, turn)
+    told = await calls_of_run(journal, info, turn)
     others = tuple(each.run_id for each in await journal.children(info.run_id))
     back = await to_thread.run_sync(partial(_put_back, [told], apply=apply))
     files = tuple(
@@ -182,7 +164,7 @@ async def undone_since(journal: Journal, runs: Sequence[RunInfo], *, apply: bool
 
     `runs` can be in any order. Everything else is as in `undone`: check with `apply` false first.
     """
-    told = await _all_told(journal, runs)
+    told = await calls_of_trees(journal, runs)
     _check_ended([each.info for each in told])
     return await to_thread.run_sync(partial(_put_back, told, apply=apply))
 
@@ -194,7 +176,7 @@ async def changed_files(journal: Journal, runs: Sequence[RunInfo]) -> list[Chang
     By path, without files that are the same again. Runs may be in progress. Raises
     AgentError(agent) if the before-images cannot be read.
     """
-    told = await _all_told(journal, runs)
+    told = await calls_of_trees(journal, runs)
 
     def compared() -> list[ChangedFile]:
         store = _store()
@@ -220,7 +202,7 @@ def _check_ended(runs: Iterable[RunInfo]) -> None:
             )
 
 
-def _put_back(told: Sequence[_Told], *, apply: bool) -> Rewound:
+def _put_back(told: Sequence[RunCalls], *, apply: bool) -> Rewound:
     store = _store()
     kept = _kept(store, told)
     meanwhile = _meanwhile(told, {(one.run_id, one.call_id) for one in kept.left})
@@ -243,64 +225,6 @@ def _put_back(told: Sequence[_Told], *, apply: bool) -> Rewound:
 # ---------------------------------------------------------------- what the journal says
 
 
-async def _all_told(journal: Journal, runs: Iterable[RunInfo]) -> list[_Told]:
-    """Return the runs and their children, each once, in the order in which they began."""
-    found: dict[str, RunInfo] = {}
-    open_ = [*runs]
-    while open_:
-        info = open_.pop()
-        if info.run_id not in found:
-            found[info.run_id] = info
-            open_.extend(await journal.children(info.run_id))
-    return [
-        await _told(journal, info, None)
-        for info in sorted(found.values(), key=lambda each: each.started_at)
-    ]
-
-
-async def _told(journal: Journal, info: RunInfo, turn: int | None) -> _Told:
-    return _Told(
-        info,
-        [call for call in _calls(await journal.read(info.run_id)) if turn in (None, call.turn)],
-    )
-
-
-def _calls(records: Iterable[Record]) -> list[_Call]:
-    """Return the calls that began, in order; a call that was run again counts once."""
-    turn, starts, ends, turns = (
-        0,
-        dict[str, ToolStarted](),
-        dict[str, ToolFinished](),
-        dict[str, int](),
-    )
-    after: dict[str, Time] = {}
-    for record in records:
-        entry = record.entry
-        for call_id in starts.keys() - ends.keys() - after.keys():
-            after[call_id] = entry.at
-        match entry:
-            case ModelResponded():
-                turn = entry.turn
-            case ToolStarted():
-                starts.setdefault(entry.call_id, entry)
-                turns.setdefault(entry.call_id, turn)
-            case ToolFinished():
-                ends[entry.result.call_id] = entry
-            case _:
-                continue
-    return [
-        _Call(
-            turns[call_id],
-            started,
-            ends.get(call_id),
-            ends[call_id].at
-            if call_id in ends
-            else after.get(call_id, started.at + _CRASHED_AFTER),
-        )
-        for call_id, started in starts.items()
-    ]
-
-
 # ---------------------------------------------------------------- what was kept
 
 
@@ -308,7 +232,7 @@ def _store() -> Undo:
     return Undo(home(os.environ) / UNDO_FOLDER)
 
 
-def _kept(store: Undo, told: Sequence[_Told]) -> _Kept:
+def _kept(store: Undo, told: Sequence[RunCalls]) -> _Kept:
     """Raises AgentError(agent)."""
     changes, failed, where, left = (
         list[FileChange](),
@@ -336,7 +260,7 @@ def _kept(store: Undo, told: Sequence[_Told]) -> _Kept:
     return _Kept(changes, frozenset(failed), where, tuple(left))
 
 
-def _left(info: RunInfo, call: _Call, kept: Collection[str]) -> IrreversibleCall | None:
+def _left(info: RunInfo, call: RecordedCall, kept: Collection[str]) -> IrreversibleCall | None:
     """Return a call that may have changed something of which no before-image exists."""
     started, finished = call.started, call.finished
     if started.effect == "pure" or started.call_id in kept:
@@ -360,7 +284,7 @@ def _left(info: RunInfo, call: _Call, kept: Collection[str]) -> IrreversibleCall
     )
 
 
-def _meanwhile(told: Iterable[_Told], left: Collection[tuple[str, str]]) -> list[str]:
+def _meanwhile(told: Iterable[RunCalls], left: Collection[tuple[str, str]]) -> list[str]:
     """Files that bear a time at which a command ran, each directory looked through once."""
     times: dict[str, list[tuple[float, float]]] = {}
     for info, calls in told:

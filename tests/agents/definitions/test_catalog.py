@@ -8,7 +8,7 @@ import pytest
 
 from tests.agents.definitions.defined import HEAD, Defined
 from treadle import Agent, AgentError, Limits
-from treadle.agents.definitions.catalog import NESTED_MAX
+from treadle.agents.definitions.nesting import NESTED_MAX
 from treadle.tools.mcp import McpServer
 
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.agents.definitions.format import definition_schema
-from treadle.agents.definitions.keys import INPUT_KEYS, INPUT_TYPES, KEYS, LIMITS, read_keys
+from treadle.agents.definitions.key_reader import LIMITS
+from treadle.agents.definitions.keys import INPUT_KEYS, INPUT_TYPES, KEYS, read_keys
 from treadle.agents.definitions.places import DefinitionFile
 from treadle.agents.definitions.text import document_of
 from treadle.types import Limits

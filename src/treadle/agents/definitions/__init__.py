@@ -2,8 +2,9 @@
 
 places.py finds the files, text.py reads their text with line numbers, keys.py validates the keys,
 inputs.py the input values and schemas.py output schemas. modules.py imports agents and tools from
-Python modules, naming.py resolves tool names, catalog.py combines them, and format.py describes the
-format as a JSON Schema for editors. Entry points: `Catalog`.
+Python modules, naming.py resolves tool names, nesting.py checks agents among each other's tools,
+making.py makes agents, catalog.py combines them, and format.py describes the format as a JSON
+Schema for editors. key_reader.py has the typed reading of values. Entry points: `Catalog`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Catalog of the agents that files and modules define, loaded and validated on demand.
 
-places.py finds the files, keys.py reads them and naming.py resolves tool names. Entry points:
-`Catalog`.
+places.py finds the files, keys.py reads them, naming.py resolves tool names, nesting.py checks
+agents among each other's tools, and making.py makes agents. Entry point: `Catalog`.
 """
 
 from __future__ import annotations
@@ -10,23 +10,18 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import Any
 
 from treadle.agents.agent import Agent
-from treadle.agents.definitions.inputs import missing
 from treadle.agents.definitions.keys import ReadDefinition, read_keys
+from treadle.agents.definitions.making import AgentMaker
 from treadle.agents.definitions.modules import Modules, import_modules
 from treadle.agents.definitions.naming import (
-    Callee,
-    CompletionTool,
     Meaning,
     NameResolver,
-    OwnTool,
-    ServerTools,
     UnknownName,
 )
+from treadle.agents.definitions.nesting import Nesting, ResolvedDefinition
 from treadle.agents.definitions.places import (
     DefinitionFile,
     DefinitionProblem,
@@ -40,33 +35,20 @@ from treadle.config.file import Broken
 from treadle.config.keys import STAND_INS
 from treadle.config.readers import nearest
 from treadle.config.trust import command
-from treadle.config.workspace import lower
 from treadle.errors import AgentError
-from treadle.tools.tool import Tool, ToolProvider
-from treadle.types import Limits
 
 ASSISTANT = "treadle"
 """Reserved name of the coding assistant."""
-NESTED_MAX = 20
-"""Maximum depth of agents that use each other as tools."""
 SIZES = ("large", "small")
 """Aliases for the configured models."""
 
 
-class _Read(NamedTuple):
-    definition: ReadDefinition | None
-    """The definition; None if there are problems."""
-    tools: tuple[tuple[Meaning, int], ...]
-    """Resolved tools with their line numbers."""
-    problems: tuple[DefinitionProblem, ...]
+class _Unmakeable(Exception):
+    """Raised for a problem that appears when an agent is made, not when its file is read."""
 
-
-class _Refused(Exception):
-    """Raised for a problem that appears when an agent is created, not when its file is read."""
-
-    def __init__(self, file: DefinitionFile, line: int, text: str) -> None:
+    def __init__(self, file: DefinitionFile, text: str) -> None:
         super().__init__(text)
-        self.problem = DefinitionProblem(str(file.path), line, text)
+        self.problem = DefinitionProblem(str(file.path), 1, text)
 
 
 class Catalog:
@@ -89,10 +71,11 @@ class Catalog:
         trust = trust or (trust_of(own, project) if own is not None else None)
         self.found: FoundDefinitions
         self.found, self.withheld = find(own, project, trust)  # withheld: of an untrusted project
-        self._read: dict[str, _Read] = {}
+        self._read: dict[str, ResolvedDefinition] = {}
         self._made: dict[str, Agent[Any, Any]] = {}
-        self.warnings: list[str] = []
-        """Warnings for the user about the agents created so far."""
+        self._maker = AgentMaker(config, self._cwd, self._agent)
+        self._nesting = Nesting(self)
+        self.warnings = self._maker.warnings
 
     # ------------------------------------------------------------ names
 
@@ -136,7 +119,14 @@ class Catalog:
 
     def definition(self, name: str) -> ReadDefinition | None:
         """Return the definition from the agent's file; None if it has none, or has problems."""
-        return self._reading(name).definition if name in self.found.files else None
+        return self.reading(name).definition if name in self.found.files else None
+
+    def callee(self, name: str) -> Agent[Any, Any] | ReadDefinition | None:
+        """Return the agent of a module, or the definition from the agent's file; None if it has
+        problems.
+        """
+        of = self.modules.agents.get(name)
+        return self.definition(name) if of is None else of.it
 
     def is_untrusted(self, name: str) -> bool:
         """True if the agent belongs to a project that is not trusted."""
@@ -189,91 +179,22 @@ class Catalog:
         seen: dict[str, int] = {}
         names = self.names() if name is None else [name]
         for each in names:
-            self._look(each, (), seen, found)
+            self._nesting.look(each, (), seen, found)
         return list(found | dict.fromkeys(self._unmakeable(names)))
 
     def _unmakeable(self, names: Sequence[str]) -> Iterator[DefinitionProblem]:
         """Yield problems that appear only when an agent is created, if there are no others."""
         for name in names:
             wrong: dict[DefinitionProblem, None] = {}
-            self._look(name, (), {}, wrong)
+            self._nesting.look(name, (), {}, wrong)
             try:
                 if not wrong:
                     self._agent(name)
-            except _Refused as e:
+            except _Unmakeable as e:
                 yield e.problem
 
-    def _look(
-        self,
-        name: str,
-        chain: tuple[str, ...],
-        seen: dict[str, int],
-        found: dict[DefinitionProblem, None],
-    ) -> int:
-        """Add the problems of an agent and of those among its tools to `found`, and return its
-        depth.
-
-        `seen`: depths of the agents visited so far. `chain`: callers, from the first down to the
-        one that has `name` among its tools.
-        """
-        if name in seen:
-            return seen[name]
-        deepest = 0
-        if (refused := self._refused(name)) is not None:
-            found[refused] = None
-        elif name in self.found.files:
-            reading, chain = self._reading(name), (*chain, name)
-            found |= dict.fromkeys(reading.problems)
-            for callee, line in self._callees(reading):
-                below, wrong = (
-                    0,
-                    self._circle(chain, callee, line) or self._uncallable(name, callee, line),
-                )
-                if wrong is None:
-                    below = self._look(callee, chain, seen, found) if len(chain) < NESTED_MAX else 1
-                    wrong = (
-                        self._too_deep(chain, callee, line)
-                        if len(chain) + below > NESTED_MAX
-                        else None
-                    )
-                if wrong is not None:
-                    found[wrong] = None
-                deepest = max(deepest, below)
-        seen[name] = 1 + deepest
-        return seen[name]
-
-    def _callees(self, reading: _Read) -> Iterator[tuple[str, int]]:
-        for meaning, line in reading.tools:
-            if isinstance(meaning, Callee):
-                yield meaning.name, line
-
-    def _circle(self, chain: tuple[str, ...], callee: str, line: int) -> DefinitionProblem | None:
-        if callee not in chain:
-            return None
-        circle = " -> ".join((*chain[chain.index(callee) :], callee))
-        text = f"agents call each other in a cycle: {circle}. Remove one from the other's tools"
-        return DefinitionProblem(str(self.found.files[chain[-1]].path), line, text)
-
-    def _uncallable(self, name: str, callee: str, line: int) -> DefinitionProblem | None:
-        """Return a problem if the callee needs inputs: callers pass only a prompt."""
-        of = self.modules.agents.get(callee)
-        called = of.it if of is not None else self.definition(callee)
-        if called is None or not (needed := missing(called.inputs, called.instructions, ())):
-            return None
-        text = (
-            f"tools: the agent {callee!r} needs the input {needed[0]!r}, which no caller "
-            "can provide: give it a default there"
-        )
-        return DefinitionProblem(str(self.found.files[name].path), line, text)
-
-    def _too_deep(self, chain: tuple[str, ...], callee: str, line: int) -> DefinitionProblem:
-        return DefinitionProblem(
-            str(self.found.files[chain[-1]].path),
-            line,
-            f"agents are nested deeper than {NESTED_MAX} levels: {chain[0]} -> … -> {callee}",
-        )
-
-    def _refused(self, name: str) -> DefinitionProblem | None:
+    def refused(self, name: str) -> DefinitionProblem | None:
+        """Return the problem that keeps an agent from having this name; None if there is none."""
         if (refused := self.found.refused.get(name)) is not None:
             return refused
         file = self.found.files.get(name)
@@ -306,15 +227,16 @@ class Catalog:
 
     # ------------------------------------------------------------ one definition
 
-    def _reading(self, name: str) -> _Read:
+    def reading(self, name: str) -> ResolvedDefinition:
+        """Return the definition in the agent's file, read on first use."""
         if name not in self._read:
             self._read[name] = self._fresh(self.found.files[name])
         return self._read[name]
 
-    def _fresh(self, file: DefinitionFile) -> _Read:
+    def _fresh(self, file: DefinitionFile) -> ResolvedDefinition:
         place = str(file.path)
         if file.name == ASSISTANT:
-            return _Read(
+            return ResolvedDefinition(
                 None,
                 (),
                 (
@@ -331,7 +253,7 @@ class Catalog:
         try:
             definition, problems = read_keys(file, read(file))
         except Broken as e:
-            return _Read(None, (), (DefinitionProblem(place, e.line, e.text),))
+            return ResolvedDefinition(None, (), (DefinitionProblem(place, e.line, e.text),))
         problems += self._wrong_model(definition)
         tools: list[tuple[Meaning, int]] = []
         for named in definition.tools:
@@ -344,7 +266,7 @@ class Catalog:
                     )
                 )
         problems.sort(key=lambda problem: problem.line or 0)
-        return _Read(None if problems else definition, tuple(tools), tuple(problems))
+        return ResolvedDefinition(None if problems else definition, tuple(tools), tuple(problems))
 
     def _wrong_model(self, definition: ReadDefinition) -> list[DefinitionProblem]:
         model, file = definition.model, definition.file
@@ -379,84 +301,15 @@ class Catalog:
         return [*(of.it for of in self.modules.agents.values()), *self._made.values()]
 
     def _agent(self, name: str) -> Agent[Any, Any]:
-        """Return the agent, created on first use. Raises _Refused."""
+        """Return the agent, created on first use. Raises _Unmakeable."""
         if (of := self.modules.agents.get(name)) is not None:
             return of.it
         if name not in self._made:
-            reading = self._reading(name)
+            reading = self.reading(name)
             assert reading.definition is not None, "it was checked"
-            self._made[name] = self._make(
-                reading.definition, [meaning for meaning, _ in reading.tools]
-            )
+            meanings = [meaning for meaning, _ in reading.tools]
+            try:
+                self._made[name] = self._maker.make(reading.definition, meanings)
+            except AgentError as e:
+                raise _Unmakeable(reading.definition.file, e.message) from e
         return self._made[name]
-
-    def _make(self, definition: ReadDefinition, meanings: Sequence[Meaning]) -> Agent[Any, Any]:
-        tools: list[Tool[Any] | Agent[Any, Any]] = []
-        wanted: dict[str, list[str | None]] = {}
-        for meaning in meanings:
-            match meaning:
-                case OwnTool(tool):
-                    tools.append(tool)
-                case Callee(callee):
-                    tools.append(self._agent(callee))
-                case ServerTools():
-                    wanted.setdefault(meaning.server, []).append(meaning.tool)
-                case CompletionTool():
-                    pass
-        try:
-            return Agent(
-                name=definition.file.name,
-                description=definition.description,
-                instructions=definition.instructions,
-                model=self._model(definition),
-                tools=tools,
-                output=definition.output,
-                completion=any(isinstance(meaning, CompletionTool) for meaning in meanings),
-                mcp_servers=[self._server(name, tuple(named)) for name, named in wanted.items()],
-                limits=self._limits(definition),
-                inputs=definition.inputs,
-            )
-        except AgentError as e:
-            raise _Refused(definition.file, 1, e.message) from e
-
-    def _server(self, name: str, wanted: tuple[str | None, ...]) -> ToolProvider:
-        """Return an MCP server, restricted to the tools `wanted`, by the server's names for them.
-        None selects all tools that the configuration allows.
-
-        Agents that want different tools share one process.
-        """
-        from treadle.tools.mcp import McpServer  # noqa: PLC0415  few agents have such tools
-
-        server = McpServer.of(name, self._config.mcp_servers[name], cwd=self._cwd)
-        return (
-            server
-            if None in wanted
-            else msgspec.structs.replace(
-                server, tools=tuple(tool for tool in wanted if tool is not None)
-            )
-        )
-
-    def _model(self, definition: ReadDefinition) -> str | None:
-        """Return the model's name; None for the configuration's large model."""
-        model = definition.model
-        return (
-            None
-            if model is None or model.text == "large"
-            else self._config.models.small
-            if model.text == "small"
-            else model.text
-        )
-
-    def _limits(self, definition: ReadDefinition) -> Limits | None:
-        """Return the limits. A project can only lower the limits in the user's configuration."""
-        limits, file = definition.limits, definition.file
-        if limits is None or file.root is None:
-            return limits
-        above: dict[str, None] = {}
-        for name, line in definition.limit_lines.items():
-            if (
-                reason := lower(getattr(limits, name), getattr(self._config.limits, name), ())
-            ) is not None:
-                above[name] = None
-                self.warnings.append(f"{file.path}:{line}: limits.{name} is ignored: {reason}")
-        return msgspec.structs.replace(limits, **above)

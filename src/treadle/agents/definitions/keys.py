@@ -7,40 +7,25 @@ catalog.py resolves tools and models; text.py reads the file. Entry points: `rea
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast, get_args
 
 from treadle.agents.definitions.inputs import HOLE, InputType, misfit
+from treadle.agents.definitions.key_reader import LIMITS, KeyReader, SourceText
 from treadle.agents.definitions.places import DefinitionFile, DefinitionProblem
 from treadle.agents.definitions.text import DefinitionText
 from treadle.agents.templates import Input
 from treadle.config.document import MappingEntry, Node
-from treadle.config.keys import refusal, shown
-from treadle.config.readers import Reader, Wrong, nearest, one_of, positive, text, whole, yes_or_no
+from treadle.config.keys import shown
+from treadle.config.readers import nearest, one_of, yes_or_no
 from treadle.types import Limits
 
 KEYS = ("description", "model", "tools", "limits", "output", "inputs", "instructions")
-LIMITS: Mapping[str, Reader] = {
-    "turns": whole,
-    "tool_calls": whole,
-    "seconds": positive,
-    "tokens": whole,
-    "cost_usd": positive,
-    "repeats": whole,
-}
 INPUT_TYPES: tuple[str, ...] = get_args(InputType)
 INPUT_KEYS = ("type", "required", "default", "description")
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceText:
-    """A text in the file, with its line."""
-
-    text: str
-    line: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,25 +56,23 @@ def read_keys(
 
 
 @dataclass
-class _Reading:
-    file: DefinitionFile
+class _Reading(KeyReader):
     written: DefinitionText
-    problems: list[DefinitionProblem] = field(default_factory=list[DefinitionProblem])
 
     def definition(self) -> ReadDefinition:
         document = self.written.document
         root = document.root
         for twice in document.duplicates:
-            self._wrong(
+            self.wrong(
                 twice.line, f"the key {twice.key!r} is given twice (first in line {twice.first})"
             )
-        entries = self._mapping(root, "a definition", 1) if root is not None else {}
-        self._known(entries, KEYS, "")
+        entries = self.mapping(root, "a definition", 1) if root is not None else {}
+        self.known(entries, KEYS, "")
         inputs = self._inputs(entries.get("inputs"))
         lines = (
             {
                 name: entry.key.line
-                for name, entry in self._entries(entries.get("inputs"), "inputs").items()
+                for name, entry in self.entries(entries.get("inputs"), "inputs").items()
             }
             if inputs
             else {}
@@ -100,7 +83,7 @@ class _Reading:
             file=self.file,
             description=self._description(entries.get("description"), root),
             instructions=self._instructions(entries.get("instructions"), inputs, lines),
-            model=self._text(entries.get("model"), "model"),
+            model=self.source_text(entries.get("model"), "model"),
             tools=self._tools(entries.get("tools")),
             limits=limits,
             limit_lines=limit_lines,
@@ -112,10 +95,10 @@ class _Reading:
     # ------------------------------------------------------------ keys
 
     def _description(self, entry: MappingEntry | None, root: Node | None) -> str:
-        found = self._text(entry, "description")
+        found = self.source_text(entry, "description")
         if entry is None or entry.node.value is None:
             line = 1 if entry is None else entry.key.line
-            self._wrong(
+            self.wrong(
                 line,
                 "needs a description: its purpose, in one sentence"
                 + ("" if root is not None else ", before its instructions"),
@@ -130,14 +113,14 @@ class _Reading:
     ) -> str:
         body = self.written.body
         if body is not None and entry is not None:
-            self._wrong(
+            self.wrong(
                 entry.key.line,
                 (
                     "the instructions of a Markdown file are what follows its second line `---`: "
                     "move them there"
                 ),
             )
-        given = self._text(entry, "instructions") if body is None else None
+        given = self.source_text(entry, "instructions") if body is None else None
         instructions = body if body is not None else given.text.strip() if given else ""
         if inputs:
             for name in dict.fromkeys(
@@ -149,12 +132,12 @@ class _Reading:
                     if near
                     else f"declare it, or write $${{{name}}} for the characters themselves"
                 )
-                self._wrong(
+                self.wrong(
                     self._line_of(name, entry),
                     f"${{{name}}} is not among the declared inputs ({', '.join(inputs)}): {hint}",
                 )
         for name in sorted(set(inputs) - set(HOLE.findall(instructions))):
-            self._wrong(
+            self.wrong(
                 input_lines[name],
                 (
                     f"inputs.{name} is unused: write ${{{name}}} in the instructions, or remove "
@@ -178,9 +161,9 @@ class _Reading:
 
     def _tools(self, entry: MappingEntry | None) -> tuple[SourceText, ...]:
         named: dict[str, SourceText] = {}
-        for node in self._list(entry, "tools"):
+        for node in self.list(entry, "tools"):
             if not isinstance(node.value, str) or not node.value.strip():
-                self._wrong(
+                self.wrong(
                     node.line,
                     (
                         f"tools must be a list of names, like [read, grep]; {shown(node.plain())} "
@@ -188,7 +171,7 @@ class _Reading:
                     ),
                 )
             elif node.value in named:
-                self._wrong(
+                self.wrong(
                     node.line,
                     f"tools names {node.value!r} twice (first in line {named[node.value].line})",
                 )
@@ -197,12 +180,12 @@ class _Reading:
         return tuple(named.values())
 
     def _limits(self, entry: MappingEntry | None) -> tuple[Limits | None, dict[str, int]]:
-        entries = self._entries(entry, "limits")
-        self._known(entries, LIMITS, "limits")
+        entries = self.entries(entry, "limits")
+        self.known(entries, LIMITS, "limits")
         values: dict[str, Any] = {}
         for name, inner in entries.items():
             if name in LIMITS and inner.node.value is not None:
-                values[name] = self._value(inner, ("limits", name), LIMITS[name])
+                values[name] = self.value(inner, ("limits", name), LIMITS[name])
         lines = {name: entries[name].key.line for name in values}
         return (
             Limits(**{name: value for name, value in values.items() if value is not None})
@@ -215,7 +198,7 @@ class _Reading:
             return None
         schema = entry.node.plain()
         if not isinstance(schema, dict):
-            self._wrong(
+            self.wrong(
                 entry.key.line,
                 (
                     "output must be a JSON Schema of an object, like {type: object, properties: "
@@ -226,14 +209,14 @@ class _Reading:
         from treadle.agents.definitions.schemas import fault_of  # noqa: PLC0415  imports the validator, 40 ms
 
         if (fault := fault_of(schema)) is not None:
-            self._wrong(_line_at(entry, fault.path), fault.text("output"))
+            self.wrong(_line_at(entry, fault.path), fault.text("output"))
         return cast("dict[str, Any]", schema)
 
     def _inputs(self, entry: MappingEntry | None) -> dict[str, Input]:
         inputs: dict[str, Input] = {}
-        for name, inner in self._entries(entry, "inputs").items():
+        for name, inner in self.entries(entry, "inputs").items():
             if not _VARIABLE.fullmatch(name):
-                self._wrong(
+                self.wrong(
                     inner.key.line,
                     f"{name[:60]!r} cannot be the name of an input: use letters, digits and '_'",
                 )
@@ -243,21 +226,21 @@ class _Reading:
 
     def _input(self, name: str, entry: MappingEntry) -> Input | None:
         place, before = ("inputs", name), len(self.problems)
-        entries = self._mapping(entry.node, f"inputs.{name}", entry.key.line)
+        entries = self.mapping(entry.node, f"inputs.{name}", entry.key.line)
         if len(self.problems) > before:
             return None
-        self._known(entries, INPUT_KEYS, f"inputs.{name}")
+        self.known(entries, INPUT_KEYS, f"inputs.{name}")
         if not (kind := self._type(entries.get("type"), place, entry)):
             return None
         required = (
-            self._value(entries["required"], (*place, "required"), yes_or_no)
+            self.value(entries["required"], (*place, "required"), yes_or_no)
             if "required" in entries
             else None
         )
-        description = self._text(entries.get("description"), f"inputs.{name}.description")
+        description = self.source_text(entries.get("description"), f"inputs.{name}.description")
         default = entries["default"].node.plain() if "default" in entries else None
         if default is not None and (wrong := misfit(kind, default)):
-            self._wrong(entries["default"].node.line, f"inputs.{name}.default {wrong}")
+            self.wrong(entries["default"].node.line, f"inputs.{name}.default {wrong}")
         if len(self.problems) > before:
             return None
         return Input(
@@ -271,72 +254,11 @@ class _Reading:
         self, entry: MappingEntry | None, place: tuple[str, ...], above: MappingEntry
     ) -> InputType | None:
         if entry is None:
-            self._wrong(
+            self.wrong(
                 above.key.line, f"{'.'.join(place)} needs a type: one of {', '.join(INPUT_TYPES)}"
             )
             return None
-        return self._value(entry, (*place, "type"), one_of(*INPUT_TYPES))
-
-    # ------------------------------------------------------------ shapes
-
-    def _known(
-        self, entries: Mapping[str, MappingEntry], known: Collection[str], where: str
-    ) -> None:
-        for name, entry in entries.items():
-            if name not in known:
-                self._wrong(entry.key.line, unknown_key(name, known, where))
-
-    def _text(self, entry: MappingEntry | None, name: str) -> SourceText | None:
-        if entry is None or entry.node.value is None:
-            return None
-        found = self._value(entry, (name,), text)
-        return None if found is None else SourceText(text=str(found), line=entry.node.line)
-
-    def _value(self, entry: MappingEntry, path: tuple[str, ...], read: Reader) -> Any:
-        """Return the parsed value, or None if it is invalid."""
-        try:
-            return read(entry.node.plain())
-        except Wrong as e:
-            self._wrong(entry.node.line, refusal(path, e, shown(entry.node.plain())))
-            return None
-
-    def _list(self, entry: MappingEntry | None, name: str) -> tuple[Node, ...]:
-        if entry is None or entry.node.value is None:
-            return ()
-        if not isinstance(entry.node.value, tuple):
-            self._wrong(
-                entry.node.line,
-                f"{name} must be a list, like [read, grep], not {shown(entry.node.plain())}",
-            )
-            return ()
-        return entry.node.value
-
-    def _entries(self, entry: MappingEntry | None, name: str) -> dict[str, MappingEntry]:
-        return (
-            {}
-            if entry is None or entry.node.value is None
-            else self._mapping(entry.node, name, entry.key.line)
-        )
-
-    def _mapping(self, node: Node, name: str, line: int) -> dict[str, MappingEntry]:
-        if isinstance(node.value, dict):
-            return node.value
-        self._wrong(line, f"{name} must be a mapping of keys to values, not {shown(node.plain())}")
-        return {}
-
-    def _wrong(self, line: int, what: str) -> None:
-        self.problems.append(DefinitionProblem(str(self.file.path), line, what))
-
-
-def unknown_key(name: str, known: Collection[str], where: str) -> str:
-    said = f"unknown key {name[:60]!r}{f' in {where}' if where else ''}"
-    if not where and name == "name":
-        return f"{said}: an agent has the name of its file"
-    if near := nearest(name, known):
-        return f"{said}: did you mean {near!r}?"
-    if not where and name in LIMITS:
-        return f"{said}: did you mean 'limits.{name}'?"
-    return f"{said}: known keys are {', '.join(known)}"
+        return self.value(entry, (*place, "type"), one_of(*INPUT_TYPES))
 
 
 def _body_line(lines: list[str]) -> int:

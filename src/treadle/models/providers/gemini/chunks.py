@@ -8,17 +8,14 @@ google-genai 3.4 (2026-11).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
-from treadle.models.model import ModelNotice
-from treadle.models.providers.decoding import as_object, json_object, tokens
+from treadle.models.providers.decoding import as_object, json_object
 from treadle.models.providers.encoding import Fields
-from treadle.models.providers.hosted import shown_call
 from treadle.models.providers.surrogates import mended_json
-from treadle.types import StopReason, Usage
 
 P = TypeVar("P")
 
@@ -278,81 +275,3 @@ def text_of(fields: Fields, name: str) -> str | None:
     except ValueError:
         value: object = json.loads(bytes(raw).decode("utf-8", "replace"))
         return value if isinstance(value, str) else None
-
-
-REFUSALS = frozenset(
-    {
-        "SAFETY",
-        "RECITATION",
-        "PROHIBITED_CONTENT",
-        "BLOCKLIST",
-        "SPII",
-        "LANGUAGE",
-        "IMAGE_SAFETY",
-        "IMAGE_PROHIBITED_CONTENT",
-        "IMAGE_RECITATION",
-        "MODEL_ARMOR",
-        "ESCALATION",
-        "PUP_LIMITED_DISABLED",
-    }
-)
-GARBLED = {
-    "MALFORMED_FUNCTION_CALL": "a call that cannot be read",
-    "UNEXPECTED_TOOL_CALL": "a call that it was not offered",
-    "MALFORMED_RESPONSE": "an answer that cannot be read",
-}
-"""Failures that a retry may avoid."""
-CUT = {
-    "MAX_TOKENS": StopReason.MAX_TOKENS,
-    "CONTINUATION": StopReason.MAX_TOKENS,
-    "TOO_MANY_TOOL_CALLS": StopReason.PAUSE,
-}
-"""Reasons that cut an answer. `CONTINUATION` without a new token cannot be continued; too many
-calls refers to the provider's own tools.
-"""
-GOES_ON = frozenset({None, "", "FINISH_REASON_UNSPECIFIED"})
-
-
-def refused(
-    what: str, reason: str | None, ratings: list[SafetyRating] | None, message: str | None
-) -> ModelNotice:
-    blocked = ", ".join(rating.category for rating in ratings or () if rating.blocked)
-    return ModelNotice(
-        f"the provider refused {what}: "
-        f"{': '.join(word for word in (reason, blocked, message) if word)}"
-    )
-
-
-def usage_of(said: msgspec.Raw) -> Usage:
-    """Convert usage. The prompt count includes cached tokens, not tool results and thoughts."""
-    counts = counts_of(said)
-    cached, thoughts = (
-        tokens(counts.cached_content_token_count),
-        tokens(counts.thoughts_token_count),
-    )
-    return Usage(
-        input_tokens=max(tokens(counts.prompt_token_count) - cached, 0)
-        + tokens(counts.tool_use_prompt_token_count),
-        output_tokens=tokens(counts.candidates_token_count) + thoughts,
-        cache_read_tokens=cached,
-        reasoning_tokens=thoughts,
-    )
-
-
-def shown_of(fields: Mapping[str, object]) -> str:
-    """Describe a hosted tool call for display; "" for other parts."""
-    if "executableCode" in fields:
-        return shown_call("code_execution", _field(fields["executableCode"], "code"))
-    if "toolCall" in fields:
-        name = bytes(_field(fields["toolCall"], "toolType")).strip(b'"').decode().lower()
-        return shown_call(name, _field(fields["toolCall"], "args"))
-    return ""
-
-
-def _field(value: object, name: str) -> msgspec.Raw:
-    try:
-        return msgspec.json.decode(msgspec.json.encode(value), type=Fields).get(
-            name, msgspec.Raw(b'""')
-        )
-    except (ValueError, RecursionError):
-        return msgspec.Raw(b'""')

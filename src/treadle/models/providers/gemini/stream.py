@@ -28,11 +28,7 @@ from treadle.models.model import (
 from treadle.models.providers.decoding import Decoder, verbatim
 from treadle.models.providers.encoding import Fields
 from treadle.models.providers.gemini.chunks import (
-    CUT,
-    GARBLED,
-    GOES_ON,
     NOTHING,
-    REFUSALS,
     Candidate,
     ContentPart,
     FunctionCall,
@@ -44,10 +40,16 @@ from treadle.models.providers.gemini.chunks import (
     decode_chunk,
     decode_rare,
     is_said,
-    refused,
     searches_of,
-    shown_of,
     text_of,
+)
+from treadle.models.providers.gemini.endings import (
+    CUT,
+    GARBLED,
+    GOES_ON,
+    REFUSALS,
+    refused,
+    shown_of,
     usage_of,
 )
 from treadle.models.providers.gemini.naming import GENERATION_OF_LEVELS, is_older

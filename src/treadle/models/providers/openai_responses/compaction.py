@@ -16,8 +16,8 @@ from treadle.messages.message import Message, ProviderPart
 from treadle.models.model import Delta, ResponseEnd, WholePart
 from treadle.models.providers.decoding import text_of, verbatim
 from treadle.models.providers.encoding import Fields, raw
-from treadle.models.providers.openai_responses.events import Counts
 from treadle.models.providers.openai_responses.item import PROVIDER
+from treadle.models.providers.openai_responses.response import Counts
 from treadle.models.providers.openai_responses.stream import usage_of
 from treadle.types import StopReason
 

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from treadle.messages.response_details import CacheMiss, ResponseDetails, tier_of
-from treadle.models.providers.decoding import json_object, text_of
+from treadle.models.providers.decoding import json_object
 from treadle.models.providers.encoding import Fields, dumped
+from treadle.models.providers.openai_responses.response import WireResponse
 
 
 class ItemDelta(msgspec.Struct, gc=False):
@@ -63,50 +63,6 @@ class ItemAdded(msgspec.Struct, tag_field="type", tag="response.output_item.adde
 class ItemDone(msgspec.Struct, tag_field="type", tag="response.output_item.done"):
     item: Fields
     output_index: int | None = None
-
-
-class WriteDetails(msgspec.Struct):
-    ttl_12h_tokens: int | None = None
-
-
-class InputDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    cache_write_tokens_details: WriteDetails | None = None
-
-
-class OutputDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
-class Counts(msgspec.Struct):
-    input_tokens: int | None = None
-    """All input tokens, cached or not."""
-    output_tokens: int | None = None
-    input_tokens_details: InputDetails | None = None
-    output_tokens_details: OutputDetails | None = None
-
-
-class Incomplete(msgspec.Struct):
-    reason: str | None = None
-
-
-class WireResponse(msgspec.Struct):
-    id: str | None = None
-    model: str | None = None
-    status: str | None = None
-    output: list[Fields] | None = None
-    usage: msgspec.Raw = msgspec.Raw(b"null")
-    incomplete_details: msgspec.Raw = msgspec.Raw(b"null")
-    error: msgspec.Raw = msgspec.Raw(b"null")
-    prompt_cache_diagnostics: msgspec.Raw = msgspec.Raw(b"null")
-    service_tier: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class Diagnostics(msgspec.Struct):
-    type: str = ""
-    reason: str = ""
-    comparison_reusable_tokens: int | None = None
 
 
 class Created(msgspec.Struct, tag_field="type", tag="response.created"):
@@ -243,9 +199,6 @@ _known = msgspec.json.Decoder(Known, strict=False)
 _envelope = msgspec.json.Decoder(_Envelope, strict=False)
 _response = msgspec.json.Decoder(WireResponse, strict=False)
 _place = msgspec.json.Decoder(_Place)
-_counts = msgspec.json.Decoder(Counts | None, strict=False)
-_incomplete = msgspec.json.Decoder(Incomplete | None, strict=False)
-_diagnostics = msgspec.json.Decoder(Diagnostics | None, strict=False)
 
 decode_event = _known.decode
 """Decodes the events of nearly every stream. Raises ValueError or RecursionError for others. This
@@ -314,42 +267,6 @@ def decode_body(data: bytes) -> WireResponse | FailedEvent:
     if bytes(response.error) != _NULL or response.status == "failed":
         return FailedEvent(data, response)
     raise ValueError("it has neither an output nor an error")
-
-
-def counts_of(response: WireResponse) -> Counts:
-    """Return the usage, or empty counts if it is invalid: that is no reason to lose a response."""
-    try:
-        return _counts.decode(response.usage) or Counts()
-    except (ValueError, RecursionError):
-        return Counts()
-
-
-def reason_of(response: WireResponse) -> str | None:
-    """Return why the response is incomplete, if it contains a reason."""
-    try:
-        return (_incomplete.decode(response.incomplete_details) or Incomplete()).reason
-    except (ValueError, RecursionError):
-        return None
-
-
-def details_of(response: WireResponse) -> ResponseDetails | None:
-    """Return the metadata of the response; None if there is none."""
-    tier, miss = tier_of(_text(response.service_tier)), None
-    try:
-        found = _diagnostics.decode(response.prompt_cache_diagnostics)
-    except (ValueError, RecursionError):
-        found = None
-    if found is not None and found.type == "cache_miss":
-        miss = CacheMiss(reason=found.reason, tokens=found.comparison_reusable_tokens)
-    return (
-        ResponseDetails(service_tier=tier, cache_miss=miss)
-        if tier is not None or miss is not None
-        else None
-    )
-
-
-def _text(raw: msgspec.Raw) -> str:
-    return text_of({"text": raw}, "text")
 
 
 _objects = msgspec.json.Decoder(list[Fields])

@@ -37,25 +37,16 @@ from treadle.models.providers.encoding import (
     own_fields,
     raw,
     shown,
-    text_in,
 )
 from treadle.models.providers.openai_responses.calls import CUSTOM, PATCH
 from treadle.models.providers.openai_responses.compaction import window_in
+from treadle.models.providers.openai_responses.content import (
+    compact_content,
+    media_content,
+    text_content,
+)
 from treadle.models.providers.openai_responses.item import PROVIDER
 
-_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-_DOCUMENTS = {
-    "application/pdf": "pdf",
-    "application/rtf": "rtf",
-    "application/msword": "doc",
-    "application/vnd.ms-excel": "xls",
-    "application/vnd.ms-powerpoint": "ppt",
-    "application/vnd.oasis.opendocument.text": "odt",
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
-    "application/vnd.openxmlformats-officedocument.presentationml.presentation": "pptx",
-}
-"""Extensions for unnamed files. The API identifies document types by them."""
 _KEEP_THEIR_ID = frozenset(
     {
         *(
@@ -191,12 +182,12 @@ class MessageEncoder:
                 case ToolResult():
                     items.append(self._result(part))
                 case TextPart() if part.text:
-                    content.append(_input_text(part.text))
+                    content.append(text_content(part.text))
                 case MediaPart():
-                    content.append(_media(part))
+                    content.append(media_content(part))
                 case _:
                     pass
-        return [*items, {"role": "user", "content": _short(content)}] if content else items
+        return [*items, {"role": "user", "content": compact_content(content)}] if content else items
 
     def _result(self, result: ToolResult) -> Json:
         kind = f"{self._kinds.get(result.call_id, 'function_call')}_output"
@@ -212,18 +203,22 @@ class MessageEncoder:
             [TextPart(text=result.content)] if isinstance(result.content, str) else result.content
         )
         content = [
-            _media(part) if isinstance(part, MediaPart) else _input_text(part.text)
+            media_content(part) if isinstance(part, MediaPart) else text_content(part.text)
             for part in shown
             if isinstance(part, MediaPart) or part.text
         ]
         if result.is_error:  # the API has no word for it
             content = [
-                _input_text("This call failed." if not content else "This call failed:"),
+                text_content("This call failed." if not content else "This call failed:"),
                 *content,
             ]
             if all(part["type"] == "input_text" for part in content):
-                content = [_input_text("\n".join(part["text"] for part in content))]
-        return {"type": kind, "call_id": identifier(result.call_id), "output": _short(content)}
+                content = [text_content("\n".join(part["text"] for part in content))]
+        return {
+            "type": kind,
+            "call_id": identifier(result.call_id),
+            "output": compact_content(content),
+        }
 
 
 def _own_item(part: Part) -> Fields:
@@ -310,49 +305,3 @@ def _input_of(arguments: str) -> str:
         return _input.decode(arguments).input
     except (ValueError, RecursionError):
         return arguments
-
-
-# ---------------------------------------------------------------- contents
-
-
-def _input_text(text: str) -> Json:
-    return {"type": "input_text", "text": text}
-
-
-def _short(content: list[Json]) -> object:
-    """Return a single text as a string, because some servers do not accept a list."""
-    if not content:
-        return ""
-    return (
-        content[0]["text"] if len(content) == 1 and content[0]["type"] == "input_text" else content
-    )
-
-
-def sends(part: MediaPart) -> bool:
-    """True if the API accepts this part in a user message."""
-    return part.media_type in _IMAGES or part.media_type in _DOCUMENTS or text_in(part) is not None
-
-
-def _media(part: MediaPart) -> Json:
-    kind = part.media_type
-    if kind in _IMAGES:
-        return {
-            "type": "input_image",
-            "detail": "auto",
-            "image_url": part.url if part.url is not None else _data_url(part),
-        }
-    if kind in _DOCUMENTS:
-        if part.url is not None:
-            return {"type": "input_file", "file_url": part.url}
-        return {
-            "type": "input_file",
-            "filename": part.name or f"file.{_DOCUMENTS[kind]}",
-            "file_data": _data_url(part),
-        }
-    if (text := text_in(part)) is not None:
-        return _input_text(f"{part.name}:\n{text}" if part.name else text)
-    return _input_text(described(part))
-
-
-def _data_url(part: MediaPart) -> str:
-    return f"data:{part.media_type};base64,{part.data}"

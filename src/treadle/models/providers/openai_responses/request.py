@@ -34,7 +34,8 @@ from treadle.models.providers.images import NO_LIMITS, OPENAI_LIMITS, encoded_wi
 from treadle.models.providers.json_schema import parameters, strict
 from treadle.models.providers.openai_responses.calls import PATCH_TOOL
 from treadle.models.providers.openai_responses.compaction import MANAGED, TAKEN, window_in
-from treadle.models.providers.openai_responses.messages import MessageEncoder, sends
+from treadle.models.providers.openai_responses.content import sends
+from treadle.models.providers.openai_responses.messages import MessageEncoder
 from treadle.types import ServiceTier, Settings
 
 WIRE = "openai"

@@ -20,34 +20,36 @@ from treadle.messages.response_details import NO_DETAILS, ResponseDetails
 from treadle.models.model import Delta, ModelNotice, ResponseEnd, Restart
 from treadle.models.providers.decoding import Decoder, text_of, tokens
 from treadle.models.providers.encoding import Fields
+from treadle.models.providers.error_bodies import read_error
 from treadle.models.providers.openai_responses.events import (
     Completed,
-    Counts,
     Created,
     Event,
     FailedEvent,
     Incompleted,
-    InputDetails,
     ItemAdded,
     ItemDelta,
     ItemDone,
     KeepAlive,
-    OutputDetails,
     PartDone,
     Passed,
     TextPiece,
-    WireResponse,
-    counts_of,
     decode_body,
     decode_event,
     decode_rare,
-    details_of,
     item_id_of,
-    reason_of,
 )
 from treadle.models.providers.openai_responses.item import PROVIDER, OutputItem
 from treadle.models.providers.openai_responses.items import implied_item, open_item
-from treadle.models.providers.refusals import read_error
+from treadle.models.providers.openai_responses.response import (
+    Counts,
+    InputDetails,
+    OutputDetails,
+    WireResponse,
+    counts_of,
+    details_of,
+    reason_of,
+)
 from treadle.types import StopReason, Usage
 
 _INCOMPLETE = {"max_output_tokens": StopReason.MAX_TOKENS, "content_filter": StopReason.REFUSAL}
