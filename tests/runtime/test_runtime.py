@@ -44,7 +44,7 @@ from treadle.journal.memory.journal import MemoryJournal
 from treadle.loop.loop import Run
 from treadle.messages import events
 from treadle.messages.message import MediaPart
-from treadle.runtime import runs, runtime
+from treadle.runtime import closing_runs, runs
 from treadle.runtime.runtime import Runtime
 from treadle.testing import FakeClock, ScriptedModel
 from treadle.tools.function import tool
@@ -354,7 +354,7 @@ async def test_a_driver_that_does_not_answer_keeps_its_run_unless_it_is_taken_aw
         async def ask_to_stop(self, run_id: str) -> bool:
             return True
 
-    monkeypatch.setattr(runtime, "STOP_GRACE_S", 0.01)
+    monkeypatch.setattr(closing_runs, "STOP_GRACE_S", 0.01)
     gate, rt = Gate(), open_runtime(journal=Deaf())
     async with rt.stream(agent([asks(call("gate"))], gate.tool), "go") as stream:
         await gate.reached.wait()

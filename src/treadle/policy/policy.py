@@ -300,13 +300,9 @@ def _of_command(
 
 def _partly(found: Iterable[CallFinding]) -> Verdict:
     kinds = {finding.kind for finding in found}
-    return (
-        "deny"
-        if FindingKind.PARTLY_DENIED in kinds
-        else "ask"
-        if FindingKind.PARTLY_ASKED in kinds
-        else "allow"
-    )
+    if FindingKind.PARTLY_DENIED in kinds:
+        return "deny"
+    return "ask" if FindingKind.PARTLY_ASKED in kinds else "allow"
 
 
 def _judged(argv: tuple[str, ...], findings: Sequence[CallFinding], mode: Mode) -> JudgedCommand:

@@ -1,6 +1,6 @@
 """Closing runs that have no driver, with those below them, and waiting for runs that have one.
 
-Entry points: `close_run`, `close_orphans`, `until_idle`.
+Entry points: `close_run`, `close_orphans`, `kill_run`, `until_idle`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import logging
 import anyio
 
 from treadle.errors import AgentError, ErrorKind
+from treadle.journal.engine import Engine
 from treadle.journal.entries import CancelAsked
 from treadle.journal.journal import Journal
 from treadle.journal.run_info import RunInfo
@@ -23,6 +24,8 @@ logger = logging.getLogger("treadle")
 
 ORPHANS_MOST = 500
 """Closed at a time."""
+STOP_GRACE_S = 10.0
+"""Time that `kill_run` waits for the process that drives the run."""
 LOOK_S = 0.2
 """Interval at which a run that another process drives is polled."""
 
@@ -87,6 +90,40 @@ async def close_run(journal: Journal, run_id: str, *, by: str, force: bool = Fal
     finally:
         await writer.release()
     await close_children(journal, run_id)
+
+
+async def kill_run(
+    journal: Journal, engine: Engine | None, run_id: str, *, force: bool = False
+) -> RunInfo:
+    """End a run as `Runtime.kill` says. `engine`: the engine of this process, if any."""
+    found = await journal.info(run_id)
+    if found.status == "finished":
+        return found
+    if not force and await journal.ask_to_stop(run_id):
+        with anyio.move_on_after(STOP_GRACE_S):
+            while (found := await journal.info(run_id)).status == "running":  # noqa: ASYNC110  another process ends it
+                await anyio.sleep(0.02)
+        if found.status == "running":
+            by_force = f"with force=True (`treadle runs kill {run_id} --force`)"
+            raise AgentError(
+                "busy",
+                f"the process that drives run {run_id} does not answer: end that process, "
+                f"or take the run away from it {by_force}",
+            )
+    try:
+        await close_run(journal, run_id, by="kill", force=force)
+    except AgentError as e:
+        if (ended := await journal.info(run_id)).status == "finished":
+            return ended
+        if e.kind is not ErrorKind.BUSY or found.status == "running":
+            raise
+        return await kill_run(journal, engine, run_id, force=force)  # a worker just began with it
+    if engine is not None and found.queue is not None:
+        try:
+            await engine.cancel(run_id)
+        except AgentError as e:
+            logger.info("run %s is over, and may be delivered all the same: %s", run_id, e.message)
+    return await journal.info(run_id)
 
 
 async def until_idle(journal: Journal, run_id: str) -> RunInfo:

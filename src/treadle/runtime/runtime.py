@@ -20,7 +20,7 @@ from treadle.agents.agent import Agent, Deps
 from treadle.agents.registry import AgentRegistry
 from treadle.config import Config, completed, load
 from treadle.config.readers import span_of
-from treadle.errors import AgentError, ErrorKind
+from treadle.errors import AgentError
 from treadle.events.callbacks import Listeners
 from treadle.events.feed import EventStream
 from treadle.events.hooks import Hook, checked_hooks
@@ -37,7 +37,7 @@ from treadle.messages.result import Out, RunResult
 from treadle.models.retry import PATIENT as PATIENT
 from treadle.models.retry import RetryPolicy
 from treadle.runtime.assembly import Assembly
-from treadle.runtime.closing_runs import close_orphans, close_run, until_idle
+from treadle.runtime.closing_runs import close_orphans, kill_run, until_idle
 from treadle.runtime.facilities import Facilities
 from treadle.runtime.options import ForkPoint
 from treadle.runtime.past_runs import PastRuns
@@ -52,8 +52,6 @@ logger = logging.getLogger("treadle")
 
 OnClose = Literal["let_go", "cancel"]
 PRUNE_GRACE_S = 5.0
-STOP_GRACE_S = 10.0
-"""Time that `kill` waits for the process that drives the run."""
 
 
 class Runtime(Facilities, PastRuns, QueuedRuns, SessionControl):
@@ -374,38 +372,7 @@ class Runtime(Facilities, PastRuns, QueuedRuns, SessionControl):
         Raises AgentError(busy) if its process does not answer; `force` then takes the run away from
         it.
         """
-        found = await self.journal.info(run_id)
-        if found.status == "finished":
-            return found
-        if not force and await self.journal.ask_to_stop(run_id):
-            with anyio.move_on_after(STOP_GRACE_S):
-                while (found := await self.journal.info(run_id)).status == "running":  # noqa: ASYNC110  another process ends it
-                    await anyio.sleep(0.02)
-            if found.status == "running":
-                by_force = f"with force=True (`treadle runs kill {run_id} --force`)"
-                raise AgentError(
-                    "busy",
-                    (
-                        f"the process that drives run {run_id} does not answer: end that process, "
-                        f"or take the run away from it {by_force}"
-                    ),
-                )
-        try:
-            await close_run(self.journal, run_id, by="kill", force=force)
-        except AgentError as e:
-            if (ended := await self.journal.info(run_id)).status == "finished":
-                return ended
-            if e.kind is not ErrorKind.BUSY or found.status == "running":
-                raise
-            return await self.kill(run_id, force=force)  # a worker has just begun with it
-        if self.engine is not None and found.queue is not None:
-            try:
-                await self.engine.cancel(run_id)
-            except AgentError as e:
-                logger.info(
-                    "run %s is over, and may be delivered all the same: %s", run_id, e.message
-                )
-        return await self.journal.info(run_id)
+        return await kill_run(self.journal, self.engine, run_id, force=force)
 
     def session(
         self, session_id: str | None = None, *, agent: Agent[Deps, Out]

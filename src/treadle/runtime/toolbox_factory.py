@@ -252,12 +252,7 @@ class _Contexts:
     )
 
     def __init__(
-        self,
-        boxes: Toolboxes,
-        plan: Plan,
-        feed: Feed,
-        deps: Any,
-        run_child: RunChild,
+        self, boxes: Toolboxes, plan: Plan, feed: Feed, deps: Any, run_child: RunChild
     ) -> None:
         self._boxes, self._plan, self._feed, self._deps = boxes, plan, feed, deps
         self.shared, self.spill = boxes.shared(plan), boxes.spill(plan)
@@ -322,12 +317,7 @@ class _Contexts:
         self._inside(partial(self._feed.warn, self._boxes.redact(text)))
 
     def _late(
-        self,
-        toolbox: Toolbox,
-        call_id: str,
-        attempt: int,
-        text: str,
-        status: LateStatus = None,
+        self, toolbox: Toolbox, call_id: str, attempt: int, text: str, status: LateStatus = None
     ) -> None:
         self._inside(partial(toolbox.late, call_id, attempt, self._boxes.redact(text), status))
 

@@ -12,6 +12,7 @@ import ipaddress
 from asyncio import AbstractEventLoop, Transport
 from collections import OrderedDict
 from collections.abc import Collection
+from http import HTTPStatus
 from typing import Any, Final, Literal, cast
 
 import msgspec
@@ -60,11 +61,6 @@ _FRAMING: Final = "The chunked body has too much framing for its content."
 _ELSEWHERE: Final = (
     "The request target must be a path, or a URL of the host that the Host header names."
 )
-_TITLES: Final = {
-    400: "Bad Request",
-    421: "Misdirected Request",
-    431: "Request Header Fields Too Large",
-}
 
 
 class ConnectionTable:
@@ -329,11 +325,12 @@ class BoundedConnection(HttpToolsProtocol):
             cycle.disconnected = True  # makes the application stop
             cycle.waiting_for_100_continue = False  # nothing is written after the response
             cycle.message_event.set()
+        title = HTTPStatus(status).phrase
         body = msgspec.json.encode(
-            {"type": "about:blank", "title": _TITLES[status], "status": status, "detail": detail}
+            {"type": "about:blank", "title": title, "status": status, "detail": detail}
         )
         head = (
-            f"HTTP/1.1 {status} {_TITLES[status]}\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: "
+            f"HTTP/1.1 {status} {title}\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: "
             f"{len(body)}\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)

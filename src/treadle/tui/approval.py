@@ -48,6 +48,15 @@ UNCHOSEN: Final = "Press a letter, or choose with the arrow keys first"
 UNSEEN: Final = "Not all of it is visible: press d to view it, then approve"
 CUT: Final = "Too long to show, so it cannot be approved here"
 
+QUESTIONS: Final = {
+    "bash": "Run this command?",
+    "write": "Write this file?",
+    "edit": "Make this change?",
+    "apply_patch": "Make all of these changes?",
+    "fetch": "Fetch this page?",
+}
+"""Questions about calls of built-in tools, by tool name."""
+
 
 @dataclass(frozen=True, slots=True)
 class ApprovalReply:
@@ -166,7 +175,8 @@ class Approval:
     def _asks(self) -> str:
         place = f" ({self._request.number} of {self._request.of})" if self._request.of > 1 else ""
         agent = cut(revealed_line(self._request.agent), 40)
-        return f"{agent} asks{place}: {_asks(self._request)}"
+        name = self._request.name
+        return f"{agent} asks{place}: {QUESTIONS.get(name) or f'Call {revealed_line(name)}?'}"
 
     def _reasons(self, width: int) -> list[Line]:
         reason = one_line(self._request.reason, 1_000)
@@ -335,19 +345,3 @@ class Approval:
         """Return from the reason to the choices."""
         self._says_why = False
         get_app().layout.focus(self._text)
-
-
-def _asks(request: ApprovalRequest) -> str:
-    match request.name:
-        case "bash":
-            return "Run this command?"
-        case "write":
-            return "Write this file?"
-        case "edit":
-            return "Make this change?"
-        case "apply_patch":
-            return "Make all of these changes?"
-        case "fetch":
-            return "Fetch this page?"
-        case _:
-            return f"Call {revealed_line(request.name)}?"

@@ -140,9 +140,7 @@ class Transcript:
                 live.activities.pop(event.call_id, None)
             case events.ToolCallStart():
                 name, arguments = self._calls.get(event.call_id, (event.name, ""))
-                if (
-                    name != TOOL
-                ):  # it finishes immediately and is shown with the other calls of its turn
+                if name != TOOL:  # finishes immediately, shown with the other calls of its turn
                     live.activities[event.call_id] = Activity(
                         call=calling(name, arguments), since=self._clock()
                     )
@@ -213,13 +211,14 @@ class Transcript:
         self._forget_prepared()
         if message.text:
             self.answer = message.text
-        if stream is not None and stream.message_id == message.id:
-            yield from self._answers(stream, stream.growing.finish())
-        else:
+        yield from self._rest_of(message, stream)
+
+    def _rest_of(self, message: Message, stream: _Stream | None = None) -> Iterator[Block]:
+        """Emit the text after what `stream` has emitted of this message, and the hosted calls."""
+        if stream is None or stream.message_id != message.id:
             stream = _Stream(message.id)
-            yield from self._answers(
-                stream, [*stream.growing.feed(message.text), *stream.growing.finish()]
-            )
+            yield from self._answers(stream, stream.growing.feed(message.text))
+        yield from self._answers(stream, stream.growing.finish())
         for call in message.hosted_calls:
             yield NoticeBlock(f"The provider ran {call}")
 
@@ -312,12 +311,7 @@ class Transcript:
         elif message.role == "assistant":
             if message.text.strip():
                 self.answer = message.text
-            stream = _Stream(message.id)
-            yield from self._answers(
-                stream, [*stream.growing.feed(message.text), *stream.growing.finish()]
-            )
-            for hosted in message.hosted_calls:
-                yield NoticeBlock(f"The provider ran {hosted}")
+            yield from self._rest_of(message)
             for call in message.tool_calls:
                 self._calls[call.id] = (call.name, _arguments(call.arguments_json))
         for result in message.tool_results:

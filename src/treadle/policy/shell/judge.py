@@ -23,11 +23,7 @@ from treadle.policy.shell.find import read_find
 from treadle.policy.shell.ground import Ground
 from treadle.policy.shell.hiding import may_run
 from treadle.policy.shell.judgement import JudgedWords, Judgement
-from treadle.policy.shell.lexical import (
-    SPLICED,
-    invisible_in,
-    names_one_of,
-)
+from treadle.policy.shell.lexical import SPLICED, invisible_in, names_one_of
 from treadle.policy.shell.plain_line import OutsideLanguage
 from treadle.policy.shell.programs import PROGRAMS
 from treadle.policy.shell.rule_scope import beyond
@@ -35,11 +31,7 @@ from treadle.policy.shell.runners import pattern_of
 from treadle.policy.shell.script import ParsedCommand, Script
 from treadle.policy.shell.simple import SimpleCommand
 from treadle.policy.shell.syntax import LEAVES_RUNNING, parse
-from treadle.policy.shell.wrappers import (
-    is_free_of_order,
-    is_harmless_setting,
-    unwrap,
-)
+from treadle.policy.shell.wrappers import is_free_of_order, is_harmless_setting, unwrap
 
 MAX_SCRIPTS = 12
 """Maximum number of texts in one command line that inner shells read."""

@@ -3,7 +3,7 @@ one (decorator.py, function_tool.py).
 
 What a tool declares about itself is traits.py. A function as a JSON Schema: signature.py,
 docstring.py, schema.py. Arguments, and what the model is told of wrong ones: arguments.py,
-given.py, validation.py, refusals.py. What a function gives: returned.py. Sync functions in threads,
+given.py, refusals.py. What a function gives: returned.py. Sync functions in threads,
 those that were abandoned, and functions in a process of their own: threads.py, isolate.py,
 isolated.py. Entry: `tool`, `FunctionTool`.
 

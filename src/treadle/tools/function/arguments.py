@@ -69,7 +69,7 @@ class SignatureArguments:
         try:
             return self._validate(arguments_json)
         except (ValueError, RecursionError) as e:
-            from treadle.tools.function.validation import invalid_arguments  # noqa: PLC0415  it imports pydantic, which has just spoken
+            from treadle.tools.function.refusals import invalid_arguments  # noqa: PLC0415  only for wrong arguments
 
             if not arguments_json.strip():
                 return self.parse("{}")

@@ -1,12 +1,15 @@
 """Message to the model when its arguments are rejected: nothing was run, why, and to call again.
 
-tools/schemas/problems.py describes the problems themselves. Entry points: `misfit`, `unparsable`.
+tools/schemas/problems.py describes the problems themselves. Entry points: `misfit`, `unparsable`,
+`invalid_arguments`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
+from treadle.models.model import ToolDefinition
 from treadle.tools.schemas.problems import SchemaProblem, told, why_unparsable
 from treadle.tools.tool import InvalidArguments
 
@@ -27,4 +30,22 @@ def unparsable(tool: str, text: str, reason: str) -> InvalidArguments:
     return InvalidArguments(
         f"The arguments for the tool {tool!r} are not valid JSON, and nothing was run: {why}. "
         "Call it again with one JSON object."
+    )
+
+
+def invalid_arguments(error: Exception, definition: ToolDefinition, text: str) -> InvalidArguments:
+    """Return the message for an error of pydantic, which every ValueError must be, or for a
+    RecursionError.
+    """
+    from pydantic_core import ValidationError  # noqa: PLC0415  only where pydantic has raised it
+
+    from treadle.tools.schemas.faults import fault_of_text, problems_of  # noqa: PLC0415  imports pydantic
+
+    if isinstance(error, RecursionError):
+        return unparsable(definition.name, text, "it is nested too deeply")
+    assert isinstance(error, ValidationError)
+    if (fault := fault_of_text(error)) is not None:
+        return unparsable(definition.name, text, fault)
+    return misfit(
+        definition.name, problems_of(error, json.loads(text), definition.parameters, "argument")
     )

@@ -1,7 +1,7 @@
 """A function's signature and docstring as a JSON Schema, and a validator by it. Imports pydantic:
 whoever imports this module has decided to pay.
 
-Schemas that come from elsewhere are given.py's part, the words of an error validation.py's. Entry:
+Schemas that come from elsewhere are given.py's part, the words of an error refusals.py's. Entry:
 `describe`.
 """
 
