@@ -30,8 +30,6 @@ LONG_FUNCTIONS = {
 }
 PARAMETERS_MOST = 7
 WIDE = {
-    "context/compaction.py:__init__": 8,  # what one run's compactor is given, by name
-    "workers/worker/worker.py:__init__": 11,  # what one says of a worker, each with a default
     "service/state.py:__init__": 8,  # what an application hands in
 }
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.doubles import check_history, fails, says
 from tests.journal.runs import begun, started, steers
 from treadle.budget.prices import UNKNOWN, KnownPrice, Pricing, Rates, flat
-from treadle.context.compaction import Compactor, Made, Summariser, TokenRoom
+from treadle.context.compaction import Compactor, ContextLimits, Made, Summariser, TokenRoom
 from treadle.context.shortening import last_turn
 from treadle.context.summary import CUT_HERE, message_of, transcript
 from treadle.errors import AgentError
@@ -37,7 +37,7 @@ from treadle.messages.message import Message, TextPart, ToolCall, ToolResult
 from treadle.messages.size import size_of
 from treadle.messages.todos import TOOL, Todo, standing
 from treadle.models.model import Delta, ModelRequest
-from treadle.models.retry import RetryPolicy
+from treadle.models.retry import Retries, RetryPolicy
 from treadle.testing import FakeClock, ScriptedModel
 from treadle.types import Limits, Outcome, StopReason, Usage
 
@@ -68,14 +68,15 @@ class Bench:
         """Receipts that were appended while a summary was asked for."""
         self.compactor = self.again()
 
+    def window_of(self, _model: str) -> int | None:
+        return self.window
+
     def again(self) -> Compactor:
         return Compactor(
             self.state,
-            context=lambda name: self.window,
-            fixed=lambda: self.fixed,
+            ContextLimits(window=self.window_of, fixed=lambda: self.fixed),
             append=self.append,
-            retries=RetryPolicy(retries=self.retries),
-            clock=self.clock,
+            retries=Retries(RetryPolicy(retries=self.retries), self.clock),
         )
 
     async def append(self, *entries: Entry, hold: bool = False) -> None:

@@ -14,7 +14,7 @@ from tests.doubles import PlayedModel, text
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.message import Message, TextPart
 from treadle.models.model import Delta, ModelRequest, Restart, Switch, TextDelta
-from treadle.models.retry import LONGEST_WAIT_S, PATIENT, ModelAttempt, RetryPolicy, ask
+from treadle.models.retry import LONGEST_WAIT_S, PATIENT, ModelAttempt, Retries, RetryPolicy, ask
 from treadle.testing import FakeClock, ScriptedModel
 
 REQUEST = ModelRequest(messages=[Message.user("hi")])
@@ -95,8 +95,7 @@ class Asked:
             self.attempt,
             listen=self._listen,
             failed=self._failed,
-            policy=self.policy,
-            clock=self.clock,
+            retries=Retries(self.policy, self.clock),
         )
         return response.text
 
@@ -186,8 +185,7 @@ async def test_the_providers_own_word_on_another_attempt_counts(
             attempt,
             listen=None,
             failed=nothing,
-            policy=RetryPolicy(),
-            clock=clock,
+            retries=Retries(RetryPolicy(), clock),
         )
     assert clock.waits == waits
 

@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from treadle._internal.clock import Clock
 from treadle.budget.prices import Pricing
 from treadle.context.compaction_work import CompactionWork, TokenRoom
 from treadle.context.native_compaction import NativeCompaction, message_over, provider_parts
@@ -28,7 +27,7 @@ from treadle.journal.run_state import RunState
 from treadle.messages.message import Message, ToolResult
 from treadle.messages.size import size_of
 from treadle.models.model import Model, ModelRequest, ModelResponse, Switch
-from treadle.models.retry import ModelAttempt, RetryPolicy, ask
+from treadle.models.retry import ModelAttempt, Retries, ask
 from treadle.types import DEFAULT_MAX_TOKENS, StopReason, now
 
 LARGE_WINDOW = 800_000
@@ -98,29 +97,34 @@ class Made(NamedTuple):
     """Warning for the user; empty if there is none."""
 
 
+class ContextLimits(NamedTuple):
+    """Sizes that decide when to compact, in tokens."""
+
+    window: Callable[[str], int | None]
+    """Returns the window of a model, by name."""
+    fixed: Callable[[], int]
+    """Returns the size of what is sent outside the history, as for `Load`."""
+    at: int | None = None
+    """`Settings.compact_at_tokens`."""
+
+
 class Compactor:
     """Compacts the conversation of one run."""
 
     def __init__(
         self,
         state: RunState,
+        limits: ContextLimits,
         *,
-        context: Callable[[str], int | None],
-        fixed: Callable[[], int],
         append: Append,
-        retries: RetryPolicy,
-        clock: Clock,
+        retries: Retries,
         traced: Traced = UNTRACED,
-        at: int | None = None,
     ) -> None:
-        """`context`: returns the window of a model by name. `fixed`: as for `Load`. `at`:
-        `Settings.compact_at_tokens`.
-        """
-        self._state, self._context, self._at = state, context, at
+        self._state, (self._context, self._fixed, self._at) = state, limits
         self._put_off = 0
         """Replaces a lower `at`, after a compaction that freed too little; in tokens."""
-        self._fixed, self._retries, self._clock, self._traced = fixed, retries, clock, traced
-        self._load = Load(state, fixed)
+        self._retries, self._traced = retries, traced
+        self._load = Load(state, limits.fixed)
         self._gave_up = False
         """True after a failed summary. The run then summarizes only as a last resort."""
         self._native_failed = False
@@ -312,8 +316,7 @@ class Compactor:
                     attempt,
                     listen=None,
                     failed=failed,
-                    policy=self._retries,
-                    clock=self._clock,
+                    retries=self._retries,
                 )
             except AgentError as e:
                 await self._budget.broke_off(attempt, e)

@@ -128,19 +128,21 @@ class Feed:
         run_id: str,
         session_id: str | None,
         hub: Hub,
-        stream: EventStream | None = None,
+        to: EventStream | Feed | None = None,
         *,
         redactor: Callable[[], Redactor] = Redactor,
-        parent: Feed | None = None,
         hooks: Hooks = NO_HOOKS,
     ) -> None:
-        """`redactor` is called for each message, because credentials may change during the run."""
+        """`to`: the stream of the run, or the feed of its parent, whose stream it shares.
+        `redactor` is called for each message, because credentials may change during the run.
+        """
+        parent = to if isinstance(to, Feed) else None
         self._hook = hooks.on_event if "on_event" in hooks.points else None
         self._run_id = run_id
         self._session_id = session_id
         self._parent_run_id = parent._run_id if parent is not None else None
         self._hub, self._agents, self._tools = hub, hub.agents, hub.tools
-        self._stream = parent._stream if parent is not None else stream
+        self._stream = to._stream if isinstance(to, Feed) else to
         self._numbers = parent._numbers if parent is not None else itertools.count(1)
         self._attempt = _NO_ATTEMPT
         self._message_id = ""

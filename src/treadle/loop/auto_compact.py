@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
-from treadle._internal.clock import Clock
 from treadle._internal.json_text import decode_json, encode_json
-from treadle.context.compaction import Compactor, Summariser
+from treadle.context.compaction import Compactor, ContextLimits, Summariser
 from treadle.context.native_compaction import NATIVE_TOKENS, NativeCompaction
 from treadle.context.shortening import withdrawn
 from treadle.events.tracing import Traced
@@ -20,7 +19,7 @@ from treadle.loop.plan import Plan
 from treadle.messages.message import Message
 from treadle.messages.size import text_bytes, tokens_in
 from treadle.models.model import ModelRequest, ToolDefinition
-from treadle.models.retry import RetryPolicy, without
+from treadle.models.retry import Retries, without
 from treadle.types import StopReason, now
 
 
@@ -33,23 +32,15 @@ class RunRoom:
         tools: tuple[ToolDefinition, ...],
         append: Append,
         *,
-        clock: Clock,
-        retries: RetryPolicy,
+        retries: Retries,
         traced: Traced,
     ) -> None:
         self._plan, self._state, self._append = plan, plan.state, append
         self.tools = tools
         """Tools of the next request."""
-        at = plan.settings.compact_at_tokens
+        limits = ContextLimits(plan.windows, self._fixed, plan.settings.compact_at_tokens)
         self._compactor = Compactor(
-            plan.state,
-            context=plan.windows,
-            fixed=self._fixed,
-            append=append,
-            retries=retries,
-            clock=clock,
-            traced=traced,
-            at=at,
+            plan.state, limits, append=append, retries=retries, traced=traced
         )
         self._warned = False
         self.warn: Callable[[str], None]

@@ -35,7 +35,7 @@ from treadle.loop.recorder import Pen
 from treadle.loop.recovery import as_run, recover, settled
 from treadle.loop.toolbox import Toolbox
 from treadle.messages.message import encode_json
-from treadle.models.retry import RetryPolicy
+from treadle.models.retry import Retries, RetryPolicy
 from treadle.tools.tool import LateTools
 from treadle.types import Outcome
 
@@ -70,7 +70,7 @@ class Run:
         self._cancelled_by: str | None = None
         self._let_go = False
         self._verdict = Verdict(plan)
-        self._model = ModelTurn(plan, toolbox, feed, self.pen.append, clock, retries)
+        self._model = ModelTurn(plan, toolbox, feed, self.pen.append, Retries(retries, clock))
         self.room = self._model.room
         self.room.warn = feed.warn
         self._calls = OpenCalls(self.state)

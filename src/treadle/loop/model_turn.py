@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle._internal.clock import Clock
 from treadle._internal.json_text import encode_json
 from treadle.budget.limits import LIMIT_NAMES, ReservedResponse
 from treadle.budget.prices import Listen, Pricing
@@ -32,7 +31,7 @@ from treadle.messages.message import Message, Part
 from treadle.models.model import Fold, ModelRequest, ModelResponse, Switch, ToolDefinition
 from treadle.models.retry import (
     ModelAttempt,
-    RetryPolicy,
+    Retries,
     ask,
     at_first,
     names_image,
@@ -51,13 +50,12 @@ class ModelTurn:
         toolbox: Toolbox,
         feed: Feed,
         append: Append,
-        clock: Clock,
-        retries: RetryPolicy,
+        retries: Retries,
     ) -> None:
         self._plan, self._hooks = plan, plan.hooks
         self._state, self._ledger = plan.state, plan.state.ledger
         self._tools, self._feed, self._append = toolbox.definitions, feed, append
-        self._clock, self._retries = clock, retries
+        self._retries = retries
         self.reached = self._state.spending.invocations
         """Number of attempts that reached the provider."""
         self._message_id = ""
@@ -65,9 +63,7 @@ class ModelTurn:
         self._attempt: ModelAttempt | None = None
         """The current attempt; None between `done` and the next request."""
         self._traced, self._span = toolbox.traced, NO_SPAN
-        self.room = RunRoom(
-            plan, self._tools, append, clock=clock, retries=retries, traced=self._traced
-        )
+        self.room = RunRoom(plan, self._tools, append, retries=retries, traced=self._traced)
 
     async def respond(self, last: Outcome | None) -> tuple[ModelResponse, ModelResponded] | Outcome:
         """Return a complete response and its entry, which the caller appends; or the limit that
@@ -252,8 +248,7 @@ class ModelTurn:
                     attempt,
                     listen=listen,
                     failed=self._failed,
-                    policy=self._retries,
-                    clock=self._clock,
+                    retries=self._retries,
                 )
             except AgentError as error:
                 if (

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -154,6 +154,13 @@ def without(settings: Settings, names: Collection[str]) -> Settings:
     )
 
 
+class Retries(NamedTuple):
+    """Retries of a run's requests: how many and when, and the clock that waits."""
+
+    policy: RetryPolicy
+    clock: Clock
+
+
 class ModelAttempt:
     """The current attempt: its number, from 1, and the response received so far."""
 
@@ -218,8 +225,7 @@ async def ask(
     *,
     listen: Callable[[Delta], None] | None,
     failed: Failed,
-    policy: RetryPolicy,
-    clock: Clock,
+    retries: Retries,
 ) -> ModelResponse:
     """Return the first complete response.
 
@@ -232,16 +238,16 @@ async def ask(
         try:
             return await _whole(model, request, attempt, listen, failed)
         except AgentError as error:
-            if not error.retryable or attempt.retries >= policy.most(error):
+            if not error.retryable or attempt.retries >= retries.policy.most(error):
                 raise
             # do not retry a failure that cancellation caused
             await checkpoint_if_cancelled()
-            wait_s = policy.wait_s(attempt.retries + 1, error, clock.jitter())
+            wait_s = retries.policy.wait_s(attempt.retries + 1, error, retries.clock.jitter())
             await failed(error, wait_s, None)
             attempt.next()
             if attempt.model is not None:
                 request = msgspec.structs.replace(request, model=attempt.model)
-            await clock.sleep(wait_s)
+            await retries.clock.sleep(wait_s)
 
 
 async def _whole(

@@ -297,14 +297,13 @@ class Runs:
         deps: Deps,
         hears: EventStream | ParentRun | None,
     ) -> RunHandle[Out]:
-        parent, stream = (hears, None) if isinstance(hears, ParentRun) else (None, hears)
+        parent = hears if isinstance(hears, ParentRun) else None
         feed = Feed(
             plan.run_id,
             plan.session_id,
             self._hub,
-            stream,
+            hears.feed if isinstance(hears, ParentRun) else hears,
             redactor=self._redactor,
-            parent=parent and parent.feed,
             hooks=plan.hooks,
         )
         if plan.hooks:

@@ -36,7 +36,6 @@ async def confirm(
     no: str = "No",
     danger: bool = False,
     complete: bool = False,
-    clock: Callable[[], float] = time.monotonic,
 ) -> bool:
     """Ask a question and return the answer; Escape means no. Waits while another question is open.
 
@@ -51,7 +50,6 @@ async def confirm(
             danger=danger,
             complete=complete,
             columns=lambda: screen.columns,
-            clock=clock,
         )
     )
 

@@ -71,9 +71,8 @@ def follow(
     output: str,
     output_file: Path | None,
     after: str | None,
-    quiet: bool,
-    verbose: bool,
     journal: str | None,
+    **shown: bool,
 ) -> None:
     """Follow a run that a worker or another process drives: its events so far, then each step as it
     happens, to its end.
@@ -88,8 +87,8 @@ def follow(
 
         async def work(place: OpenedJournal) -> int:
             info = await find_run(place.journal, run)
-            return await _Following(place, info, journal, quiet=quiet).to_its_end(
-                out, output, after=after, verbose=verbose
+            return await _Following(place, info, journal, quiet=shown["quiet"]).to_its_end(
+                out, output, after=after, verbose=shown["verbose"]
             )
 
         code = on_journal(journal, work, absent=lambda _: no_runs(run))

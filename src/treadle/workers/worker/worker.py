@@ -6,9 +6,10 @@ import logging
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Final, Self
+from typing import Final, Self, TypedDict
 
 import anyio
+from typing_extensions import Unpack
 
 from treadle import __version__
 from treadle._internal.terminal_text import one_line, revealed
@@ -29,6 +30,21 @@ NAME_MOST: Final = 100
 """Maximum length of a worker's name, in characters."""
 
 
+class WorkerOptions(TypedDict, total=False):
+    """Further options of a `Worker`."""
+
+    deps_of: DepsOf | None
+    """Returns the deps of a run; None: no run has deps."""
+    grace_s: float
+    """Time for active runs to end after `drain`; 30 seconds if not given."""
+    poll_s: float
+    """Polling interval; 1 second if not given."""
+    lanes: Mapping[str, QueueLimits] | None
+    """Limits of queues; None: from the configuration."""
+    schedules: Mapping[str, Schedule] | None
+    """Schedules by name; their agents must be in `runtime.agents`."""
+
+
 class Worker:
     """Drives runs of its queues, at most `slots` at once: `async with Worker(runtime) as worker:
     await worker.work()`.
@@ -37,7 +53,7 @@ class Worker:
     drives become ready for other workers.
     """
 
-    def __init__(  # noqa: PLR0913  what one says of a worker, each with a default
+    def __init__(
         self,
         runtime: Runtime,
         engine: Engine | None = None,
@@ -46,23 +62,21 @@ class Worker:
         queues: Sequence[str] = (DEFAULT_QUEUE,),
         slots: int = 8,
         agent_of: AgentOf | None = None,
-        deps_of: DepsOf | None = None,
-        grace_s: float = 30.0,
-        poll_s: float = 1.0,
-        lanes: Mapping[str, QueueLimits] | None = None,
-        schedules: Mapping[str, Schedule] | None = None,
+        **options: Unpack[WorkerOptions],
     ) -> None:
         """`engine`: an open engine; None: one inside this worker. `name`: unique among living
-        workers. `agent_of`, `deps_of`: return agent and deps of a run; None: the agent of that name
-        in `runtime.agents`, and no deps. `grace_s`: time for active runs to end after `drain`.
-        `poll_s`: polling interval. `lanes`: limits of queues; None: from the configuration.
-        `schedules`: schedules by name; their agents must be in `runtime.agents`.
+        workers. `agent_of`: returns the agent of a run; None: the agent of that name in
+        `runtime.agents`. `options`: see `WorkerOptions`.
 
         Raises AgentError(invalid) for an unprintable name, an unknown queue or an invalid schedule.
         """
+        if unknown := options.keys() - WorkerOptions.__annotations__.keys():
+            raise TypeError(f"Worker() got an unexpected keyword argument {min(unknown)!r}")
+        lanes = options.get("lanes")
         self.slots, self.worker_id = slots, ""
         """`worker_id`: the worker's id in the journal; empty before `work`."""
-        self._runtime, self._engine, self._grace_s = runtime, engine or LocalEngine(), grace_s
+        self._runtime, self._engine = runtime, engine or LocalEngine()
+        self._grace_s = options.get("grace_s", 30.0)
         self._queues = _checked(queues, runtime, slots)
         self._lanes = {
             queue: (_configured(runtime) if lanes is None else lanes).get(queue, QueueLimits())
@@ -73,11 +87,12 @@ class Worker:
             if name
             else f"{one_line(socket.gethostname(), NAME_MOST - 20)}-{os.getpid()}"
         )
-        self._driving = Driving(runtime, self._engine, agent_of, deps_of)
+        self._driving = Driving(runtime, self._engine, agent_of, options.get("deps_of"))
+        poll_s = options.get("poll_s", 1.0)
         self._sweep = Sweep(
             runtime.journal, self._engine, self._driving, self._queues, poll_s=poll_s
         )
-        self._ticking = Ticking(runtime, schedules or {})
+        self._ticking = Ticking(runtime, options.get("schedules") or {})
         self.registered = anyio.Event()
         """Set when the worker is registered and takes runs."""
         self._draining, self._at_once = anyio.Event(), anyio.Event()
