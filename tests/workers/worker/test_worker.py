@@ -342,6 +342,12 @@ def test_what_cannot_be_is_said_at_once(options: dict[str, Any], words: str) -> 
     assert caught.value.kind == "invalid"
 
 
+def test_an_option_that_no_worker_has_is_refused() -> None:
+    options: dict[str, Any] = {"grace": 1.0}
+    with pytest.raises(TypeError, match="unexpected keyword argument 'grace'"):
+        Worker(Runtime(), **options)
+
+
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_a_call_that_ran_when_its_worker_was_killed_is_told_as_unknown_by_the_next_one(
     url: str, tmp_path: Path
