@@ -51,7 +51,11 @@ class Inspector:
         }
 
     def run(self, *options: str) -> subprocess.CompletedProcess[str]:
-        command = [NODE, PROGRAM, "--cli", *self._target, *options]
+        wait = (
+            "--connect-timeout",
+            "60000",
+        )  # milliseconds; its own limit is short for a busy machine
+        command = [NODE, PROGRAM, "--cli", *self._target, *wait, *options]
         return subprocess.run(
             command,
             cwd=self._env["HOME"],
