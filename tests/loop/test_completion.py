@@ -31,7 +31,7 @@ from treadle.messages.result import RunResult
 from treadle.models.model import TextDelta
 from treadle.testing import ScriptedModel
 from treadle.tools.approval import Approve
-from treadle.types import Limits
+from treadle.types import Limits, Outcome
 
 
 @dataclass
@@ -262,3 +262,33 @@ async def test_a_child_that_completes_hands_its_output_up() -> None:
 def test_no_other_tool_may_have_its_name() -> None:
     with pytest.raises(AgentError, match="complete"):
         completing([], gives("complete"))
+
+
+@dataclass
+class Place:
+    city: str
+
+
+@pytest.mark.parametrize(
+    ("text", "completion", "why"),
+    [
+        ('{"city": 3}', False, "the output is invalid: city: expected"),
+        ("hm", False, "the output is invalid: no JSON that can be read: "),
+        ("hm", True, "the output is invalid: the model did not call the tool `complete`"),
+    ],
+)
+async def test_a_run_without_a_valid_output_says_why(text: str, completion: bool, why: str) -> None:
+    one = Agent(
+        name="a", model=ScriptedModel([says(text)] * 3), output=Place, completion=completion
+    )
+    rt = open_runtime()
+    result = await rt.run(one, "go")
+    assert result.outcome is Outcome.INVALID_OUTPUT
+    assert result.error is not None
+    assert result.error.message.startswith(why)
+    with pytest.raises(AgentError) as raised:
+        result.unwrap()
+    assert raised.value is result.error
+    again = await rt.resume(result.run_id, one)
+    assert again.error is not None
+    assert again.error.message == result.error.message

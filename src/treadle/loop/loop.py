@@ -157,7 +157,8 @@ class Run:
 
     async def _outcome(self) -> tuple[Outcome, AgentError | None]:
         try:
-            return await self._turns(), None
+            outcome = await self._turns()
+            return outcome, self._verdict.error(outcome)
         except BudgetSpent as e:
             return e.outcome, None
         except Exception as e:  # noqa: BLE001  edge of the run; a bug in user code must not crash the caller

@@ -7,7 +7,7 @@ Cancellation, timeouts and errors are decided by the loop, limits by the ledger.
 from __future__ import annotations
 
 from treadle._internal.json_text import JsonText, decode_json, encode_json, members
-from treadle.errors import AgentError
+from treadle.errors import AgentError, ErrorKind
 from treadle.journal.entries import ToolFinished
 from treadle.loop.plan import Plan
 from treadle.messages.message import ToolCall
@@ -26,6 +26,13 @@ class Verdict:
         self._plan, self._state = plan, plan.state
         self._mend = ""
         self._output: object = None
+        self._unfit = ""
+
+    def error(self, outcome: Outcome) -> AgentError | None:
+        """Return why the output is invalid; None for any other outcome."""
+        if outcome is not Outcome.INVALID_OUTPUT:
+            return None
+        return AgentError(ErrorKind.AGENT, f"the output is invalid: {self._unfit}")
 
     def take_mend(self) -> str:
         """Take the errors of an invalid output, as a message to the model. Empty while only results
@@ -111,10 +118,10 @@ class Verdict:
                 value: object = decode_json(last.done.encode(), object)
                 self._output = value if isinstance(value, str) else last.done
         except Unfit as e:
-            why = "; ".join(e.message.splitlines()[1:-1]) or e.message
             raise AgentError(
                 "tool",
-                f"{result.name} ended the run with a value that is no output of the agent: {why}",
+                f"{result.name} ended the run with a value that is no output of the agent: "
+                f"{_problems(e)}",
             ) from e
         return Outcome.COMPLETED
 
@@ -137,6 +144,15 @@ class Verdict:
                 raise Unfit(NOT_COMPLETE)
             self._output = text if plan.answer is None else plan.answer.read(text)
         except Unfit as e:
-            self._output, self._mend = text, e.message if again else ""
+            self._output, self._mend, self._unfit = text, e.message if again else "", _problems(e)
             return None if again else Outcome.INVALID_OUTPUT
         return Outcome.COMPLETED
+
+
+def _problems(unfit: Unfit) -> str:
+    """Return the problems for people, without what the message asks of the model."""
+    if unfit.message == NOT_COMPLETE:
+        return "the model did not call the tool `complete`"
+    lines = unfit.message.splitlines()
+    found = "; ".join(line.removeprefix("- ") for line in lines[1:-1]) or lines[0]
+    return found.removeprefix("Your answer is ")

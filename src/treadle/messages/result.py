@@ -40,7 +40,8 @@ class RunResult(Generic[Out]):
             `invalid_output`.
         validated: True if the output satisfies the requested type.
         text: Text of the last assistant message that has any.
-        error: The error, if the outcome is `error` or an error caused another outcome.
+        error: The error, if the outcome is `error` or an error caused another outcome. For
+            `invalid_output`, what is wrong with the last answer.
         messages: The conversation as the next request would send it. A copy that you may modify.
         new_messages: Messages of this run, beginning with its prompt. A copy that you may modify.
         metrics: Turns, calls, tokens, time and cost.
