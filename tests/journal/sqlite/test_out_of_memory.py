@@ -46,24 +46,27 @@ def in_thread(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 class Faults:
-    """Steps of the journal's thread that run out of memory, once each."""
+    """Steps of the thread of one writer that run out of memory, once each."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._patch = patch
         self._left: list[str] = []
+        self._thread: threading.Thread | None = None
         self.all_came = threading.Event()
 
     def expect(self, *steps: str) -> None:
         self._left = [*steps]
 
     def pass_(self, step: str) -> None:
-        if step in self._left and threading.current_thread().name == "treadle-journal":
+        if step in self._left and threading.current_thread() is self._thread:
             self._left.remove(step)
             if not self._left:
                 self.all_came.set()
             raise MemoryError
 
-    def install(self, db: apsw.Connection) -> None:
+    def install(self, writer: SqliteWriter) -> None:
+        self._thread, db = writer._thread, writer._db  # pyright: ignore[reportPrivateUsage]
+
         def trace(cursor: apsw.Cursor, statement: str, bindings: object) -> bool:
             self.pass_(statement)
             return True
@@ -114,7 +117,7 @@ def test_each_waiter_is_told_what_is_in_the_file(
     async def story() -> None:
         journal = SqliteJournal.open(path)
         writers = {name: await journal.begin(started(name)) for name in RUNS}
-        faults.install(journal._writer._db)  # pyright: ignore[reportPrivateUsage]
+        faults.install(journal._writer)  # pyright: ignore[reportPrivateUsage]
         faults.expect(*steps)
         told: dict[str, object] = {}
 
@@ -187,7 +190,7 @@ async def test_a_wish_to_stop_that_nobody_could_be_told_is_told_later(
     heard = anyio.Event()
     journal.on_stop(lambda run_id: heard.set())
     await journal.begin(started())
-    faults.install(journal._writer._db)  # pyright: ignore[reportPrivateUsage]
+    faults.install(journal._writer)  # pyright: ignore[reportPrivateUsage]
     faults.expect("wake")
     await other.ask_to_stop("run_1")
     with anyio.fail_after(20):
