@@ -17,7 +17,7 @@ import anyio
 import pytest
 
 from tests.attacks import SEEDS, chance
-from tests.attacks.exports import AT, RUN, call_of, hostile, lines, responded, started
+from tests.attacks.exports import AT, RUN, call_of, finished, hostile, lines, responded, started
 from tests.cli.conftest import Cli
 from tests.cli.conftest import cli as cli
 from tests.cli.workers import a_worker
@@ -192,16 +192,7 @@ def test_the_guidance_of_a_file_does_not_reach_the_assistant(cli: Cli) -> None:
 
 
 def test_inputs_of_a_finished_run_stay_behind(cli: Cli) -> None:
-    usage = {"input_tokens": 1, "output_tokens": 1}
-    finished = {
-        "type": "run.finished",
-        "at": AT,
-        "outcome": "completed",
-        "turns": 1,
-        "tool_calls": 0,
-        "duration_s": 1.0,
-    }
-    text = lines(started(inputs=json.dumps({"who": INJECTED})), {**finished, "usage": usage})
+    text = lines(started(inputs=json.dumps({"who": INJECTED})), finished())
     assert cli("runs", "import", "-", stdin=text).code == 0
     assert entries(cli)[0]["inputs"] == "{}"
 

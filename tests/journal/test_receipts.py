@@ -340,6 +340,22 @@ def test_the_lines_are_in_the_receipt_as_they_were_written() -> None:
     assert len(LINES) == TOO_LONG + 1 == RAN + 2
 
 
+@pytest.mark.parametrize("line", ["x" * 10_000, "{name}" * 10_000, "{size}{name}{kind}" * 10_000])
+def test_a_line_of_a_receipt_is_short_whatever_a_file_says(line: str) -> None:
+    """A line of 16 MiB in an export, for each of 100,000 results, takes all memory."""
+    messages = [
+        *turn("c", "y" * 100, name="n" * 10_000),
+        *turn("d", (replace(PNG, name="n" * 10_000),)),
+    ]
+    receipt = Cleared(
+        cuts=(Cut(call_id="c", line=0, kept=10),),
+        lines=(line,),
+        unseen=("r_d",),
+        unseen_line=line,
+    )
+    assert max(len(one.text) for each in receipt.of(messages) for one in each.tool_results) < 520
+
+
 def test_a_receipt_of_another_kind_is_refused_in_a_sentence() -> None:
     with pytest.raises(
         AgentError, match="kind 'pruned' is unknown: if a newer Treadle wrote it, upgrade"

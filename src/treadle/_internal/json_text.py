@@ -141,6 +141,13 @@ def is_deeper(text: JsonText, levels: int) -> bool:
     return False
 
 
+def count_values(text: JsonText) -> int:
+    """Number of values in the text, those in arrays and objects included; of text that is no JSON,
+    some number.
+    """
+    return 1 + sum(token[0] in ",[{" for token in _TOKEN.finditer(text))
+
+
 def members(text: JsonText) -> dict[str, JsonText]:
     """The members of an object by name, each value as the text it came as.
 

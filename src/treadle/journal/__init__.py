@@ -17,6 +17,7 @@ in memory/, sqlite/ and postgres/; tables/ holds what the two databases share.
     run_messages.py  messages that a run derives from its entries
     load.py        a run's state from its entries
     importing.py   an imported run without its authority
+    import_bounds.py  limits of the size, figures and times of an imported run
     fork.py        the starting point of a fork
     diff.py        comparing two runs
     queue.py       runs that wait for a worker

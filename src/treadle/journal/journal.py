@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import date
-from typing import Final, Protocol
+from typing import Protocol
 
 from treadle.budget.costs import By, Costs
 from treadle.errors import AgentError
 from treadle.journal.entries import (
+    Compaction,
     Entry,
     Fork,
     ModelResponded,
@@ -22,7 +23,7 @@ from treadle.journal.entries import (
     ToolLate,
     ToolStarted,
 )
-from treadle.journal.entry_codec import read_entry
+from treadle.journal.import_bounds import ImportBounds
 from treadle.journal.notifier import Notifier
 from treadle.journal.queue import QueuePlace, RunQueue
 from treadle.journal.run_info import Freed, Holder, RunInfo
@@ -31,9 +32,6 @@ from treadle.journal.session_names import is_id
 from treadle.journal.sessions import Sessions, SessionView, ViewMark
 from treadle.messages.message import ToolResult
 from treadle.types import Time
-
-YEARS: Final = range(1970, 9999)
-"""Years of imported entries: a time close to the ends of the calendar has no local time."""
 
 
 class Append(Protocol):
@@ -186,8 +184,8 @@ class Journal(Protocol):
 
     async def add_run(self, entries: Sequence[bytes]) -> RunInfo:
         """Import a run from the output of `read_bytes`, unchanged. Raises AgentError(invalid) with
-        the number of a broken entry, or if the run exists or the run that it was forked from does
-        not.
+        the number of a broken entry or one that exceeds a limit of `ImportBounds`, or if the run
+        exists or the run that it was forked from does not.
         """
         ...
 
@@ -264,14 +262,17 @@ class Journal(Protocol):
 def read_run(entries: Sequence[bytes]) -> list[Entry]:
     """Decode a whole run from the output of `read_bytes`.
 
-    Raises AgentError(invalid) with the number of the first invalid or misplaced entry.
+    Raises AgentError(invalid) with the number of the first invalid or misplaced entry, also for one
+    that exceeds a limit of `ImportBounds` or lies more than a day in the future.
     """
     read: list[Entry] = []
-    state = RunState()
+    state, bounds = RunState(), ImportBounds()
     for number, data in enumerate(entries, 1):
         try:
-            entry = read_entry(data)
+            entry = bounds.read(data)
             _check_place(entry, state)
+            if isinstance(entry, Compaction):
+                bounds.compaction(len(state.history))
             state.apply(entry)
         except AgentError as e:
             raise AgentError("invalid", f"entry {number}: {e.message}") from e
@@ -289,10 +290,6 @@ def _check_place(entry: Entry, state: RunState) -> None:
         raise AgentError("invalid", "a run must begin with run.started, and have only one")
     if state.finished is not None and not isinstance(entry, ToolLate):
         raise AgentError("invalid", "only late results may follow run.finished")
-    if entry.at.tzinfo is None or entry.at.year not in YEARS:
-        raise AgentError(
-            "invalid", f"its time must have an offset and a year from {YEARS[0]} to {YEARS[-1]}"
-        )
     match entry:
         case ModelResponded(message=message):
             ids = Counter(call.id for call in message.tool_calls)
@@ -318,7 +315,7 @@ def _check_place(entry: Entry, state: RunState) -> None:
 
 def _check_call(call_id: str, state: RunState) -> None:
     """Raise AgentError(invalid) for an unknown call or a second result."""
-    if call_id not in {call.id for call in state.current.calls}:
+    if call_id not in state.current.call_ids:
         raise AgentError("invalid", f"no call {call_id!r} is requested before it")
     if call_id in state.current.results:
         raise AgentError("invalid", f"the call {call_id!r} already has a result")

@@ -21,6 +21,8 @@ from treadle.messages.message import PDF, MediaPart, Message, Part, TextPart, To
 from treadle.types import Usage, Value
 
 IMAGE = "image/"
+LINE_CHARS = 500
+"""Longest line that replaces something."""
 
 AGAIN, RAN, TOO_LONG = range(3)
 LINES = (
@@ -57,10 +59,16 @@ class Cut(Value, frozen=True, kw_only=True):
 
     def of(self, result: ToolResult, lines: Sequence[str]) -> ToolResult:
         line = lines[self.line] if 0 <= self.line < len(lines) else ""
-        line = line.replace("{size}", _shown_size(result)).replace("{name}", result.name)
+        line = _filled(line, size=_shown_size(result), name=result.name)
         head = result.text[: max(self.kept, 0)]
-        content = f"{head}…\n{line}" if head else line
-        return msgspec.structs.replace(result, content=content)
+        return msgspec.structs.replace(result, content=f"{head}…\n{line}" if head else line)
+
+
+def _filled(line: str, **values: str) -> str:
+    """Return a line with its placeholders filled. A file may have any: of `LINE_CHARS` at most."""
+    for name, value in values.items():
+        line = line[:LINE_CHARS].replace(f"{{{name}}}", value[:LINE_CHARS])
+    return line[:LINE_CHARS]
 
 
 def _shown_size(result: ToolResult) -> str:
@@ -119,14 +127,9 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
 
     def of(self, messages: Sequence[Message]) -> list[Message]:
         cuts = {cut.call_id: cut for cut in self.cuts}
-        shown = (
-            [self._blind(message) if message.id in self.unseen else message for message in messages]
-            if self.unseen
-            else messages
-        )
-        return [
-            self._short(message, cuts) if message.role == "tool" else message for message in shown
-        ]
+        unseen = frozenset(self.unseen)
+        shown = [self._blind(each) if each.id in unseen else each for each in messages]
+        return [self._short(each, cuts) if each.role == "tool" else each for each in shown]
 
     def _blind(self, message: Message) -> Message:
         goes = IMAGE if any(has_media(part, IMAGE) for part in message.parts) else PDF
@@ -143,19 +146,16 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
         if not isinstance(part, MediaPart) or not part.media_type.startswith(goes):
             return part
         name = part.name or ("an image" if part.is_image else "a document")
-        return TextPart(
-            text=self.unseen_line.replace("{kind}", part.media_type).replace("{name}", name)
-        )
+        return TextPart(text=_filled(self.unseen_line, kind=part.media_type, name=name))
 
     def _short(self, message: Message, cuts: Mapping[str, Cut]) -> Message:
-        results = [part for part in message.parts if isinstance(part, ToolResult)]
-        if not any(result.call_id in cuts for result in results):
-            return message
         changed = {
-            result.call_id: cuts[result.call_id].of(result, self.lines)
-            for result in results
-            if result.call_id in cuts
+            part.call_id: cuts[part.call_id].of(part, self.lines)
+            for part in message.parts
+            if isinstance(part, ToolResult) and part.call_id in cuts
         }
+        if not changed:
+            return message
         return message.with_parts(
             [
                 changed.get(part.call_id, part) if isinstance(part, ToolResult) else part

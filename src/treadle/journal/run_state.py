@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-import msgspec
-
-from treadle._internal.json_text import encode_json
+from treadle._internal.json_text import decode_json, encode_json
 from treadle.budget.ledger import Ledger
 from treadle.budget.spending import Reserved
 from treadle.journal.entries import (
@@ -175,7 +173,7 @@ class RunState:
             self.ledger.lose(spending.reserved)
         spending.reserved, current.cut_bytes = entry.reserved, 0
         if entry.without:
-            models.without |= {entry.without}
+            models.without.add(entry.without)
         if entry.failed is not None:
             spending.use_up(models.answering)
             spending.retries += 1
@@ -199,9 +197,9 @@ class RunState:
             current.cut_bytes = len(encode_json(message))
             return
         current.response, current.calls, current.attempt = entry, message.tool_calls, 0
+        current.call_ids = frozenset([call.id for call in current.calls])
         self.context.made_room = False
-        for call in current.calls:
-            self.context.call_ids.add(call.id)
+        self.context.call_ids.update(current.call_ids)
         if entry.hook is not None:
             self.ledger.pass_turn()
         else:
@@ -210,7 +208,7 @@ class RunState:
             if untold or entry.context_tokens != 0:
                 self.context.measured = (len(self.context.history), self.ledger.context_tokens)
         if entry.provider_data is not None:
-            self.models.carried |= msgspec.json.decode(entry.provider_data, type=dict[str, object])
+            self.models.carried |= decode_json(entry.provider_data.encode(), dict[str, object])
         current.judge(entry, self.models, text=bool(text.strip()))
         if not current.calls:
             self._close_turn()
@@ -233,8 +231,7 @@ class RunState:
         self.current.starts[entry.call_id] = entry
         if entry.effect != "once":
             self.repeatable.add(entry.call_id)
-        if self.approvals.allowed:
-            self.approvals.allowed -= {entry.call_id}
+        self.approvals.allowed.discard(entry.call_id)
 
     def _tool_finished(self, entry: ToolFinished) -> None:
         current, call_id = self.current, entry.result.call_id
@@ -262,8 +259,8 @@ class RunState:
         """Add delayed messages, unless they would separate a call from its result, or precede the
         continuation of a program at the provider.
         """
-        if not self.current.open_calls and not self.current.results_only:
-            later, self.context.later = self.context.later, ()
+        if not self.current.has_open_calls and not self.current.results_only:
+            later, self.context.later = self.context.later, []
             for message in later:
                 self.context.add(message)
             self.current.unread |= bool(later)
@@ -285,7 +282,7 @@ class RunState:
             self._delay(late_message(late))
 
     def _delay(self, message: Message) -> None:
-        self.context.later = (*self.context.later, message)
+        self.context.later.append(message)
         self._tell_later()
 
     def _approval_asked(self, entry: ApprovalAsked) -> None:

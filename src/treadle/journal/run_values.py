@@ -59,6 +59,8 @@ class TurnState(msgspec.Struct):
     """Last complete response."""
     calls: tuple[ToolCall, ...] = ()
     """Tool calls of that response."""
+    call_ids: frozenset[str] = frozenset()
+    """Ids of these calls."""
     results: dict[str, ToolFinished] = {}
     starts: dict[str, ToolStarted] = {}
     late: dict[str, ToolLate] = {}
@@ -85,7 +87,8 @@ class TurnState(msgspec.Struct):
 
     def begin(self, last: Outcome | None) -> None:
         """Start the next turn, without a response."""
-        self.last, self.response, self.calls = last, None, ()
+        self.last, self.response = last, None
+        self.calls, self.call_ids = (), frozenset()
         self.results, self.starts, self.doubtful, self.late = {}, {}, {}, {}
         self.completing, self.repeated, self.unread = "", None, False
 
@@ -107,7 +110,11 @@ class TurnState(msgspec.Struct):
 
     def is_closed_by(self, late: ToolLate) -> bool:
         """Return True if the late result ends an open call."""
-        return late.status is not None and any(call.id == late.call_id for call in self.open_calls)
+        return (
+            late.status is not None
+            and late.call_id in self.call_ids
+            and late.call_id not in self.results
+        )
 
     def doubt(self) -> None:
         """Mark every call without a start as doubtful: its start may be lost."""
@@ -136,6 +143,11 @@ class TurnState(msgspec.Struct):
         if len(results) == len(calls):
             return []
         return [call for call in calls if call.id not in results]
+
+    @property
+    def has_open_calls(self) -> bool:
+        """True if a call has no result."""
+        return len(self.results) < len(self.call_ids)
 
     @property
     def ended_by(self) -> ToolFinished | None:
@@ -179,7 +191,7 @@ class ApprovalState(msgspec.Struct):
 
     asked: dict[str, ApprovalAsked] = {}
     """Open questions."""
-    allowed: frozenset[str] = frozenset()
+    allowed: set[str] = set()
     """Calls that a person approved and that have not started since."""
     edited: dict[str, JsonText] = {}
     """Arguments with which a person replaced the model's."""
@@ -195,7 +207,7 @@ class ApprovalState(msgspec.Struct):
     def answer(self, entry: ApprovalAnswered) -> None:
         self.asked.pop(entry.call_id, None)
         if entry.decision == "allow":
-            self.allowed |= {entry.call_id}
+            self.allowed.add(entry.call_id)
         if entry.arguments_json is not None:
             self.edited[entry.call_id] = entry.arguments_json
         self.unapproved |= entry.by == "nobody"
@@ -268,7 +280,7 @@ class ContextState(msgspec.Struct):
     """
     made_room: bool = False
     """True if a compaction has removed something since the last response."""
-    later: tuple[Message, ...] = ()
+    later: list[Message] = []
     """Messages that may not yet follow the last response or its results."""
 
     @classmethod
@@ -299,7 +311,7 @@ class ModelState(msgspec.Struct):
     """Model of the next request: the run's own, or the one it has switched to."""
     answering: str = ""
     """Model of the attempt in progress."""
-    without: frozenset[str] = frozenset()
+    without: set[str] = set()
     """Settings that the model is known to refuse."""
     carried: dict[str, object] = {}
     """Provider data to return with the next request."""
@@ -311,7 +323,7 @@ class ModelState(msgspec.Struct):
     """Times that an answer went back to the model with its errors."""
 
     def ask(self, model: str) -> None:
-        self.asked, self.without = model, frozenset()
+        self.asked, self.without = model, set()
 
 
 class RunClock(msgspec.Struct):

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,9 @@ from treadle.cli.echo import echo
 from treadle.cli.exits import CommandFailed, failing
 from treadle.cli.help import HELP
 from treadle.cli.journal_option import journal_option, journal_url
-from treadle.cli.runs.lines import read_lines
+from treadle.cli.runs.lines import lines_of, read_lines
 from treadle.cli.runs.row import row_of, status_of
-from treadle.cli.runs.signing import is_ours, unsigned
+from treadle.cli.runs.signing import Unsigned
 from treadle.cli.terminal import put, put_json
 from treadle.config import Config, home, load
 from treadle.config.keys import STAND_INS
@@ -65,10 +66,9 @@ def import_(file: Path, inputs: tuple[str, ...], as_json: bool, journal: str | N
     with failing():
         config = load()
         name = "standard input" if str(file) == "-" else str(file)
-        lines, signature = unsigned(_read(file))
-        entries = read_lines(lines, name)
-        ours = signature is not None and is_ours(lines, signature, home(os.environ))
-        if signature is not None and not ours:
+        entries, unsigned = _read(file, name)
+        ours = unsigned.is_ours
+        if unsigned.is_signed and not ours:
             echo(
                 (
                     f"! {plain(name)}: the signature is not this installation's, so the run is "
@@ -76,7 +76,12 @@ def import_(file: Path, inputs: tuple[str, ...], as_json: bool, journal: str | N
                 ),
                 err=True,
             )
-        info = anyio.run(_add, config, journal_url(config, journal), entries, ours, inputs)
+        try:
+            info = anyio.run(_add, config, journal_url(config, journal), entries, ours, inputs)
+        except AgentError as e:
+            if e.kind != "invalid":
+                raise
+            raise CommandFailed(f"{plain(name)}: {e.message}") from e
     if as_json:
         secrets = Redactor(config.secrets())
         put_json(row_of(info, secrets), secrets)
@@ -90,9 +95,14 @@ def import_(file: Path, inputs: tuple[str, ...], as_json: bool, journal: str | N
         )
 
 
-def _read(file: Path) -> bytes:
+def _read(file: Path, name: str) -> tuple[list[bytes], Unsigned]:
+    """Return the entries of an export and, about its signature, the lines that they were read
+    from.
+    """
     try:
-        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        with nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as stream:
+            unsigned = Unsigned(lines_of(stream), home(os.environ))
+            return read_lines(unsigned, name), unsigned
     except OSError as e:
         raise CommandFailed(f"{str(file)!r} cannot be read: {e.strerror or e}") from e
 

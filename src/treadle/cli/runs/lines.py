@@ -1,16 +1,18 @@
 """Codec of exported runs: one JSON line per entry, which restores the entry byte for byte. Entry
-points: `export_lines`, `read_lines`.
+points: `export_lines`, `lines_of`, `read_lines`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO
 
 from treadle._internal.json_text import decode_json, members
 from treadle.cli.exits import CommandFailed
 from treadle.errors import AgentError
 from treadle.journal.entries import RunStarted
 from treadle.journal.entry_codec import read_entry
+from treadle.journal.import_bounds import LINE_BYTES, ImportBounds
 
 
 def export_lines(entries: Sequence[bytes]) -> list[bytes]:
@@ -29,17 +31,28 @@ def _line(seq: int, entry: bytes) -> bytes:
     return b'{"seq":%d,"type":%s,%s"entry":%s}' % (seq, fields["type"].encode(), about, entry)
 
 
-def read_lines(data: bytes, name: str) -> list[bytes]:
-    """Return the entries in `data`, from the file `name`.
+def lines_of(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of an export, with their line ends.
 
-    Raises CommandFailed with the number of the first broken line.
+    At most `LINE_BYTES` and one byte of a line are read: `read_lines` refuses a longer one.
+    """
+    while line := file.readline(LINE_BYTES + 1):
+        yield line
+
+
+def read_lines(lines: Iterable[bytes], name: str) -> list[bytes]:
+    """Return the entries in `lines`, from the file `name`. Takes no more lines after a broken one,
+    or after one that exceeds a limit of `ImportBounds`.
+
+    Raises CommandFailed with the number of that line.
     """
     entries: list[bytes] = []
-    for number, line in enumerate(data.splitlines(), 1):
-        if not line.strip():
-            continue
+    bounds = ImportBounds()
+    for number, line in enumerate(lines, 1):
         try:
-            entries.append(_entry(line, len(entries) + 1))
+            bounds.line(len(line))
+            if line.strip():
+                entries.append(_entry(line, len(entries) + 1, bounds))
         except (ValueError, AgentError) as e:
             reason = e.message if isinstance(e, AgentError) else str(e)
             raise CommandFailed(f"{name}:{number}: {reason}. Nothing was imported") from e
@@ -48,11 +61,13 @@ def read_lines(data: bytes, name: str) -> list[bytes]:
     return entries
 
 
-def _entry(line: bytes, seq: int) -> bytes:
+def _entry(line: bytes, seq: int, bounds: ImportBounds) -> bytes:
     """Return the entry of a line. Raises ValueError or AgentError if it is not entry number `seq`
     of a run.
     """
-    fields = members(line.decode())
+    text = line.decode()
+    bounds.text(text)
+    fields = members(text)
     if missing := [name for name in ("seq", "type", "entry") if name not in fields]:
         raise ValueError(f"the line has no {missing[0]!r}")
     if (said := decode_json(fields["seq"].encode(), int)) != seq:
@@ -61,6 +76,7 @@ def _entry(line: bytes, seq: int) -> bytes:
         )
     data = fields["entry"].encode()
     entry = read_entry(data)
+    bounds.inside(entry)
     kind = str(entry.__struct_config__.tag)
     if (named := decode_json(fields["type"].encode(), str)) != kind:
         raise ValueError(f"its type is {named!r}, and that of its entry {kind!r}")

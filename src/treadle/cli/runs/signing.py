@@ -2,12 +2,13 @@
 unchanged.
 
 The key is `export.key` in Treadle's own folder, readable only by its owner; tools cannot read that
-folder without approval. Entry points: `signed`, `unsigned`, `is_ours`.
+folder without approval. Entry points: `signed`, `Unsigned`.
 """
 
 from __future__ import annotations
 
 import hmac
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -25,30 +26,61 @@ def signed(lines: bytes, home: Path) -> bytes:
 
     Raises CommandFailed if the key cannot be read or created.
     """
-    return lines + _BEGINS + _digest(lines, _key(home)).encode() + _ENDS + b"\n"
+    digest = hmac.new(_key(home), lines, sha256).hexdigest()
+    return lines + _BEGINS + digest.encode() + _ENDS + b"\n"
 
 
-def unsigned(data: bytes) -> tuple[bytes, str | None]:
-    """Split off the signature line. The signature is None if there is no such line."""
-    lines, _, last = data.rstrip(b"\r\n").rpartition(b"\n")
-    if not (last.startswith(_BEGINS) and last.endswith(_ENDS)):
-        return data, None
-    return lines + b"\n", last[len(_BEGINS) : -len(_ENDS)].decode("utf-8", "replace")
+class Unsigned:
+    """Lines of an export without its last line, if that is a signature. Iterate over it once; then
+    ask about the signature.
+
+    Creates no key, and holds one line at a time.
+    """
+
+    def __init__(self, lines: Iterable[bytes], home: Path) -> None:
+        self._lines = lines
+        self._digest = _checking(home)
+        self._signature: bytes | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self._lines:
+            stripped = line.rstrip(b"\r\n")
+            if self._signature is not None:
+                if not stripped:
+                    continue
+                yield self._passed(self._signature)
+                self._signature = None
+            if stripped.startswith(_BEGINS) and stripped.endswith(_ENDS):
+                self._signature = line
+            else:
+                yield self._passed(line)
+
+    def _passed(self, line: bytes) -> bytes:
+        if self._digest is not None:
+            self._digest.update(line)
+        return line
+
+    @property
+    def is_signed(self) -> bool:
+        """True if the last line is a signature, valid or not."""
+        return self._signature is not None
+
+    @property
+    def is_ours(self) -> bool:
+        """True if this installation signed exactly these lines."""
+        if self._signature is None or self._digest is None:
+            return False
+        said = self._signature.rstrip(b"\r\n")[len(_BEGINS) : -len(_ENDS)]
+        return hmac.compare_digest(self._digest.hexdigest().encode(), said)
 
 
-def is_ours(lines: bytes, signature: str, home: Path) -> bool:
-    """True if this installation signed exactly these bytes. Creates no key."""
+def _checking(home: Path) -> hmac.HMAC | None:
+    """Return a digest with the key of this installation; None if it has no valid one."""
     try:
         key = (home / KEY_NAME).read_bytes()
     except OSError:
-        return False
-    return len(key) >= KEY_BYTES and hmac.compare_digest(
-        _digest(lines, key).encode(), signature.encode()
-    )
-
-
-def _digest(lines: bytes, key: bytes) -> str:
-    return hmac.new(key, lines, sha256).hexdigest()
+        return None
+    return hmac.new(key, digestmod=sha256) if len(key) >= KEY_BYTES else None
 
 
 def _key(home: Path) -> bytes:
