@@ -36,7 +36,7 @@ TESTS = "pytest"
 ANSWER = """\
 ## Fixed: two bugs in `total_cents`
 
-The quantity was left out, and the discount began *above* 100.00:
+The quantity was left out, and the discount started *above* 100.00:
 
 ```python
 total = sum(price * quantity for _, price, quantity in self.lines)
@@ -85,9 +85,9 @@ def script() -> list[dict[str, Any]]:
             "tool_calls": [todos(0), {"name": "read", "arguments": {"path": "cart.py"}}],
             "delay_ms": 90,
         },
-        {"text": "I run the tests first, to see what is wrong.", "tool_calls": [tests]},
+        {"text": "I'll run the tests first.", "tool_calls": [tests]},
         {
-            "text": "Two fail: the quantity is left out, and the discount begins too late.",
+            "text": "Two fail: the quantity is left out, and the discount starts too late.",
             "tool_calls": [{"name": "edit", "arguments": {"path": "cart.py", "edits": edits}}],
         },
         {"tool_calls": [todos(2), tests]},

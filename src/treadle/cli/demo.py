@@ -110,11 +110,11 @@ def script(delay_ms: float) -> list[dict[str, Any]]:
     ]
     entries: list[dict[str, Any]] = [
         {
-            "text": "I look at what is here, and run the tests to see them fail.",
+            "text": "I'll list the files, and run the tests to see them fail.",
             "tool_calls": [{"name": "ls", "arguments": {"path": "."}}, pytest],
         },
         {
-            "text": "Two tests fail, both about totals. I read the code and what is expected of it.",  # noqa: E501
+            "text": "Two tests fail, both about totals. I'll read the code and its tests.",
             "tool_calls": [
                 {"name": "read", "arguments": {"path": name}}
                 for name in ("cart.py", "test_cart.py")
@@ -131,11 +131,11 @@ def script(delay_ms: float) -> list[dict[str, Any]]:
             ),
             "tool_calls": [{"name": "edit", "arguments": {"path": "cart.py", "edits": edits}}],
         },
-        {"text": "Both are fixed. The proof:", "tool_calls": [pytest]},
+        {"text": "Both are fixed. To verify, I'll run the tests again.", "tool_calls": [pytest]},
         {
             "text": (
-                "Fixed: total_cents now multiplies by the quantity and gives the discount from "
-                "exactly 100.00 on. All four tests pass."
+                "Fixed: total_cents now multiplies by the quantity, and the discount starts at "
+                "exactly 100.00. All four tests pass."
             )
         },
     ]

@@ -70,25 +70,25 @@ def script(delay_ms: float) -> list[dict[str, Any]]:
         return [{"name": name, "arguments": arguments}]
 
     entries: list[dict[str, Any]] = [
-        {"text": "I read the order.", "tool_calls": call("read", path="order-17.txt")},
+        {"text": "I'll read the order.", "tool_calls": call("read", path="order-17.txt")},
         {
-            "text": "It is not charged yet. I charge the card.",
+            "text": "It is not charged yet. I'll charge the card.",
             "tool_calls": call("bash", command=CHARGE),
         },
         {
             "text": (
-                "It is unknown whether that charge happened, so I do not repeat it. I check the "
+                "It is unknown whether that charge happened, so I won't repeat it. I'll check the "
                 "ledger."
             ),
             "tool_calls": call("read", path="ledger.txt"),
         },
         {
-            "text": "The ledger has order 17: it did happen. What is missing is the receipt.",
+            "text": "The ledger has order 17, so the charge happened. Only the receipt is missing.",
             "tool_calls": call(
                 "write", path="receipt.txt", content="Order 17, one kettle: 42.00 EUR, charged.\n"
             ),
         },
-        {"text": "Order 17 is charged, once, and has its receipt."},
+        {"text": "Order 17 was charged exactly once, and has its receipt."},
     ]
     return [{**entry, "delay_ms": delay_ms} for entry in entries]
 

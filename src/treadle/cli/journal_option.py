@@ -54,7 +54,7 @@ def journal_url(config: Config, given: str | None) -> str:
 
 
 def journal_file(url: str) -> Path | None:
-    """Return the file of a SQLite journal, else None."""
+    """Return the path of a SQLite journal; None for any other URL."""
     name = url.removeprefix(_SQLITE)
     return Path(os.path.abspath(os.path.expanduser(name))) if name and name != url else None
 

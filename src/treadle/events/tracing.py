@@ -35,19 +35,19 @@ class TracedRun:
 
 class RunSpan(Protocol):
     def ended(self, outcome: Outcome, metrics: RunMetrics, error: Exception | None) -> None:
-        """Called once, before the span ends."""
+        """Record the end of the run. Called once, before the span ends."""
         ...
 
 
 class ModelSpan(Protocol):
     def first_delta(self) -> None:
-        """Called at the first delta of each attempt."""
+        """Record the first delta of an attempt. Called for each attempt."""
         ...
 
     def retried(self, kind: str, wait_s: float) -> None: ...
 
     def responded(self, response: ModelResponse, cost_usd: float | None) -> None:
-        """Called once, after a complete response."""
+        """Record a complete response. Called once."""
         ...
 
 

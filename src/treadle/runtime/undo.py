@@ -42,8 +42,8 @@ class Traces(NamedTuple):
 
 
 def changed_at(top: Path, times: Sequence[tuple[float, float]]) -> Traces:
-    """Files that were last changed between the two of any of `times`, in seconds of the epoch;
-    without what .gitignore excludes. Blocks.
+    """Return the files that were last changed within one of the intervals `times`, each a start and
+    an end in epoch seconds. Skips files that .gitignore excludes. Blocks.
     """
     found: list[str] = []
     deadline = time.monotonic() + MAX_SECONDS

@@ -116,7 +116,7 @@ class UserLimits:
     async def run(
         self, scope: Scope, run_id: str, agent: Agent[Any, Any]
     ) -> AsyncGenerator[RunSpending]:
-        """Acquire a place for one run, after checking the user's daily limits."""
+        """Acquire a slot for one run, after checking the user's daily limits."""
         async with self.place(scope) as spending:
             await self._database.run(
                 scope,

@@ -95,7 +95,7 @@ def prompt_in(arguments_json: JsonText, name: str) -> str:
             (arguments_json or "{}").encode(errors="replace"), dict[str, object]
         )
     except (ValueError, RecursionError) as e:
-        raise InvalidArguments(f"The arguments of {name} are no JSON object: {e}") from e
+        raise InvalidArguments(f"The arguments of {name} are not a JSON object: {e}") from e
     prompt = arguments.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip() or len(arguments) > 1:
         raise InvalidArguments(

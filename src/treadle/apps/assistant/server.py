@@ -228,8 +228,8 @@ def as_text(response: ToolResponse) -> str:
 
 
 def as_lines(response: ToolResponse) -> str:
-    """Return the response for the loop, which cuts long lines: one member per line, with shortened
-    descriptions.
+    """Encode the response for the loop, which truncates long lines: one member per line, with
+    shortened descriptions.
     """
     text = as_text(response)
     return (

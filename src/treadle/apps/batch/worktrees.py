@@ -123,7 +123,7 @@ class Worktrees:
             os.close(descriptor)
 
     def place(self, number: int) -> WorkPlace:
-        """Return the place of a worktree without creating it."""
+        """Return the path of a worktree, without creating it."""
         item = self._batch.item_id(number)
         # Tools that name things after their folder then find the usual name.
         root = self._shelf / item / (self._git.folder.name or "root")

@@ -150,7 +150,7 @@ class ScriptedModel:
 
     @property
     def unused(self) -> tuple[ScriptEntry, ...]:
-        """Entries that are left."""
+        """Entries of the script that no request has used."""
         return self._entries[self.place :]
 
     def _take(self, request: ModelRequest) -> tuple[ScriptEntry, int]:

@@ -75,10 +75,11 @@ def guarding(root: str, guarded: Iterable[FoundPath], ruled: Ruled) -> Iterator[
     """Yield the mounts for control files and files of rules, read-only; every folder above them is
     bound on itself.
 
-    A mount point cannot be renamed away, nor can the folder that holds it. A hidden file is pinned
-    too: a renamed folder above it would take it out of its rule. All of them are one list, because
-    a later mount covers earlier ones below it. Filling a workspace with control files gains
-    nothing: files that cannot be mounted one by one are closed with the folder at the top.
+    A mount point cannot be renamed, nor can the folder that contains it. Hidden files are pinned
+    too: renaming a folder above one would move it out of its rule. All of them are one list,
+    because a later mount covers earlier ones below it. Filling a workspace with control files does
+    not help an attacker: files that cannot be mounted one by one are closed with the folder at the
+    top.
     """
     if any(f"{root}/".startswith(f"{path.rstrip('/')}/") for path in ruled.fixed):
         yield from ("--ro-bind", root, root)

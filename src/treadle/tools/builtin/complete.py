@@ -67,18 +67,18 @@ class Complete:
         )
 
     def parse(self, arguments_json: JsonText) -> JsonText:
-        """Return the output as JSON. Raises InvalidArguments."""
+        """Parse and validate the arguments. Returns the output as JSON. Raises InvalidArguments."""
         try:
             output = members(arguments_json or "{}").get("output")
         except (ValueError, RecursionError) as e:
-            raise InvalidArguments(f"The arguments of complete are no JSON object: {e}") from e
+            raise InvalidArguments(f"The arguments of complete are not a JSON object: {e}") from e
         if output is None:
-            raise InvalidArguments("complete takes one argument, `output`: what you hand over.")
+            raise InvalidArguments("complete takes one argument, `output`: your final result.")
         if self._answer is None:
             try:
                 decode_json(output.encode(errors="replace"), str)
             except ValueError as e:
-                raise InvalidArguments("`output` is a text.") from e
+                raise InvalidArguments("`output` must be a string.") from e
             return output
         try:
             self._answer.read(output)

@@ -102,7 +102,7 @@ class Tree(msgspec.Struct, frozen=True):
         return self._has_group and _group_lives(self.leader)
 
     async def group_ended(self) -> None:
-        """Wait until the group is empty."""
+        """Wait until no process of the group is left."""
         while self._lives():  # noqa: ASYNC110  the kernel does not signal that a group has become empty
             await anyio.sleep(_POLL_S)
 

@@ -98,8 +98,8 @@ class ThreadCall:
             self.ended.set_result(None)
 
     def abandon(self) -> None:
-        """Abandon a cancelled call: it never starts if it has not, and its result is late if it
-        has. Called in the event loop.
+        """Abandon a cancelled call. If it has not started, it never starts; if it has, its result
+        is late. Call it in the event loop.
         """
         with _lock:
             self._abandoned = True

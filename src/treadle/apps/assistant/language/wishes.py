@@ -105,7 +105,7 @@ Wish: TypeAlias = AddTask | Show | TaskChange | PlainCall | Say
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """Incomplete wish, with the text that completes the question about it."""
+    """Incomplete request, with the text that completes the question about it."""
 
     what: str
     wants: Literal["title", "task", "value", "any"] = "any"

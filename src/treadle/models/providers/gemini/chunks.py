@@ -234,7 +234,7 @@ def is_said(raw: msgspec.Raw) -> bool:
 
 
 def counts_of(usage: msgspec.Raw) -> Counts:
-    """Return the usage, or empty counts if it is invalid: that is no reason to lose a response."""
+    """Return the usage; empty counts if it is invalid, so that the response is not lost."""
     try:
         return _counts.decode(usage)
     except (ValueError, RecursionError):

@@ -67,7 +67,7 @@ _diagnostics = msgspec.json.Decoder(Diagnostics | None, strict=False)
 
 
 def counts_of(response: WireResponse) -> Counts:
-    """Return the usage, or empty counts if it is invalid: that is no reason to lose a response."""
+    """Return the usage; empty counts if it is invalid, so that the response is not lost."""
     try:
         return _counts.decode(response.usage) or Counts()
     except (ValueError, RecursionError):
