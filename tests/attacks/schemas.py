@@ -64,6 +64,13 @@ def repetitions(chance: Random) -> Schema:
             "((x{1,99}){1,99}){1,99}",
             "(?i)[^q]{1,900}",
             "a{0,100000}",
+            "(?x)(a{ 0 , 1000 }){ 0 , 50 }N",
+            "(?i-s)(?s-x:(?x:(a{0,#",
+            r"\pL{900}",
+            r"[\p{L}[x]]{900}",
+            r"[]\p{L}]{900}",
+            r"[^]\p{L}]{900}",
+            "a{1000}{1000}{1000}",
         ]
     )
     number = chance.randint(30, 900)
@@ -126,6 +133,99 @@ def anchored(chance: Random) -> Schema:
     return {"type": "object", "$ref": "part0" if by_id else "#part0", "$defs": parts}
 
 
+def read_in_two_ways(chance: Random) -> Schema:
+    """As `doubling`; an id that counts in some drafts or places only leads each reference to a
+    harmless part.
+    """
+    levels, where = chance.randint(24, 40), chance.choice(["$defs", "definitions", "x-parts"])
+    draft, word = chance.choice(
+        [
+            ("http://json-schema.org/draft-04/schema#", "$id"),
+            ("http://json-schema.org/draft-04/schema#", "id"),
+            ("http://json-schema.org/draft-06/schema#", "id"),
+            ("http://json-schema.org/draft-07/schema#", "$id"),
+            ("https://json-schema.org/draft/2020-12/schema", "id"),
+            ("", "id"),
+        ]
+    )
+    if where == "x-parts" and not draft:
+        word = "$id"
+    parts: dict[str, Schema] = {
+        f"a{n}": {
+            "allOf": [
+                {
+                    word: f"http://h/{n}",
+                    "$ref": f"#/{where}/a{n + 1}",
+                    where: {f"a{n + 1}": {}},
+                }
+            ]
+            * 2
+        }
+        for n in range(levels)
+    }
+    top: Schema = {"$schema": draft} if draft else {}
+    return {**top, "type": "object", "$ref": f"#/{where}/a0", where: {**parts, f"a{levels}": {}}}
+
+
+def ids_twice(chance: Random) -> Schema:
+    """As `doubling`; each id stands at a harmless part too."""
+    levels = chance.randint(24, 40)
+    parts = [
+        part
+        for n in range(levels)
+        for part in ({"$id": f"p{n}"}, {"$id": f"p{n}", "allOf": [{"$ref": f"p{n + 1}"}] * 2})
+    ]
+    chance.shuffle(parts)
+    parts.append({"$id": f"p{levels}"})
+    return {
+        "type": "object",
+        "$ref": "p0",
+        "$defs": {f"d{n}": part for n, part in enumerate(parts)},
+    }
+
+
+def in_values(chance: Random) -> Schema:
+    """As `doubling`, in a value of a part with an id; a part of the top with that name is
+    harmless.
+    """
+    levels, word = chance.randint(24, 40), chance.choice(["default", "const", "examples"])
+    bomb = {f"a{n}": {"allOf": [{"$ref": f"#/{word}/a{n + 1}"}] * 2} for n in range(levels)}
+    return {
+        "type": "object",
+        "$ref": f"http://k/#/{word}/a0",
+        word: {f"a{n}": {} for n in range(levels + 1)},
+        "$defs": {"k": {"$id": "http://k/", word: {**bomb, f"a{levels}": {}}}},
+    }
+
+
+def long_ids(chance: Random) -> Schema:
+    steps, number = chance.randint(5_000, 20_000), chance.randint(100, 300)
+    return {
+        "type": "object",
+        "$id": "http://x/" + "a/" * steps,
+        "$defs": {"b": {"$id": "b"}},
+        "properties": {f"p{n}": {"$ref": "b"} for n in range(number)},
+    }
+
+
+def many_targets(chance: Random) -> Schema:
+    """Each of thousands of references may mean each of thousands of parts."""
+    name, reference = chance.choice(
+        [
+            ({"$dynamicAnchor": "a"}, {"$dynamicRef": "#a"}),
+            ({"$anchor": "a"}, {"$ref": "#a"}),
+            ({"$id": "http://a"}, {"$ref": "http://a"}),
+        ]
+    )
+    return {
+        "type": "object",
+        "properties": {
+            f"p{n}": {**name, "properties": {"x": dict(reference)}}
+            for n in range(chance.randint(400, 800))
+        },
+    }
+
+
 KINDS: Final[Mapping[str, Callable[[Random], Schema]]] = {
     kind.__name__: kind
     for kind in (
@@ -139,6 +239,11 @@ KINDS: Final[Mapping[str, Callable[[Random], Schema]]] = {
         around,
         wide,
         anchored,
+        read_in_two_ways,
+        ids_twice,
+        in_values,
+        long_ids,
+        many_targets,
     )
 }
 

@@ -164,6 +164,30 @@ def test_patterns_are_measured_with_their_repetitions_written_out() -> None:
     assert states("a{") < 10
     assert states("(((") < 10
     assert states("x{3}{4}{5}") >= 60
+    assert states(r"\p{L}{60}") > 15_000
+    assert states(r"\pL{60}") > 15_000
+    assert states(r"[\p{L}[x]y[z]]{60}") > 15_000
+    assert states(r"\(?xyz") < 10
+    with pytest.raises(TooMuch, match="the flag x"):
+        states("(?i-s)((?x:(a{ 0 , 1000 }){ 0 , 50 }N))")
+
+
+@pytest.mark.parametrize("kind", [{"a": 1}, [["array"]], [{}], 5, "x" * 100_000])
+def test_a_type_of_no_form_is_refused_in_a_few_words(kind: object) -> None:
+    with pytest.raises(AgentError, match=r"parameters\.a+ has the type") as refused:
+        GivenArguments("t", "d", {"type": "object", "properties": {"a" * 100: {"type": kind}}})
+    assert len(str(refused.value)) < 500
+
+
+def test_ids_that_each_draft_reads_alike_lead_where_they_say() -> None:
+    """Only the part with the id has the name to which its reference leads."""
+    inner = {"$id": "http://h/", "$ref": "#/$defs/n", "$defs": {"n": {"type": "integer"}}}
+    schema = {
+        "type": "object",
+        "properties": {"a": inner},
+        "$defs": {"n": {"allOf": [{"$ref": "#/properties/a"}] * 2}},
+    }
+    assert GivenArguments("t", "d", schema).parse('{"a":1}') == {"a": 1}
 
 
 def test_a_hostile_definition_of_a_project_leaves_the_others_alone(cli: Cli) -> None:

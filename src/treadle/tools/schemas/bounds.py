@@ -18,15 +18,23 @@ from treadle.tools.schemas.graph import Node, SchemaGraph
 from treadle.tools.schemas.graph import TooMuch as TooMuch
 
 _TIMES: Final = re.compile(r"\{(\d*)(?:(,)(\d*))?\}")
-_FOLDS_CASE: Final = re.compile(r"\(\?\w*i")
+_FOLDS_CASE: Final = re.compile(r"\(\?[\w-]*i")
+_IS_VERBOSE: Final = re.compile(r"\(\?[A-Za-z-]*x")
+_NAMED: Final = re.compile(r"\\(?:[pP](?:\{[^}]*\}?|.?)|[xu]\{[^}]*\}?)", re.DOTALL)
+"""An escape of more than two characters."""
 _WIDE = 9
 """States of a class with nearly all characters of Unicode, in UTF-8."""
+_COUNTED_MOST: Final = 10**9
 _PROPERTY = 300
 """States of a class like `\\p{L}`."""
 
 
 def states(pattern: str) -> int:
-    """At least 1. The pattern need not be valid."""
+    """At least 1. The pattern need not be valid.
+
+    Raises TooMuch for the flag `x`, with which blanks and comments may stand in a repetition;
+    patterns of JSON Schema have no such flag.
+    """
     sizes, atom, at = [1], 0, 0
     while at < len(pattern):
         char = pattern[at]
@@ -41,6 +49,8 @@ def states(pattern: str) -> int:
             at = times.end()
             continue
         if char == "(":
+            if _IS_VERBOSE.match(pattern, at):
+                raise TooMuch("it has a pattern with the flag x, which is not taken")
             sizes.append(0)
             atom, at = 0, at + 1
         elif char == ")" and len(sizes) > 1:
@@ -51,21 +61,19 @@ def states(pattern: str) -> int:
             at += 1
         else:
             atom, at = _atom(pattern, at)
+            atom = sizes[-1] if char == "]" else atom
             sizes[-1] += atom
-    return sum(sizes) * (3 if _FOLDS_CASE.search(pattern) else 1)
+    return min(sum(sizes) * (3 if _FOLDS_CASE.search(pattern) else 1), _COUNTED_MOST)
 
 
 def _atom(pattern: str, at: int) -> tuple[int, int]:
     """States of one character or class, and where the next one begins."""
     char = pattern[at]
     if char == "\\":
-        return (
-            _PROPERTY
-            if pattern[at + 1 : at + 2] in "pP"
-            else _WIDE
-            if pattern[at + 1 : at + 2] in "WDS"
-            else 1
-        ), at + 2
+        named, letter = _NAMED.match(pattern, at), pattern[at + 1 : at + 2]
+        return (_PROPERTY if letter in ("p", "P") else _WIDE if letter in "WDS" or named else 1), (
+            at + 2 if named is None else named.end()
+        )
     if char == "[":
         end = _end_of_class(pattern, at)
         inner = pattern[at:end]
@@ -75,8 +83,10 @@ def _atom(pattern: str, at: int) -> tuple[int, int]:
 
 
 def _end_of_class(pattern: str, at: int) -> int:
-    # a bracket that comes first is one of the characters
-    end = at + 2 if pattern[at + 1 : at + 2] != "^" else at + 3
+    """Return the end of the shortest reading. Where a class goes on, since it begins with a bracket
+    or has classes in it, its last bracket counts as all before it.
+    """
+    end = at + 1
     while end < len(pattern) and pattern[end] != "]":
         end += 2 if pattern[end] == "\\" else 1
     return end + 1

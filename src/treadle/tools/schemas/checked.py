@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from treadle._internal.terminal_text import one_line
 from treadle.errors import AgentError
 from treadle.tools.schemas.bounds import TOLD_MOST, WORK_MOST, Bounds, TooMuch
 from treadle.tools.schemas.graph import check_size
@@ -34,6 +35,7 @@ _TYPES: Final = frozenset({"object", "array", "string", "integer", "number", "bo
 _MASK: Final = "the value"
 _LONG: Final = "checking it takes too long: make it smaller, with fewer levels or items"
 _TOLD_WHOLE: Final = 30
+_PLACE_CHARS: Final = 300
 _COUNTED: Final = 1_000
 BACKTRACKS_MOST: Final = 100_000
 PATTERN_BYTES_MOST: Final = 4 << 20
@@ -54,13 +56,7 @@ class CheckedSchema:
             self.schema: Final[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(schema))
         except (TypeError, ValueError, RecursionError) as e:
             raise AgentError("invalid", f"{what} no JSON Schema: {e}") from e
-        fault = _fault_of_size(self.schema) or next(_faults(self.schema, place), None)
-        if fault is None and (reference := remote_reference(self.schema)) is not None:
-            fault = (
-                f"it refers to {reference[:200]!r}, and nothing is fetched: put that schema "
-                "under '$defs' and refer to it as '#/$defs/NAME'"
-            )
-        self.fault: Final = fault
+        self.fault: Final = _fault_of(self.schema, place)
         """Fault that is visible without compiling the schema, or a reference to a schema elsewhere;
         None if there is none.
         """
@@ -152,12 +148,20 @@ def compiled(schema: Mapping[str, Any]) -> tuple[Validator, Bounds]:
     ), bounds
 
 
-def _fault_of_size(schema: object) -> str | None:
+def _fault_of(schema: object, place: str) -> str | None:
     try:
         check_size(schema)
+        if (fault := next(_faults(schema, place), None)) is not None:
+            return fault
+        reference = remote_reference(schema)
     except TooMuch as e:
         return str(e)
-    return None
+    return (
+        None
+        if reference is None
+        else f"it refers to {reference[:200]!r}, and nothing is fetched: put that schema "
+        "under '$defs' and refer to it as '#/$defs/NAME'"
+    )
 
 
 def _reason(error: ValueError) -> str:
@@ -175,27 +179,30 @@ def _faults(schema: object, place: str) -> Iterator[str]:
     if isinstance(schema, bool):
         return
     if not isinstance(schema, dict):
-        yield f"{place} is {schema!r} and must be a schema (an object)"
+        yield f"{place} is {one_line(repr(schema))} and must be a schema (an object)"
         return
     words = cast("dict[str, Any]", schema)
     types: Any = words.get("type", [])
     for kind in cast("Iterable[object]", types if isinstance(types, list) else [types]):
-        if kind not in _TYPES:
-            yield f"{place} has the type {kind!r}: one of {', '.join(sorted(_TYPES))} is meant"
+        if not (isinstance(kind, str) and kind in _TYPES):
+            yield (
+                f"{place} has the type {one_line(repr(kind))}: one of {', '.join(sorted(_TYPES))} "
+                "is meant"
+            )
     properties: Any = words.get("properties", {})
     if not isinstance(properties, dict):
-        yield f"the properties of {place} are {properties!r} and must be an object"
+        yield f"the properties of {place} are {one_line(repr(properties))} and must be an object"
         return
     for name, inner in cast("dict[str, object]", properties).items():
-        yield from _faults(inner, f"{place}.{name}")
+        yield from _faults(inner, f"{place}.{name}"[:_PLACE_CHARS])
     required: Any = words.get("required", [])
     if not (
         isinstance(required, list)
         and all(isinstance(name, str) for name in cast("list[object]", required))
     ):
-        yield f"'required' of {place} is {required!r} and must be a list of names"
+        yield f"'required' of {place} is {one_line(repr(cast('object', required)))} and must be a list of names"
     if "items" in words and not isinstance(words["items"], list):
-        yield from _faults(words["items"], f"{place}[]")
+        yield from _faults(words["items"], f"{place}[]"[:_PLACE_CHARS])
 
 
 # ---------------------------------------------------------------- problems

@@ -5,15 +5,21 @@ a value or below it. Entry: `SchemaGraph`, `check_size`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
 from treadle.tools.schemas.references import KNOWN, joined, schemas
+from treadle.tools.schemas.references import TooMuch as TooMuch
 
 PARTS_MOST: Final = 20_000
 DEPTH_MOST: Final = 128
 BYTES_MOST: Final = 1 << 20
+TARGETS_MOST: Final = 100_000
+"""Maximum number of parts that all references may mean: an anchor may stand at each part, and be
+referred to by each.
+"""
 _SAME_PLACE: Final = frozenset(
     {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "contentSchema"}
 )
@@ -25,10 +31,6 @@ _UNEVALUATED: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 """Keywords whose check looks at the other keywords again."""
 _META_WEIGHT = 1_000
 """Weight of a reference to a meta-schema, which is not part of the schema."""
-
-
-class TooMuch(ValueError):
-    """A schema, or a check by one, beyond a limit."""
 
 
 class Dangling(ValueError):
@@ -75,12 +77,17 @@ class SchemaGraph:
         leads nowhere.
         """
         check_size(schema)
-        self._resources: dict[str, dict[str, Any]] = {}
+        self._resources: dict[str, list[dict[str, Any]]] = {}
+        """Each part that an id may mean: two may have the same."""
         self._anchors: dict[str, list[dict[str, Any]]] = {}
-        self._bases: dict[int, str] = {}
-        for base, words in schemas(schema):
-            self._bases[id(words)] = base
-            self._resources.setdefault(base, words)
+        self._bases: dict[int, Sequence[str]] = {}
+        for bases, words in schemas(schema, in_literals=True):
+            self._bases[id(words)] = bases
+            for base in bases:
+                if isinstance(words.get("$id", words.get("id")), str) or (
+                    base not in self._resources
+                ):
+                    self._resources.setdefault(base, []).append(words)
             # until draft 7 an anchor was an id that is a fragment
             for word in ("$anchor", "$dynamicAnchor", "$id", "id"):
                 if isinstance(name := words.get(word), str) and (
@@ -90,6 +97,7 @@ class SchemaGraph:
         self.nodes: list[Node] = []
         self._numbers: dict[int, int] = {}
         self._waiting: list[dict[str, Any]] = []
+        self._targets_left = TARGETS_MOST
         self._number(cast("dict[str, Any]", schema))
         while self._waiting:
             words = self._waiting.pop()
@@ -122,9 +130,7 @@ class SchemaGraph:
             if isinstance(reference := words.get(word), str):
                 for target in self._targets(words, reference, follows_all=word != "$ref"):
                     node.same_place[self._number(target)] += again
-                node.weight += _META_WEIGHT * joined(
-                    self._bases.get(id(words), ""), reference
-                ).startswith(KNOWN)
+                node.weight += _META_WEIGHT * self._means_known(words, reference)
         for name, inner in _named(words.get("properties")).items():
             for number in self._numbers_of(inner):
                 node.named[name] = number
@@ -157,31 +163,28 @@ class SchemaGraph:
         """Return the possible targets of a reference; of a dynamic one, each anchor of its name.
         Raises Dangling if there is none.
         """
-        base = self._bases.get(id(words), "")
-        target = joined(base, reference)
         fragment = unquote(reference.partition("#")[2])
-        anchored = (
-            self._anchors.get(fragment, []) if fragment and not fragment.startswith("/") else []
+        targets: list[object] = []
+        if fragment and not fragment.startswith("/") and fragment in self._anchors:
+            targets += self._anchors[fragment]
+        elif not fragment or fragment.startswith("/"):
+            for base in self._bases.get(id(words), ("",)):
+                resources = self._resources.get(joined(base, reference), ())
+                targets += [_at(resource, fragment) for resource in resources]
+            if follows_all and words.get("$recursiveRef") is not None:
+                targets += chain.from_iterable(self._resources.values())
+        self._targets_left -= len(targets)
+        if self._targets_left < 0:
+            raise TooMuch(f"its references may mean more than {TARGETS_MOST:,} parts")
+        if all(found is None for found in targets) and not self._means_known(words, reference):
+            raise Dangling(f"its reference {reference[:200]!r} leads nowhere")
+        parts = [cast("dict[str, Any]", found) for found in targets if isinstance(found, dict)]
+        return list({id(part): part for part in parts}.values())
+
+    def _means_known(self, words: dict[str, Any], reference: str) -> bool:
+        return any(
+            joined(base, reference).startswith(KNOWN) for base in self._bases.get(id(words), ("",))
         )
-        resource = self._resources.get(target)
-        if follows_all and not fragment and resource is not None:
-            return (
-                [resource, *self._resources.values()]
-                if words.get("$recursiveRef") is not None
-                else [resource]
-            )
-        if anchored:
-            return anchored
-        if resource is not None and (not fragment or fragment.startswith("/")):
-            found = _at(resource, fragment)
-            if isinstance(found, dict):
-                self._bases.setdefault(id(cast("object", found)), base)
-                return [cast("dict[str, Any]", found)]
-            if isinstance(found, bool):
-                return []
-        if target.startswith(KNOWN):
-            return []
-        raise Dangling(f"its reference {reference[:200]!r} leads nowhere")
 
     def ranks(self) -> list[int]:
         """A number for each part, higher than those of the parts that lead to it at the same place.
