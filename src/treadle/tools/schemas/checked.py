@@ -200,7 +200,8 @@ def _faults(schema: object, place: str) -> Iterator[str]:
         isinstance(required, list)
         and all(isinstance(name, str) for name in cast("list[object]", required))
     ):
-        yield f"'required' of {place} is {one_line(repr(cast('object', required)))} and must be a list of names"
+        said = one_line(repr(cast("object", required)))
+        yield f"'required' of {place} is {said} and must be a list of names"
     if "items" in words and not isinstance(words["items"], list):
         yield from _faults(words["items"], f"{place}[]"[:_PLACE_CHARS])
 
