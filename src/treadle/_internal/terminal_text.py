@@ -66,7 +66,9 @@ def plain(text: str) -> str:
     """Without anything that a terminal would take for a command, and without what hides or turns
     text. Lines and tabs stay.
     """
-    return _SURROGATE.sub("\ufffd", _SHOWN_BY_NONE.sub("", text)) if _ODD.search(text) else text
+    if (text.isascii() and text.isprintable()) or not _ODD.search(text):  # the first is 20 x faster
+        return text
+    return _SURROGATE.sub("\ufffd", _SHOWN_BY_NONE.sub("", text))
 
 
 def one_line(text: str, limit: int = LINE_CHARS) -> str:
