@@ -19,7 +19,8 @@ from treadle.loop.plan import Plan
 from treadle.messages.message import Message
 from treadle.messages.size import text_bytes, tokens_in
 from treadle.models.model import ModelRequest, ToolDefinition
-from treadle.models.retry import Retries, without
+from treadle.models.refused_settings import without
+from treadle.models.retry import Retries
 from treadle.types import StopReason, now
 
 

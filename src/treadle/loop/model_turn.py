@@ -29,15 +29,8 @@ from treadle.loop.toolbox import Toolbox
 from treadle.messages.events import LimitWarning
 from treadle.messages.message import Message, Part
 from treadle.models.model import Fold, ModelRequest, ModelResponse, Switch, ToolDefinition
-from treadle.models.retry import (
-    ModelAttempt,
-    Retries,
-    ask,
-    at_first,
-    names_image,
-    offending,
-    without,
-)
+from treadle.models.refused_settings import names_image, offending, without
+from treadle.models.retry import ModelAttempt, Retries, ask, at_first
 from treadle.types import Outcome, new_id, now
 
 

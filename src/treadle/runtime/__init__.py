@@ -10,6 +10,7 @@ session.py          `Session`: a conversation of many runs
 single.py           `run`, `run_sync`: one run without a runtime
 sync.py             `open`: a runtime for code without an event loop
 busy_sessions.py    sessions with a run under way
+continued_runs.py   resuming and forking runs
 closing_runs.py     closing runs that have no driver
 late_runs.py        runs whose last calls outlast them
 results.py          results of runs

@@ -202,10 +202,8 @@ class Children:
             found = [await self._read(info) for info in await self._journal.children(run_id)]
             self._earlier.setdefault(run_id, found)  # several calls may have looked at once
         left = self._earlier[run_id]
-        asked, mine = (
-            prompt_of(text).text,
-            [one for one in left if (one.call_id, one.info.agent) == (call_id, agent)],
-        )
+        asked = prompt_of(text).text
+        mine = [one for one in left if (one.call_id, one.info.agent) == (call_id, agent)]
         if not mine:
             return None
         taken = next((one for one in mine if one.text == asked), mine[0])

@@ -197,3 +197,17 @@ def check_steering(text: str) -> None:
     """Raise AgentError(invalid) if the text has no words."""
     if not text.strip():
         raise AgentError("invalid", "the text to steer with is empty")
+
+
+async def collect(
+    start: Callable[[EventStream | None], Awaitable[RunHandle[Out]]], listeners: Listeners
+) -> RunResult[Out]:
+    """Drive the run in the caller's own task, without events, if there are no subscribers."""
+    if not listeners:
+        job = await start(None)
+        await job.drive(job)
+        return job.unwrap()
+    async with RunStream(start, listeners) as stream:
+        async for _ in stream:
+            pass
+    return stream.result

@@ -6,9 +6,9 @@ assembly.py makes plans, the loop executes them. Entry point: `Runtime`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, Self, get_args, overload
+from typing import Literal, Self, get_args
 
 import anyio
 from anyio import to_thread
@@ -21,8 +21,6 @@ from treadle.agents.registry import AgentRegistry
 from treadle.config import Config, completed, load
 from treadle.config.readers import span_of
 from treadle.errors import AgentError
-from treadle.events.callbacks import Listeners
-from treadle.events.feed import EventStream
 from treadle.events.hooks import Hook, checked_hooks
 from treadle.events.hub import Hub
 from treadle.events.telemetry.configured import ConfiguredTelemetry
@@ -37,13 +35,13 @@ from treadle.messages.result import Out, RunResult
 from treadle.models.retry import PATIENT as PATIENT
 from treadle.models.retry import RetryPolicy
 from treadle.runtime.assembly import Assembly
-from treadle.runtime.closing_runs import close_orphans, kill_run, until_idle
+from treadle.runtime.closing_runs import close_orphans, kill_run
+from treadle.runtime.continued_runs import ContinuedRuns
 from treadle.runtime.facilities import Facilities
-from treadle.runtime.options import ForkPoint
 from treadle.runtime.past_runs import PastRuns
-from treadle.runtime.run_stream import RunHandle, RunStream
+from treadle.runtime.run_stream import RunStream, collect
 from treadle.runtime.runs import Runs
-from treadle.runtime.session import ForkOptions, ResumeOptions, RunOptions, Session
+from treadle.runtime.session import RunOptions, Session, listeners_of
 from treadle.runtime.session_control import SessionControl
 from treadle.runtime.submit import QueuedRuns
 from treadle.types import now
@@ -54,7 +52,7 @@ OnClose = Literal["let_go", "cancel"]
 PRUNE_GRACE_S = 5.0
 
 
-class Runtime(Facilities, PastRuns, QueuedRuns, SessionControl):
+class Runtime(ContinuedRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
     """Holds what runs share: journal, sessions, connections, hub. An async context manager; nothing
     outlives it.
 
@@ -200,8 +198,8 @@ class Runtime(Facilities, PastRuns, QueuedRuns, SessionControl):
         Cancelling the awaiting task closes the run first: its history is valid and its outcome
         journaled.
         """
-        return await self._collect(
-            partial(self._runs.start, agent, text, deps, options), _listeners(options)
+        return await collect(
+            partial(self._runs.start, agent, text, deps, options), listeners_of(options)
         )
 
     def stream(
@@ -216,153 +214,8 @@ class Runtime(Facilities, PastRuns, QueuedRuns, SessionControl):
 
         `async with rt.stream(…) as run: async for event in run: …`. The run starts with the block.
         """
-        return RunStream(partial(self._runs.start, agent, text, deps, options), _listeners(options))
-
-    @overload
-    async def resume(
-        self, run_id: str, agent: None = None, *, deps: Any = None, **options: Unpack[ResumeOptions]
-    ) -> RunResult[Any]: ...
-    @overload
-    async def resume(
-        self,
-        run_id: str,
-        agent: Agent[Deps, Out],
-        *,
-        deps: Deps = None,
-        **options: Unpack[ResumeOptions],
-    ) -> RunResult[Out]: ...
-    async def resume(
-        self,
-        run_id: str,
-        agent: Agent[Deps, Out] | None = None,
-        *,
-        deps: Deps = None,
-        **options: Unpack[ResumeOptions],
-    ) -> RunResult[Out]:
-        """Resume a run whose process died, or that waits for a person; for a finished one, return
-        the result.
-
-        Pure and idempotent calls that were running run again, with the same key; once-calls are
-        probed, else reported as `unknown`, or as `on_unknown` says. Leave out `agent` if one of
-        this name ran here before, or is among `agents`. Raises AgentError: invalid for an unknown
-        run, agent, tool or call, busy if a living process drives the run and `wait` is false.
-        """
-        if options.get("wait"):
-            await until_idle(self.journal, run_id)
-        state = await self.journal.load(run_id)
-        if state.finished is not None:
-            return self._runs.finished(state, agent)
-        return await self._collect(
-            partial(self._runs.resume, run_id, agent, deps, options, read=state),
-            _listeners(options),
-        )
-
-    @overload
-    def resume_stream(
-        self, run_id: str, agent: None = None, *, deps: Any = None, **options: Unpack[ResumeOptions]
-    ) -> RunStream[Any]: ...
-    @overload
-    def resume_stream(
-        self,
-        run_id: str,
-        agent: Agent[Deps, Out],
-        *,
-        deps: Deps = None,
-        **options: Unpack[ResumeOptions],
-    ) -> RunStream[Out]: ...
-    def resume_stream(
-        self,
-        run_id: str,
-        agent: Agent[Deps, Out] | None = None,
-        *,
-        deps: Deps = None,
-        **options: Unpack[ResumeOptions],
-    ) -> RunStream[Out]:
-        """Resume a run as a stream. Raises AgentError(invalid) for a finished run: `replay` it."""
         return RunStream(
-            partial(self._runs.resume, run_id, agent, deps, options), _listeners(options)
-        )
-
-    @overload
-    async def fork(
-        self,
-        run_id: str,
-        *,
-        turn: int,
-        text: Prompt | None = None,
-        agent: None = None,
-        deps: Any = None,
-        **options: Unpack[ForkOptions],
-    ) -> RunResult[Any]: ...
-    @overload
-    async def fork(
-        self,
-        run_id: str,
-        *,
-        turn: int,
-        text: Prompt | None = None,
-        agent: Agent[Deps, Out],
-        deps: Deps = None,
-        **options: Unpack[ForkOptions],
-    ) -> RunResult[Out]: ...
-    async def fork(
-        self,
-        run_id: str,
-        *,
-        turn: int,
-        text: Prompt | None = None,
-        agent: Agent[Deps, Out] | None = None,
-        deps: Deps = None,
-        **options: Unpack[ForkOptions],
-    ) -> RunResult[Out]:
-        """Start a run that continues after `turn` turns of another one, whose entries it reads and
-        never repeats.
-
-        `text`: the next message of the user (at turn 0: a new prompt); `model=`: another model;
-        `results=`: other results for calls of that turn, by call id. Raises AgentError(invalid) for
-        a turn beyond the end, and if there is nothing to continue with.
-        """
-        return await self._collect(
-            partial(self._runs.fork, ForkPoint(run_id, turn, text), agent, deps, options),
-            _listeners(options),
-        )
-
-    @overload
-    def fork_stream(
-        self,
-        run_id: str,
-        *,
-        turn: int,
-        text: Prompt | None = None,
-        agent: None = None,
-        deps: Any = None,
-        **options: Unpack[ForkOptions],
-    ) -> RunStream[Any]: ...
-    @overload
-    def fork_stream(
-        self,
-        run_id: str,
-        *,
-        turn: int,
-        text: Prompt | None = None,
-        agent: Agent[Deps, Out],
-        deps: Deps = None,
-        **options: Unpack[ForkOptions],
-    ) -> RunStream[Out]: ...
-    def fork_stream(
-        self,
-        run_id: str,
-        *,
-        turn: int,
-        text: Prompt | None = None,
-        agent: Agent[Deps, Out] | None = None,
-        deps: Deps = None,
-        **options: Unpack[ForkOptions],
-    ) -> RunStream[Out]:
-        """Fork a run and stream its events."""
-        return RunStream(
-            partial(self._runs.fork, ForkPoint(run_id, turn, text), agent, deps, options),
-            _listeners(options),
+            partial(self._runs.start, agent, text, deps, options), listeners_of(options)
         )
 
     async def kill(self, run_id: str, *, force: bool = False) -> RunInfo:
@@ -381,20 +234,3 @@ class Runtime(Facilities, PastRuns, QueuedRuns, SessionControl):
         if session_id is None or self.sessions.get(session_id) is None:
             session_id = self.sessions.create(session_id=session_id).id
         return Session(session_id, agent, self)
-
-    async def _collect(
-        self, start: Callable[[EventStream | None], Awaitable[RunHandle[Out]]], listeners: Listeners
-    ) -> RunResult[Out]:
-        """Drive the run in the caller's own task, without events, if there are no subscribers."""
-        if not listeners:
-            job = await start(None)
-            await job.drive(job)
-            return job.unwrap()
-        async with RunStream(start, listeners) as stream:
-            async for _ in stream:
-                pass
-        return stream.result
-
-
-def _listeners(options: RunOptions | ResumeOptions | ForkOptions) -> Listeners:
-    return Listeners(options.get("callbacks"), options.get("on_event"))

@@ -16,7 +16,7 @@ from typing_extensions import Unpack
 
 from treadle.agents.agent import Agent, Deps
 from treadle.errors import AgentError
-from treadle.events.callbacks import Callbacks
+from treadle.events.callbacks import Callbacks, Listeners
 from treadle.journal.queue import QueuePlace
 from treadle.messages.events import Event
 from treadle.messages.message import Message, Prompt
@@ -201,6 +201,11 @@ def _meant(name: str, known: Sequence[str]) -> str:
         return f"{name}= is an option of the agent; "
     near = closest(name, known)
     return f"did you mean {near!r}? " if near else ""
+
+
+def listeners_of(options: RunOptions | ResumeOptions | ForkOptions) -> Listeners:
+    """Return the callbacks among the options of a run."""
+    return Listeners(options.get("callbacks"), options.get("on_event"))
 
 
 class Driver(Protocol):

@@ -16,7 +16,6 @@ which is imported on its own so that the first paint waits for nothing else.
     desk.py          protocol through which commands and pickers use the chat
     differences.py   file differences
     drawing.py       Rich renderables as scrollback text and as fragments
-    editor.py        editing the input in $EDITOR
     ends.py          explanations of runs that did not complete
     file_names.py    file names below a directory, for completions
     going_back.py    going back to before an earlier prompt

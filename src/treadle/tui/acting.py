@@ -1,16 +1,23 @@
-"""Actions of the keys in an open chat; the bindings are in keys.py. Entry points: `Acting`."""
+"""Actions of the keys in an open chat; the bindings are in keys.py. Entry points: `Acting`,
+`edited`.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from treadle.errors import AgentError
 from treadle.tui.confirm import confirm
 from treadle.types import Mode
 
 if TYPE_CHECKING:
     from treadle.tui.chat import Chat
+    from treadle.tui.screen import Screen
 
 TWICE_S: Final = 1.5
 """Seconds within which a second Escape or Ctrl-C counts as a repetition."""
@@ -110,8 +117,6 @@ class Acting:
         await pick_point(self._chat)
 
     async def _edit(self) -> None:
-        from treadle.tui.editor import edited  # noqa: PLC0415  only for this action
-
         line = self._chat.line
         text = line.whole(line.buffer.text)
         line.clear()  # text given back during the edit is kept
@@ -121,3 +126,38 @@ class Acting:
         finally:
             line.give_back(text)
             self._chat.screen.refresh()
+
+
+async def edited(screen: Screen, text: str) -> str:
+    """Open $VISUAL, $EDITOR or vi on the terminal and return the saved text.
+
+    Raises AgentError(invalid) if the editor cannot be started or fails.
+    """
+    import tempfile  # noqa: PLC0415  only for this action
+
+    said = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        command = shlex.split(said)
+    except ValueError as e:
+        raise AgentError("invalid", f"EDITOR={said!r} is not a valid command: {e}") from e
+    with tempfile.TemporaryDirectory(prefix="treadle-") as folder:  # readable only by the user
+        file = Path(folder) / "prompt.md"
+        file.write_text(text, "utf-8", "replace")
+        async with screen.lent():
+            try:
+                done = await anyio.run_process(
+                    [*command, str(file)], stdin=None, stdout=None, stderr=None, check=False
+                )
+            except OSError as e:
+                raise AgentError(
+                    "invalid",
+                    (
+                        f"{command[0]!r} cannot be started: {e.strerror or e}. Set EDITOR to your "
+                        "editor"
+                    ),
+                ) from e
+        if done.returncode:
+            raise AgentError(
+                "invalid", f"{command[0]!r} ended with {done.returncode}: the input is unchanged"
+            )
+        return file.read_text("utf-8", "replace").rstrip("\n")

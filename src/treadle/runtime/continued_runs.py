@@ -1,0 +1,175 @@
+"""Runs that go on: resumed where they stopped, or forked from an earlier one.
+
+Entry point: `ContinuedRuns`, which `Runtime` has its methods from.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, overload
+
+from typing_extensions import Unpack
+
+from treadle.agents.agent import Agent, Deps
+from treadle.journal.journal import Journal
+from treadle.messages.message import Prompt
+from treadle.messages.result import Out, RunResult
+from treadle.runtime.closing_runs import until_idle
+from treadle.runtime.options import ForkPoint
+from treadle.runtime.run_stream import RunStream, collect
+from treadle.runtime.runs import Runs
+from treadle.runtime.session import ForkOptions, ResumeOptions, listeners_of
+
+
+class ContinuedRuns:
+    """Methods of a runtime that resume and fork runs."""
+
+    journal: Journal
+    _runs: Runs
+
+    @overload
+    async def resume(
+        self, run_id: str, agent: None = None, *, deps: Any = None, **options: Unpack[ResumeOptions]
+    ) -> RunResult[Any]: ...
+    @overload
+    async def resume(
+        self,
+        run_id: str,
+        agent: Agent[Deps, Out],
+        *,
+        deps: Deps = None,
+        **options: Unpack[ResumeOptions],
+    ) -> RunResult[Out]: ...
+    async def resume(
+        self,
+        run_id: str,
+        agent: Agent[Deps, Out] | None = None,
+        *,
+        deps: Deps = None,
+        **options: Unpack[ResumeOptions],
+    ) -> RunResult[Out]:
+        """Resume a run whose process died, or that waits for a person; for a finished one, return
+        the result.
+
+        Pure and idempotent calls that were running run again, with the same key; once-calls are
+        probed, else reported as `unknown`, or as `on_unknown` says. Leave out `agent` if one of
+        this name ran here before, or is among `agents`. Raises AgentError: invalid for an unknown
+        run, agent, tool or call, busy if a living process drives the run and `wait` is false.
+        """
+        if options.get("wait"):
+            await until_idle(self.journal, run_id)
+        state = await self.journal.load(run_id)
+        if state.finished is not None:
+            return self._runs.finished(state, agent)
+        return await collect(
+            partial(self._runs.resume, run_id, agent, deps, options, read=state),
+            listeners_of(options),
+        )
+
+    @overload
+    def resume_stream(
+        self, run_id: str, agent: None = None, *, deps: Any = None, **options: Unpack[ResumeOptions]
+    ) -> RunStream[Any]: ...
+    @overload
+    def resume_stream(
+        self,
+        run_id: str,
+        agent: Agent[Deps, Out],
+        *,
+        deps: Deps = None,
+        **options: Unpack[ResumeOptions],
+    ) -> RunStream[Out]: ...
+    def resume_stream(
+        self,
+        run_id: str,
+        agent: Agent[Deps, Out] | None = None,
+        *,
+        deps: Deps = None,
+        **options: Unpack[ResumeOptions],
+    ) -> RunStream[Out]:
+        """Resume a run as a stream. Raises AgentError(invalid) for a finished run: `replay` it."""
+        return RunStream(
+            partial(self._runs.resume, run_id, agent, deps, options), listeners_of(options)
+        )
+
+    @overload
+    async def fork(
+        self,
+        run_id: str,
+        *,
+        turn: int,
+        text: Prompt | None = None,
+        agent: None = None,
+        deps: Any = None,
+        **options: Unpack[ForkOptions],
+    ) -> RunResult[Any]: ...
+    @overload
+    async def fork(
+        self,
+        run_id: str,
+        *,
+        turn: int,
+        text: Prompt | None = None,
+        agent: Agent[Deps, Out],
+        deps: Deps = None,
+        **options: Unpack[ForkOptions],
+    ) -> RunResult[Out]: ...
+    async def fork(
+        self,
+        run_id: str,
+        *,
+        turn: int,
+        text: Prompt | None = None,
+        agent: Agent[Deps, Out] | None = None,
+        deps: Deps = None,
+        **options: Unpack[ForkOptions],
+    ) -> RunResult[Out]:
+        """Start a run that continues after `turn` turns of another one, whose entries it reads and
+        never repeats.
+
+        `text`: the next message of the user (at turn 0: a new prompt); `model=`: another model;
+        `results=`: other results for calls of that turn, by call id. Raises AgentError(invalid) for
+        a turn beyond the end, and if there is nothing to continue with.
+        """
+        return await collect(
+            partial(self._runs.fork, ForkPoint(run_id, turn, text), agent, deps, options),
+            listeners_of(options),
+        )
+
+    @overload
+    def fork_stream(
+        self,
+        run_id: str,
+        *,
+        turn: int,
+        text: Prompt | None = None,
+        agent: None = None,
+        deps: Any = None,
+        **options: Unpack[ForkOptions],
+    ) -> RunStream[Any]: ...
+    @overload
+    def fork_stream(
+        self,
+        run_id: str,
+        *,
+        turn: int,
+        text: Prompt | None = None,
+        agent: Agent[Deps, Out],
+        deps: Deps = None,
+        **options: Unpack[ForkOptions],
+    ) -> RunStream[Out]: ...
+    def fork_stream(
+        self,
+        run_id: str,
+        *,
+        turn: int,
+        text: Prompt | None = None,
+        agent: Agent[Deps, Out] | None = None,
+        deps: Deps = None,
+        **options: Unpack[ForkOptions],
+    ) -> RunStream[Out]:
+        """Fork a run and stream its events."""
+        return RunStream(
+            partial(self._runs.fork, ForkPoint(run_id, turn, text), agent, deps, options),
+            listeners_of(options),
+        )
