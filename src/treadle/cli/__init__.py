@@ -59,6 +59,7 @@ Each command lives in its own module, which is imported when the command is call
     work_batch.py       starts or continues a batch, follows it and reports
     work_report.py      report of a batch as text
     work_table.py       live table of a batch
+    work_terms.py       terms of a batch, from the options
     worker.py           `treadle worker`
     worker_agents.py    agents and directories that a worker may drive runs in
     worker_lines.py     log lines and counters of `treadle worker`

@@ -27,4 +27,5 @@ toolbox_factory.py  a toolbox for each run
 session_grants.py   approvals and the mode of a session
 sandboxing.py       where the commands of runs are confined
 undo.py             restoring files that runs changed
+undo_calls.py       the calls of runs, for an undo
 """

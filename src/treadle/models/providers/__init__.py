@@ -9,6 +9,7 @@ model.py defines the contract and retry.py retries. Entry points: the module of 
     decoding.py         shared decoding of responses into deltas
     effort.py           thinking, effort and temperature of GPT models, for both OpenAI wires
     encoding.py         shared encoding of requests
+    error_bodies.py     bodies of error responses
     estimate.py         token estimate for a request, without a call to a provider
     exchange.py         one request to a provider
     fallback.py         a chain of models used as one

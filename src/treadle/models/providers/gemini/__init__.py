@@ -1,8 +1,8 @@
 """Google's Gemini API (model.py).
 
 naming.py interprets model ids; request.py, thinking.py and messages.py encode requests; chunks.py,
-partial.py and stream.py decode responses; models_list.py reads the list of models. Entry points:
-`GeminiModel`, `connect`.
+partial.py, endings.py and stream.py decode responses; models_list.py reads the list of
+models. Entry points: `GeminiModel`, `connect`.
 """
 
 from __future__ import annotations

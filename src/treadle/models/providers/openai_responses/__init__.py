@@ -1,7 +1,8 @@
 """OpenAI's Responses API and compatible servers, used without stored state (model.py).
 
-request.py, compaction.py and messages.py encode requests; events.py, item.py, items.py, calls.py
-and stream.py decode responses. Entry points: `OpenAIResponsesModel`, `connect`.
+request.py, compaction.py, messages.py and content.py encode requests; events.py, response.py,
+item.py, items.py, calls.py and stream.py decode responses. Entry points: `OpenAIResponsesModel`,
+`connect`.
 """
 
 from __future__ import annotations
