@@ -1,4 +1,4 @@
-"""A person's message to its reply: SPEC J1, and what no model can talk itself around."""
+"""From a person's message to the reply, and what no model can talk itself around."""
 
 from __future__ import annotations
 

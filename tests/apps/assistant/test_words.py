@@ -1,4 +1,4 @@
-"""A model's own words: SPEC J5, enforced on the way out."""
+"""A model's own words, and the rules for them that are enforced on the way out."""
 
 from __future__ import annotations
 
