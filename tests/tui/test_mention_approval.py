@@ -21,6 +21,8 @@ from treadle.messages.message import TextPart
 from treadle.testing import ScriptedModel
 from treadle.tui.blocks import NoticeBlock
 from treadle.tui.lines import _Typed  # pyright: ignore[reportPrivateUsage]  the input of the other kind of screen
+from treadle.tui.mentions import mentions_of
+from treadle.tui.pasted import PastedMentions
 
 pytestmark = pytest.mark.anyio
 
@@ -143,6 +145,28 @@ async def test_pasted_mentions_are_listed_and_sent_only_after_a_yes(
         assert name in told
     marks, _ = await sent(place, pasted(text), "y")
     assert marks == ["mark-key", "mark-env", "mark-private", "mark-app"]
+
+
+@pytest.mark.parametrize("name", ["@types/x", " x"])
+async def test_a_pasted_name_in_quotes_may_begin_with_any_character(place: Path, name: str) -> None:
+    """Review 4: a name that begins with a blank or an `@` was attached unasked."""
+    (place / name).parent.mkdir(exist_ok=True)
+    (place / name).write_text("mark-odd")
+    marks, told = await sent(place, pasted(f'see @"{name}"'), ESCAPE)
+    assert marks == []
+    assert f"Only named, not attached: @{name}" in told
+
+
+@pytest.mark.parametrize("name", ["@types/x", " x", "\u3000x", " ", "@", "@ @", "x y", "'x'"])
+async def test_every_name_that_is_a_mention_is_remembered(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    text = f'@{name},\n"@{name}"\n@"{name}"\n@"{name}":1'
+    found = mentions_of(text, tmp_path)
+    assert {mention.said for mention in found} >= {name}
+    pasted = PastedMentions()
+    pasted.remember(text)
+    assert all(pasted.has(mention.said) for mention in found)
 
 
 async def test_a_mention_that_is_pasted_in_two_parts_was_pasted(place: Path) -> None:

@@ -12,8 +12,10 @@ from treadle._internal.terminal_text import plain
 KEPT_MAX: Final = 20_000
 NAME_CHARS: Final = 4_096
 """Longest path on Linux."""
-_BEGUN: Final = re.compile(r'@"?(?:([^\s"@]+)|\Z)')
-"""Matches the beginning of a mention; an empty one only at the end, where the rest may follow."""
+_BEGUN: Final = re.compile(r'@(?:(?="([^\S\n]*[^\s"]+|[^\S\n]+|\Z))|([^\s"@]+|\Z))')
+"""Matches the beginning of a mention; an empty one only at the end, where the rest may follow. A
+quoted name may begin with blanks and contain another `@`.
+"""
 
 
 class PastedMentions:
@@ -30,7 +32,7 @@ class PastedMentions:
         # A short paste is inserted without hidden characters, a long one is sent unchanged.
         for variant in {text, plain(text)}:
             for found in _BEGUN.finditer(variant):
-                name = (found[1] or "")[:NAME_CHARS]
+                name = (found[1] or found[2] or "")[:NAME_CHARS]
                 self._names.add(name)
                 self._confirmed -= {each for each in self._confirmed if _overlap(each, name)}
         self._all = self._all or len(self._names) > KEPT_MAX
