@@ -402,10 +402,11 @@ def attributes() -> dict[str, set[str]]:
                 bases.setdefault(node.name, set()).update(
                     re.findall(r"\w+", " ".join(map(ast.unparse, node.bases)))
                 )
-    return {
-        name: found.union(*(own.get(base, set()) for base in bases[name]))
-        for name, found in own.items()
-    }
+
+    def above(name: str) -> set[str]:
+        return own.get(name, set()).union(*(above(base) for base in bases.get(name, set()) - {name}))
+
+    return {name: above(name) for name in own}
 
 
 def targets(node: ast.stmt) -> list[ast.Name]:

@@ -129,14 +129,18 @@ def spent(info: RunInfo) -> RunCost:
     return RunCost(**{name: getattr(info, name) for name in RunCost.__struct_fields__})
 
 
-def unknown_run(run_id: str, known: Collection[str]) -> AgentError:
+class UnknownRun(AgentError):
+    """Error for a run that the journal does not have."""
+
+
+def unknown_run(run_id: str, known: Collection[str]) -> UnknownRun:
     """Return the error for an unknown run, with the ids that were probably meant."""
     near = [name for name in known if name.startswith(run_id)][:3] if run_id else []
     if not near:
         from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong
 
         near = get_close_matches(run_id, list(known)[-1000:], n=3)
-    return AgentError(
+    return UnknownRun(
         "invalid",
         f"there is no run {run_id!r} here. "
         + (f"Did you mean {' or '.join(near)}?" if near else "`treadle runs list` shows them"),

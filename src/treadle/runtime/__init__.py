@@ -11,6 +11,7 @@ single.py           `run`, `run_sync`: one run without a runtime
 sync.py             `open`: a runtime for code without an event loop
 busy_sessions.py    sessions with a run under way
 continued_runs.py   resuming and forking runs
+ensured_runs.py     runs and steps that happen once for an id
 closing_runs.py     closing runs that have no driver
 late_runs.py        runs whose last calls outlast them
 results.py          results of runs

@@ -36,7 +36,7 @@ from treadle.models.retry import PATIENT as PATIENT
 from treadle.models.retry import RetryPolicy
 from treadle.runtime.assembly import Assembly
 from treadle.runtime.closing_runs import close_orphans, kill_run
-from treadle.runtime.continued_runs import ContinuedRuns
+from treadle.runtime.ensured_runs import EnsuredRuns
 from treadle.runtime.facilities import Facilities
 from treadle.runtime.past_runs import PastRuns
 from treadle.runtime.run_stream import RunStream, collect
@@ -52,7 +52,7 @@ OnClose = Literal["let_go", "cancel"]
 PRUNE_GRACE_S = 5.0
 
 
-class Runtime(ContinuedRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
+class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
     """Holds what runs share: journal, sessions, connections, hub. An async context manager; nothing
     outlives it.
 
