@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -207,6 +208,11 @@ def skip(seconds: float) -> None:
     loop = asyncio.get_running_loop()
     time = loop.time
     loop.time = lambda: time() + seconds
+
+
+def skips(seconds: float) -> Callable[[], object]:
+    """Return `skip` for this event loop as a function that other threads may call."""
+    return partial(asyncio.get_running_loop().call_soon_threadsafe, skip, seconds)
 
 
 # ---------------------------------------------------------------- hooks

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.doubles import Gate, agent, asks, call, check_history, hook, open_runtime, says
+from tests.doubles import Gate, agent, asks, call, check_history, hook, open_runtime, says, skips
 from tests.loop.test_late_results import Slow, entries_of
 from tests.stores import postgres_server as postgres_server
 from tests.stores import postgres_template as postgres_template
@@ -25,6 +25,8 @@ from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
 pytestmark = pytest.mark.usefixtures("store")
 
 ONE = [asks(call("send", "c1")), says("done")]
+LIMIT_S = 60.0
+"""Time limit of a sync tool, which passes as soon as its thread runs."""
 
 
 def told(result: RunResult[Any]) -> list[tuple[str, bool]]:
@@ -168,12 +170,12 @@ async def test_a_fork_from_its_turn_has_it() -> None:
 
 
 async def test_a_call_that_fails_late_and_cannot_say_whether_it_happened_stays_open() -> None:
-    begun, leave = threading.Event(), threading.Event()
+    leave, pass_limit = threading.Event(), skips(LIMIT_S)
 
-    @tool(effect="once", timeout_s=0.05)
+    @tool(effect="once", timeout_s=LIMIT_S)
     def charge() -> str:
         """Charge."""
-        begun.set()
+        pass_limit()
         leave.wait(5)
         raise ConnectionError("reset")
 
@@ -190,11 +192,12 @@ async def test_a_call_that_fails_late_and_cannot_say_whether_it_happened_stays_o
 
 
 async def test_a_call_that_failed_late_and_did_not_happen_is_closed_with_its_error() -> None:
-    leave = threading.Event()
+    leave, pass_limit = threading.Event(), skips(LIMIT_S)
 
-    @tool(effect="once", timeout_s=0.05)
+    @tool(effect="once", timeout_s=LIMIT_S)
     def charge() -> str:
         """Charge."""
+        pass_limit()
         leave.wait(5)
         raise ToolFailed("no such account", happened=False)
 
@@ -212,11 +215,12 @@ async def test_a_call_that_failed_late_and_did_not_happen_is_closed_with_its_err
 
 
 async def test_what_the_first_attempt_gave_says_nothing_of_the_second() -> None:
-    leave, again = threading.Event(), threading.Event()
+    leave, again, pass_limit = threading.Event(), threading.Event(), skips(LIMIT_S)
 
-    @tool(effect="once", timeout_s=0.05)
+    @tool(effect="once", timeout_s=LIMIT_S)
     def charge(ctx: ToolContext[None]) -> str:
         """Charge."""
+        pass_limit()
         (leave if ctx.attempt == 1 else again).wait(5)
         return f"charge {ctx.attempt}"
 

@@ -647,14 +647,23 @@ async def test_what_a_run_was_told_about_unknown_outcomes_when_it_began_holds_fo
 # ---------------------------------------------------------------- the same without a crash: its own timeout
 
 
+def hangs_at_first(name: str) -> PlainTool:
+    """A tool that reaches its time limit at its first attempt and returns at once at the next."""
+
+    async def does(ctx: ToolContext[None], arguments: object) -> str:
+        if ctx.attempt == 1:
+            await anyio.sleep_forever()
+        return "went through"
+
+    return PlainTool(name=name, does=does, timeout_s=0.01)
+
+
 async def test_a_once_call_that_timed_out_waits_for_a_person_where_the_run_was_told_to() -> None:
-    gate, rt = Gate("send", timeout_s=0.01), open_runtime()
-    one = agent([*ONE], gate.tool)
+    rt, one = open_runtime(), agent([*ONE], hangs_at_first("send"))
     result = await rt.run(one, "go", on_unknown="wait")
     assert result.outcome == "approval_needed"
     (asked,) = await entries_of(rt, result.run_id, ApprovalAsked)
     assert asked.reason.startswith("Timed out after 0.01 s.")
-    gate.opened.set()
     again, _ = await resumed(rt, result.run_id, one, approve=["c1"])
     assert (told(again)["c1"].text, again.outcome) == ("went through", "completed")
 
@@ -698,15 +707,12 @@ async def test_a_deferred_call_is_made_once_and_its_probe_may_only_bring_the_res
 
 
 async def test_a_call_that_its_timeout_cut_starts_anew_when_it_is_approved() -> None:
-    gate = Gate("send", timeout_s=0.01)
-
     async def approves(request: Any) -> Any:
-        gate.opened.set()
         return Approve()
 
     async with Runtime(journal=new_journal(), config=Config()) as rt:
         result = await rt.run(
-            agent([*ONE], gate.tool), "go", on_unknown="wait", on_approval=approves
+            agent([*ONE], hangs_at_first("send")), "go", on_unknown="wait", on_approval=approves
         )
         assert (result.outcome, told(result)["c1"].text) == ("completed", "went through")
         assert [

@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.doubles import skip
 from tests.tools.conftest import MakeContext, Use
 from treadle._internal.environment import find_shell
 from treadle.policy.permissions import permissions_of
@@ -248,40 +249,49 @@ async def test_output_that_comes_just_after_the_shell_is_kept(
 # ---------------------------------------------------------------- timeouts
 
 
+async def cut(use: Use, directory: Path, pids: int, command: str) -> ToolFailed:
+    """Return the failure of a command whose timeout passes once it has named so many processes.
+    None of them runs on.
+    """
+    failures: list[ToolFailed] = []
+
+    async def runs() -> None:
+        with pytest.raises(ToolFailed) as raised:
+            await use(BASH, command=command, timeout_s=60)
+        failures.append(raised.value)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(runs)
+        started = await pids_in(directory, pids)
+        skip(60)
+        group.cancel_scope.deadline = anyio.current_time() + 10
+    assert not any(map(is_running, started))
+    return failures[0]
+
+
 async def test_a_timeout_kills_at_once_and_gives_the_output_until_then(
     use: Use, tmp_path: Path
 ) -> None:
-    with anyio.fail_after(10), pytest.raises(ToolFailed) as raised:
-        await use(
-            BASH, command="trap '' TERM; echo begun; sleep 100 & touch $!; wait", timeout_s=0.5
-        )
-    assert raised.value.message == (
-        "Timed out after 0.5 s (killed): pass a larger timeout_s, or run it with background=true.\n"
+    failed = await cut(use, tmp_path, 1, "trap '' TERM; echo begun; sleep 100 & touch $!; wait")
+    assert failed.message == (
+        "Timed out after 60 s (killed): pass a larger timeout_s, or run it with background=true.\n"
         "Everything that it had started was killed too. Its output until then:\nbegun"
     )
-    assert raised.value.happened is None
-    assert not is_running(*await pids_in(tmp_path, 1))
+    assert failed.happened is None
 
 
 @needs_proc
 async def test_a_timeout_finds_those_who_left_the_group(use: Use, tmp_path: Path) -> None:
     script = "touch $$; trap '' TERM HUP; while :; do sleep 0.05; done"
     command = f"setsid bash -c {shlex.quote(script)} >/dev/null 2>&1 & (setsid bash -c {shlex.quote(script)} &) ; sleep 100"
-    with pytest.raises(ToolFailed):
-        await use(BASH, command=command, timeout_s=2)
-    for pid in await pids_in(tmp_path, 2):
-        assert not is_running(pid)
+    await cut(use, tmp_path, 2, command)
 
 
 @needs_proc
 async def test_a_descendant_with_another_environment_is_found_by_its_parents(
     use: Use, tmp_path: Path
 ) -> None:
-    with pytest.raises(ToolFailed):
-        await use(
-            BASH, command="env -i setsid /bin/bash -c 'touch $$; sleep 100; :'; :", timeout_s=2
-        )
-    assert not is_running(*await pids_in(tmp_path, 1))
+    await cut(use, tmp_path, 1, "env -i setsid /bin/bash -c 'touch $$; sleep 100; :'; :")
 
 
 async def test_a_program_that_never_stops_writing_is_stopped_by_its_timeout(use: Use) -> None:
