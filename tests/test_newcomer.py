@@ -327,7 +327,7 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a name as @tool's argument": (
         lambda: as_given("add"),
-        "options are given by keyword, like @tool(name='add')",
+        "pass options by keyword, like @tool(name='add')",
     ),
     "a misspelt effect": (
         lambda: as_tool(starred, effect="prue"),

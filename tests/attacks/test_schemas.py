@@ -205,7 +205,7 @@ def test_a_hostile_definition_of_a_project_leaves_the_others_alone(cli: Cli) -> 
 
 
 def test_an_error_names_the_limit() -> None:
-    with pytest.raises(AgentError, match=r"unfold to .* states, and at most 20,000"):
+    with pytest.raises(AgentError, match=r"unfold to .* states; the limit is 20,000"):
         GivenArguments(
             "t", "d", {"type": "object", "properties": {"a": {"pattern": "(a{0,1000}){0,50}N"}}}
         ).parse("{}")

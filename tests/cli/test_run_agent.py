@@ -447,11 +447,11 @@ def test_the_output_of_a_definition_is_what_its_answer_fits(cli: Cli):
         ),
         (
             '{"type": "number", "minimum": "1"}',
-            "schema.json: --output-schema is no valid JSON Schema: ",
+            "schema.json: --output-schema is not a valid JSON Schema: ",
         ),
         (
             '{"$schema": "http://127.0.0.1:9/x"}',
-            "schema.json: --output-schema is no valid JSON Schema: ",
+            "schema.json: --output-schema is not a valid JSON Schema: ",
         ),
         (
             '{"a":' * 100_000 + "1" + "}" * 100_000,

@@ -1,7 +1,7 @@
-"""Internet addresses that a tool or a confined command may connect to: globally unique ones that
-lead to no private address.
+"""Check for public internet addresses, the only ones that a tool or a confined command may connect
+to: globally unique, and not leading to a private address.
 
-Not `ipaddress.is_global`, whose result changes with the version of Python and which counts
+Does not use `ipaddress.is_global`, whose result depends on the version of Python, and which counts
 multicast as global. The networks are from the IANA registries of special-purpose addresses
 (2026-11), plus the metadata addresses of clouds. tools/builtin/web.py and policy/sandboxes/proxy.py
 resolve names. Entry points: `why_private`.
@@ -15,7 +15,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 _V4 = (
     ("0.0.0.0/8", "this network"),
     ("10.0.0.0/8", "a private network"),
-    ("100.64.0.0/10", "a provider's own network (CGNAT)"),
+    ("100.64.0.0/10", "a provider's shared network (CGNAT)"),
     ("127.0.0.0/8", "this machine"),
     ("168.63.129.16/32", "a cloud's metadata service"),
     ("169.254.0.0/16", "a link-local address, where clouds keep credentials"),

@@ -1,6 +1,6 @@
-"""Time and chance, so that tests can own both.
+"""Time and randomness, which tests can replace.
 
-Deadlines are not here: they belong to cancel scopes. Entry: `Clock`.
+Deadlines belong to cancel scopes instead. Entry point: `Clock`.
 """
 
 from __future__ import annotations

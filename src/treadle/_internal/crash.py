@@ -1,8 +1,8 @@
-"""Dying at a chosen point, for crash tests by anyone: `TREADLE_CRASH_AT=N` kills the process at the
-N-th durable boundary. Entry: `boundary`.
+"""Deliberate crashes for your tests: `TREADLE_CRASH_AT=N` kills the process at the N-th durable
+boundary. Entry point: `boundary`.
 
-Boundaries are passed before and after the commit of each append, and before and after each
-execution of a tool; they are counted for each process from 1.
+There is a boundary before and after the commit of each append, and before and after each execution
+of a tool. Each process counts them from 1.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import threading
 _wish = os.environ.get("TREADLE_CRASH_AT", "")
 _at = int(_wish) if _wish.isdecimal() else 0
 _lock = threading.Lock()
-"""Boundaries are passed in the writer's thread too, and no two may have one number."""
+"""Invariant: each boundary has its own number. The writer's thread passes boundaries too."""
 _passed = 0
 
 
 def boundary() -> None:
-    """Costs nothing where nobody asked to die."""
+    """Pass a boundary. Does nothing unless `TREADLE_CRASH_AT` is set."""
     if _at:
         _pass()
 
@@ -30,4 +30,4 @@ def _pass() -> None:
         _passed += 1
         if _passed == _at:
             os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
-            signal.pause()  # the signal may reach another thread first: nothing more is done here
+            signal.pause()  # another thread may receive the signal first: do nothing more here

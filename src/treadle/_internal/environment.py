@@ -1,7 +1,7 @@
-"""The environment that child processes of tools get, without credentials; and where we look for
-programs of our own.
+"""Environment of tools' child processes, without credentials, and the search path for programs that
+Treadle itself starts.
 
-Entry: `child_environment`, `for_a_shell`, `path_outside`, `find_shell`.
+Entry points: `child_environment`, `for_a_shell`, `path_outside`, `find_shell`.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ KEY_VARIABLES = frozenset(
 )
 
 SECRET_MIN_CHARS = 8
-"""Local servers are given keys like `x`, which stand in PATH by chance."""
+"""Minimum length of a secret. Users give local servers keys such as `x`, which occur in PATH."""
 NO_SECRETS = frozenset({"PWD"})
-"""Names that look like those of credentials and are none."""
+"""Variables with names like those of credentials that hold none."""
 READ_BY_SHELLS = frozenset(
     {
         "BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "BASH_COMPAT", "BASH_XTRACEFD", "BASH_LOADABLES_PATH", "POSIXLY_CORRECT", "_POSIX2_VERSION", "GLOBIGNORE",  # noqa: E501
         "EXECIGNORE", "CDPATH", "IFS", "PROMPT_COMMAND", "PS0", "PS4", "TMOUT", "INPUTRC", "GREP_OPTIONS", "RIPGREP_CONFIG_PATH", "LESSOPEN", "LESSCLOSE",  # noqa: E501
     }
 )  # fmt: skip
-"""Variables that change how a shell, or a program that the policy lets look at files, reads its
-command line (bash(1), grep(1), ripgrep's guide, less(1)): with one of them a command would do
-something else than the policy has judged."""
+"""Variables that change how a shell, or a program that the policy allows to read files, interprets
+its command line (bash(1), grep(1), ripgrep's guide, less(1)). With one of them, a command would do
+something other than the policy has checked."""
 
 
 def find_shell(path: str) -> str:
@@ -54,11 +54,12 @@ def find_shell(path: str) -> str:
 def child_environment(
     secrets: Collection[str], environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """A copy without credentials: variables with a provider's key, with a name like DB_PASSWORD or
-    X_TOKEN whatever their value, with a password in a URL, or with one of `secrets` in their value.
+    """Return a copy of the environment without credentials. Omits variables that hold a provider's
+    key, have a name like DB_PASSWORD or X_TOKEN, or contain a password in a URL or one of
+    `secrets`.
 
-    Secrets under 8 characters count for nothing. To hand a credential to commands on purpose, give
-    the variable another name.
+    Ignores secrets of less than 8 characters. To pass a credential to commands on purpose, give the
+    variable another name.
     """
     source = os.environ if environment is None else environment
     known = [secret for secret in secrets if len(secret) >= SECRET_MIN_CHARS]
@@ -78,7 +79,9 @@ def _is_credential(name: str, value: str) -> bool:
 
 
 def for_a_shell(environment: Mapping[str, str]) -> dict[str, str]:
-    """A copy without the variables and exported functions that change what a command line means."""
+    """Return a copy without variables and exported functions that change the meaning of a command
+    line.
+    """
     return {
         name: value
         for name, value in environment.items()
@@ -87,11 +90,11 @@ def for_a_shell(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def path_outside(path: str | None, workspace: Path) -> str:
-    """The folders of a PATH where no command of a run can have put a program: none is relative, and
-    none is in `workspace`.
+    """Return the folders of a PATH in which no command of a run can have put a program: absolute,
+    and outside `workspace`.
 
-    For what is started without a question and unconfined: the folder of an activated environment is
-    often one of the workspace.
+    For programs that are started without approval and unconfined. The folder of an activated
+    virtual environment is often inside the workspace.
     """
     place = os.path.realpath(workspace)
     folders = [folder for folder in (path or os.defpath).split(os.pathsep) if os.path.isabs(folder)]

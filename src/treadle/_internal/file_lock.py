@@ -1,6 +1,6 @@
-"""Locks of open files, which the kernel lets go of when their process dies. Entry:
+"""Locks on open files, which the kernel releases when their process dies.
 
-`take`, and `hold` and `is_held` for files that only say who is alive.
+Entry points: `take`; `hold` and `is_held` for files that show that a process is alive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if sys.platform == "win32":
         return True
 
     _LOCKED_BYTE = 1 << 20
-    """Windows locks bytes against reading too: one that nobody reads."""
+    """Offset of the locked byte. On Windows a lock also prevents reading, so no content is there.
+    """
 else:
     import fcntl
 
@@ -40,12 +41,12 @@ else:
 
 
 def hold(path: Path, text: str) -> int:
-    """Makes the file, with that text, and locks it until the descriptor is closed. Whoever sees the
-    file sees it locked.
+    """Create a file with a text, locked until the returned descriptor is closed. The file is never
+    visible without its lock.
 
-    Raises OSError. The descriptor is not inherited by programs that are started.
+    Raises OSError. Child processes do not inherit the descriptor.
     """
-    # an open file has to keep its name there
+    # Windows does not rename an open file
     new = path if sys.platform == "win32" else path.with_name(path.name + ".new")
     descriptor = os.open(
         new, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600
@@ -64,11 +65,11 @@ def hold(path: Path, text: str) -> int:
 
 
 def is_held(path: Path) -> str | None:
-    """The text of a file that a living process holds; None where nobody does, or there is no such
-    file.
+    """Return the text of a file that a living process holds; None if no process holds it, or it
+    does not exist.
 
-    Any number may ask at once: they do not take each other for its holder. Raises OSError where it
-    cannot be told: a file that cannot be opened may well be held.
+    Any number of processes may check at once without mistaking each other for the holder. Raises
+    OSError if the file cannot be opened, since it may be held.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))

@@ -43,13 +43,13 @@ HELD = HeldFiles()
 
 
 def check(found: os.stat_result, path: str) -> None:
-    """Call this with the file's status before it is opened. Raises OSError(EBUSY) for a held file."""  # noqa: E501
+    """Check a file's status before opening it. Raises OSError(EBUSY) for a held file."""
     if HELD.has(found):
         raise OSError(errno.EBUSY, _WHY, path)
 
 
 def check_opened(descriptor: int, path: str) -> None:
-    """Check once more after the file was opened.
+    """Check again after opening the file.
 
     Raises OSError(EBUSY) and leaves the descriptor open, since closing it would drop the locks.
     """
@@ -57,8 +57,8 @@ def check_opened(descriptor: int, path: str) -> None:
 
 
 def read_checked(path: Path, *, in_place: bool = False) -> bytes:
-    """The content of a file. `in_place`: `path` was resolved before; where a link stands in it by
-    now, or no regular file, that is an error. Raises OSError, with EBUSY for a held file.
+    """Return the content of a file. `in_place`: `path` was resolved before, so a link in it, or
+    anything but a regular file, is an error. Raises OSError; EBUSY for a held file.
     """
     check(path.stat(), str(path))
     flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)

@@ -12,7 +12,8 @@ from typing import Any
 
 @cache
 def end_at_exit() -> None:
-    """End them when the main thread ends; otherwise the interpreter waits for them for ever.
+    """End idle worker threads when the main thread ends; otherwise the interpreter waits for them
+    forever.
 
     anyio's worker threads are not daemons, and it ends them when the loop's first task is done. A
     Ctrl-C inside the cleanup of `asyncio.run` leaves that task unfinished. Unnecessary once anyio

@@ -1,8 +1,7 @@
-"""Values as JSON bytes and back without loss, and JSON text that is taken apart without being
-parsed.
+"""Lossless JSON encoding and decoding of values, and splitting of JSON text without parsing it.
 
-The values are in types.py, messages/ and journal/. Entry: `encode_json`,
-`decode_json`, `met`, `members`, `items`.
+The values are in types.py, messages/ and journal/. Entry points: `encode_json`, `decode_json`,
+`met`, `members`, `items`.
 """
 
 from __future__ import annotations
@@ -17,25 +16,25 @@ from typing import Any, TypeAlias, TypeVar, cast
 import msgspec
 
 JsonText: TypeAlias = str
-"""JSON kept as the text it came as: 1e400, NaN, duplicate keys and any depth survive, and nothing
-is parsed twice.
+"""JSON kept as its original text, so that 1e400, NaN, duplicate keys and any depth survive, and
+nothing is parsed twice.
 """
 
 LEVELS_MAX = 200
-"""Deeper text is kept, never parsed: what Python's parsers and those after them can stand differs
-from version to version.
+"""Deeper text is kept as text, never parsed, because the depth that parsers accept differs from
+version to version.
 """
 
 T = TypeVar("T")
 
 _encoder = msgspec.json.Encoder()
 _decoders: dict[object, msgspec.json.Decoder[Any]] = {}
-"""Decoders by type: looking through the many types of an entry takes msgspec fifty times as long as
-reading one.
+"""Decoders by type. Cached because msgspec inspects the types of an entry fifty times as long as it
+decodes one.
 """
 _making = threading.Lock()
-"""Serializes the first look at a type: msgspec 0.22 shows unfinished work to other threads, which
-crashes the process.
+"""Serializes the first inspection of a type: msgspec 0.22 exposes unfinished state to other
+threads, which crashes the process.
 """
 
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
@@ -47,9 +46,9 @@ start again at each escaped quote in it, and take hours for a megabyte of them.
 
 
 def encode_json(value: object) -> bytes:
-    """Any value as JSON.
+    """Encode any value as JSON.
 
-    Lone surrogates, for which UTF-8 has no place, are escaped; what JSON cannot count to is null.
+    Escapes lone surrogates, which UTF-8 cannot encode. NaN and infinities become null.
     """
     try:
         return msgspec.json.encode(value)
@@ -58,8 +57,8 @@ def encode_json(value: object) -> bytes:
 
 
 def encode_or_raise(value: object) -> bytes:
-    """The same. Raises MemoryError if there is no room for it; `encode` of msgspec 0.22 ends the
-    process then (SIGSEGV). 0.1 µs slower.
+    """Encode any value as JSON. Raises MemoryError if there is not enough memory, where `encode` of
+    msgspec 0.22 crashes the process (SIGSEGV). Takes 0.1 µs longer.
     """
     buffer = bytearray()
     try:
@@ -82,9 +81,9 @@ def _countable(value: Any) -> Any:
 
 
 def decode_json(data: bytes, kind: type[T]) -> T:
-    """The inverse of `encode_json`.
+    """Decode JSON that `encode_json` wrote.
 
-    Raises ValueError (msgspec.ValidationError where it is JSON, but no such value).
+    Raises ValueError; msgspec.ValidationError if it is JSON, but not a value of this type.
     """
     try:
         return cast("T", (_decoders.get(kind) or _decoder_of(kind)).decode(data))
@@ -99,8 +98,8 @@ def _decoder_of(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def met(kind: type[T]) -> type[T]:
-    """The kind itself, once msgspec knows it: for one that no module makes a decoder of while it is
-    imported. 1 µs from the second time on.
+    """Return the type after msgspec has inspected it. For types without a decoder at import time.
+    Takes 1 µs from the second call on.
     """
     with _making:
         msgspec.json.Decoder(kind)
@@ -108,28 +107,32 @@ def met(kind: type[T]) -> type[T]:
 
 
 def parse_json(text: JsonText) -> object:
-    """Fresh Python values. Raises ValueError where the text is no JSON, or deeper than 200 levels."""  # noqa: E501
+    """Parse JSON into new Python values. Raises ValueError if the text is not JSON, or is nested
+    deeper than 200 levels.
+    """
     return _parsed(text)
 
 
 def _finite(text: str) -> float:
-    """A number of a value of ours: what no float can hold would be written as null."""
+    """Parse a number. Raises ValueError if no float can hold it, since it would be written as
+    null.
+    """
     if not math.isfinite(number := float(text)):
-        raise ValueError(f"{text[:40]} is more than a number can be")
+        raise ValueError(f"{text[:40]} is too large for a number")
     return number
 
 
 def _parsed(text: JsonText, *, parse_float: Callable[[str], float] | None = None) -> object:
     if text.count("[") + text.count("{") > LEVELS_MAX and is_deeper(text, LEVELS_MAX):
-        raise ValueError(f"the text is nested too deeply: {LEVELS_MAX} levels are read")
+        raise ValueError(f"the text is nested deeper than {LEVELS_MAX} levels")
     return json.loads(text, parse_float=parse_float)
 
 
-# ---------------------------------------------------------------- by its shape
+# ---------------------------------------------------------------- without parsing
 
 
 def is_deeper(text: JsonText, levels: int) -> bool:
-    """Return True if the brackets are nested deeper than `levels`. Stops as soon as it is known."""
+    """Return True if the brackets are nested deeper than `levels`. Reads no further than needed."""
     depth = 0
     for token in _TOKEN.finditer(text):
         if token[0] in "[{":
@@ -142,36 +145,36 @@ def is_deeper(text: JsonText, levels: int) -> bool:
 
 
 def count_values(text: JsonText) -> int:
-    """Number of values in the text, those in arrays and objects included; of text that is no JSON,
-    some number.
+    """Count the values in the text, including those in arrays and objects. The number is arbitrary
+    if the text is not JSON.
     """
     return 1 + sum(token[0] in ",[{" for token in _TOKEN.finditer(text))
 
 
 def members(text: JsonText) -> dict[str, JsonText]:
-    """The members of an object by name, each value as the text it came as.
+    """Return the members of an object by name, each value as its original text.
 
-    Raises ValueError where the text is no object.
+    Raises ValueError if the text is not an object.
     """
     found: dict[str, JsonText] = {}
     for piece in _pieces(text, "{}"):
         name = _TOKEN.match(piece)
         if name is None or not piece[name.end() :].lstrip().startswith(":"):
-            raise ValueError(f"this is no member of an object: {piece[:80]!r}")
+            raise ValueError(f"not a member of an object: {piece[:80]!r}")
         found[str(json.loads(name[0]))] = piece[name.end() :].lstrip()[1:].strip()
     return found
 
 
 def items(text: JsonText) -> list[JsonText]:
-    """The items of an array, each as the text it came as.
+    """Return the items of an array, each as its original text.
 
-    Raises ValueError where the text is no array.
+    Raises ValueError if the text is not an array.
     """
     return list(_pieces(text, "[]"))
 
 
 def object_of(fields: dict[str, JsonText]) -> JsonText:
-    """The inverse of `members`."""
+    """Join members to the text of an object: the inverse of `members`."""
     return "{" + ",".join(f"{json.dumps(name)}:{value}" for name, value in fields.items()) + "}"
 
 

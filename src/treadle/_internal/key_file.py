@@ -1,4 +1,4 @@
-"""Key files: random bytes that only their owner can read. Entry: `kept_key`."""
+"""Key files: random bytes that only their owner can read. Entry point: `kept_key`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ KEY_BYTES: Final = 32
 
 
 def kept_key(path: Path) -> bytes:
-    """Return the key in this file; make the file, and its folder, where there is none.
+    """Return the key in this file. Creates the file, and its folder, if it does not exist.
 
-    What is shorter than KEY_BYTES is no key of ours. Raises OSError where the file cannot be read
-    or made.
+    Callers must reject a key shorter than KEY_BYTES. Raises OSError if the file cannot be read or
+    created.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
@@ -27,9 +27,10 @@ def kept_key(path: Path) -> bytes:
 
 
 def _make(path: Path) -> None:
-    """Make the file whole from the moment it exists: another process may be starting too.
+    """Create the file with its complete content in one step, since another process may start at the
+    same time.
 
-    Raises FileExistsError for a key that is there.
+    Raises FileExistsError if the file exists.
     """
     new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,4 +1,4 @@
-"""Masking of log records: secrets of all live redactors are left out of them.
+"""Masking of log records: removes the secrets of all live redactors.
 
 Entry points: `mask_logs`, `without_secrets`.
 """
@@ -17,10 +17,12 @@ STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({})))
 
 
 class RedactingFilter(logging.Filter):
-    """Redacts the message with its arguments, the traceback and the extra fields of each record.
+    """Filter that redacts the message with its arguments, the traceback and the extra fields of
+    each record.
 
-    Belongs on handlers: a filter of a logger does not see what comes from that logger's children.
-    The logger `treadle`, which has none, gets its own from the first runtime on (`mask_logs`).
+    Add it to handlers: a filter of a logger does not apply to records of that logger's children.
+    The logger `treadle`, which has no children, gets its own filter with the first runtime
+    (`mask_logs`).
     """
 
     def __init__(self, redactor: Redactor | _Live) -> None:
@@ -45,14 +47,12 @@ class RedactingFilter(logging.Filter):
 
 
 class _Live:
-    """The redactors that are in use, of all runtimes of the process; each is forgotten with whoever
-    uses it.
-    """
+    """Redactors of all runtimes of the process, held by weak references."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        """Guards `_redactors` against two threads that add at once; whoever reads finds a whole
-        tuple.
+        """Invariant: one thread at a time replaces `_redactors`. Readers need no lock, because they
+        read a complete tuple.
         """
         self._redactors: tuple[weakref.ref[Redactor], ...] = ()
 
@@ -85,8 +85,8 @@ def mask_logs(redactor: Redactor) -> Redactor:
 
 
 def without_secrets(text: str) -> str:
-    """Without what any redactor in use knows, and what looks like a credential: for whoever follows
-    runs of any runtime from outside.
+    """Remove the secrets of all live redactors, and text that looks like a credential. For
+    subscribers outside a runtime that follow runs of any runtime.
     """
     return _live.text(text)
 

@@ -1,7 +1,8 @@
-"""A filter before every sink: known secrets, and text that looks like one, become `[redacted]`.
+"""Redaction of text before it leaves the process: known secrets, and text that looks like one,
+become `[redacted]`.
 
-It does not know the source of secrets (config/) or the target of text. Entry points: `Redactor`;
-`Masking` for text that comes in pieces.
+Independent of the source of secrets (config/) and of the destination of the text. Entry points:
+`Redactor`; `Masking` for text that arrives in pieces.
 """
 
 from __future__ import annotations
@@ -25,19 +26,20 @@ T = TypeVar("T")
 
 
 SECRET_MIN_CHARS = 8
-"""Shorter values are left alone: they stand by chance in every text, and each gap would tell where.
+"""Shorter values are not redacted: they occur in any text by chance, and each gap would reveal
+them.
 """
 
 PASSES_MAX = 8
 
 CUT = "…"
-"""Stands in titles and excerpts where something is missing."""
+"""Marks omitted text in titles and excerpts."""
 
 UNUSUAL_IN_URL = re.compile(r"[^A-Za-z0-9_.~-]")
 
 
 class Secret:
-    """A value that is shown to nobody by accident: only `reveal()` gives it."""
+    """Secret value that is never shown by accident. Only `reveal()` returns it."""
 
     __slots__ = ("_value",)
 
@@ -57,7 +59,7 @@ class Secret:
 
     @override
     def __str__(self) -> str:
-        """Enough to tell one key from another; of a short value nothing at all."""
+        """Return just enough to distinguish keys; nothing of a short value."""
         return (
             f"set (ends …{self._value[-4:]})" if len(self._value) >= 2 * SECRET_MIN_CHARS else "set"
         )
@@ -68,10 +70,10 @@ class Secret:
 
 
 class Redactor:
-    """Takes `secrets` out of texts, in the forms in which they travel: as they are, in JSON, in
-    URLs, in base64.
+    """Filter that removes `secrets` from texts, in all forms in which they are transmitted: plain,
+    and encoded for JSON, URLs and base64.
 
-    Immutable, cheap where nothing is found, and idempotent. Values under 8 characters are ignored.
+    Immutable and idempotent; fast if nothing is found. Ignores values of less than 8 characters.
     """
 
     __slots__ = ("__weakref__", "_forms", "_passes", "_values")
@@ -88,16 +90,18 @@ class Redactor:
         return bool(self._forms)
 
     def exact(self, text: str) -> str:
-        """Without the known values, and otherwise untouched: for tool results, entries and events."""  # noqa: E501
+        """Remove the known values, and change nothing else. For tool results, entries and
+        events.
+        """
         for _ in range(PASSES_MAX):
             if not (spans := _spans(self._forms, text)):
                 return text
             text = _masked(text, spans)
-        # A value that overlaps the mask itself can appear anew for ever.
+        # A value that overlaps the mask itself can appear again after each pass, without end.
         return MASK if _spans(self._forms, text) else text
 
     def text(self, text: str) -> str:
-        """Without the known values and whatever looks like a credential: for errors, logs and the
+        """Remove the known values, and text that looks like a credential. For errors, logs and the
         terminal's stderr.
         """
         text = self.exact(text)
@@ -108,8 +112,8 @@ class Redactor:
         return text
 
     def shortened(self, text: str) -> str:
-        """`exact` for a text that shows with `…` where it was cut: half a value that stands there
-        is taken out too.
+        """Apply `exact` to a text that was truncated at each `…`. Also removes parts of values next
+        to it.
         """
         text = self.exact(text)
         rest = text.removeprefix(CUT)
@@ -133,7 +137,9 @@ class Redactor:
     def _longest(
         self, text: str, holds: Callable[[str, str], bool], piece: Callable[[str, int], str]
     ) -> int:
-        """Return the length of the longest such piece of a value; 0 if none has 8 characters."""
+        """Return the length of the longest matching piece of a value; 0 if none has 8
+        characters.
+        """
         sizes = [
             size
             for form in self._forms
@@ -143,13 +149,13 @@ class Redactor:
         return max(sizes, default=0)
 
     def inside(self, value: T) -> T:
-        """The value with `exact` done to every text in it: in structs, in tuples, and in JSON
-        values, whose keys and numbers are texts too.
+        """Apply `exact` to every text in a value: in structs, in tuples, and in JSON values, whose
+        keys and numbers count as texts.
 
-        The same object where it is no JSON value and nothing is found.
+        Returns the same object if it is not a JSON value and nothing is found.
         """
         match value:
-            case str():  # a word of an enumeration is ours
+            case str():  # members of an enumeration are our own text
                 return cast("T", self.exact(value)) if type(value) is str else value
             case msgspec.Struct():
                 return self._inside_struct(value)
@@ -163,7 +169,7 @@ class Redactor:
                 return value
 
     def masking(self) -> Masking:
-        """A new one, for one text."""
+        """Return a new `Masking` for one text."""
         if self._values is None:
             self._values = _Values(
                 self._forms, sorted(self._forms), _beginnings(self._forms).search
@@ -186,7 +192,7 @@ class Redactor:
                     self.exact(str(key)): self._inside_json(item)
                     for key, item in cast("dict[Any, Any]", value).items()
                 }
-            case list() | tuple():  # which stands for a list there
+            case list() | tuple():  # a tuple is an array in JSON
                 return [
                     self._inside_json(item) for item in cast("list[Any] | tuple[Any, ...]", value)
                 ]
@@ -197,12 +203,12 @@ class Redactor:
 
 
 class Masking:
-    """`Redactor.exact` for a text that comes in pieces: what `add` and `end` give, joined, is what
-    `exact` gives for the whole.
+    """`Redactor.exact` for a text that arrives in pieces. The joined results of `add` and `end`
+    equal the result of `exact` for the whole text.
 
-    Only what may be the beginning of a known value waits for the next piece. Where values overlap
-    the mask itself, `exact` looks at its own work again; here each such pass is a Masking behind
-    the one before, and nothing stands behind the last.
+    Holds back only text that may be the beginning of a known value. If values overlap the mask
+    itself, `exact` makes several passes; here, each pass is a Masking that processes the output of
+    the one before.
     """
 
     __slots__ = ("_begins", "_held", "_next", "_values")
@@ -223,19 +229,19 @@ class Masking:
         return text if self._next is None else self._next.add(text)
 
     def end(self) -> str:
-        """The rest: nothing more of this text comes. What is added then is another text."""
+        """Return the rest of the text, and reset: a later `add` begins another text."""
         text, self._held = self._held, ""
         text = _masked(text, _spans(self._values.forms, text))
         return text if self._next is None else self._next.add(text) + self._next.end()
 
     def _leaving(self, text: str, begun: int) -> str:
-        """`begun`: nothing begins before it."""
+        """`begun`: index before which no value begins."""
         cut, forms = self._values.open_at(text, begun), self._values.forms
-        if len(text) - begun < len(forms[-1]):  # nothing ends before the text does
+        if len(text) - begun < len(forms[-1]):  # no value can be complete yet
             self._held = text[cut:]
             return text[:cut]
         spans = sorted(_spans(forms, text), reverse=True)
-        # a value that the next one overlaps waits for it: together they are one mask
+        # a value is held back until the next one, which may overlap it: together they are one mask
         for start, end in spans:
             if start < cut < end:
                 cut = start
@@ -250,8 +256,8 @@ class _Values(NamedTuple):
     """The longest first."""
     in_order: list[str]
     begins: Callable[..., re.Match[str] | None]
-    """`begins(text, at)`: where, from `at` on, one of them may begin; it may be cut by the end of
-    the text.
+    """`begins(text, at)`: next index, from `at` on, at which a value may begin, even if the end of
+    the text truncates it.
     """
 
     def open_at(self, text: str, at: int) -> int:
@@ -270,10 +276,11 @@ class _Values(NamedTuple):
 
 
 def _beginnings(forms: list[str]) -> re.Pattern[str]:
-    """Finds every place where one of the forms begins, cut by the end of the text or not; and,
-    seldom, others.
+    """Return a pattern that matches wherever one of the forms may begin, even if the end of the
+    text truncates it. It rarely matches elsewhere.
 
-    A class of characters for each of the first places: as fast for a hundred forms as for one.
+    It has one character class for each of the first characters, so a hundred forms take no longer
+    than one.
     """
     pattern = ""
     for i in reversed(range(SECRET_MIN_CHARS)):
@@ -318,7 +325,7 @@ def _forms(secret: str) -> Iterable[str]:
 
 
 def _base64_core(raw: bytes, before: int) -> Iterable[str]:
-    """The characters of base64 that depend on `raw` alone where `before` bytes (modulo 3) precede
+    """Yield the base64 characters that depend on `raw` alone if `before` bytes (modulo 3) precede
     it.
     """
     whole = binascii.b2a_base64(bytes(before) + raw, newline=False).decode()
@@ -337,4 +344,4 @@ def _masked(text: str, spans: list[tuple[int, int]]) -> str:
     return "".join((*pieces, text[done:]))
 
 
-# ---------------------------------------------------------------- what looks like a credential
+# ---------------------------------------------------------------- text that looks like a credential

@@ -1,5 +1,5 @@
-"""Opening a file whose path was resolved earlier, where commands of a run may have put a link in
-its way since. Entry: `open_in_place`.
+"""Safe opening of a file whose path was resolved earlier: a command of a run may have put a link
+into the path since. Entry point: `open_in_place`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from pathlib import Path
 
 
 def open_in_place(path: Path, flags: int) -> int:
-    """Open or create a regular file for its owner alone and return its descriptor. `path` was
-    resolved before.
+    """Open or create a regular file, accessible only to its owner, and return its descriptor.
+    `path` must be resolved.
 
-    Raises OSError where a link now stands in the way, at the end or above it, or where the file is
-    none. Nothing is written then.
+    Raises OSError, without writing anything, if the path now contains a link or is not a regular
+    file.
     """
     once = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, (flags & ~os.O_TRUNC) | once, 0o600)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file any more", str(path))
+            raise OSError(errno.EINVAL, "it is not a regular file any more", str(path))
         if _place_of(descriptor) not in (None, str(path)):
-            raise OSError(errno.ELOOP, "a link leads elsewhere now", str(path))
+            raise OSError(errno.ELOOP, "a link in the path now leads elsewhere", str(path))
         if flags & os.O_TRUNC:
             os.ftruncate(descriptor, 0)
     except BaseException:
@@ -33,7 +33,7 @@ def open_in_place(path: Path, flags: int) -> int:
 
 
 def _place_of(descriptor: int) -> str | None:
-    """Return the path at which the kernel found the file; None if it does not tell."""
+    """Return the path at which the kernel found the file; None if the kernel does not report it."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:

@@ -19,15 +19,14 @@ SECRET_NAME = re.compile(
 COUNTS_TOKENS = re.compile(
     r"(?:^|[-_.])(?:max|min|num|limit|count|budget|input|output)(?=$|[-_.])", re.IGNORECASE
 )
-"""The tokens of a model are no secret: MAX_TOKENS, TOKEN_LIMIT."""
+"""Names about a model's tokens, which are not secret: MAX_TOKENS, TOKEN_LIMIT."""
 PASSWORD_IN_URL = re.compile(r"://[^/\s:@?#]*:([^/\s?#]+)@")
 KEY_IN_URL = re.compile(r"[?&][^=&\s]{0,40}(?:key|token|secret|sig)=([^&#\s]+)", re.IGNORECASE)
 
 
 def names_a_secret(name: str) -> bool:
-    """True if a variable or a header of this name holds a credential:
-
-    GITHUB_TOKEN, DB_PASSWORD_2, X-Api-Key, Cookie.
+    """Return True if a variable or header with this name holds a credential, such as GITHUB_TOKEN,
+    DB_PASSWORD_2, X-Api-Key or Cookie.
     """
     found = SECRET_NAME.search(name)
     return found is not None and not ("token" in found[0].lower() and COUNTS_TOKENS.search(name))
@@ -38,8 +37,8 @@ _WORD = re.compile(r"(?:^|[-_.~])[a-z]{4,}(?=$|[-_.~])")
 
 
 def keys_in_path(path: str) -> list[str]:
-    """The segments of a URL's path that look like keys, as hosted MCP servers have them: long, with
-    digits, and without a word.
+    """Return the segments of a URL's path that look like keys, which hosted MCP servers use: long,
+    with digits, and without a word.
     """
     return [
         segment
@@ -52,7 +51,9 @@ def keys_in_path(path: str) -> list[str]:
 
 
 def in_url(value: str, *, address: bool = False) -> list[str]:
-    """The passwords and keys in a URL, as they stand there. `address`: in its path, too."""
+    """Return the passwords and keys in a URL, as written. `address`: True also searches its
+    path.
+    """
     if "://" not in value:
         return []
     in_path = keys_in_path(value.partition("?")[0]) if address else []
@@ -61,12 +62,12 @@ def in_url(value: str, *, address: bool = False) -> list[str]:
 
 class Pattern(NamedTuple):
     signs: tuple[str, ...]
-    """Lower-case texts without which the pattern is not tried."""
+    """Lower-case texts, at least one of which must occur before the pattern is tried."""
     regex: str
-    """Linear in the text: anchored at its start, and each repetition ends where the next piece
-    cannot begin.
+    """Takes linear time: anchored at its start, and no repetition overlaps the piece that follows
+    it.
 
-    Compiled when it is first tried: most processes end without an error.
+    Compiled when it is first tried, because most processes never report an error.
 """
     put: str
 

@@ -9,7 +9,7 @@ import time
 from typing import NamedTuple
 
 CLOCK_STEP_NS = 20_000_000
-"""The kernel stamps files by a coarser clock than ours."""
+"""Margin in ns, because the kernel's clock for files is coarser than the process's."""
 
 
 class Stamp(NamedTuple):
@@ -20,15 +20,15 @@ class Stamp(NamedTuple):
     device: int = 0
     inode: int = 0
     changed: int = 0
-    """ctime in ns: it moves with every change of content and every entry that comes or goes, and no
+    """ctime in ns. Changes with the content, and with every entry that is added or removed. No
     program can set it.
     """
     size: int = 0
 
     def is_settled(self) -> bool:
-        """Return whether no further change can bear the same ctime.
+        """Return True if no further change can have the same ctime.
 
-        Ask before reading what is to be remembered.
+        Call this before reading content that is cached by its stamp.
         """
         return time.time_ns() - self.changed > CLOCK_STEP_NS
 

@@ -1,5 +1,5 @@
-"""Private folders among the temporary files, which do not outlive their process for long, however
-it ends. Entry: `TemporaryFolder`.
+"""Private temporary folders that are removed soon after their process ends, even if it is killed.
+Entry point: `TemporaryFolder`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from treadle._internal.file_lock import hold, is_held
 
 _PREFIX = "treadle-"
 _ALIVE = ".alive"
-"""A file in it that its process holds. Where nobody does, the process was killed."""
+"""Name of a file in the folder that its process holds. If no process does, its process was killed.
+"""
 
 
 class TemporaryFolder:
-    """Made with mode 0700. It goes with `close`; where its process is killed first, with the next
-    one that makes such a folder.
+    """Folder with mode 0700. `close` removes it; if its process is killed first, the next process
+    that creates such a folder removes it.
 
-    Raises OSError where it cannot be made.
+    Raises OSError if it cannot be created.
     """
 
     def __init__(self, parent: Path | None = None) -> None:
-        """`parent`: in place of the system's folder for temporary files."""
+        """`parent`: the folder to create it in; by default the system's temporary folder."""
         parent = parent or Path(tempfile.gettempdir())
         for left in _left_behind(parent):
             shutil.rmtree(left, ignore_errors=True)
@@ -35,7 +36,7 @@ class TemporaryFolder:
         self._held = hold(self.path / _ALIVE, "")
 
     def close(self) -> None:
-        """Removes it, with all that is in it. Idempotent."""
+        """Remove the folder and its content. Idempotent."""
         if self._held >= 0:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._held)
@@ -43,8 +44,8 @@ class TemporaryFolder:
 
 
 def _left_behind(parent: Path) -> Iterator[Path]:
-    """Yield our own leftovers: in a folder that everyone may write to, others may use such names
-    too.
+    """Yield abandoned folders of our own user. Other users may create folders with such names in a
+    folder that everyone can write to.
     """
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:

@@ -1,9 +1,9 @@
-r"""Text for a terminal, without anything that it would obey, and its width there. Each front end
-has its own colours and tables.
+r"""Text that is safe to print on a terminal, and its width. Each front end has its own colours and
+tables.
 
 Removed: control characters, C0 and C1; whole sequences (CSI, and the strings of OSC, DCS, SOS, PM
-and APC up to the terminator that ends them on their line); characters that turn the direction of
-text or that are invisible. Text to be approved is shown with all of it instead. Source: ECMA-48;
+and APC up to the terminator that ends them on their line); characters that change the direction of
+text or are invisible. Text that a person approves shows all of them as escapes. Source: ECMA-48;
 xterm's ctlseqs; Unicode TR 36 and 39, and its Default_Ignorable_Code_Point. Entry points: `plain`,
 `one_line`, `revealed`, `encodable`, `columns`, `cut`, `wrapped`.
 """
@@ -31,13 +31,12 @@ _UNSEEN = (
     "\u202f\u205f\u2800\u3000\ufe00-\ufe0f\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2"
     "\U000110bd\U000110cd\U00016fe4\U0001d159"
 )
-"""Harmless on a terminal, but a text may have them unseen: joiners, selectors, blank letters,
-spaces other than the space, ends of lines that few programs take for such, and signs without a
-width.
+"""Characters that are harmless on a terminal, but invisible: joiners, selectors, blank letters,
+spaces other than U+0020, line ends that few programs recognize, and symbols without a width.
 """
 _MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
-"""Combining marks of no script in particular. A letter takes two at most; more of them are drawn
-over the lines above and below.
+"""Combining marks that belong to no particular script. A letter keeps two at most, because more
+would cover the lines above and below.
 """
 _OVERLAYS = (
     "\u0334-\u0338\u0488\u0489\u20d2\u20d3\u20d8-\u20da\u20dd-\u20e0\u20e2-\u20e6\u20ea\u20eb"
@@ -47,7 +46,7 @@ _COVERING = f"[{_OVERLAYS}]|(?<=[{_MARKS}]{{2}})[{_MARKS}]"
 
 _ODD = re.compile(f"[{_CONTROLS}{_HIDDEN}{_SURROGATES}]")
 _ODD_IN_JSON = re.compile(f"[{_CONTROLS}{_HIDDEN}]")
-"""Tabs and ends of lines stand between its values."""
+"""Characters to escape in JSON. Tabs and line ends separate its values, so they are kept."""
 _REVEALED = re.compile(f"[{_CONTROLS}{_HIDDEN}{_SURROGATES}{_UNSEEN}]|{_COVERING}")
 _REVEALED_IN_LINE = re.compile(f"[\t\n{_CONTROLS}{_HIDDEN}{_SURROGATES}{_UNSEEN}]|{_COVERING}")
 _CSI = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
@@ -63,10 +62,12 @@ _SURROGATE = re.compile(f"[{_SURROGATES}]")
 
 
 def plain(text: str) -> str:
-    """Without anything that a terminal would take for a command, and without what hides or turns
-    text. Lines and tabs stay.
+    """Remove terminal sequences, and characters that hide text or change its direction. Lines and
+    tabs stay.
     """
-    if (text.isascii() and text.isprintable()) or not _ODD.search(text):  # the first is 20 x faster
+    if (text.isascii() and text.isprintable()) or not _ODD.search(
+        text
+    ):  # the first test is 20 times faster
         return text
     return _SURROGATE.sub("\ufffd", _SHOWN_BY_NONE.sub("", text))
 
@@ -78,22 +79,21 @@ def one_line(text: str, limit: int = LINE_CHARS) -> str:
 
 
 def revealed(text: str) -> str:
-    r"""All of a text, for a person who decides about it: control, bidirectional and zero-width
-    characters, blanks other than the space, and marks that cover other characters, stand there as
-    `\x1b` or `\u202e`. Lines and tabs stay.
+    r"""Return a text for approval, with nothing hidden: control, bidirectional and zero-width
+    characters, blanks other than the space, and marks that cover other characters are escaped, as
+    in `\x1b` or `\u202e`. Lines and tabs stay.
     """
     return _REVEALED.sub(_named, text)
 
 
 def revealed_line(text: str) -> str:
-    r"""`revealed` for what has to be one line, such as a path or a name: `\n` is `\x0a` there."""
+    r"""Return `revealed` text in one line, for a path or a name: `\n` becomes `\x0a`."""
     return _REVEALED_IN_LINE.sub(_named, text)
 
 
 def json_shown(text: str) -> str:
-    r"""JSON of the same value, with control, bidirectional and hidden characters as `\u202e`.
-
-    They stand in its strings only.
+    r"""Return JSON of the same value, with control, bidirectional and hidden characters in its
+    strings escaped, as in `\u202e`.
     """
     return _ODD_IN_JSON.sub(_json_escape, text)
 
@@ -144,7 +144,7 @@ def _columns_of(character: str) -> int:
 
 
 def cut(text: str, most: int) -> str:
-    """The beginning of it that fits into so many columns, with `…` where something is missing."""
+    """Truncate a text to `most` columns, ending in `…` if anything was cut off."""
     if columns(text) <= most:
         return text
     kept, used = "", 1
@@ -157,8 +157,8 @@ def cut(text: str, most: int) -> str:
 
 
 def wrapped(text: str, most: int) -> list[str]:
-    """Its lines, none wider than that, broken between words where there are any; what is indented
-    begins so.
+    """Wrap a text into lines of at most `most` columns, between words if possible. Only the
+    first part of an indented line is indented.
     """
     return [
         line for long in text.expandtabs(4).splitlines() for line in _broken(long.rstrip(), most)
@@ -177,7 +177,7 @@ def _broken(line: str, most: int) -> list[str]:
         if used + wide <= most:
             lines[-1] += piece
             used += wide
-        elif piece.isspace():  # it stands where the line is broken
+        elif piece.isspace():  # a space at the line break is dropped
             used = most
         elif wide <= most:
             lines.append(piece)
@@ -188,7 +188,7 @@ def _broken(line: str, most: int) -> list[str]:
 
 
 def _fill(lines: list[str], word: str, used: int, most: int) -> int:
-    """A word that no line can hold; gives the columns that the last line takes then."""
+    """Break a word that is wider than a line. Returns the width of the last line in columns."""
     for character in word:
         wide = _columns_of(character)
         if used + wide > most:

@@ -1,4 +1,4 @@
-"""Work that is completed although its task is cancelled. Entry points: `uninterrupted`,
+"""Completion of work even if its task is cancelled. Entry points: `uninterrupted`,
 `cancel_again`.
 """
 

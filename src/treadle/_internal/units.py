@@ -1,6 +1,5 @@
-"""Numbers, money, sizes and times as a person reads them. Entry:
-
-`count`, `tokens`, `usd`, `money`, `size`, `lasting`, `ago`, `local`.
+"""Numbers, money, sizes and times, formatted for people. Entry points: `count`, `tokens`, `usd`,
+`money`, `size`, `lasting`, `ago`, `local`.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def size(size_bytes: int) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """A span of time: 12 ms, 3.1 s, 2:41 min, 5:02 h, 3.2 days."""
+    """Format a duration: 12 ms, 3.1 s, 2:41 min, 5:02 h, 3.2 days."""
     if seconds < 0.9995:
         return f"{max(seconds, 0) * 1000:.0f} ms"
     if seconds < 59.95:
@@ -74,14 +73,14 @@ def ago(at: datetime, now: datetime) -> str:
 
 
 def local(at: datetime) -> str:
-    """Date and time as the clock on the wall has them."""
+    """Format a date and time in the local time zone."""
     return f"{at.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def usd(*amounts: float | None) -> float | None:
-    """Their sum, without those that are not known; None where none is.
+    """Return the sum of the known amounts; None if none is known.
 
-    To a millionth of a millionth of a dollar, so that sums stay readable.
+    Rounded to a trillionth of a dollar, so that sums stay readable.
     """
     known = [amount for amount in amounts if amount is not None]
     return round(sum(known), 12) if known else None

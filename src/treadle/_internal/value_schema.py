@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 def core_schema_of(validate: Callable[[object], object]) -> CoreSchema:
     """Return a schema that validates with a function, and serializes values as JSON data."""
-    from pydantic_core import core_schema  # noqa: PLC0415  it is imported already when it asks
+    from pydantic_core import core_schema  # noqa: PLC0415  pydantic, which calls this, has imported it
 
     serialize = core_schema.plain_serializer_function_ser_schema(lambda v: json.loads(v.to_json()))
     return core_schema.no_info_plain_validator_function(validate, serialization=serialize)
 
 
 def json_schema_of(kind: type[Any]) -> dict[str, Any]:
-    """Return the JSON Schema in one piece: where pydantic puts it, names of other schemas would
-    lead nowhere.
+    """Return the JSON Schema with all references inlined, because they would not resolve inside
+    pydantic's schema.
     """
     (own,), named = msgspec.json.schema_components(
         [kind], schema_hook=any_json, ref_template="{name}"

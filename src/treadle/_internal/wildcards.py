@@ -1,7 +1,6 @@
-"""`*` and `?` as regular expressions that stay quick on whatever they are held against.
+"""Regular expressions for `*` and `?` that match any text in linear time.
 
-What the names are that such patterns are about, and `**`, is for whoever has them. Entry:
-`wildcards`.
+Callers define the names that patterns apply to, and handle `**`. Entry point: `wildcards`.
 """
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ import re
 
 
 def wildcards(pattern: str, character: str) -> str:
-    """A regular expression: `*` is any number of `character`, itself one for a single character,
-    and `?` is one of it.
+    """Return a regular expression in which `*` matches any number of `character`, an expression for
+    a single character, and `?` matches one.
 
-    Each star but the last takes the first place where what follows it fits, and never another: so
-    it takes no time to find that nothing does.
+    The text after each star except the last matches at the first possible place and never
+    backtracks, so a failing match takes no longer than a successful one.
     """
     first, *more = (
         "".join(character if c == "?" else re.escape(c) for c in piece)

@@ -1,8 +1,9 @@
-"""Paths of a call: where they lead, and whether that is inside the workspace, guarded, or named by
-a rule.
+"""Path checks of a call: resolve its paths, and find out which are outside the workspace, guarded,
+or covered by a rule.
 
-The same checks apply to file tools and commands. Links are followed as the kernel would follow them
-now; the tool makes sure that they still lead there when it opens a file. Entry point: `Reach`.
+The same checks apply to file tools and commands. Links are resolved as the kernel resolves them at
+the time of the check; when a tool opens the file, it verifies that they still lead to the same
+place. Entry point: `Reach`.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ def shown(path: str) -> str:
 
 
 def _holds_credentials(repository: str) -> bool:
-    """Return True if Git's settings in a `.git` folder, or a file added there, likely hold a key.
-    Its other files hold none by design.
+    """Return True if the configuration in a `.git` folder, or a file that was added to it, is
+    likely to contain a key. Git stores no keys in its other files.
     """
     if not os.path.isdir(repository):
         return False

@@ -103,7 +103,7 @@ class Children:
     def __init__(self, journal: Journal, starter: Starter) -> None:
         self._journal, self._starter = journal, starter
         self._left: set[str] = set()
-        """Runs with children that are not over."""
+        """Runs with unfinished children."""
         self._earlier: dict[str, list[_Earlier]] = {}
         """Children that have not been requested again yet, by run."""
 
@@ -117,7 +117,7 @@ class Children:
         text: str,
         **options: Any,
     ) -> RunResult[Out]:
-        """Run an agent for a tool: the first four are what the call is bound to."""
+        """Run an agent for a tool. The first four arguments identify the call that starts it."""
         return await self.run(Spawning(parent, feed, call_id, repeated), agent, text, **options)
 
     async def run(
@@ -130,9 +130,9 @@ class Children:
         inputs: Mapping[str, Any] | None,
         limits: Limits | None,
     ) -> RunResult[Out]:
-        """To its end, in the task of the call that starts it.
+        """Run a child to its end, in the task of the call that starts it.
 
-        Raises ToolFailed where limits allow no more runs, else AgentError.
+        Raises ToolFailed if the limits allow no further run, and AgentError for other errors.
         """
         parent = call.plan
         if parent.depth + 1 >= MAX_DEPTH:

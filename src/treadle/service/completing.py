@@ -140,9 +140,9 @@ class Answering:
         self._client.cancel()
 
     def ended(self) -> RunEnd:
-        """Return the end of a finished run.
+        """Return the last event of a finished run.
 
-        Raises Problem if there is no answer: 504 after a timeout, else 503.
+        Raises HttpProblem if the run has no answer: 504 after a timeout, else 503.
         """
         error, end = self.live.error, self._end
         if isinstance(error, AgentError) and error.kind is ErrorKind.INVALID:

@@ -238,8 +238,8 @@ class UserLimits:
         *,
         queued: bool = False,
     ) -> None:
-        """Check the user's usage of today, and reserve a share of the totals, in a writing
-        transaction.
+        """Reserve a share of the totals for a run, if the user's limits for today allow it.
+        `session` must be in a write transaction.
         """
         tokens, cost_usd = session.exec(
             _SPENT, params={"mine": scope.user_id, "today": now().date()}

@@ -14,10 +14,7 @@ REMEMBERED_MOST = 100_000
 
 
 class SlidingWindow:
-    """At most `most` events in `span_s` seconds, by key.
-
-    Each event counts until it is `span_s` old.
-    """
+    """Rate limit of `most` events in any `span_s` seconds, for each key."""
 
     def __init__(
         self, most: int, span_s: float, *, clock: Callable[[], float] = time.monotonic

@@ -62,23 +62,23 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     listening: socket.socket
     enter: Sequence[str] = ()
     descriptors: Sequence[int] = ()
-    """They keep the network in being."""
+    """Open descriptors that keep the network in existence."""
 
 
 class Network(Protocol):
-    """The hosts that confined commands reach, and the loopback that they share.
+    """Network of confined commands: the hosts that they can reach, and a loopback that they share.
 
-    Safe from many tasks of one event loop.
+    All tasks of one event loop can use it.
     """
 
     async def open(self, listen: Callable[[], Opening]) -> NetworkGate:
-        """Open it, unless it is open; `listen` may block. Raises OSError where it cannot be opened."""  # noqa: E501
+        """Open the network unless it is open. `listen` may block. Raises OSError."""
         ...
 
     def hold(self, is_over: Callable[[], bool]) -> None:
-        """Keep it open for a command from before its start until `is_over`.
+        """Keep the network open for a command, from before its start until `is_over`.
 
-        What nothing holds may be closed, and opened again by the next command.
+        A network that no command holds may be closed; the next command then opens it again.
         """
         ...
 

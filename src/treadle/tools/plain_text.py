@@ -15,18 +15,20 @@ _ESCAPE = re.compile(
 _ESCAPE_MAX = 2_100
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]+")
 _REDRAWN_MAX = 4_096
-"""A line longer than this is no progress bar: a carriage return in it is a line break."""
+"""Maximum length of a redrawn line, such as a progress bar. In a longer line, a carriage return is
+a line break.
+"""
 
 
 def plain_text(text: str) -> str:
-    """`text` without terminal escapes and control characters (tab and line break stay), redrawn
-    lines in their last form.
+    """Remove terminal escapes and control characters except tabs and line breaks. Of a line that
+    was redrawn, only the last state is kept.
     """
     return PlainText().feed(text, final=True)
 
 
 class PlainText:
-    """`plain_text` over pieces: any cut of a text gives the same."""
+    """Incremental `plain_text`. The result does not depend on how the text is split into pieces."""
 
     def __init__(self) -> None:
         self._escape = ""

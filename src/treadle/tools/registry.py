@@ -1,4 +1,4 @@
-"""Tools by name, and what the model reads when it asks for one that is not there. Entry point:
+"""Tools by name, and the message to a model that calls an unknown tool. Entry point:
 `ToolRegistry`.
 """
 
@@ -92,7 +92,7 @@ def unknown_tool(name: str, known: Sequence[str]) -> str:
 
 
 def closest(word: str, words: Sequence[str]) -> str | None:
-    """The one that was probably meant, upper and lower case alike; None where none is near."""
+    """Return the most similar of `words`, ignoring case; None if none is similar."""
     from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and models rarely miss
 
     folded = {w.casefold(): w for w in reversed(words)}

@@ -1,8 +1,8 @@
-"""An agent as a tool of another one: its only parameter is a prompt, its result what the child run
-came to. Entry: `Subagent`.
+"""An agent as a tool of another agent. Its only parameter is a prompt; its result is the answer of
+the child run. Entry point: `Subagent`.
 
-The child has a history and limits of its own, spends from the parent's, and may do no more than the
-parent: `ToolContext.spawn` sees to all of it.
+The child has its own history and limits, its usage counts in the limits of the parent too, and it
+has no more rights than the parent. `ToolContext.spawn` enforces this.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from treadle.tools.tool import (
 from treadle.types import Effect, Outcome
 
 PROMPT = (
-    "What the agent should do, with all that it has to know: it sees nothing of this conversation."
+    "The task for the agent, with all the information it needs: it does not see this conversation."
 )
 
 
 class Subagent:
-    """Idempotent: a repeated call goes on with the child that the first one started, through that
-    child's own journal.
+    """Tool that runs an agent. Idempotent: a repeated call continues the child run that the first
+    call started, from the journal of that run.
     """
 
     effect: Effect = "idempotent"
@@ -42,11 +42,11 @@ class Subagent:
     needs_approval = False
     max_output = MAX_OUTPUT_CHARS
     delegates = True
-    """True: the calls of its child are judged one by one."""
+    """True: the policy checks each call of the child separately."""
 
     def __init__(self, agent: SpawnedAgent[Any, Any]) -> None:
         self.agent = agent
-        self.name = agent.name.replace(".", "_")  # which no provider takes in the name of a tool
+        self.name = agent.name.replace(".", "_")  # no provider accepts a dot in the name of a tool
         self.trace = {"agent": agent.name}
         """Attributes of the tool for a trace (`Tracer.tool`)."""
         self._definition = self._described()
@@ -76,8 +76,8 @@ class Subagent:
         return prompt_in(arguments_json, self.name)
 
     def touches(self, arguments: str, cwd: Path) -> Touched | None:
-        """Return nothing: the child's calls are judged one by one, under the mode and the rules of
-        this run.
+        """Return no files: the policy checks each call of the child separately, under the mode and
+        the rules of this run.
         """
         return Touched(own=True)
 
@@ -89,7 +89,7 @@ class Subagent:
 
 
 def prompt_in(arguments_json: JsonText, name: str) -> str:
-    """Raises InvalidArguments."""
+    """Return the prompt in the arguments. Raises InvalidArguments."""
     try:
         arguments = decode_json(
             (arguments_json or "{}").encode(errors="replace"), dict[str, object]
@@ -98,9 +98,7 @@ def prompt_in(arguments_json: JsonText, name: str) -> str:
         raise InvalidArguments(f"The arguments of {name} are not a JSON object: {e}") from e
     prompt = arguments.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip() or len(arguments) > 1:
-        raise InvalidArguments(
-            f'{name} takes one argument, a text that is not empty: {{"prompt": "…"}}'
-        )
+        raise InvalidArguments(f'{name} takes one argument, a non-empty text: {{"prompt": "…"}}')
     return prompt
 
 
@@ -128,7 +126,7 @@ def told(name: str, result: RunResult[Any]) -> str:
     if result.outcome is Outcome.APPROVAL_NEEDED and result.waiting:
         raise ToolDeferred(f"the agent {name} waits for a person, in run {result.run_id}")
     why = f": {result.error.message}" if result.error is not None else ""
-    said = f" Its words so far: {result.text}" if result.text else ""
+    said = f" Its text so far: {result.text}" if result.text else ""
     raise ToolFailed(
         f"The agent {name} ended {result.outcome.value} after {result.turn_count} "
         f"turn(s){why}.{said}"

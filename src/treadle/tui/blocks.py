@@ -194,7 +194,7 @@ def _difference_in(result: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class NoticeBlock:
-    """Message of the chat itself."""
+    """Notice from the chat program, such as a warning, as opposed to the model's text."""
 
     text: str
     style: str = "dim"

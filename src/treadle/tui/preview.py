@@ -97,7 +97,9 @@ def _revealed(file: FileDifference, redact: Callable[[str], str]) -> FileDiffere
 
 
 def _all_of(arguments: object) -> str:
-    """Return the arguments as text; a patch or the content of a file as its own lines."""
+    """Format arguments as indented JSON, or as plain lines if they are only a patch or a file's
+    content.
+    """
     given = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
     if isinstance(whole := given.get("input"), str) and len(given) == 1:
         return whole
@@ -138,7 +140,9 @@ class _Unreadable(Exception):
 
 
 def _patched_file(change: FileChange, cwd: Path) -> FileDifference:
-    """Return the difference of a file. Raises ToolFailed if a hunk does not apply, _Unreadable."""
+    """Return the change of one file in a patch. Raises ToolFailed if a hunk does not apply, and
+    _Unreadable if the file to update cannot be read.
+    """
     before = _text_of(cwd / change.path)
     match change.kind:
         case "add":

@@ -309,17 +309,17 @@ async def _probe(ctx: object, **arguments: object) -> None: ...
         (_positional, {}, "the parameter 'a' is positional-only"),
         (_two_contexts, {}, "takes two contexts, 'a' and 'b'"),
         (_late_positional_context, {}, "the context 'b' is positional-only and not the first"),
-        (_generator, {}, "a generator cannot be one: collect"),
-        (_async_generator, {}, "a generator cannot be one: collect"),
-        (_CallableGenerator(), {}, "a generator cannot be one: collect"),
+        (_generator, {}, "a generator cannot be a tool: collect"),
+        (_async_generator, {}, "a generator cannot be a tool: collect"),
+        (_CallableGenerator(), {}, "a generator cannot be a tool: collect"),
         (staticmethod(_fine), {}, "put @staticmethod above it"),
         (classmethod(_fine), {}, "a class method cannot be one"),
         (Path, {}, "a class cannot be one"),
-        ("name", {}, "it cannot be called; options are given by keyword"),
+        ("name", {}, "it cannot be called; pass options by keyword"),
         (charge, {}, "is a tool already"),
-        (dict.update, {}, "has no signature|positional-only"),
-        (lambda a: a, {}, "the name '<lambda>' is not one that models take .*give name="),
-        (_fine, {"name": "a b"}, "the name 'a b' is not one that models take"),
+        (dict.update, {}, "the signature of .* cannot be read|positional-only"),
+        (lambda a: a, {}, "the name '<lambda>' is not valid for a tool .*give name="),
+        (_fine, {"name": "a b"}, "the name 'a b' is not valid for a tool"),
         (_fine, {"name": "x" * 129}, "at most 128"),
         (
             _fine,
@@ -332,12 +332,16 @@ async def _probe(ctx: object, **arguments: object) -> None: ...
         (
             _fine,
             {"effect": "pure", "probe": _probe},
-            "a probe tells whether a once-tool happened; with effect='pure'",
+            "a probe is for once-tools; with effect='pure'",
         ),
         (_fine, {"probe": _sync_probe}, "must be an async function: async def probe"),
         (_sync, {"isolate": "thread"}, "isolate='thread' is neither 'process' nor None"),
-        (_fine, {"isolate": "process"}, "isolate='process' takes a sync function"),
-        (_with_context, {"isolate": "process"}, "an isolated function has no context.*drop 'ctx'"),
+        (_fine, {"isolate": "process"}, "isolate='process' is for sync functions"),
+        (
+            _with_context,
+            {"isolate": "process"},
+            "an isolated function has no context.*remove 'ctx'",
+        ),
         (functools.partial(_sync, a=1), {"isolate": "process"}, "that another process can import"),
         (Shop.count.function, {"isolate": "process"}, "that another process can import"),
     ],
@@ -465,7 +469,8 @@ async def test_a_probe_that_gives_something_else_is_a_fault(ctx: ToolContext[Any
         return True
 
     with pytest.raises(
-        AgentError, match=r"the probe of tool 'charge' gave True: it gives Happened\(result\)"
+        AgentError,
+        match=r"the probe of tool 'charge' returned True: it must return Happened\(result\)",
     ):
         await tool(probe=look)(charge.function).probe(ctx, {})
 

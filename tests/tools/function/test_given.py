@@ -61,7 +61,7 @@ def refusal(arguments: str) -> list[str]:
         made().parse(arguments)
     first, *problems, last = e.value.message.splitlines()
     assert first == "The arguments do not fit the tool 'weather', and nothing was run:"
-    assert last == "Mend them and call it again."
+    assert last == "Correct them and call the tool again."
     return problems
 
 
@@ -107,16 +107,16 @@ def test_changing_the_given_schema_afterwards_changes_nothing() -> None:
         ),
         (
             {"type": "object", "default": object()},
-            "no JSON Schema: Encoding objects of type object",
+            "not a JSON Schema: Encoding objects of type object",
         ),
         ([], "'type' is None"),
         (
             {"type": "object", "properties": {"a": {"$ref": "http://treadle.invalid/x"}}},
-            r"refers to 'http://treadle\.invalid/x', and nothing is fetched: put",
+            r"refers to 'http://treadle\.invalid/x', which is not fetched: put",
         ),
         (
             {"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd#/x"}}},
-            "refers to 'file:///etc/passwd#/x', and nothing is fetched",
+            "refers to 'file:///etc/passwd#/x', which is not fetched",
         ),
         (
             {"type": "object", "$defs": {"a": {"items": [{"$dynamicRef": "urn:treadle:x"}]}}},
@@ -169,7 +169,7 @@ def test_a_reference_to_what_is_at_hand_is_followed(schema: dict[str, object]) -
 
 
 def test_half_a_surrogate_pair_is_refused_in_words_where_the_schema_looks_at_it() -> None:
-    with pytest.raises(InvalidArguments, match="half a surrogate pair"):
+    with pytest.raises(InvalidArguments, match="half of a surrogate pair"):
         made({"type": "object", "properties": {"a": {"enum": ["x"]}}}).parse('{"a": "\\ud800"}')
 
 
@@ -271,7 +271,9 @@ async def test_a_schema_that_asks_for_ctx_means_an_argument(
         ),
         (
             '{"city": "xy", "list": "[]"}',
-            ['- list: expected array, got "[]"; send the JSON itself, not a string that holds it'],
+            [
+                '- list: expected array, got "[]"; send the JSON itself, not a string that contains it'
+            ],
         ),
         (
             '{"city": "xy", "list": [{"color": 1, "colour": 1}]}',
@@ -292,7 +294,7 @@ async def test_a_schema_that_asks_for_ctx_means_an_argument(
         (
             '"{}"',
             [
-                '- the arguments: expected one JSON object, got "{}"; send the JSON itself, not a string that holds it'
+                '- the arguments: expected one JSON object, got "{}"; send the JSON itself, not a string that contains it'
             ],
         ),
     ],

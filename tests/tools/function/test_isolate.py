@@ -150,7 +150,7 @@ async def test_a_death_leaves_it_unknown_and_says_how(
 ) -> None:
     with pytest.raises(
         ToolFailed,
-        match=rf"The process of the tool 'dies' {death}.* before it gave a result\. It printed last:\nlast words",
+        match=rf"The process of the tool 'dies' {death}.* before it returned a result\. It printed last:\nlast words",
     ) as e:
         await run(functions.dies, ctx, how=how)
     assert e.value.happened is None
@@ -162,7 +162,7 @@ async def test_a_process_that_cannot_even_begin_is_told(
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with pytest.raises(
         ToolFailed,
-        match=r"The process of the tool 'where' ended with exit code 1 before it gave a result\.$",
+        match=r"The process of the tool 'where' ended with exit code 1 before it returned a result\.$",
     ):
         await run(functions.where, ctx, word="x" * 1_000_000)
 
@@ -173,7 +173,7 @@ async def test_a_long_result_arrives_whole(ctx: ToolContext[Any]) -> None:
 
 
 async def test_a_result_that_is_too_large_is_refused(ctx: ToolContext[Any]) -> None:
-    with pytest.raises(ToolFailed, match="more than the 33554432 that are passed on") as e:
+    with pytest.raises(ToolFailed, match="more than the limit of 33554432") as e:
         await run(functions.huge, ctx)
     assert e.value.happened is True
 
@@ -370,7 +370,7 @@ def test_a_script_that_starts_itself_again_is_stopped(tmp_path: Path) -> None:
 def test_what_was_typed_into_an_interpreter_is_refused_when_it_is_decorated(
     tmp_path: Path, typed: list[str]
 ) -> None:
-    assert "isolate='process' takes a function that stands in a file" in python(
+    assert "isolate='process' needs a function that is defined in a file" in python(
         *typed, cwd=tmp_path, text=SCRIPT
     )
 

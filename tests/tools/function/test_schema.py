@@ -526,7 +526,7 @@ def everything(
         (
             '{"city": "xy", "points": "[]"}',
             [
-                'points: expected a valid array, got "[]"; send the JSON itself, not a string that holds it'
+                'points: expected a valid array, got "[]"; send the JSON itself, not a string that contains it'
             ],
         ),
         (
@@ -549,7 +549,7 @@ def test_each_problem_is_a_line_with_its_place_and_what_would_be_right(
 ) -> None:
     told = refusal(everything, sent).splitlines()
     assert told[0] == "The arguments do not fit the tool 'everything', and nothing was run:"
-    assert told[-1] == "Mend them and call it again."
+    assert told[-1] == "Correct them and call the tool again."
     assert [
         line[: len(f"- {expected}")] for line, expected in zip(told[1:-1], lines, strict=True)
     ] == [f"- {expected}" for expected in lines]
@@ -598,7 +598,7 @@ def test_many_problems_are_told_in_a_bounded_text() -> None:
         ("nonsense", "near '' <here> 'nonsense'"),
         ("[" * 10_000 + "]" * 10_000, "it is nested too deeply"),
         ('{"anything": ' + "[" * 10_000, "it is nested too deeply"),
-        ('{"city": "\ud800"}', "half a surrogate pair"),
+        ('{"city": "\ud800"}', "half of a surrogate pair"),
         ('{"city": "\\ud800"}', "surrogate|hex escape"),
         ('{"anything": ' + "9" * 5000 + "}", "digits"),
         ('{"city": "xy"} {}', "Extra data"),

@@ -216,7 +216,7 @@ async def test_a_coroutine_that_comes_late_is_not_run(
     await gone()
     assert heard.statuses == [None]
     assert [text for text, _ in heard.said] == [
-        "It ended with a coroutine that nobody waited for any more: what that was to do may not have been done."
+        "The call returned a coroutine after it was cut off, and nothing awaited it: its work may not have been done."
     ]
 
 

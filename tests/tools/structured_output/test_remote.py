@@ -76,9 +76,9 @@ def test_a_schema_that_refers_to_one_elsewhere_is_refused_where_it_is_given(
         "urn": "urn:treadle:x",
     }[scheme]
     for schema in places(reference):
-        with pytest.raises(AgentError, match="and nothing is fetched: put that schema under"):
+        with pytest.raises(AgentError, match="which is not fetched: put that schema under"):
             answer_type(schema)
-        with pytest.raises(AgentError, match="and nothing is fetched: put that schema under"):
+        with pytest.raises(AgentError, match="which is not fetched: put that schema under"):
             GivenArguments("t", "", schema)
     assert server.asked == []
 
@@ -89,7 +89,7 @@ def test_the_check_itself_fetches_nothing_either(server: Counting, tmp_path: Pat
     for reference in (f"http://127.0.0.1:{server.server_port}/x", held.as_uri()):
         for schema in (*places(reference)[:2], {"$schema": reference, "type": "object"}):
             checked = CheckedSchema(schema, "this is", "schema")
-            with pytest.raises(AgentError, match="no valid JSON Schema"):
+            with pytest.raises(AgentError, match="not a valid JSON Schema"):
                 checked.fits({"a": 1}, 8)
     assert server.asked == []
 

@@ -144,7 +144,9 @@ class HttpProtocol(asyncio.Protocol):
         self.transport.abort()
 
     async def wait_closed(self) -> None:
-        """Wait for the end of an aborted connection, a few rounds of the event loop."""
+        """Wait until an aborted connection has closed, which takes a few cycles of the event
+        loop.
+        """
         while not self.is_closed:
             await checkpoint()
 

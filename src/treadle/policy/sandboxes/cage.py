@@ -163,7 +163,9 @@ class BubblewrapCage:
         return (b"begun\n" if self._speaks else b"}\n") in self._said
 
     def _let_begin(self, pid: int) -> int | None:
-        """Return the first process inside, if the kernel reports whose child it is."""
+        """Let the confined command start. Returns the id of the first process inside the sandbox;
+        None if the kernel does not list child processes.
+        """
         inside = None
         with suppress(OSError, IndexError):
             inside = int(Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split()[0])

@@ -43,10 +43,10 @@ class Shares:
             self._of_all[:] = [each for each in self._of_all if each is not connections]
 
     def is_full(self, own: set[ProxyConnection], most: int) -> bool:
-        """Return True if a proxy may have no more connections.
+        """Return True if a proxy must not open another connection.
 
-        If it may, and all together have too many, another one loses the connection that was idle
-        longest.
+        If it may open one, but all proxies together are at the limit, abort the longest-idle
+        connection of the proxy that has most.
         """
         if len(own) >= most:
             return True

@@ -159,7 +159,7 @@ def flaws(root: str, repository: RepositoryFolder) -> list[str]:
 
 
 def is_plain_part(root: str, repository: RepositoryFolder, name: str) -> bool:
-    """Return whether one of a repository's `parts` is as git itself makes it."""
+    """Return True if one of a repository's `parts` contains only what git itself creates there."""
     place = os.path.join(root, repository.path, name)
     match name:
         case "config" | "config.worktree":

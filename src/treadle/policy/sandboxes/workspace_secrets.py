@@ -66,14 +66,15 @@ class WorkspaceSecrets:
 
     @property
     def is_quick(self) -> bool:
-        """Looking again takes less than a change of threads."""
+        """True if another search takes less time than a switch to a thread."""
         return 0 < len(self._known) <= QUICK_FOLDERS
 
     def look(self, is_granted: Callable[[str], bool]) -> Secrets:
-        """`is_granted`: true for a secret, by its absolute path, that stays in view. Blocks.
+        """Find the secrets and pipes of the workspace. Blocks. `is_granted`: returns True for the
+        absolute path of a secret that commands may see.
 
-        Raises AgentError(tool) if there are too many at the top of the workspace, where no folder
-        can be hidden in their place.
+        If there are too many secrets, folders are hidden as a whole. Raises AgentError(tool) if too
+        many are at the top of the workspace, where no folder can be hidden instead.
         """
         found, pipes = list[str](), list[str]()
         waiting, looked_into = deque([""]), 0

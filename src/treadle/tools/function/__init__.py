@@ -1,13 +1,22 @@
-"""Tools from functions: `@tool` takes a function's signature for a schema, `FunctionTool` a given
-one (decorator.py, function_tool.py).
+"""Tools from functions: `@tool` derives the schema from the signature, `FunctionTool` takes a JSON
+Schema.
 
-What a tool declares about itself is traits.py. A function as a JSON Schema: signature.py,
-docstring.py, schema.py. Arguments, and what the model is told of wrong ones: arguments.py,
-given.py, refusals.py. What a function gives: returned.py. Sync functions in threads,
-those that were abandoned, and functions in a process of their own: threads.py, isolate.py,
-isolated.py. Entry: `tool`, `FunctionTool`.
+    decorator.py      the `@tool` decorator
+    function_tool.py  `FunctionTool`: definition, arguments and execution
+    traits.py         options that a tool declares: effect, timeout, approval, and so on
+    signature.py      parameters of a function, and which of them is the context
+    docstring.py      descriptions of the tool and its parameters, from the docstring
+    schema.py         JSON Schema and validator of a signature; imports pydantic
+    arguments.py      definition and argument parser of `@tool`
+    given.py          argument parser of `FunctionTool`, from a JSON Schema
+    refusals.py       error messages to the model for invalid arguments
+    returned.py       conversion of a return value into content for the model
+    threads.py        sync functions in threads, and calls abandoned there
+    isolate.py        parent side of a function that runs in its own process
+    isolated.py       child side of it
+    parsed_text.py    arguments of an isolated call together with their text
 
-    parsed_text.py  arguments of an isolated call together with their text
+Entry points: `tool`, `FunctionTool`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The arguments that a function's own signature asks for: a definition for the model, and a parse
-of what it sent.
+"""Arguments defined by a function's signature: the definition for the model, and the parser of the
+JSON that the model sends.
 
-Light on purpose: pydantic, and all that turns annotations into a schema (schema.py), come with the
-first use. Entry: `SignatureArguments`.
+Cheap to import: schema.py, and pydantic with it, is imported on first use. Entry point:
+`SignatureArguments`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from treadle.tools.function.parsed_text import ParsedText
 from treadle.tools.function.signature import AnyFunction, Signature
 
 _first_use: Final = threading.RLock()
-"""Invariant: a definition is built once, also where two threads ask for it at the same time.
+"""Invariant: each definition is built once, even if two threads request it at the same time.
 
-A type's own schema may ask for another tool's.
+Reentrant, because building the schema of one type may require the definition of another tool.
 """
 
 
 class SignatureArguments:
-    """Arguments as the signature of a function defines them. Lazy: evaluated by `definition` or
-    `parse`.
+    """Arguments as the signature of a function defines them. The annotations are evaluated on the
+    first use of `definition` or `parse`.
     """
 
     def __init__(
@@ -34,14 +34,14 @@ class SignatureArguments:
     ) -> None:
         self.name: Final = name
         self.description: Final = description
-        """Description for the model; None: from the docstring."""
+        """Description for the model; None uses the docstring."""
         self.signature: Final = signature
         self.docstring: Final = docstring
         self._definition: ToolDefinition | None = None
         self._validate: Callable[[str], dict[str, Any]] = self._validate_first
 
     def of_bound(self, method: AnyFunction) -> SignatureArguments:
-        """The same for a method that was bound to an instance: `self` is not asked for."""
+        """Return the arguments of the bound method, without `self`."""
         return SignatureArguments(
             self.name,
             self.description,
@@ -51,8 +51,8 @@ class SignatureArguments:
 
     @property
     def definition(self) -> ToolDefinition:
-        """Raises AgentError(invalid) naming the function, the parameter and its type where that is
-        no JSON.
+        """Definition for the model. Raises AgentError(invalid), which names the function, the
+        parameter and its type, if JSON cannot describe the type.
         """
         if self._definition is None:
             with _first_use:
@@ -62,7 +62,8 @@ class SignatureArguments:
         return self._definition
 
     def parse(self, arguments_json: JsonText) -> dict[str, Any]:
-        """Validated values by name, without those that are left to the function's own defaults.
+        """Return the validated values by name. Parameters that the model omitted are absent, so
+        that the function's own defaults apply.
 
         Raises InvalidArguments.
         """
@@ -80,7 +81,7 @@ class SignatureArguments:
         return self._validate(arguments_json)
 
     def _build(self) -> None:
-        from treadle.tools.function.schema import describe  # noqa: PLC0415  it imports pydantic: 90 ms that nobody pays who uses no such tool
+        from treadle.tools.function.schema import describe  # noqa: PLC0415  imports pydantic, which takes 90 ms; only for agents with such tools
 
         described = describe(self.name, self.signature, self.docstring)
         text = self.description if self.description is not None else described.text
@@ -91,7 +92,7 @@ class SignatureArguments:
 
 
 class WithText:
-    """The arguments of an isolated tool, which take their text along."""
+    """Arguments of an isolated tool. Parsed arguments keep their JSON text."""
 
     def __init__(self, arguments: SignatureArguments) -> None:
         self._arguments = arguments
@@ -111,8 +112,8 @@ class Unbound:
         self._error = AgentError(
             "invalid",
             (
-                f"{label} is a method: take the tool from an instance, which becomes its first "
-                "parameter"
+                f"{label} is a method: take the tool from an instance, which is passed as its "
+                "first argument"
             ),
         )
 

@@ -1,8 +1,8 @@
-"""Tools from functions: `@tool` takes a function's signature for a schema.
+"""The `@tool` decorator, which makes a tool from a function and its signature.
 
-Nothing is evaluated at decoration that can wait: annotations, docstring and pydantic come with the
-first use (arguments.py). Timeouts, approval and caps on output are declared here and done by
-whoever runs the call (toolbox.py). Entry: `tool`.
+Annotations and the docstring are evaluated, and pydantic is imported, on first use (arguments.py).
+Timeouts, approvals and limits of the output are declared here; toolbox.py enforces them. Entry
+point: `tool`.
 """
 
 from __future__ import annotations
@@ -81,28 +81,27 @@ def tool(
 
     The schema comes from the signature and the docstring (Google, NumPy, reST); a parameter without
     an annotation takes any JSON. A parameter annotated `ToolContext` or `ToolContext[Deps]`, or
-    named `ctx` and not annotated, is given the call's context and is not in the schema; put it
-    first. None as a result becomes "done" where the function is annotated to return None or not
-    annotated, else "null".
+    named `ctx` without an annotation, receives the call's context and is not in the schema; put it
+    first. The result None becomes "done" if the return annotation is None or missing, else "null".
 
     Args:
         function: An async function, a sync one (it runs in a thread), a method, a functools.partial or a callable object.
         name: Letters, digits, `_` and `-`; by default the name of the function.
         description: Description for the model; by default the docstring without its
             parameters.
-        isolate: "process": a sync function runs in a process that is killed when the call is cut (isolated.py has the limits).
-        effect: What a repetition does (`Effect`).
-        timeout_s: Time limit of a call in seconds.
+        isolate: "process" runs a sync function in its own process, which is killed if the call is cancelled or times out (isolated.py has the restrictions).
+        effect: Effect of repeating a call (`Effect`).
+        timeout_s: Time limit of a call in seconds. None: no limit.
         parallel: False: no other call of the turn runs at the same time.
-        needs_approval: Somebody is asked before each call, in every mode.
-        max_output: Characters of the result that the model is shown.
-        probe: `async def probe(ctx, **arguments)` tells of a once-tool whether a call happened: `Happened(result)`, `DidNotHappen()` or None.
+        needs_approval: True: a person must approve each call, in every mode.
+        max_output: Maximum number of characters of the result that the model sees.
+        probe: `async def probe(ctx, **arguments)`, called for an interrupted call of a once-tool. Returns `Happened(result)`, `DidNotHappen()`, or None if it cannot determine whether the call happened.
         is_enabled: False, or a function of the run's `RunContext` that returns False: the run does not offer the tool.
-        prepare: Function of the run's `RunContext` and the tool's `ToolDefinition` that returns the definition to offer, or None not to offer it.
+        prepare: Function of the run's `RunContext` and the tool's `ToolDefinition` that returns the definition to offer, or None to omit the tool.
 
     Raises:
-        AgentError: invalid, for everything that can be told without evaluating annotations; what
-            they tell comes with the first use.
+        AgentError: invalid, for each fault that is visible without evaluating annotations. Faults in
+            the annotations are raised on first use.
     """  # noqa: E501
     check_options("tool", options)
     traits = Traits(name=name or "", isolate=isolate, **options)
@@ -118,10 +117,10 @@ def tool(
 
 
 def _names_around() -> Mapping[str, object]:
-    """The local names where a decorator stands: annotations kept as text may mean classes of the
-    function around it.
+    """Return the local names at the place of the decorator. String annotations may refer to classes
+    that the enclosing function defines.
     """
-    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  the one way to see them; get_type_hints sees globals only
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  the only way to read them; get_type_hints sees globals only
     return {} if frame.f_locals is frame.f_globals else frame.f_locals
 
 
@@ -140,15 +139,15 @@ def _from_function(
             "invalid",
             (
                 f"{label}: an isolated function has no context, which cannot be sent to another "
-                f"process: drop {signature.context.name!r}"
+                f"process: remove {signature.context.name!r}"
             ),
         )
     if traits.isolate is not None and is_async(function):
         raise AgentError(
             "invalid",
             (
-                f"{label}: isolate='process' takes a sync function; an async one can be cancelled "
-                "as it is"
+                f"{label}: isolate='process' is for sync functions; an async function can be "
+                "cancelled without it: remove isolate="
             ),
         )
     return FunctionTool[Any, ..., Any].of(

@@ -1,8 +1,8 @@
-"""A docstring taken apart: the description of each parameter, and the text for the model.
+"""Docstring parser: extracts the description of each parameter, and the text for the model.
 
-Google, NumPy and reST forms are read side by side; types and defaults in a docstring are ignored,
-the signature knows them better. Sections for programmers (returns, raises, examples, notes and the
-like) are left out. Entry: `read_docstring`.
+Google, NumPy and reST forms are recognized, also mixed. Types and defaults in a docstring are
+ignored in favour of the signature. Sections for programmers (returns, raises, examples, notes and
+so on) are left out. Entry point: `read_docstring`.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ _ITEM: Final = re.compile(r"[-*+•]\s|\d+[.)]\s")
 
 
 _Entry: TypeAlias = tuple[list[str], str]
-"""The names that a line introduces, and the first words about them."""
+"""Parameter names that a line introduces, and the beginning of their description."""
 
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
     text: str
-    """The tool's description: all of it but parameters and what is written for programmers; those
-    too if nothing else is there.
+    """Description of the tool: the docstring without its parameters and its sections for
+    programmers. If nothing else is left, those sections are kept.
     """
     parameters: dict[str, str]
 
 
 def read_docstring(docstring: str | None, names: Collection[str]) -> Docstring:
-    """`names` are the function's parameters: nothing else is taken for one, so that a colon in
-    prose stays prose.
+    """Parse a docstring. Only `names`, the function's parameters, count as parameters, so a colon
+    in prose does not start one.
     """
     reader = _Reader(inspect.cleandoc(docstring or "").splitlines(), frozenset(names))
     return Docstring(
@@ -66,8 +66,8 @@ def read_docstring(docstring: str | None, names: Collection[str]) -> Docstring:
 
 
 class _Reader:
-    """Goes down the lines once; each `_take_*` consumes a section or field that begins at `at`, or
-    leaves everything as it is.
+    """Single pass over the lines. Each `_take_*` consumes a section or field that begins at `at`,
+    or changes nothing.
     """
 
     def __init__(self, lines: list[str], names: frozenset[str]) -> None:
@@ -88,7 +88,7 @@ class _Reader:
         return _joined(self.kept) or _joined(self.left_out)
 
     def _take_google(self) -> bool:
-        """A header, and entries that stand deeper: `name (type): words`."""
+        """Consume a header and its indented entries, `name (type): description`."""
         if not _GOOGLE.fullmatch(self.lines[self.at].strip()):
             return False
         start, end = self.at + 1, self._end_of_google()
@@ -96,9 +96,8 @@ class _Reader:
         return self._take_entries(start, end, deeper, _google_entry)
 
     def _take_numpy(self) -> bool:
-        """A header with a rule below it, and entries at the same depth:
-
-        `a, b : type`, their words deeper.
+        """Consume an underlined header and the entries at its indentation, `a, b : type`, each
+        followed by an indented description.
         """
         header = self.lines[self.at]
         if not (
@@ -108,7 +107,7 @@ class _Reader:
         return self._take_entries(self.at + 2, self._end_of_numpy(), _indent(header), _numpy_entry)
 
     def _end_of_google(self) -> int:
-        """The next line that stands no deeper than the header."""
+        """Return the index of the next line that is not indented below the header."""
         # below a first line, cleandoc leaves no indentation
         indent = _indent(self.lines[self.at]) if self.at else -1
         rest = range(self.at + 1, len(self.lines))
@@ -118,7 +117,7 @@ class _Reader:
         )
 
     def _end_of_numpy(self) -> int:
-        """The next header with a rule below it."""
+        """Return the index of the next underlined header."""
         end = self.at + 2
         while end < len(self.lines) and not _RULE.fullmatch(self._line(end + 1).strip()):
             end += 1
@@ -127,8 +126,8 @@ class _Reader:
     def _take_entries(
         self, start: int, end: int, indent: int, read: Callable[[str], _Entry | None]
     ) -> bool:
-        """False, and nothing is taken, where no line names a parameter: then it was no such
-        section.
+        """Consume the entries of a section. If no line names a parameter, the text is not a section
+        of parameters: returns False and consumes nothing.
         """
         said: dict[str, list[str]] = {}
         words: list[str] = []
@@ -158,7 +157,7 @@ class _Reader:
         return True
 
     def _field(self) -> list[str]:
-        """The lines of the field that begins at `at`, which are consumed."""
+        """Consume the field that begins at `at`, and return its lines."""
         start, indent = self.at, _indent(self.lines[self.at])
         self.at += 1
         while self.at < len(self.lines) and self._belongs(self.lines[self.at], indent):
@@ -166,7 +165,7 @@ class _Reader:
         return self.lines[start : self.at]
 
     def _leave_out(self) -> bool:
-        """A section or field that is written for programmers."""
+        """Consume a section or field for programmers."""
         line, start = self.lines[self.at].strip(), self.at
         if _REST_LEFT_OUT.fullmatch(line):
             self.left_out += self._field()
@@ -210,7 +209,7 @@ def _joined(lines: list[str]) -> str:
 
 
 def _flowing(lines: list[str]) -> str:
-    """Wrapped lines joined; paragraphs and list items keep their own lines."""
+    """Join wrapped lines. Paragraphs and list items keep their own lines."""
     text = ""
     for line in (raw.strip() for raw in lines):
         if not line:

@@ -1,6 +1,4 @@
-"""A function as a tool: its definition, its arguments, and how it is run. Entry point:
-`FunctionTool`.
-"""
+"""A function as a tool: definition, arguments and execution. Entry point: `FunctionTool`."""
 
 from __future__ import annotations
 
@@ -61,11 +59,11 @@ class _Arguments(Protocol):
 
 
 class FunctionTool(Generic[Deps, Params, Result]):
-    """A function that a model can call, and you can still call: `await charge(ctx, 3)` goes
-    straight to the function.
+    """Function that a model can call. Your own code can still call it too: `await charge(ctx, 3)`
+    calls the function directly.
 
-    `FunctionTool[Shop]` needs the dependencies Shop; one that asks for no context is a
-    `FunctionTool[object]` and fits every agent.
+    `FunctionTool[Shop]` requires dependencies of type Shop. A function without a context is a
+    `FunctionTool[object]`, which every agent accepts.
     """
 
     function: AnyFunction
@@ -100,11 +98,11 @@ class FunctionTool(Generic[Deps, Params, Result]):
         execute: AnyFunction,
         **options: Unpack[CallOptions],
     ) -> None:
-        """A tool from a JSON Schema of an object; `execute` is called with keyword arguments, and
-        with the context where it takes one. Options: those of `@tool` but `isolate`.
+        """Make a tool from a JSON Schema of an object. `execute` receives keyword arguments, and
+        the context if it has a parameter for it. Options: those of `@tool` except `isolate`.
 
-        Raises AgentError(invalid) for a schema that cannot be one; what only compiling it can tell
-        is raised at the first call.
+        Raises AgentError(invalid) if the schema is visibly invalid. Faults that only compiling it
+        reveals are raised at the first call.
         """
         check_options("FunctionTool", options)
         traits = Traits(name=name, **options)
@@ -120,8 +118,8 @@ class FunctionTool(Generic[Deps, Params, Result]):
     def of(
         cls, arguments: SignatureArguments, function: AnyFunction, traits: Traits
     ) -> FunctionTool[Any, ..., Any]:
-        """Return the tool for a function, with arguments from its signature. Checks only whether an
-        isolated function can be found again.
+        """Return the tool for a function, with arguments from its signature. Checks only that a
+        child process can import an isolated function.
         """
         signature = arguments.signature
         nothing = "done" if signature.returns_nothing else "null"
@@ -168,7 +166,9 @@ class FunctionTool(Generic[Deps, Params, Result]):
         self._bound: SignatureArguments | None = None
 
     def __call__(self, *args: Params.args, **kwargs: Params.kwargs) -> Result:
-        """The function itself: not validated, not in a thread, not in a process."""
+        """Call the function directly: without validation, and in the caller's thread and
+        process.
+        """
         return cast("Result", self.function(*args, **kwargs))
 
     def __repr__(self) -> str:
@@ -176,15 +176,15 @@ class FunctionTool(Generic[Deps, Params, Result]):
 
     @property
     def definition(self) -> ToolDefinition:
-        """Built at the first use, the same object from then on.
+        """Definition for the model. Built on first use; later uses return the same object.
 
-        Raises AgentError(invalid) naming the function, the parameter and its type where that cannot
-        be described as JSON.
+        Raises AgentError(invalid), which names the function, the parameter and its type, if JSON
+        cannot describe the type.
         """
         return self._arguments.definition
 
     def parse(self, arguments_json: str) -> dict[str, Any]:
-        """Validated arguments by name; an empty text is `{}`.
+        """Return the validated arguments by name. An empty text counts as `{}`.
 
         Raises InvalidArguments, with a line for each problem.
         """
@@ -218,14 +218,14 @@ class FunctionTool(Generic[Deps, Params, Result]):
         raise AgentError(
             "tool",
             (
-                f"the probe of tool {self.name!r} gave {answer!r}: it gives Happened(result), "
-                "DidNotHappen() or None"
+                f"the probe of tool {self.name!r} returned {answer!r}: it must return "
+                "Happened(result), DidNotHappen() or None"
             ),
         )
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """A tool decorated in a class body is a method: taken from an instance it is bound to it,
-        as a function would be.
+        """Turn a tool that is decorated in a class body into a method: accessed through an
+        instance, it is bound to it, as a function would be.
         """
         arguments = self._arguments
         if (
@@ -256,7 +256,7 @@ def _runner(traits: Traits, function: AnyFunction, context: Context | None, noth
     call = _caller(function, context)
     if is_async(function):
         return call
-    # what another tool gives too late is of no use: its call was no `unknown`, and may be repeated
+    # a late result of any other tool is of no use: its call is not `unknown`, and may be repeated
     text_of = functools.partial(_late_text, nothing=nothing) if traits.effect == "once" else None
 
     async def in_thread(ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> object:
@@ -275,8 +275,8 @@ def _late_text(value: object, nothing: str) -> str:
         if inspect.iscoroutine(value):
             value.close()
         return (
-            f"It ended with a {type(value).__name__} that nobody waited for any more: what that "
-            "was to do may not have been done."
+            f"The call returned a {type(value).__name__} after it was cut off, and nothing awaited "
+            "it: its work may not have been done."
         )
     return to_text(value, nothing)
 

@@ -1,5 +1,5 @@
-"""Arguments by a JSON Schema written by others: checked for sense when the tool is made, compiled
-when it is first called.
+"""Arguments by a JSON Schema that the caller wrote: checked for visible faults when the tool is
+made, compiled when it is first called.
 
 schema.py makes schemas from functions. Entry point: `GivenArguments`.
 """
@@ -18,11 +18,11 @@ from treadle.tools.schemas.problems import SchemaProblem, as_string, shown, stri
 
 
 class GivenArguments:
-    """Reads a call's arguments by a given schema. Remote references are never fetched."""
+    """Parser of a call's arguments by a given schema. Never fetches remote references."""
 
     def __init__(self, name: str, description: str, parameters: Mapping[str, object]) -> None:
-        """Raises AgentError(invalid) where this can be no schema of an object; what only a full
-        check finds is raised at the first call.
+        """Raises AgentError(invalid) if this is visibly not the schema of an object. Faults that
+        only compiling reveals are raised at the first call.
         """
         self._checked: Final = CheckedSchema(
             parameters, f"the parameters of tool {name!r} are", "parameters"
@@ -36,21 +36,23 @@ class GivenArguments:
         ):
             raise AgentError(
                 "invalid",
-                f"the parameters of tool {name!r} are no JSON Schema of an object: {fault}",
+                f"the parameters of tool {name!r} are not a JSON Schema of an object: {fault}",
             )
         self.definition: Final = ToolDefinition(
             name=name, description=description, parameters=self._checked.schema
         )
 
     def states(self) -> int:
-        """States of its patterns. Compiles it; raises AgentError(invalid) as the first call would."""  # noqa: E501
+        """Number of states of the schema's patterns. Compiles the schema; raises
+        AgentError(invalid) as the first call would.
+        """
         return self._checked.compile()[1].states
 
     def asks_for(self, name: str) -> bool:
         return name in cast("dict[str, object]", self.definition.parameters.get("properties", {}))
 
     def parse(self, arguments_json: str) -> dict[str, Any]:
-        """A fresh dict, as the model wrote it. Raises InvalidArguments."""
+        """Return a new dict with the arguments as the model wrote them. Raises InvalidArguments."""
         name = self.definition.name
         text = arguments_json if arguments_json.strip() else "{}"
         try:
@@ -72,7 +74,7 @@ class GivenArguments:
                 return cast("dict[str, Any]", arguments)
             problems = self._checked.problems(cast("object", arguments), "argument")
         except UnicodeEncodeError as e:
-            raise unparsable(name, text, "it holds half a surrogate pair, which no text may") from e
+            raise unparsable(name, text, "it contains half of a surrogate pair") from e
         except TooMuch as e:
             raise misfit(name, [SchemaProblem((), str(e))]) from e
         raise misfit(name, problems)

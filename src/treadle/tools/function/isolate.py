@@ -1,9 +1,8 @@
-"""A sync function in a process of its own, for each call a new one: it can be killed at any moment,
-and takes nobody with it.
+"""Parent side of isolated calls: runs a sync function in a new process for each call, which can be
+killed at any moment without affecting anything else.
 
-It is no sandbox: the function may do there what the user may do, and a process that it starts in a
-session of its own is out of reach. What happens on the other side is isolated.py. Entry:
-`run_isolated`.
+It is not a sandbox: the function has all rights of the user, and a process that it starts in its
+own session is not killed with it. isolated.py is the child side. Entry point: `run_isolated`.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ _START: Final = (
     "request['path'];from treadle.tools.function.isolated import main; main(request)"
 )
 _EXIT_GRACE_S: Final = 0.5
-"""Time for a process to exit after it has answered or closed its pipe, in seconds."""
+"""Seconds for a process to exit after it has answered or closed its pipe."""
 _TAIL_BYTES: Final = 2_000
-"""Bytes of its output that are shown if it dies; the rest is read and dropped."""
+"""Last bytes of the child's output, shown if it dies; earlier output is discarded."""
 
 
 async def run_isolated(
@@ -61,12 +60,12 @@ async def run_isolated(
             await child.process.wait()
         died_of = child.process.returncode
         child.kill()
-        # a death is explained by what was printed last, which may still be on its way
+        # the output explains why the process died, and its end may not have arrived yet
         group.cancel_scope.deadline = anyio.current_time() + (_EXIT_GRACE_S if reply is None else 0)
     if reply is None:
         raise ToolFailed(
             (
-                f"The process of the tool {target.tool!r} {_death(died_of)} before it gave a "
+                f"The process of the tool {target.tool!r} {_death(died_of)} before it returned a "
                 f"result.{_last_words(printed)}"
             ),
             happened=None,
@@ -82,8 +81,8 @@ class _Child:
         self._killed = False
 
     def kill(self) -> None:
-        """The whole group, also where its leader is gone: what that left behind still has the
-        number. Once, because later another may have it.
+        """Kill the whole group, even after its leader has exited: processes that the leader left
+        behind still belong to it. Acts only once, because the system may reuse the group's id.
         """
         if self._killed:
             return
@@ -97,8 +96,8 @@ class _Child:
 
 @asynccontextmanager
 async def _child(ctx: ToolContext[Any]) -> AsyncGenerator[_Child]:
-    # -E: an empty entry in PYTHONPATH would put the working directory, where a model writes, on the
-    # path. -P: and so would -c
+    # -E and -P: an empty entry in PYTHONPATH, or -c, would put the working directory, where a model
+    # writes, on sys.path
     command = [sys.executable or "", "-E", "-P", "-c", _START]
     try:
         process = await anyio.open_process(
@@ -135,7 +134,7 @@ def _request(target: Target, arguments: Mapping[str, Any]) -> bytes:
 
 
 def _is_json(value: object) -> bool:
-    """True where JSON gives back exactly this."""
+    """Return True if encoding the value as JSON and decoding it yields exactly the same value."""
     if isinstance(value, ParsedText) or type(value) is dict:
         return all(
             type(k) is str and _is_json(v) for k, v in cast("dict[object, object]", value).items()
@@ -146,11 +145,11 @@ def _is_json(value: object) -> bool:
 
 
 async def _ask(process: Process, request: bytes) -> bytes | None:
-    """Send one line and return one line; None if the process ends without one."""
+    """Send one line and return the reply line; None if the process ends without one."""
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(anyio.BrokenResourceError, anyio.EndOfStream):
-        # and it stays open: its end tells the process that we are gone
+        # stays open: when it closes, the child knows that this process has ended
         await process.stdin.send(request)
         reply = bytearray()
         while len(reply) <= MAX_REPLY_BYTES:
@@ -168,7 +167,7 @@ async def _keep_tail(stream: ByteReceiveStream | None, tail: bytearray) -> None:
             del tail[:-_TAIL_BYTES]
 
 
-# ---------------------------------------------------------------- what came back
+# ---------------------------------------------------------------- the reply
 
 
 class _Raised(Exception):

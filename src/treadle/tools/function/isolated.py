@@ -31,28 +31,30 @@ from treadle.tools.tool import InvalidArguments, ToolDone, ToolFailed
 
 MAX_REPLY_BYTES: Final = 32 * 1024 * 1024
 ANSWER: Final = b"\x1e"
-"""Begins the answer: what was printed while Python itself started stands before it."""
+"""Marks the beginning of the reply, because Python's start-up may print something before it."""
 _SCRIPT: Final = "__treadle_main__"
 """Name of the user's script here, so that its main block does not run again."""
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _LOOK_S: Final = 0.05
-"""Interval at which it is checked that the process that waits for us is alive."""
+"""Interval in seconds between checks that the parent process is alive."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A function as another process can find it."""
+    """Location of a function, from which another process can load it."""
 
     module: str | None
-    """Module of the function; None: the script that was started."""
+    """Module of the function; None for the script that was started."""
     file: str | None
     function: str
     tool: str
     nothing: str
-    """Text of the result for None."""
+    """Text that replaces the result None."""
 
     @classmethod
     def of(cls, function: Callable[..., object], label: str, *, tool: str, nothing: str) -> Target:
-        """Raises AgentError(invalid) for a function that cannot be found again."""
+        """Return the location of a function. Raises AgentError(invalid) if another process could
+        not load it.
+        """
         if (
             not inspect.isfunction(function)
             or "." in function.__qualname__
@@ -68,15 +70,15 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         names: dict[str, Any] = function.__globals__
         module: str | None = names.get("__name__")
         file: str | None = names.get("__file__")
-        if module == "__main__":  # with `python -m`, the spec has its real name; a script has none
+        if module == "__main__":  # with `python -m`, the spec has the real name; a script has none
             spec = names.get("__spec__")
             module = spec.name if spec is not None and spec.name != "__main__" else None
         if module is None and (file is None or not os.path.exists(file)):
             raise AgentError(
                 "invalid",
                 (
-                    f"{label}: isolate='process' takes a function that stands in a file, and this "
-                    "one was typed into an interpreter"
+                    f"{label}: isolate='process' needs a function that is defined in a file, and "
+                    "this one was typed into an interpreter: move it into a module"
                 ),
             )
         return cls(
@@ -88,7 +90,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def load(self) -> Callable[..., object]:
-        """On the other side. Raises whatever the module raises while it is imported."""
+        """Load the function, in the child process. Propagates exceptions of the module's import."""
         found = getattr(self._module(), self.function)
         return getattr(found, "function", found)
 
@@ -104,7 +106,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
                 or not f"{self.module}.".startswith(f"{e.name}.")
             ):
                 raise
-            # it came to the first process by another way than sys.path
+            # the first process imported it in another way than through sys.path
             return _from_file(self.module, self.file)
 
 
@@ -118,14 +120,14 @@ def _from_file(name: str, file: str) -> ModuleType:
     return module
 
 
-# ---------------------------------------------------------------- on the other side
+# ---------------------------------------------------------------- in the child process
 
 _loading: Final[list[str]] = []
 
 
 def refuse_while_loading(target: Target) -> None:
-    """Raises AgentError(invalid) where a script that is being loaded for one of its tools begins to
-    run its agents again.
+    """Raise AgentError(invalid) if a script that is being loaded for one of its tools starts its
+    agents again.
     """
     if _loading:
         raise AgentError(
@@ -138,8 +140,8 @@ def refuse_while_loading(target: Target) -> None:
 
 
 def main(request: dict[str, Any]) -> None:
-    """Answers on what was stdout; from then on everything printed goes to stderr, and there is
-    nothing to read.
+    """Call the function and write the reply to the original stdout. Redirects stdout to stderr, and
+    stdin to the null device, before the function is loaded.
     """
     parent, answer = os.dup(_STDIN), os.dup(_STDOUT)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -151,8 +153,8 @@ def main(request: dict[str, Any]) -> None:
     reply = json.dumps(_call(request)).encode()
     if len(reply) >= MAX_REPLY_BYTES:
         text = (
-            f"The tool ran, but its result has {len(reply)} bytes, more than the "
-            f"{MAX_REPLY_BYTES} that are passed on."
+            f"The tool ran, but its result has {len(reply)} bytes, more than the limit of "
+            f"{MAX_REPLY_BYTES}."
         )
         reply = json.dumps({"failed": text, "happened": True}).encode()
     with open(answer, "wb") as out:
@@ -160,8 +162,8 @@ def main(request: dict[str, Any]) -> None:
 
 
 def _die_with(pipe: int, parent: int) -> None:
-    """The other end of this pipe is held by the process that waits for us; it closes when that
-    process is gone, unless one that was forked from it has it open too.
+    """Exit when the parent process does. The parent holds the other end of this pipe, which closes
+    with it unless a process forked from the parent holds it open too.
     """
     if sys.platform == "win32":
         os.read(pipe, 1)
@@ -172,7 +174,7 @@ def _die_with(pipe: int, parent: int) -> None:
 
 
 def _die_without(parent: int) -> None:
-    """Look for the process that waits for us, whose pipe a forked one may hold open."""
+    """Poll for the parent process, because a process forked from it may hold its pipe open."""
     while os.getppid() == parent:
         time.sleep(_LOOK_S)
     os.killpg(0, signal.SIGKILL)
@@ -184,7 +186,7 @@ def _call(request: dict[str, Any]) -> dict[str, Any]:
         _loading.append(target.tool)
         function = target.load()
         _loading.clear()
-    except BaseException as e:  # noqa: BLE001  a module that is imported runs anybody's code
+    except BaseException as e:  # noqa: BLE001  importing a module runs arbitrary code
         return {"unloadable": _said(e)}
     try:
         return _answer(function, target, request)
@@ -192,7 +194,7 @@ def _call(request: dict[str, Any]) -> dict[str, Any]:
         return {"invalid": e.message}
     except ToolFailed as e:
         return {"failed": e.message, "happened": e.happened}
-    except BaseException as e:  # noqa: BLE001  the edge of the process: it is raised again on the other side
+    except BaseException as e:  # noqa: BLE001  the boundary of the process: the parent raises it again
         return {"raised": type(e).__name__, "message": _words(e), "trace": traceback.format_exc()}
 
 
@@ -226,5 +228,5 @@ def _said(error: BaseException) -> str:
 def _words(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001  anybody's __str__
+    except Exception:  # noqa: BLE001  __str__ is arbitrary code
         return ""

@@ -7,8 +7,8 @@ from typing import Any
 
 
 class ParsedText(dict[str, Any]):
-    """Parsed arguments with the text they came as: values that JSON cannot carry are parsed once
-    more in the process.
+    """Parsed arguments together with their JSON text. The child process parses the text again for
+    values that JSON cannot represent.
     """
 
     def __init__(self, arguments: Mapping[str, Any], text: str) -> None:

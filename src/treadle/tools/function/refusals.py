@@ -1,4 +1,4 @@
-"""Message to the model when its arguments are rejected: nothing was run, why, and to call again.
+"""Messages to the model about rejected arguments: nothing was run, the reason, and what to do next.
 
 tools/schemas/problems.py describes the problems themselves. Entry points: `misfit`, `unparsable`,
 `invalid_arguments`.
@@ -15,11 +15,13 @@ from treadle.tools.tool import InvalidArguments
 
 
 def misfit(tool: str, problems: Sequence[SchemaProblem]) -> InvalidArguments:
-    """At most ten problems are told, each in a bounded line."""
+    """Return the error for arguments that do not match the schema. Its message describes at most
+    ten problems, each in a line of bounded length.
+    """
     lines = [
         f"The arguments do not fit the tool {tool!r}, and nothing was run:",
         *told(problems, "the arguments"),
-        "Mend them and call it again.",
+        "Correct them and call the tool again.",
     ]
     return InvalidArguments("\n".join(lines))
 
@@ -29,13 +31,13 @@ def unparsable(tool: str, text: str, reason: str) -> InvalidArguments:
     why = why_unparsable(text, reason)
     return InvalidArguments(
         f"The arguments for the tool {tool!r} are not valid JSON, and nothing was run: {why}. "
-        "Call it again with one JSON object."
+        "Call the tool again with one JSON object."
     )
 
 
 def invalid_arguments(error: Exception, definition: ToolDefinition, text: str) -> InvalidArguments:
-    """Return the message for an error of pydantic, which every ValueError must be, or for a
-    RecursionError.
+    """Return the error for the model from a pydantic error or a RecursionError. A ValueError must
+    be a pydantic ValidationError.
     """
     from pydantic_core import ValidationError  # noqa: PLC0415  only where pydantic has raised it
 

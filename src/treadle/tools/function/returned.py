@@ -21,9 +21,9 @@ from treadle.tools.tool import ToolContent, ToolDone, ToolFailed, ToolOutput
 
 
 def to_output(value: object, nothing: str = "null") -> ToolOutput:
-    """`nothing` is what None becomes.
+    """Convert a return value into tool output. `nothing` replaces None.
 
-    Raises ToolFailed(happened=True) for what a model cannot be shown: the function ran, only its
+    Raises ToolFailed(happened=True) if the value cannot be converted: the function ran, only its
     result is lost.
     """
     if isinstance(value, Enum):
@@ -53,7 +53,9 @@ def final(done: ToolDone) -> tuple[ToolContent, JsonText]:
 
 
 def to_text(value: object, nothing: str = "null") -> str:
-    """The same in words alone, whatever it is."""
+    """Convert a return value into text. A value that cannot be converted yields the text of the
+    error.
+    """
     try:
         output = to_output(value.value if isinstance(value, ToolDone) else value, nothing)
     except ToolFailed as e:
@@ -72,7 +74,7 @@ def _named(media: MediaPart) -> str:
 
 
 def _parts(values: Sequence[object]) -> tuple[TextPart | MediaPart, ...] | None:
-    """A list with a part in it is a list of parts, and the strings between them are text."""
+    """Return a list of parts and strings as parts. None if it has no part, or anything else."""
     if not any(isinstance(v, (TextPart, MediaPart)) for v in values):
         return None
     parts = tuple(
@@ -108,7 +110,7 @@ def _json(value: object) -> str:
         except (
             UnicodeEncodeError,
             OverflowError,
-        ):  # half surrogate pairs, and integers of more than 64 bits
+        ):  # lone surrogates, and integers of more than 64 bits
             to_builtins: Callable[..., object] = msgspec.to_builtins
             return json.dumps(
                 to_builtins(value, enc_hook=_encodable, str_keys=True), separators=(",", ":")

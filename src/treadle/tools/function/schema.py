@@ -1,7 +1,7 @@
-"""A function's signature and docstring as a JSON Schema, and a validator by it. Imports pydantic:
-whoever imports this module has decided to pay.
+"""JSON Schema and validator from a function's signature and docstring. Imports pydantic, so import
+this module only where it is needed.
 
-Schemas that come from elsewhere are given.py's part, the words of an error refusals.py's. Entry:
+given.py handles schemas that the caller wrote, refusals.py the texts of errors. Entry point:
 `describe`.
 """
 
@@ -33,15 +33,15 @@ class Described:
     """The docstring without its parameters."""
     parameters: dict[str, object]
     validate: Callable[[str], dict[str, Any]]
-    """JSON text -> values by name, without those that were not sent and have a default.
+    """JSON text -> values by name. Omitted parameters with a default are absent.
 
     Raises pydantic's ValidationError.
     """
 
 
 def describe(name: str, signature: Signature, docstring: str | None) -> Described:
-    """Raises AgentError(invalid) naming the function, the parameter and its type where that is no
-    JSON.
+    """Build the schema and the validator. Raises AgentError(invalid), which names the function, the
+    parameter and its type, if JSON cannot describe the type.
     """
     context = [signature.context.name] if signature.context else []
     docs = read_docstring(docstring, [*(p.name for p in signature.parameters), *context])
@@ -61,8 +61,8 @@ def describe(name: str, signature: Signature, docstring: str | None) -> Describe
 
 
 def _adapter(name: str, fields: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:
-    """A validator that gives a dict: what is not sent stays away, so that the function's own
-    default holds, whatever it is.
+    """Return a validator whose result is a dict. Omitted parameters stay absent, so that the
+    function's own defaults apply, whatever they are.
     """
     typed: Any = cast("Any", TypedDict)(name, dict(fields))
     typed.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -70,8 +70,8 @@ def _adapter(name: str, fields: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]
 
 
 def _field(parameter: inspect.Parameter, hint: Any, documented: str | None) -> Any:
-    """The annotation as a field of a TypedDict, with its description; what the annotation itself
-    says goes before the docstring.
+    """Return the annotation as a field of a TypedDict, with its description. A description in the
+    annotation has precedence over the docstring.
     """
     default: object = parameter.default
     hint = with_structs(hint)
@@ -87,7 +87,7 @@ def _field(parameter: inspect.Parameter, hint: Any, documented: str | None) -> A
 
 
 def _annotated_words(declared: FieldInfo) -> str | None:
-    """`Annotated[str, "words"]` and `Annotated[str, Doc("words")]`."""
+    """Return the text of `Annotated[str, "text"]` or `Annotated[str, Doc("text")]`, or None."""
     for meta in declared.metadata:
         words = meta if isinstance(meta, str) else getattr(meta, "documentation", None)
         if isinstance(words, str):
@@ -100,11 +100,11 @@ def _blamed(signature: Signature, hints: Mapping[str, Any]) -> AgentError:
     for p in signature.parameters:
         try:
             _json_schema(_adapter(p.name, {p.name: _field(p, hints[p.name], None)}))
-        except Exception as e:  # noqa: BLE001  annotations run anybody's code, and it is the caller's to mend
+        except Exception as e:  # noqa: BLE001  evaluating annotations runs arbitrary code, and the caller has to fix it
             reason = f"{type(e).__name__}: {e}".partition("\n")[0].partition(". ")[0]
             if getattr(e, "code", None) == "typed-dict-version":
                 reason = (
-                    "before Python 3.12, take TypedDict from typing_extensions: typing's own "
+                    "before Python 3.12, import TypedDict from typing_extensions: typing's own "
                     "forgets which keys are required"
                 )
             what = f"parameter {p.name!r} of type {inspect.formatannotation(hints[p.name])}"
@@ -120,7 +120,7 @@ def _blamed(signature: Signature, hints: Mapping[str, Any]) -> AgentError:
 
 
 class _Quiet(GenerateJsonSchema):
-    """A default that JSON cannot say is left out without a warning."""
+    """Schema generator that omits a default that JSON cannot express, without a warning."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  pydantic's own name and type
 

@@ -31,7 +31,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     first: bool
-    """True: it is the first parameter and is given by position; else by keyword."""
+    """True: it is the first parameter, passed by position. False: passed by keyword."""
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,18 +40,19 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     """`module.qualname`, for error messages."""
     parameters: tuple[inspect.Parameter, ...]
-    """Without the context; every one can be given by keyword."""
+    """All parameters except the context. Each accepts a keyword argument."""
     context: Context | None
     returns_nothing: bool
-    """Annotated `-> None`, or not annotated: then None is no value, it says only that the work was
-    done.
+    """True if the return annotation is None or missing. The result None then is not a value, but
+    means that the work was done.
     """
     namespaces: tuple[Mapping[str, object], Mapping[str, object]]
     """Globals, and the local names that the annotations mention."""
 
     @classmethod
     def of(cls, function: AnyFunction, scope: Mapping[str, object] | None = None) -> Signature:
-        """`scope`: the local names around it; those that its annotations mention are kept.
+        """Read the signature of a function. `scope`: local names around the function; those that
+        its annotations mention are kept.
 
         Raises AgentError(invalid) for a parameter that no model can fill in.
         """
@@ -73,9 +74,9 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def hints(self) -> dict[str, Any]:
-        """Name -> evaluated annotation, `Any` where there is none.
+        """Return the evaluated annotation of each parameter by name; `Any` if it has none.
 
-        Raises AgentError(invalid) naming the parameter whose annotation cannot be evaluated.
+        Raises AgentError(invalid), which names the parameter, if an annotation cannot be evaluated.
         """
         return {p.name: self._hint(p) for p in self.parameters}
 
@@ -88,8 +89,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
         stub.__annotations__ = {parameter.name: parameter.annotation}
         global_names, local_names = self.namespaces
         try:
-            # one at a time: the context's own annotation may name what exists for type checkers
-            # only
+            # one at a time: the context's annotation may name a type that only type checkers see
             return get_type_hints(stub, dict(global_names), dict(local_names), include_extras=True)[
                 parameter.name
             ]
@@ -104,15 +104,15 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def label_of(function: AnyFunction) -> str:
-    """`module.qualname`, of the function inside where it is wrapped in a partial."""
+    """Return `module.qualname`; for a partial, of the function that it wraps."""
     inner = _inner(function)
     named: Any = inner if hasattr(inner, "__qualname__") else cast("object", type(inner))
     return f"{getattr(named, '__module__', 'builtins')}.{named.__qualname__}"
 
 
 def context_of(function: AnyFunction) -> Context | None:
-    """The context parameter of a function that is called with arguments of somebody else's schema;
-    anything else may stand beside it.
+    """Return the context parameter of a function whose schema is given separately, or None. Its
+    other parameters are not checked.
     """
     try:
         signature = _inspect(function, label_of(function))
@@ -124,7 +124,7 @@ def context_of(function: AnyFunction) -> Context | None:
 def _inspect(function: AnyFunction, label: str) -> inspect.Signature:
     try:
         if sys.version_info >= (3, 14):
-            from annotationlib import Format  # noqa: PLC0415  there only from 3.14 on, where looking would evaluate
+            from annotationlib import Format  # noqa: PLC0415  exists from 3.14 on, where reading annotations evaluates them
 
             return inspect.signature(function, annotation_format=Format.FORWARDREF)
         return inspect.signature(function)
@@ -132,14 +132,16 @@ def _inspect(function: AnyFunction, label: str) -> inspect.Signature:
         raise AgentError(
             "invalid",
             (
-                f"{label} has no signature that could be read ({e}): wrap it in a function with "
+                f"the signature of {label} cannot be read ({e}): wrap it in a function with "
                 "named, annotated parameters"
             ),
         ) from e
 
 
 def docstring_of(function: AnyFunction) -> str | None:
-    """A callable object is described by its `__call__`, a partial by the function inside."""
+    """Return the docstring: for a callable object, that of its `__call__`; for a partial, that of
+    the function that it wraps.
+    """
     inner = _inner(function)
     return inner.__doc__ if inspect.isroutine(inner) else type(inner).__call__.__doc__
 
@@ -155,14 +157,14 @@ def _mentioned(signature: inspect.Signature, scope: Mapping[str, object]) -> dic
 
 
 def _inner(function: object) -> Any:
-    """The function below partials and decorators."""
+    """Return the function that partials and decorators wrap."""
     while isinstance(function, partial):
         function = cast("partial[object]", function).func
     return inspect.unwrap(cast("AnyFunction", function))
 
 
 def _fixed_by_partial(function: AnyFunction) -> frozenset[str]:
-    """The model is not asked for these."""
+    """Return the names of parameters that a partial fixes, which the model does not see."""
     return (
         frozenset(cast("partial[object]", function).keywords)
         if isinstance(function, partial)
@@ -173,7 +175,7 @@ def _fixed_by_partial(function: AnyFunction) -> frozenset[str]:
 def _globals_of(function: AnyFunction) -> Mapping[str, object]:
     inner = _inner(function)
     if not inspect.isroutine(inner):
-        inner = getattr(cast("type[object]", type(inner)), "__call__", inner)  # noqa: B004  its annotations are wanted, not whether it can be called
+        inner = getattr(cast("type[object]", type(inner)), "__call__", inner)  # noqa: B004  for its annotations, not to test whether it can be called
     return getattr(getattr(inner, "__func__", inner), "__globals__", {})
 
 
@@ -193,8 +195,8 @@ def _refuse_unnamed(parameter: inspect.Parameter, label: str) -> None:
         raise AgentError(
             "invalid",
             (
-                f"{label}: the parameter {parameter.name!r} is positional-only, and arguments come "
-                "by name: drop the '/'"
+                f"{label}: the parameter {parameter.name!r} is positional-only, and arguments are "
+                "passed by name: remove the '/'"
             ),
         )
 
@@ -214,7 +216,7 @@ def _context(
         if found is not None:
             raise AgentError(
                 "invalid",
-                f"{label} takes two contexts, {found.name!r} and {parameter.name!r}: there is one",
+                f"{label} takes two contexts, {found.name!r} and {parameter.name!r}: remove one",
             )
         if i > 0 and parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             raise AgentError(
@@ -259,5 +261,5 @@ def _text_names_context(text: str, namespaces: _Namespaces) -> bool:
     found = namespaces[1].get(path[0], namespaces[0].get(path[0], _MISSING))
     for attribute in path[1:]:
         found = getattr(found, attribute, _MISSING)
-    # what is imported for type checkers only has nothing but its name
+    # a type that is imported only for type checkers is known only by its name
     return path[-1] == "ToolContext" if found is _MISSING else _is_context_type(found)

@@ -1,7 +1,7 @@
-"""Sync functions in threads, and the ones that run on after their call was cancelled: a thread
-cannot be interrupted, only left alone.
+"""Sync functions in threads, and calls abandoned there: a thread cannot be interrupted, so a
+function keeps running after its call was cancelled.
 
-A function that must be stoppable belongs into a process (isolate.py). Entry: `run_in_thread`,
+Run a function that must be stoppable in a process (isolate.py). Entry points: `run_in_thread`,
 `abandoned_calls`.
 """
 
@@ -26,23 +26,24 @@ from treadle.tools.tool import ToolContext, ToolFailed
 logger = logging.getLogger("treadle")
 
 MAX_THREADS: Final = 64
-"""Sync tools that run at once in one event loop; further ones wait. Abandoned ones do not count.
+"""Maximum number of sync tools that run at once in one event loop; further ones wait. Abandoned
+calls do not count.
 
-Apart from anyio's own, so that slow tools hold up no file.
+Separate from anyio's own limit, so that slow tools do not delay file operations.
 """
 
 _limiter: Final[RunVar[anyio.CapacityLimiter]] = RunVar("treadle_tool_threads")
 _lock: Final = threading.Lock()
-"""Invariants: a call is in `_abandoned` exactly while it runs on, and tells what it gave, without
-anybody who waits for it; it tells that once, whether it is abandoned first or over first."""
+"""Invariants: a call is in `_abandoned` exactly while it runs, or reports its late result, after it
+was abandoned. It reports that result once, whether it is abandoned first or ends first."""
 _abandoned: Final[set[ThreadCall]] = set()
 
 
 class ThreadCall:
-    """A sync function on its way through a thread.
+    """Call of a sync function in a thread.
 
-    One whose call was cancelled runs on, and tells `ctx.late` what it gave, in the words of
-    `text_of`.
+    If the call is cancelled, the function keeps running, and its result, as formatted by `text_of`,
+    is passed to `ctx.late`.
     """
 
     def __init__(
@@ -56,9 +57,8 @@ class ThreadCall:
         self.run_id: Final = ctx.run_id
         self.call_id: Final = ctx.call_id
         self.ended: Final[Future[None]] = Future()
-        """Done when the thread is.
-
-        Then `value` and `error` say what the function returned or raised: too late for its call.
+        """Completed when the thread has ended. `value` or `error` then holds what the function
+        returned or raised.
         """
         self.value: object = None
         self.error: BaseException | None = None
@@ -117,8 +117,8 @@ class ThreadCall:
             self._late(text, self._status())
         except (
             Exception
-        ):  # the edge of a thread that nobody waits for: its run, or the loop of it, may be gone
-            logger.debug("what %r gave late could be told to nobody", self, exc_info=True)
+        ):  # the boundary of an abandoned thread: its run, or the run's loop, may have ended
+            logger.debug("the late result of %r could not be delivered", self, exc_info=True)
 
     def _status(self) -> LateStatus:
         """Return the status of the result as it would have been in time; None: unknown."""
@@ -134,12 +134,13 @@ async def run_in_thread(
     function: Callable[[], object],
     text_of: Callable[[object], str] | None = None,
 ) -> object:
-    """Return what the function returns, or raise what it raises. Raises ToolFailed(happened=False)
-    where no thread can be started, or where the run was taken over while a thread was awaited.
+    """Call the function in a thread. Returns its result and propagates its exceptions. Raises
+    ToolFailed(happened=False) if no thread can be started, or if another process took over the run
+    while the call waited for a thread.
 
-    Cancellation: returns at once. A function that has not begun never runs; one that has is left
-    alone and listed in `abandoned_calls`. With `text_of`, `ctx.late` is told what such a one gave:
-    once, in the thread, or here where it was over already.
+    Cancellation: re-raised at once. A function that has not started never runs; one that has keeps
+    running and is listed in `abandoned_calls`. With `text_of`, its result is passed to `ctx.late`
+    once: from the thread, or from here if the function has ended already.
     """
     call = ThreadCall(tool, ctx, function, text_of)
     try:
@@ -177,9 +178,9 @@ def abandoned_calls(run_id: str | None = None) -> tuple[ThreadCall, ...]:
 
 
 async def wait_for_abandoned(calls: Sequence[ThreadCall], grace_s: float) -> tuple[ThreadCall, ...]:
-    """Waits until they have ended, at most so long; gives those that still run.
+    """Wait up to `grace_s` seconds for the calls to end, and return those that still run.
 
-    Never raises what they raise.
+    Never raises their exceptions.
     """
     with anyio.move_on_after(grace_s):
         for call in calls:

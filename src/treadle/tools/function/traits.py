@@ -35,9 +35,9 @@ class CallOptions(TypedDict, total=False):
     needs_approval: bool
     """True: a person is asked before each call, in every mode."""
     max_output: int
-    """Characters of the result that the model is shown."""
+    """Maximum number of characters of the result that the model sees."""
     probe: Probe | None
-    """Reports whether a cut once-call happened."""
+    """Finds out whether an interrupted call of a once-tool happened."""
     is_enabled: IsEnabled
     """False, or a function of the run's `RunContext` that returns False: the run does not offer the
     tool.
@@ -49,7 +49,7 @@ class CallOptions(TypedDict, total=False):
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything about a tool but its schema and its function."""
+    """All properties of a tool except its schema and its function."""
 
     name: str
     effect: Effect = "once"
@@ -63,7 +63,9 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     prepare: Prepare | None = None
 
     def check(self, label: str) -> None:
-        """Raises AgentError(invalid); `label` says of which tool."""
+        """Validate the traits. Raises AgentError(invalid); `label` names the tool in its
+        message.
+        """
         for fault in (self._name_fault(), self._number_fault(), self._effect_fault()):
             if fault:
                 raise AgentError("invalid", f"{label}: {fault}")
@@ -96,8 +98,8 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
             return f"isolate={self.isolate!r} is neither 'process' nor None"
         if self.probe is not None and self.effect != "once":
             return (
-                f"a probe tells whether a once-tool happened; with effect={self.effect!r} it is "
-                "simply run again"
+                f"a probe is for once-tools; with effect={self.effect!r} an interrupted call runs "
+                "again: remove probe="
             )
         if self.probe is not None and not is_async(self.probe):
             return (
@@ -110,13 +112,11 @@ def name_fault(name: str) -> str | None:
     """Return what is wrong with the name of a tool, or None."""
     if _NAME.fullmatch(name):
         return None
-    return (
-        f"the name {name!r} is not one that models take (letters, digits, '_' and '-', at most 128)"
-    )
+    return f"the name {name!r} is not valid for a tool (letters, digits, '_' and '-', at most 128)"
 
 
 def check_options(callee: str, options: CallOptions) -> None:
-    """Raises TypeError for an option that does not exist, as a call of `callee` does."""
+    """Raise TypeError for an option that does not exist, with the message of a call of `callee`."""
     if unknown := options.keys() - CallOptions.__optional_keys__:
         raise TypeError(
             f"{callee}() got an unexpected keyword argument {min(unknown)!r}: it also takes "
@@ -125,17 +125,19 @@ def check_options(callee: str, options: CallOptions) -> None:
 
 
 def check_function(function: object, label: str) -> None:
-    """Raises AgentError(invalid) for what cannot be called as a tool, saying what to do instead."""
+    """Raise AgentError(invalid) if the function cannot be a tool. The message says what to do
+    instead.
+    """
     fault = None
     if isinstance(function, staticmethod):
         fault = "put @staticmethod above it"
     elif isinstance(function, classmethod):
-        fault = "a class method cannot be one: make it a method or a static method"
+        fault = "a class method cannot be a tool: make it a method or a static method"
     elif isinstance(function, type):
-        fault = "a class cannot be one: make it a function that returns what the model is to see"
+        fault = "a class cannot be a tool: write a function that returns the result for the model"
     elif not callable(function):
         fault = (
-            f"it cannot be called; options are given by keyword, like @tool(name={function!r})"
+            f"it cannot be called; pass options by keyword, like @tool(name={function!r})"
             if isinstance(function, str)
             else "it cannot be called"
         )
@@ -144,8 +146,8 @@ def check_function(function: object, label: str) -> None:
         for check in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
     ):
         fault = (
-            "a generator cannot be one: collect what it yields and return it; ctx.progress(text) "
-            "tells people how far it is"
+            "a generator cannot be a tool: collect the values that it yields and return them; "
+            "ctx.progress(text) shows progress to people"
         )
     if fault:
         raise AgentError("invalid", f"{label}: {fault}")
@@ -156,7 +158,9 @@ def is_async(function: AnyFunction) -> bool:
 
 
 def _called(function: AnyFunction) -> Any:
-    """The function whose body runs: of a partial the one inside, of an object its `__call__`."""
+    """Return the function whose body runs: the one that a partial wraps, or an object's
+    `__call__`.
+    """
     inner: Any = function
     while isinstance(inner, functools.partial):
         inner = cast("functools.partial[object]", inner).func

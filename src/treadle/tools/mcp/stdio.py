@@ -33,7 +33,7 @@ QUEUE = 64
 not.
 """
 GRACE_S = 1.0
-"""Between the end of its stdin, by which a server is told to end, and SIGTERM."""
+"""Seconds between closing a server's stdin, which asks it to end, and SIGTERM."""
 _LAST_S = 2.0
 _POLL_S = 0.01
 _PIECE = 65536
@@ -46,9 +46,9 @@ _GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError
 async def stdio(
     server: McpServer, environment: Mapping[str, str], traffic: Traffic
 ) -> AsyncGenerator[Streams]:
-    """Runs it until the block is left; then nothing of it is left.
+    """Run a server for the duration of the block, then end it and all its processes.
 
-    Raises Unreachable where it cannot be started.
+    Raises Unreachable if the server cannot be started.
     """
     mark = os.urandom(16).hex()
     program = await _started(server, {**environment, **revealed(server.env), MARK: mark})

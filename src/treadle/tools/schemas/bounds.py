@@ -1,9 +1,9 @@
-"""Limits of schemas that someone else wrote, checked before anything is compiled, and of the work
-that one check by them takes.
+"""Limits of schemas that a caller wrote, checked before anything is compiled, and of the work of
+one check.
 
-jsonschema-rs knows no bound and holds the interpreter meanwhile, so deadlines and signals wait for
-it. What a schema unfolds to is counted instead of followed: at each place of a value every schema
-counts once, with the number of ways that lead to it. Entry: `Bounds`, `TooMuch`.
+jsonschema-rs has no limits and holds the GIL during a check, so deadlines and signals wait for it.
+The unfolded schema is counted, not built: at each place of a value, every schema counts once,
+multiplied by the number of paths that lead to it. Entry points: `Bounds`, `TooMuch`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TIMES: Final = re.compile(r"\{(\d*)(?:(,)(\d*))?\}")
 _FOLDS_CASE: Final = re.compile(r"\(\?[\w-]*i")
 _IS_VERBOSE: Final = re.compile(r"\(\?[A-Za-z-]*x")
 _NAMED: Final = re.compile(r"\\(?:[pP](?:\{[^}]*\}?|.?)|[xu]\{[^}]*\}?)", re.DOTALL)
-"""An escape of more than two characters."""
+"""Escapes of more than two characters."""
 _WIDE = 9
 """States of a class with nearly all characters of Unicode, in UTF-8."""
 _COUNTED_MOST: Final = 10**9
@@ -30,10 +30,10 @@ _PROPERTY = 300
 
 
 def states(pattern: str) -> int:
-    """At least 1. The pattern need not be valid.
+    """Estimate the number of states of a pattern, at least 1. The pattern need not be valid.
 
-    Raises TooMuch for the flag `x`, with which blanks and comments may stand in a repetition;
-    patterns of JSON Schema have no such flag.
+    Raises TooMuch for the flag `x`, which allows blanks and comments inside a repetition. JSON
+    Schema has no such flag.
     """
     sizes, atom, at = [1], 0, 0
     while at < len(pattern):
@@ -50,7 +50,7 @@ def states(pattern: str) -> int:
             continue
         if char == "(":
             if _IS_VERBOSE.match(pattern, at):
-                raise TooMuch("it has a pattern with the flag x, which is not taken")
+                raise TooMuch("it has a pattern with the flag x, which is not supported")
             sizes.append(0)
             atom, at = 0, at + 1
         elif char == ")" and len(sizes) > 1:
@@ -67,7 +67,7 @@ def states(pattern: str) -> int:
 
 
 def _atom(pattern: str, at: int) -> tuple[int, int]:
-    """States of one character or class, and where the next one begins."""
+    """Return the states of one character or class, and the index after it."""
     char = pattern[at]
     if char == "\\":
         named, letter = _NAMED.match(pattern, at), pattern[at + 1 : at + 2]
@@ -83,8 +83,8 @@ def _atom(pattern: str, at: int) -> tuple[int, int]:
 
 
 def _end_of_class(pattern: str, at: int) -> int:
-    """Return the end of the shortest reading. Where a class goes on, since it begins with a bracket
-    or has classes in it, its last bracket counts as all before it.
+    """Return the end of a class, read as short as possible. If the class is longer, because it
+    begins with a bracket or contains classes, its last bracket counts as much as all before it.
     """
     end = at + 1
     while end < len(pattern) and pattern[end] != "]":
@@ -96,9 +96,9 @@ PATTERN_CHARS_MOST: Final = 4_000
 STATES_MOST: Final = 20_000
 """Maximum number of states in all patterns of one schema."""
 ALTERNATIVES_MOST: Final = 20_000
-"""Schemas that one place of a value is checked by, each as often as it is reached."""
+"""Maximum number of schemas that check one place of a value. A schema counts once for each path."""
 WORK_MOST: Final = 20_000_000
-"""Maximum work of one check: a second or two."""
+"""Maximum work of one check, which takes one to two seconds."""
 TOLD_MOST: Final = 20_000
 """Maximum work of a check that collects problems, which makes an object for each failed
 alternative.
@@ -112,7 +112,7 @@ class Bounds:
     """Bounds of one schema."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Raises TooMuch for a schema beyond a limit, without following what it unfolds to."""
+        """Raises TooMuch for a schema beyond a limit, without unfolding it."""
         self._graph: Final = SchemaGraph(schema)
         self.states: Final = self._states()
         self._ranks: Final = self._graph.ranks()
@@ -120,8 +120,8 @@ class Bounds:
         self.chars_surely: Final = (
             -1 if most is None else _SURELY_LITTLE // (most + self.states) - 1
         )
-        """A value of no more characters of JSON takes little work, whatever it is; -1 where its
-        work has to be counted.
+        """Maximum number of characters of JSON that certainly take little work; -1 if the work has
+        to be counted for every value.
         """
 
     def _states(self) -> int:
@@ -130,29 +130,29 @@ class Bounds:
             for pattern in node.patterns:
                 if len(pattern) > PATTERN_CHARS_MOST:
                     raise TooMuch(
-                        f"it has a pattern of {len(pattern):,} characters, and at most "
-                        f"{PATTERN_CHARS_MOST:,} are taken"
+                        f"it has a pattern of {len(pattern):,} characters; the limit is "
+                        f"{PATTERN_CHARS_MOST:,}"
                     )
                 node.states += states(pattern)
             for pattern in node.name_patterns:
                 if len(pattern) > PATTERN_CHARS_MOST:
                     raise TooMuch(
-                        f"it has a pattern of {len(pattern):,} characters, and at most "
-                        f"{PATTERN_CHARS_MOST:,} are taken"
+                        f"it has a pattern of {len(pattern):,} characters; the limit is "
+                        f"{PATTERN_CHARS_MOST:,}"
                     )
                 node.name_states += states(pattern)
             total += node.states + node.name_states
         if total > STATES_MOST:
             raise TooMuch(
-                f"its patterns and their repetitions unfold to {total:,} states, and at most "
-                f"{STATES_MOST:,} are taken"
+                f"its patterns and their repetitions unfold to {total:,} states; the limit is "
+                f"{STATES_MOST:,}"
             )
         return total
 
     def _unfolded(self) -> int | None:
-        """Schemas on all ways from the top, if no way comes back; None for a recursive schema.
+        """Return the number of schemas on all paths from the top; None for a recursive schema.
 
-        Raises TooMuch for one place with too many.
+        Raises TooMuch if too many schemas check one place.
         """
         for node in sorted(
             self._graph.nodes, key=lambda node: self._ranks[node.number], reverse=True
@@ -163,13 +163,13 @@ class Bounds:
             )
             if node.unfolded > ALTERNATIVES_MOST:
                 raise TooMuch(
-                    f"one place of a value would be checked by more than {ALTERNATIVES_MOST:,} "
-                    "of its parts, references unfolded"
+                    f"more than {ALTERNATIVES_MOST:,} of its parts would check one place of a "
+                    "value, references unfolded"
                 )
         return self._graph.unfolded()
 
     def work(self, value: object, most: int) -> int:
-        """Upper bound of the work of checking the value; beyond `most` the count stops."""
+        """Return an upper bound of the work of checking the value. Stops counting beyond `most`."""
         total, pending = 0, [(value, Counter({0: 1}))]
         while pending and total <= most:
             here, roots = pending.pop()
@@ -202,7 +202,7 @@ class Bounds:
         return total
 
     def _same_place(self, roots: Counter[int]) -> dict[int, int]:
-        """Every schema that the same place is checked by, with the number of ways that lead to it."""  # noqa: E501
+        """Return every schema that checks the same place, with the number of paths to it."""
         times, waiting = Counter(roots), [(self._ranks[number], number) for number in roots]
         heapify(waiting)
         done: dict[int, int] = {}

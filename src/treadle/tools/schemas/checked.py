@@ -1,7 +1,7 @@
-"""A JSON Schema that somebody else wrote: looked at when it is given, compiled when a value is
-first checked, never fetched from anywhere.
+"""Validation by a JSON Schema that a caller wrote. Visible faults are found at once; the schema is
+compiled when the first value is checked. Nothing is ever fetched.
 
-What is said to the model is its user's part. Entry: `CheckedSchema`.
+Callers write the messages to the model. Entry point: `CheckedSchema`.
 """
 
 from __future__ import annotations
@@ -43,19 +43,20 @@ PATTERN_BYTES_MOST: Final = 4 << 20
 
 
 class CheckedSchema:
-    """A copy of the schema, and the check by it."""
+    """Copy of a schema, and its validator."""
 
     def __init__(self, schema: object, what: str, place: str) -> None:
-        """`what`: whose it is, with its verb, in messages; `place`: what its top is called there.
+        """`what`: subject and verb of messages, such as "the schema of the answer is". `place`:
+        name of the schema's root in messages.
 
-        Raises AgentError(invalid) where JSON has no words for it. Whether it makes sense at first
-        sight is told by `fault`, and wholly by `compile`.
+        Raises AgentError(invalid) if JSON cannot express the schema. `fault` holds a visible fault;
+        `compile` finds all others.
         """
         self.what: Final = what
         try:
             self.schema: Final[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(schema))
         except (TypeError, ValueError, RecursionError) as e:
-            raise AgentError("invalid", f"{what} no JSON Schema: {e}") from e
+            raise AgentError("invalid", f"{what} not a JSON Schema: {e}") from e
         self.fault: Final = _fault_of(self.schema, place)
         """Fault that is visible without compiling the schema, or a reference to a schema elsewhere;
         None if there is none.
@@ -65,26 +66,26 @@ class CheckedSchema:
         self._is_valid: Callable[[object], bool] = lambda _: False
 
     def compile(self) -> tuple[Validator, Bounds]:
-        """Raises AgentError(invalid) for what is no valid schema, or one beyond the limits of
-        bounds.py.
+        """Compile the schema on first use. Raises AgentError(invalid) if it is not valid, or is
+        beyond the limits of bounds.py.
         """
         if self._compiled is None:
             try:
                 self._compiled = compiled(self.schema)
             except ValueError as e:
                 what = (
-                    "a JSON Schema that is not taken"
+                    "a JSON Schema beyond the limits"
                     if isinstance(e, TooMuch)
-                    else "no valid JSON Schema"
+                    else "not a valid JSON Schema"
                 )
                 raise AgentError("invalid", f"{self.what} {what}: {_reason(e)}") from e
         return self._compiled
 
     def fits(self, value: object, chars: int) -> bool:
-        """`chars`: of the JSON text that the value was.
+        """Return True if the value matches. `chars`: length of its JSON text.
 
-        Raises TooMuch where the check would take seconds, and ValueError for text that UTF-8 cannot
-        hold.
+        Raises TooMuch if the check would take seconds, and ValueError for text that UTF-8 cannot
+        encode.
         """
         if chars > self._chars_surely:
             self._count(value, chars)
@@ -98,7 +99,8 @@ class CheckedSchema:
             raise TooMuch(_LONG)
 
     def problems(self, value: object, noun: str) -> Sequence[SchemaProblem]:
-        """Return the problems of a value, if any. `noun` names what an unknown name would be.
+        """Return the problems of a value, if any. `noun`: the word for an unknown name in messages,
+        such as "field".
 
         Raises ValueError as `fits` does. Describes the first 30 problems and counts the others, up
         to 1,000.
@@ -133,9 +135,10 @@ class CheckedSchema:
 
 
 def compiled(schema: Mapping[str, Any]) -> tuple[Validator, Bounds]:
-    """The check by a schema and the bounds of its work.
+    """Return the validator of a schema and the bounds of its work.
 
-    Raises ValueError for what is no valid schema, TooMuch before anything is compiled.
+    Raises ValueError if the schema is not valid; TooMuch, before compiling anything, if it is
+    beyond a limit.
     """
     bounds = Bounds(schema)
     import jsonschema_rs  # noqa: PLC0415  costs 40 ms, and most runs have no given schema
@@ -159,14 +162,14 @@ def _fault_of(schema: object, place: str) -> str | None:
     return (
         None
         if reference is None
-        else f"it refers to {reference[:200]!r}, and nothing is fetched: put that schema "
+        else f"it refers to {reference[:200]!r}, which is not fetched: put that schema "
         "under '$defs' and refer to it as '#/$defs/NAME'"
     )
 
 
 def _reason(error: ValueError) -> str:
-    """jsonschema-rs's words; where they only say that some form of the meta-schema is not met, the
-    place is told.
+    """Return the first line of jsonschema-rs's error, with the place in the schema if it has
+    one.
     """
     said = str(error).partition("\n")[0]
     path: Sequence[object] = getattr(error, "instance_path", ())
@@ -186,8 +189,8 @@ def _faults(schema: object, place: str) -> Iterator[str]:
     for kind in cast("Iterable[object]", types if isinstance(types, list) else [types]):
         if not (isinstance(kind, str) and kind in _TYPES):
             yield (
-                f"{place} has the type {one_line(repr(kind))}: one of {', '.join(sorted(_TYPES))} "
-                "is meant"
+                f"{place} has the type {one_line(repr(kind))} and must have one of "
+                f"{', '.join(sorted(_TYPES))}"
             )
     properties: Any = words.get("properties", {})
     if not isinstance(properties, dict):

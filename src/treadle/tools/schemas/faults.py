@@ -1,6 +1,7 @@
-"""pydantic's errors as problems that a model can mend. Imported only once pydantic has found some.
+"""Pydantic's errors as problems that a model can correct. Imported only when pydantic has raised
+one.
 
-Entry: `fault_of_text`, `problems_of`.
+Entry points: `fault_of_text`, `problems_of`.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _CONTAINERS: Final = re.compile(
 
 
 def fault_of_text(error: ValidationError) -> str | None:
-    """Why the text is no JSON at all; None where it is, and does not fit."""
+    """Return the reason why the text is not JSON; None if it is JSON that does not fit."""
     first = error.errors(include_url=False)[0]
     if first["type"] == "json_invalid":
         return str(first.get("ctx", {}).get("error", first["msg"]))
     return (
-        "it holds half a surrogate pair, which no text may"
+        "it contains half of a surrogate pair"
         if first["type"] == "string_unicode" and not first["loc"]
         else None
     )

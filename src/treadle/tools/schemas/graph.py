@@ -1,5 +1,5 @@
-"""A schema as a graph: its parts, and by which keywords one leads to another, at the same place of
-a value or below it. Entry: `SchemaGraph`, `check_size`.
+"""A schema as a graph: its parts, and the keywords by which one leads to another, for the same
+place of a value or one below it. Entry points: `SchemaGraph`, `check_size`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ PARTS_MOST: Final = 20_000
 DEPTH_MOST: Final = 128
 BYTES_MOST: Final = 1 << 20
 TARGETS_MOST: Final = 100_000
-"""Maximum number of parts that all references may mean: an anchor may stand at each part, and be
-referred to by each.
+"""Maximum number of targets of all references, since each part may have an anchor, and refer to
+that of each other part.
 """
 _SAME_PLACE: Final = frozenset(
     {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "contentSchema"}
@@ -28,7 +28,7 @@ _ANY_PLACE: Final = frozenset({"additionalItems", "unevaluatedItems", "contains"
 _DEPENDENT: Final = frozenset({"dependentSchemas", "dependencies"})
 _REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _UNEVALUATED: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
-"""Keywords whose check looks at the other keywords again."""
+"""Keywords whose check evaluates the other keywords again."""
 _META_WEIGHT = 1_000
 """Weight of a reference to a meta-schema, which is not part of the schema."""
 
@@ -48,20 +48,20 @@ class Node:
     def __init__(self, number: int) -> None:
         self.number = number
         self.weight = 1
-        """Values that the check compares at one place."""
+        """Number of values that the check compares at one place."""
         self.same_place: Counter[int] = Counter()
-        """Parts that check the same place, each with how often."""
+        """Parts that check the same place, each with the number of times."""
         self.named: dict[str, int] = {}
         self.any_name: list[int] = []
         self.of_names: list[int] = []
-        """Parts that check the names themselves."""
+        """Parts that check the names of an object."""
         self.places: list[int] = []
         self.any_place: list[int] = []
         self.patterns: list[str] = []
         self.name_patterns: list[str] = []
         self.states = self.name_states = 0
         self.unfolded = 0
-        """Weight of all that checks the same place."""
+        """Weight of all parts that check the same place."""
 
     def below(self) -> Iterator[int]:
         yield from self.named.values()
@@ -78,7 +78,7 @@ class SchemaGraph:
         """
         check_size(schema)
         self._resources: dict[str, list[dict[str, Any]]] = {}
-        """Each part that an id may mean: two may have the same."""
+        """Parts by id. Several parts may have the same id."""
         self._anchors: dict[str, list[dict[str, Any]]] = {}
         self._bases: dict[int, Sequence[str]] = {}
         for bases, words in schemas(schema, in_literals=True):
@@ -88,7 +88,7 @@ class SchemaGraph:
                     base not in self._resources
                 ):
                     self._resources.setdefault(base, []).append(words)
-            # until draft 7 an anchor was an id that is a fragment
+            # up to draft 7, an anchor was an id that is a fragment
             for word in ("$anchor", "$dynamicAnchor", "$id", "id"):
                 if isinstance(name := words.get(word), str) and (
                     word.endswith("nchor") or name.startswith("#")
@@ -175,7 +175,7 @@ class SchemaGraph:
                 targets += chain.from_iterable(self._resources.values())
         self._targets_left -= len(targets)
         if self._targets_left < 0:
-            raise TooMuch(f"its references may mean more than {TARGETS_MOST:,} parts")
+            raise TooMuch(f"its references have more than {TARGETS_MOST:,} possible targets")
         if all(found is None for found in targets) and not self._means_known(words, reference):
             raise Dangling(f"its reference {reference[:200]!r} leads nowhere")
         parts = [cast("dict[str, Any]", found) for found in targets if isinstance(found, dict)]
@@ -187,9 +187,10 @@ class SchemaGraph:
         )
 
     def ranks(self) -> list[int]:
-        """A number for each part, higher than those of the parts that lead to it at the same place.
+        """Return a rank for each part, higher than those of the parts that lead to it at the same
+        place.
 
-        Raises TooMuch where one leads to itself.
+        Raises TooMuch if a part leads to itself.
         """
         ranks, _ = _ordered(self.nodes, {node.number: list(node.same_place) for node in self.nodes})
         if ranks is None:
@@ -197,7 +198,7 @@ class SchemaGraph:
         return ranks
 
     def unfolded(self) -> int | None:
-        """Weight of all ways from the top, above and below; None if one comes back."""
+        """Return the weight of all paths from the top; None if one of them is a cycle."""
         ways = {node.number: [*node.same_place, *node.below()] for node in self.nodes}
         ranks, order = _ordered(self.nodes, ways)
         if ranks is None:
@@ -216,8 +217,8 @@ class SchemaGraph:
 def _ordered(
     nodes: list[Node], ways: Mapping[int, list[int]]
 ) -> tuple[list[int] | None, list[int]]:
-    """Ranks and order in which each part comes before those that it leads to; no ranks if a way
-    comes back.
+    """Return the ranks, and an order in which each part comes before those that it leads to. The
+    ranks are None if there is a cycle.
     """
     entering = Counter(other for others in ways.values() for other in set(others))
     order = [node.number for node in nodes if not entering[node.number]]
@@ -257,14 +258,14 @@ def _named(found: object) -> dict[str, Any]:
 
 
 def _size(value: object) -> int:
-    """Values in what a keyword says; of the parts of a schema only how many there are, for each is
-    a part of its own.
+    """Return the size of a keyword's value: 1, plus the number of its items. Schemas in it are
+    parts with sizes of their own.
     """
     return 1 + len(cast("list[object]", value)) if isinstance(value, list | dict) else 1
 
 
 def check_size(schema: object) -> None:
-    """Raises TooMuch, without recursion."""
+    """Raise TooMuch if the schema is too large or too deep. Does not recurse."""
     chars, level = 0, [schema]
     for _ in range(DEPTH_MOST):
         inner: list[object] = []

@@ -1,5 +1,4 @@
-"""Validation problems in words for a model: one line each, with the place, the fault and the
-expected value.
+"""Validation problems, described for a model in one line each: place, fault and expected value.
 
 faults.py and checked.py find them; their callers add the text around them. Entry points:
 `SchemaProblem`, `told`, `strict_json`.
@@ -27,7 +26,7 @@ MAX_PLACE_CHARS: Final = 200
 _AROUND_CHARS: Final = 30
 _FORMS_MOST: Final = 200
 _NEAR_MOST: Final = 200
-"""Names among which the nearest is looked for: each costs some 20 µs."""
+"""Maximum number of names among which the nearest is searched. Each takes about 20 µs."""
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w{0,60}")
 
 
@@ -36,9 +35,9 @@ def _no_constant(name: str) -> None:
 
 
 strict_json: Final = json.JSONDecoder(parse_constant=_no_constant)
-"""Python's parser without the NaN and Infinity that it lets pass.
+"""Python's parser, which here rejects NaN and Infinity.
 
-Raises ValueError, or RecursionError for what is nested too deeply.
+Raises ValueError, or RecursionError for JSON that is nested too deeply.
 """
 
 
@@ -49,7 +48,7 @@ def _finite(number: str) -> float:
 
 
 finite_json: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
-"""The same, and numbers such as 1e400, which no float holds, are refused too."""
+"""`strict_json`, which also rejects numbers such as 1e400 that no float can hold."""
 
 
 class SchemaProblem(msgspec.Struct, frozen=True):
@@ -60,8 +59,8 @@ class SchemaProblem(msgspec.Struct, frozen=True):
 
 
 def told(problems: Sequence[SchemaProblem], whole: str, chars_max: int | None = None) -> list[str]:
-    """At most ten problems, each in a bounded line, all of them in `chars_max`; `whole` names the
-    place of a problem with the value as such.
+    """Format at most ten problems, each in a line of bounded length, in `chars_max` characters
+    altogether. `whole`: the place of a problem with the whole value.
     """
     lines: list[str] = []
     for p in problems[:MAX_PROBLEMS]:
@@ -80,7 +79,9 @@ def told(problems: Sequence[SchemaProblem], whole: str, chars_max: int | None = 
 
 
 def why_unparsable(text: str, reason: str) -> str:
-    """`reason` is a parser's; where Python's own parser sees a fault, its place is shown instead."""  # noqa: E501
+    """Return the reason why a text is not JSON: the error of Python's parser, with its place, or
+    else `reason`, another parser's error.
+    """
     try:
         strict_json.decode(text)
     except json.JSONDecodeError as e:
@@ -106,9 +107,9 @@ def missing(path: Path, schema: JsonSchema) -> SchemaProblem:
 
 
 def unknown(path: Path, schema: JsonSchema, noun: str) -> SchemaProblem:
-    """A name that the schema does not have, with the nearest that it has.
+    """Return the problem for an unknown name, with the nearest known one.
 
-    `noun`: what it would be the name of.
+    `noun`: the word for the name, such as "field".
     """
     names = [
         name
@@ -122,23 +123,22 @@ def unknown(path: Path, schema: JsonSchema, noun: str) -> SchemaProblem:
 
 
 def nearest(word: str, words: Sequence[str]) -> str | None:
-    """`did you mean "x"?`, or None where nothing is near."""
+    """Return `did you mean "x"?`; None if no word is similar."""
     close = closest(word, words[:_NEAR_MOST])
     return None if close is None else f"did you mean {json.dumps(close, ensure_ascii=False)}?"
 
 
 def as_string(value: object) -> str:
-    """A hint for the commonest slip with arrays and objects: sending them as JSON inside a string.
-
-    Else nothing.
+    """Return a hint for the most common mistake with arrays and objects, which is to send them as
+    JSON inside a string; otherwise "".
     """
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
-        return "; send the JSON itself, not a string that holds it"
+        return "; send the JSON itself, not a string that contains it"
     return ""
 
 
 def shown(value: object) -> str:
-    """A value as short JSON."""
+    """Format a value as shortened JSON."""
     if isinstance(value, str):
         value = value[: MAX_SHOWN_CHARS + 1]
     try:
@@ -169,12 +169,12 @@ def _piece(text: str, at: int) -> str:
     return f"{before!r} <here> {after!r}"
 
 
-# ---------------------------------------------------------------- looking into the schema
+# ---------------------------------------------------------------- lookup in the schema
 
 
 def _forms(schema: JsonSchema | None, root: JsonSchema) -> Iterator[JsonSchema]:
-    """A schema with its references followed and its alternatives taken apart: each part once, at
-    most `_FORMS_MOST`.
+    """Yield the alternatives of a schema, references resolved: each part once, at most
+    `_FORMS_MOST`.
     """
     seen = set[int]()
     waiting = [] if schema is None else [schema]

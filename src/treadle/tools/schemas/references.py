@@ -17,7 +17,7 @@ _BY_NAME: Final = frozenset(
 )
 _LITERAL: Final = frozenset({"enum", "const", "default", "examples"})
 KNOWN: Final = ("http://json-schema.org/", "https://json-schema.org/")
-"""The meta-schemas, which jsonschema-rs brings along."""
+"""Prefixes of the meta-schemas, which jsonschema-rs contains."""
 _SURE: Final = frozenset(
     {
         "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "items", "prefixItems", "contains",
@@ -25,7 +25,7 @@ _SURE: Final = frozenset(
         "properties", "patternProperties", "$defs", "dependentSchemas",
     }
 )  # fmt: skip
-"""Keywords of which each draft since 2019-09 takes the same parts for schemas."""
+"""Keywords that contain schemas in the same places in each draft since 2019-09."""
 _NEW_DRAFTS: Final = "https://json-schema.org/draft/20"
 """Drafts since 2019-09, in which `$id` counts everywhere and `id` nowhere."""
 ADDRESS_CHARS_MOST: Final = 4_000
@@ -37,15 +37,14 @@ _READINGS_MOST: Final = 50_000
 
 
 class TooMuch(ValueError):
-    """A schema, or a check by one, beyond a limit."""
+    """Raised for a schema, or a check by one, beyond a limit."""
 
 
 def remote_reference(schema: object) -> str | None:
-    """The first reference that leads out of the schema, as it stands there; None where all of it is
-    at hand.
+    """Return the first reference that leads out of the schema, as written; None if there is none.
 
-    A relative reference counts as one where the schema has no `$id` that it leads to. Raises
-    TooMuch as `schemas` does.
+    A relative reference leads out if no `$id` of the schema matches it. Raises TooMuch as `schemas`
+    does.
     """
     identified: set[str] = set()
     referred: list[tuple[Sequence[str], str]] = []
@@ -70,10 +69,9 @@ def _is_at_hand(bases: Sequence[str], reference: str, identified: set[str]) -> b
 
 
 def joined(base: str, reference: str) -> str:
-    """The document that a reference means.
+    """Return the URI of the document to which a reference leads.
 
-    A base that is a URN has no folder: only fragments are relative to it. Raises TooMuch for an
-    address beyond its limit.
+    Only fragments can be relative to a URN. Raises TooMuch for an address beyond its limit.
     """
     if reference.startswith("#"):
         return base
@@ -81,21 +79,21 @@ def joined(base: str, reference: str) -> str:
         raise TooMuch(f"it has an id or a reference of more than {ADDRESS_CHARS_MOST:,} characters")
     try:
         return urldefrag(urljoin(base, reference))[0]
-    except ValueError:  # "http://[" and its like
+    except ValueError:  # such as "http://["
         return reference
 
 
 def schemas(
     schema: object, *, in_literals: bool = False
 ) -> Iterator[tuple[Sequence[str], dict[str, Any]]]:
-    """Every schema in it with the URIs that its references may be relative to, the likeliest first;
-    what stands under names of anybody's choice, too, and `in_literals` what is a value, to which a
-    pointer may lead.
+    """Yield every part of a schema with the possible base URIs of its references, the likeliest
+    first. Includes values of unknown keywords and, with `in_literals`, literal values, because a
+    pointer may lead to either.
 
-    Drafts before 2019-09 differ in whether `id` or `$id` counts, and beside what; below unknown
-    keywords it depends on the way. There each reading is followed, so that jsonschema-rs never
-    reads a larger schema than ours. Raises TooMuch for too many readings, or an address beyond its
-    limit.
+    Drafts before 2019-09 differ in whether `id` or `$id` counts, and next to which keywords; below
+    unknown keywords it depends on the path. There, each reading is followed, so that jsonschema-rs
+    never reads a larger schema than this function. Raises TooMuch for too many readings, or an
+    address beyond its limit.
     """
     further, is_new = 0, _names_new_drafts_only(schema)
     pending: list[tuple[tuple[str, ...], object, bool, bool]] = [(("",), schema, False, is_new)]

@@ -1,6 +1,6 @@
-"""msgspec Structs inside annotations, made known to pydantic, which has no idea of them.
+"""Support for msgspec Structs in annotations that pydantic evaluates.
 
-Structs that are fields of pydantic models or dataclasses are not reached. Entry: `with_structs`.
+Structs in fields of pydantic models and dataclasses are not supported. Entry point: `with_structs`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from treadle.tools.schemas.tidy import STRUCT
 
 
 def with_structs(hint: Any, *, strict: bool = False) -> Any:
-    """The same annotation with each Struct in it told how to be validated and described.
+    """Return the annotation with pydantic hooks for each Struct in it.
 
-    Unless `strict`, "3" will do for a 3.
+    Unless `strict`, "3" is accepted as a 3.
     """
     origin, inner = get_origin(hint), get_args(hint)
     if _is_struct(origin or hint):
@@ -41,7 +41,7 @@ def _is_struct(hint: object) -> bool:
 
 
 class _Struct:
-    """Hooks that pydantic calls for a type that it does not know."""
+    """Hooks by which pydantic validates and describes a Struct."""
 
     def __init__(self, struct: Any, strict: bool) -> None:
         self.struct = struct

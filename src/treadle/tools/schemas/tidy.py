@@ -1,7 +1,7 @@
-"""pydantic's JSON Schema as a model should read it: no titles, and definitions in place where they
-are used once or are short.
+"""Pydantic's JSON Schema, shortened for a model: without titles, and with definitions inlined if
+they are short or used only once.
 
-The meaning stays the same. Entry: `tidy`, `closed`, `walked`.
+The meaning stays the same. Entry points: `tidy`, `closed`, `walked`.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any, Final, TypeAlias, cast
 _Schema: TypeAlias = dict[str, Any]
 
 STRUCT: Final = "x-struct"
-"""Key under which a Struct's schema stands in pydantic's until it is tidied (structs.py): as text,
-because pydantic follows references that it sees.
+"""Key of a Struct's schema in pydantic's schema until `tidy` merges it (structs.py). Its value is
+text, because pydantic would resolve its references.
 """
 _REF: Final = "#/$defs/"
 _SHORT_CHARS: Final = 300
 _NAMED: Final = frozenset(
     {"properties", "$defs", "definitions", "patternProperties", "dependentSchemas"}
 )
-"""Keywords whose keys are names, not keywords."""
+"""Keywords whose values are objects with names, not keywords, as keys."""
 _VALUES: Final = frozenset({"default", "const", "enum", "examples", "required"})
-"""Keywords that hold no schema."""
+"""Keywords whose values are not schemas."""
 
 
 def tidy(schema: _Schema) -> _Schema:
-    """A new schema; the given one is not changed."""
+    """Return the shortened schema as a copy."""
     definitions: dict[str, _Schema] = dict(schema.get("$defs", {}))
     root = walked(
         {k: v for k, v in schema.items() if k != "$defs"}, lambda s: _lifted(s, definitions)
@@ -42,10 +42,10 @@ def tidy(schema: _Schema) -> _Schema:
 
 
 def _lifted(schema: _Schema, definitions: dict[str, _Schema]) -> _Schema:
-    """The schema without pydantic's titles and OpenAPI's discriminator; a Struct's definitions go
-    up to the others.
+    """Return the schema without pydantic's titles and OpenAPI's discriminators, and move the
+    definitions of Structs to `definitions`.
 
-    Titles of a NamedTuple's places, which are its fields' names, become descriptions.
+    Titles of a NamedTuple's items, which are the names of its fields, become descriptions.
     """
     if STRUCT in schema:
         held = json.loads(schema[STRUCT])
@@ -87,8 +87,8 @@ def _inlined(root: _Schema, definitions: dict[str, _Schema]) -> _Schema:
 
 
 def _short_names(kept: list[str]) -> dict[str, str]:
-    """A Struct's definition is called `module.Struct:Name` on the way, so that two of the same name
-    do not meet; alone it is `Name`.
+    """Return the final name of each definition. A Struct's definition is called
+    `module.Struct:Name` at first, to avoid collisions; if the name is unique, it becomes `Name`.
     """
     shorts = [name.rpartition(":")[2] for name in kept]
     return {
@@ -128,7 +128,9 @@ def _recursive(name: str, definitions: dict[str, _Schema]) -> bool:
 
 
 def closed(schema: _Schema) -> _Schema:
-    """A copy in which every object of named properties that says nothing of others has no others."""  # noqa: E501
+    """Return a copy that forbids additional properties in each object with `properties`, unless its
+    schema already has `additionalProperties`.
+    """
 
     def close(s: _Schema) -> _Schema:
         return (
@@ -141,7 +143,7 @@ def closed(schema: _Schema) -> _Schema:
 
 
 def walked(schema: Any, change: Callable[[_Schema], _Schema]) -> Any:
-    """A copy, each schema in it changed from the outside in."""
+    """Return a copy in which `change` is applied to each schema, outermost first."""
     if isinstance(schema, list):
         return [walked(item, change) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):

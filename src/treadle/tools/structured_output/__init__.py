@@ -1,12 +1,17 @@
-"""Typed answers: from a type or a JSON Schema to what the model is told, and from its words to a
-value.
+"""Typed answers: the schema for the model, from a type or a JSON Schema, and the value of its text.
 
-Which family a type belongs to, and what is refused at once: kinds.py. What all have in common,
-lazily: answer.py; what a family does: shape.py. The families: typed.py (whatever pydantic knows),
-structs.py (msgspec's Structs), given.py (a JSON Schema). JSON among a model's words: words.py; the
-beginning of a text: beginning.py. Roots that providers take: roots.py. Entry: `answer_type`.
+    contract.py   contract of a typed answer, which the loop uses
+    kinds.py      the family of a type, and rejection of values that are not types
+    answer.py     the part that all families share: lazy, reads text, reports problems
+    shape.py      contract of a family
+    typed.py      the family of all types that pydantic knows
+    structs.py    the family of msgspec Structs
+    given.py      the family of JSON Schemas
+    words.py      finds JSON in a model's text
+    beginning.py  parses the beginning of an answer
+    roots.py      makes the root of a schema an object, as providers require
 
-    contract.py  what a typed answer
+Entry point: `answer_type`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An answer of any family: made when it is first needed, read tolerantly and exactly, and told in
-words what is wrong.
+"""Typed answers of any family: built on first use. Text around the JSON is tolerated, the value is
+validated strictly, and problems are described for the model.
 
-What a family does is its `Shape`. Entry: `StructuredAnswer`.
+The family's part is its `Shape`. Entry point: `StructuredAnswer`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from treadle.tools.structured_output.words import NotJson, bare, check_sound, fi
 MAX_UNFIT_CHARS: Final = 1500
 _ASKED_NAMES: Final = 10
 _first_use: Final = threading.RLock()
-"""Invariant: a shape is made once, also where two threads ask for it at the same time."""
+"""Invariant: each shape is built once, even if two threads request it at the same time."""
 
 
 class _Made(msgspec.Struct, frozen=True):
@@ -36,11 +36,11 @@ class _Made(msgspec.Struct, frozen=True):
 
 
 class StructuredAnswer(Generic[OutOf]):
-    """An `AnswerType`. Reading is safe in any thread."""
+    """`AnswerType` of any family. Thread-safe."""
 
     def __init__(self, make: Callable[[], Shape]) -> None:
-        """`make` raises AgentError(invalid) where there can be no such answer; so does whatever
-        needs it.
+        """`make` builds the shape on first use. It raises AgentError(invalid) if no such answer is
+        possible, and so does every method that needs the shape.
         """
         self._make: Final = make
         self._known: _Made | None = None
@@ -53,20 +53,20 @@ class StructuredAnswer(Generic[OutOf]):
         return self._made.schema
 
     def read(self, text: JsonText) -> OutOf:
-        """The value; a code fence, a byte order mark and words around one object are looked past.
+        """Return the value. Ignores a code fence, a byte order mark, and text around one object.
 
         Raises Unfit, and AgentError as `schema` does.
         """
         made, body = self._made, bare(text)
         try:
             return self._value(made, body)
-        except Exception as e:  # noqa: BLE001  the code of a type is anybody's, and what it raises is about the model's words
+        except Exception as e:  # noqa: BLE001  a type runs arbitrary code, and its exceptions are about the model's text
             error = e
         try:
             found, document = find(body)
         except NotJson as e:
             raise _unfit(
-                f"Your answer is no JSON that can be read: {e}.",
+                f"Your answer is not valid JSON: {e}.",
                 [],
                 f"Answer again with {_asked(made.schema)}, and no other text.",
             ) from error
@@ -79,20 +79,22 @@ class StructuredAnswer(Generic[OutOf]):
         raise _unfit(
             "Your answer does not fit its schema:",
             lines,
-            f"Mend it, and answer again with {_asked(made.schema)}, and no other text.",
+            f"Correct it, and answer again with {_asked(made.schema)}, and no other text.",
         ) from error
 
     def again(self, value: object) -> OutOf:
-        """The value out of its plain data; the plain data itself where it does not fit any more."""
+        """Rebuild the value from plain data. Returns the plain data if it no longer fits the
+        type.
+        """
         try:
             return cast("OutOf", self._made.shape.again(value))
         except Exception:  # noqa: BLE001  as in read
             return cast("OutOf", value)
 
     def encoded(self, value: object) -> JsonText:
-        """The value itself, also where the model's words wrapped it.
+        """Encode the value, without the `result` in which the model may have wrapped it.
 
-        What JSON has no word for is told by its `str`.
+        Values that JSON cannot express are encoded as their `str`.
         """
         try:
             return self._made.shape.encoded(value)
@@ -138,7 +140,7 @@ def _problems(
 
 
 def _exploded(error: Exception) -> SchemaProblem:
-    """The type's own code said no."""
+    """Return the problem for an exception that the type's own code raised."""
     return SchemaProblem((), f"{error}" or type(error).__name__)
 
 

@@ -18,19 +18,17 @@ _ESCAPE: Final = re.compile(
     r"|.)",
     re.DOTALL,
 )
-"""Whole escapes, in a group where one is half a surrogate pair whose other half cannot follow any
-more.
-"""
+"""Complete escapes. Group 1 is half of a surrogate pair whose other half can no longer follow."""
 _HALF: Final = re.compile("[\ud800-\udfff]")
 _NOTHING: Final = object()
 
 
 def beginning(text: str) -> object | None:
-    """Plain data of an object or an array; None where nothing can be told yet.
+    """Parse the beginning of an object or an array into plain data; None if nothing is known yet.
 
-    A number counts when something follows it, a word when it is whole, a string grows. For the
-    beginnings of one JSON text without a repeated name, each value is the beginning of the next.
-    Never raises.
+    A string grows with the text. A number is included once something follows it, a literal once it
+    is complete. If no name is repeated in an object, more text only adds to the result. Never
+    raises.
     """
     found = _from_its_start(text)
     if found is None:
@@ -51,7 +49,7 @@ def _from_its_start(text: str) -> str | None:
 
 
 def _parsed(text: str) -> object:
-    from pydantic_core import from_json  # noqa: PLC0415  not pydantic itself: a third of its time, and only where somebody follows an answer
+    from pydantic_core import from_json  # noqa: PLC0415  not pydantic itself: a third of its time, and only if partial answers are read
 
     try:
         return from_json(text, allow_partial="trailing-strings")
@@ -59,12 +57,12 @@ def _parsed(text: str) -> object:
         ValueError,
         TypeError,
         RecursionError,
-    ):  # a TypeError is about text that UTF-8 cannot hold
+    ):  # TypeError: text that UTF-8 cannot encode
         return _NOTHING
 
 
 def _without_open_number(text: str) -> str:
-    """12 may become 123, or 12.5."""
+    """Remove a number at the end of the text, since 12 may become 123, or 12.5."""
     before = text.rstrip(_NUMERIC)
     tail = text[len(before) :]
     # the end of a word, or inside a string
@@ -77,14 +75,14 @@ def _without_open_number(text: str) -> str:
 
 
 def _mended(text: str) -> str:
-    """Half surrogate pairs, of which no text can be made, as the sign for what cannot be shown."""
+    """Replace lone surrogates, which cannot be encoded, with U+FFFD."""
     return _HALF.sub(
         "\ufffd", _ESCAPE.sub(lambda escape: "\\ufffd" if escape[1] else escape[0], text)
     )
 
 
 def _whole(text: str) -> object | None:
-    """A value that is whole, with words or a fence after it."""
+    """Return a complete value that other text or a code fence follows; None if there is none."""
     from treadle.tools.schemas.problems import strict_json  # noqa: PLC0415  only where an answer is not JSON alone
 
     try:

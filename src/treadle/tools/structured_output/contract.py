@@ -1,8 +1,7 @@
-"""Contract of typed answers: a schema for the model, and a reader that turns text into a value of
-it.
+"""Contract of typed answers: a schema for the model, and a reader that turns its text into a value.
 
-structured_output/ makes one from a type or a schema; the loop asks again if the text does not fit.
-Entry points: `AnswerType`, `Unfit`.
+structured_output/ makes one from a type or a schema. If a text does not fit, the loop asks the
+model again. Entry points: `AnswerType`, `Unfit`.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ OutOf = TypeVar("OutOf", covariant=True)
 
 
 class Unfit(Exception):
-    """The model's words are no such value.
+    """Raised when the model's text is not a value of the type.
 
-    `message` is for the model: what is wrong, where, and what would be right.
+    `message` is for the model: the fault, its place and the expected value.
     """
 
     def __init__(self, message: str) -> None:
@@ -28,22 +27,20 @@ class Unfit(Exception):
 
 
 class AnswerType(Protocol[OutOf]):
-    """The shape of an answer."""
+    """Type of an answer."""
 
     @property
     def schema(self) -> dict[str, object]:
-        """A JSON Schema, the same object every time: what `Settings.output_schema` says to the
-        model.
-        """
+        """JSON Schema for `Settings.output_schema`. Returns the same object every time."""
         ...
 
     def read(self, text: JsonText) -> OutOf:
-        """The value. Raises Unfit, and nothing else, whatever the text is."""
+        """Return the value of a text. Raises only Unfit, whatever the text is."""
         ...
 
     def again(self, value: object) -> OutOf:
-        """The value out of its plain data, as `encoded` wrote it; the plain data itself where it
-        does not fit any more.
+        """Rebuild the value from plain data, as `encoded` wrote it. Returns the plain data if it no
+        longer fits the type.
         """
         ...
 

@@ -1,6 +1,6 @@
-"""Answers by a JSON Schema that somebody wrote; the value is plain data.
+"""Answers by a JSON Schema that the caller wrote. The value is plain data.
 
-Entry: `Given`.
+Entry point: `Given`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from treadle.tools.schemas.problems import SchemaProblem
 
 
 class Given:
-    """A `Shape`. A repeated name has its last value, as everywhere in Python."""
+    """`Shape` of a JSON Schema. If a name is repeated, its last value counts, as in `json`."""
 
     def __init__(self, schema: Mapping[str, object]) -> None:
-        """Raises AgentError(invalid) for what can be no schema, or refers to a remote one; `ready`
-        compiles it.
+        """Raises AgentError(invalid) if the schema is visibly invalid or refers to a remote one.
+        `ready` compiles it.
         """
         self._check: Final = CheckedSchema(schema, "output= is", "output")
         if self._check.fault:
@@ -29,7 +29,7 @@ class Given:
         self.schema: Final[dict[str, Any]] = self._check.schema
 
     def ready(self) -> Given:
-        """Itself, compiled. Raises AgentError(invalid) for what is no valid schema."""
+        """Compile the schema, and return itself. Raises AgentError(invalid) if it is not valid."""
         self._check.compile()
         return self
 

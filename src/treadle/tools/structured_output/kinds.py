@@ -27,11 +27,11 @@ from treadle.tools.structured_output.shape import Shape
 Out = TypeVar("Out")
 
 _HINT: Final = (
-    "make it a dataclass, a pydantic model, a TypedDict or a msgspec.Struct, of fields that JSON "
-    "has words for"
+    "make it a dataclass, a pydantic model, a TypedDict or a msgspec.Struct, with fields that JSON "
+    "can represent"
 )
 _OLD_TYPED_DICT: Final = (
-    "before Python 3.12, take TypedDict from typing_extensions: typing's own forgets which keys "
+    "before Python 3.12, import TypedDict from typing_extensions: typing's own forgets which keys "
     "are required"
 )
 
@@ -74,9 +74,9 @@ def _described(kind: object, scope: Mapping[str, object]) -> Shape:
     for family in (_structs, _typed) if _msgspecs_own(kind) else (_typed, _structs):
         try:
             return family(kind, scope)
-        except Exception as e:  # noqa: BLE001  annotations run anybody's code, and it is the caller's to mend
+        except Exception as e:  # noqa: BLE001  evaluating annotations runs arbitrary code, and the caller has to fix it
             first = first or e
-            if getattr(e, "code", None) == "typed-dict-version":  # msgspec would take it
+            if getattr(e, "code", None) == "typed-dict-version":  # msgspec would accept it
                 break
     assert first is not None
     raise AgentError(
@@ -85,7 +85,7 @@ def _described(kind: object, scope: Mapping[str, object]) -> Shape:
 
 
 def _typed(kind: object, scope: Mapping[str, object]) -> Shape:
-    from treadle.tools.structured_output.typed import Typed  # noqa: PLC0415  it imports pydantic: 90 ms that nobody pays who uses no such answer
+    from treadle.tools.structured_output.typed import Typed  # noqa: PLC0415  imports pydantic, which takes 90 ms; only for agents with such an output
 
     return Typed(kind, scope)
 
@@ -104,7 +104,7 @@ def _msgspecs_own(kind: object) -> bool:
 
 
 def _parts(kind: object) -> Iterator[Any]:
-    """The classes that an annotation is put together from."""
+    """Yield the classes of which an annotation consists."""
     origin = get_origin(kind)
     yield kind if origin is None else origin
     if origin is not None and origin is not Literal:
@@ -112,7 +112,7 @@ def _parts(kind: object) -> Iterator[Any]:
             yield from _parts(inner)
 
 
-# ---------------------------------------------------------------- what is no type of an answer
+# ---------------------------------------------------------------- values that are not output types
 
 
 def _faults(kind: object) -> Iterator[str]:
@@ -121,8 +121,8 @@ def _faults(kind: object) -> Iterator[str]:
         if isinstance(part, type):
             if _is_plain(part):
                 yield (
-                    f"output={_named(kind)}: {part.__qualname__} is a class whose fields nobody "
-                    f"knows: {_HINT}"
+                    f"output={_named(kind)}: the fields of the class {part.__qualname__} are "
+                    f"unknown: {_HINT}"
                 )
             elif sys.version_info < (3, 12) and typing.is_typeddict(part):
                 yield f"output={_named(kind)}: {_OLD_TYPED_DICT}"
@@ -131,7 +131,7 @@ def _faults(kind: object) -> Iterator[str]:
 
 
 def _is_plain(kind: Any) -> bool:
-    """A class of somebody's own that no library here can look into."""
+    """Return True for a user's class whose fields neither pydantic nor msgspec can determine."""
     top = kind.__module__.partition(".")[0]
     if top in sys.stdlib_module_names and top != "__main__":
         return False
@@ -164,20 +164,20 @@ def _is_form(kind: object) -> bool:
 
 
 def _instead(kind: object) -> str:
-    """No more than its kind: what was given in the wrong place may be a secret."""
+    """Describe only the kind of a wrong value, because the value itself may be a secret."""
     if isinstance(kind, str):
         return "a text: pass the type itself, not its name"
     if isinstance(kind, (list, tuple)):
-        return "a list: many answers are asked for as list[…], and one of several as A | B"
+        return "a list: for many values, pass list[…]; for one of several types, A | B"
     if inspect.isroutine(kind):
         return "a function: pass the class of its argument or result"
     if isinstance(kind, TypeVar):
-        return "a type variable: pass the class that it stands for"
+        return "a type variable: pass a class instead"
     return f"a value of the type {type(kind).__name__}: pass a class, or a JSON Schema as a dict"
 
 
 def _named(kind: object) -> str:
-    """A type as it is written."""
+    """Return a type as it is written in code."""
     return (
         kind.__qualname__
         if isinstance(kind, type) and get_origin(kind) is None
@@ -196,8 +196,8 @@ def _reason(error: Exception) -> str:
 
 
 def _scope(kind: object) -> dict[str, object]:
-    """The types beside a class that was made inside a function: its annotations may name them, and
-    nobody else can tell what they mean.
+    """Return the local types of the function in which a class was defined. The annotations of the
+    class may name them, and no module contains them.
     """
     homes = {
         part.__qualname__.rpartition(".<locals>.")[0]
@@ -219,7 +219,7 @@ def _scope(kind: object) -> dict[str, object]:
 
 
 def _frames() -> Iterator[FrameType]:
-    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  the one way to a caller's names
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  the only way to read a caller's names
     while frame is not None:
         yield frame
         frame = frame.f_back

@@ -1,7 +1,7 @@
-"""A schema with an object at its root, as providers want it: a definition is put in its reference's
-place, anything else is wrapped.
+"""Schemas with an object at their root, as providers require. A root that refers to a definition is
+replaced by the definition; any other schema is wrapped in an object.
 
-What providers make of the rest is theirs. Entry: `rooted`, `RESULT`.
+Providers adapt the rest themselves. Entry points: `rooted`, `RESULT`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from treadle.tools.schemas.tidy import walked
 _Schema: TypeAlias = dict[str, Any]
 
 RESULT: Final = "result"
-"""The one property of a wrapped answer."""
+"""Name of the only property of a wrapped answer."""
 _LOCAL: Final = re.compile(r"#/(\$defs|definitions)(?:/([^/]*)|$)")
 _WRAPPED: Final = re.compile(rf'\{{\s*"{RESULT}"\s*:')
 _STAYS: Final = ("$defs", "definitions", "$schema")
-"""At the root also of what is wrapped: references to definitions mean the same then."""
+"""Keywords that move to the root of the wrapper, so that references to definitions stay valid."""
 
 _BESIDE: Final = frozenset({"$ref", "title", "description", "default", "examples", *_STAYS})
 """Keywords that add nothing to a reference at the root."""
 
 
 def rooted(schema: _Schema) -> tuple[_Schema, bool]:
-    """The schema for providers, and whether the value is its `result`."""
+    """Return the schema for providers, and True if it wraps the value as `result`."""
     whole = _with_definition(schema)
     if whole.get("type") == "object" or ("type" not in whole and "properties" in whole):
         return whole, False
@@ -65,7 +65,7 @@ def _wrapped(schema: _Schema) -> _Schema:
         "required": [RESULT],
         "additionalProperties": False,
     }
-    # its references are its own
+    # a nested resource: its references resolve within it
     if "$id" in schema or ("id" in schema and "/draft-04/" in str(schema.get("$schema"))):
         return {
             **own,

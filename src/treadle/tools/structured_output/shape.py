@@ -13,7 +13,9 @@ from treadle.tools.schemas.problems import SchemaProblem
 
 
 class Shape(Protocol):
-    """Made when it is first needed. Texts are sound JSON (words.py) or no JSON at all."""
+    """Description and reader of one type, built on first use. Every text that it receives is sound
+    JSON (words.py) or not JSON at all.
+    """
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -21,7 +23,9 @@ class Shape(Protocol):
         ...
 
     def read(self, text: JsonText) -> Any:
-        """Raises any exception where it does not fit: the code of a type is anybody's."""
+        """Return the value. Raises any exception if the text does not fit, because a type may run
+        arbitrary code.
+        """
         ...
 
     def problems(self, document: object, error: Exception) -> Sequence[SchemaProblem]:
@@ -33,5 +37,5 @@ class Shape(Protocol):
         ...
 
     def encoded(self, value: Any) -> JsonText:
-        """Raises any exception."""
+        """Encode a value. Raises any exception."""
         ...

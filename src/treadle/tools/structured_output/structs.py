@@ -1,6 +1,6 @@
-"""Answers of msgspec's Structs, and of unions and lists of them: without pydantic.
+"""Answers that are msgspec Structs, or unions and lists of them, without pydantic.
 
-Structs inside what pydantic knows are typed.py's part. Entry: `Structs`.
+typed.py handles Structs inside pydantic's types. Entry point: `Structs`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from treadle.tools.schemas.problems import Path, SchemaProblem
 from treadle.tools.schemas.tidy import closed, tidy, walked
 
 _UNCHECKED: Final = frozenset({"pattern", "format", "contentEncoding", "discriminator"})
-"""Left to msgspec: other libraries read other expressions and other dates."""
+"""Keywords that only msgspec checks, since other libraries differ in regular expressions and dates.
+"""
 _PLACE: Final = re.compile(r" - at (?:key in )?`\$(.*)`$")
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
 
 class Structs:
-    """A `Shape`. What msgspec passes over, unknown fields above all, is checked by the schema."""
+    """`Shape` of a Struct. The schema is checked too, since msgspec ignores unknown fields."""
 
     def __init__(self, kind: Any) -> None:
-        """Raises msgspec's errors, and those of the type's own code."""
+        """Raises errors of msgspec and of the type's own code."""
         self._kind: Final = met(kind)
         self._decoder: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(self._kind)
         self.schema: Final[dict[str, Any]] = closed(tidy(msgspec.json.schema(kind)))
@@ -41,7 +42,7 @@ class Structs:
     def read(self, text: JsonText) -> Any:
         value = self._decoder.decode(text)
         if not self._check.fits(json.loads(text), len(text)):
-            raise ValueError("it has other fields than the Struct")
+            raise ValueError("it has fields that the Struct does not have")
         return value
 
     def problems(self, document: object, error: Exception) -> Sequence[SchemaProblem]:
@@ -57,7 +58,7 @@ class Structs:
 
 
 def _problem(said: str) -> SchemaProblem:
-    """The first and only words that msgspec has."""
+    """Return msgspec's error as a problem. msgspec reports only the first one."""
     place = _PLACE.search(said)
     text = (said[: place.start()] if place else said).replace("`", "")
     path: Path = (

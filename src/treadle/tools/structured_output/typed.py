@@ -1,7 +1,7 @@
-"""Answers of the types that pydantic knows: its models, dataclasses, TypedDicts, enums, unions,
-lists and plain types.
+"""Answers of types that pydantic knows: its models, dataclasses, TypedDicts, enums, unions, lists
+and plain types.
 
-Imports pydantic: whoever imports this module has decided to pay. Entry: `Typed`.
+Imports pydantic, so import this module only where it is needed. Entry point: `Typed`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from treadle.tools.schemas.tidy import closed, tidy, walked
 
 
 class Typed:
-    """A `Shape`.
+    """`Shape` of a type that pydantic knows.
 
-    Strict: a 3 is no "3"; and closed: a field that a type does not have is told, unless the type
-    itself says to ignore or to keep it.
+    Strict: "3" is not accepted as a 3. Closed: an unknown field is a problem, unless the type is
+    configured to ignore or keep unknown fields.
     """
 
     def __init__(self, kind: Any, scope: Mapping[str, object]) -> None:
-        """`scope`: names that a type of a function's own may mention.
+        """`scope`: local names that a type defined in a function may mention.
 
-        Raises pydantic's errors, and those of the type's own code.
+        Raises errors of pydantic and of the type's own code.
         """
         self._adapter: Final = _adapter(with_structs(kind, strict=True), scope)
         described = tidy(self._adapter.json_schema(schema_generator=_Schemas))
@@ -65,8 +65,8 @@ def _adapter(kind: Any, scope: Mapping[str, object]) -> TypeAdapter[Any]:
 
 
 class _Schemas(GenerateJsonSchema):
-    """Without warnings, and with a word for types that were told to ignore the fields that they do
-    not have.
+    """Schema generator without warnings. Sets `additionalProperties` to true for types that are
+    configured to ignore unknown fields.
     """
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012  pydantic's own name and type

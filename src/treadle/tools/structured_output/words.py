@@ -1,7 +1,7 @@
-"""JSON among the words of a model: a text that is JSON as it is, in a code fence, or with words
-before and after one object.
+"""JSON in the text of a model: the whole text, a code fence in it, or one object with text around
+it.
 
-What the JSON says is not looked at. Entry: `bare`, `check_sound`, `find`.
+The JSON is not validated against a schema. Entry points: `bare`, `check_sound`, `find`.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ _OBJECT: Final = re.compile(r"\{(?=\s*[\"}])")
 """Possible beginning of an object; the braces of `{name}` are not one."""
 _ARRAY: Final = re.compile(r"\[\s*(?:[\"\d{\[-]|true\b|false\b|null\b)")
 """Possible beginning of an array; `[note]` is not one."""
-_HALF: Final = "it holds half a surrogate pair, which no text may"
+_HALF: Final = "it contains half of a surrogate pair"
 
 
 class NotJson(ValueError):
-    """Why there is no JSON that could be read, in words for the model."""
+    """Raised when a text has no usable JSON. The message gives the model the reason."""
 
 
 def bare(text: str) -> str:
-    """Without space and a byte order mark around it."""
+    """Return the text without a byte order mark and whitespace around it."""
     return text.strip().removeprefix("\ufeff").strip()
 
 
 def check_sound(text: JsonText) -> None:
-    """Raises NotJson for what parsers read differently, or not at all: NaN, 1e400, half surrogate
-    pairs, more than 200 levels.
+    """Raise NotJson for JSON on which parsers differ, or which they reject: NaN, 1e400, lone
+    surrogates, more than 200 levels.
 
-    Of a text that has none of these nothing is said: it may be no JSON.
+    Accepts any other text, even if it is not JSON.
     """
     try:
         text.encode()
     except UnicodeEncodeError as e:
         raise NotJson(_HALF) from e
     if text.count("[") + text.count("{") > LEVELS_MAX and is_deeper(text, LEVELS_MAX):
-        raise NotJson(f"it is nested too deeply: {LEVELS_MAX} levels are read")
+        raise NotJson(f"it is nested deeper than {LEVELS_MAX} levels")
     if _may_be_odd(text):
         _decode(text)
 
@@ -58,14 +58,14 @@ def _may_be_odd(text: JsonText) -> bool:
     """
     if "NaN" in text or "Infinity" in text or ("\\u" in text and _SURROGATE.search(text)):
         return True
-    # numbers of two hundred digits meet two samples in a row
+    # a number of two hundred digits covers two consecutive samples
     return bool(_EXPONENT.search(text) or _DIGITS.search(text[::_STRIDE]))
 
 
 def find(text: str) -> tuple[JsonText, object]:
-    """The one JSON value in a text that is `bare`, and what it says.
+    """Return the one JSON value in a `bare` text, as text and parsed.
 
-    Raises NotJson where there is none, or no telling which is meant.
+    Raises NotJson if there is none, or if it is unclear which one is meant.
     """
     try:
         return text, decode(text)
@@ -79,7 +79,7 @@ def find(text: str) -> tuple[JsonText, object]:
 
 
 def decode(text: JsonText) -> object:
-    """Raises NotJson."""
+    """Parse a text. Raises NotJson."""
     if not text:
         raise NotJson("it is empty")
     check_sound(text)
@@ -100,7 +100,9 @@ def _decode(text: JsonText) -> object:
 
 
 def _fenced(text: str) -> tuple[JsonText, object] | None:
-    """None where no code fence holds JSON."""
+    """Return the JSON in a code fence; None if no code fence contains JSON. Raises NotJson if
+    several do.
+    """
     found: list[tuple[JsonText, object]] = []
     for body in map(bare, _FENCE.findall(text)):
         try:
@@ -109,16 +111,16 @@ def _fenced(text: str) -> tuple[JsonText, object] | None:
             continue
     if len(found) > 1:
         raise NotJson(
-            f"there are {len(found)} code fences with JSON in it, and no telling which is meant"
+            f"there are {len(found)} code fences with JSON in it, so it is unclear which is meant"
         )
     return found[0] if found else None
 
 
 def _surrounded(text: str, begin: int, whole: NotJson) -> tuple[JsonText, object]:
-    """The one object in a text. What begins first has to be whole: else a piece of an answer that
-    was cut off would pass for an answer.
+    """Return the one object in a text. The first object that begins must be complete; otherwise, a
+    part of a truncated answer would pass for an answer.
 
-    `whole` is why the text is no JSON as it is.
+    `whole`: the error of the text as a whole.
     """
     before, rest = text[:begin], text[begin:]
     try:
@@ -129,7 +131,7 @@ def _surrounded(text: str, begin: int, whole: NotJson) -> tuple[JsonText, object
     after = rest[end:]
     if _OBJECT.search(after):
         raise NotJson(
-            "there is more than one JSON object in it, and no telling which is meant"
+            "there is more than one JSON object in it, so it is unclear which is meant"
         ) from whole
     if before.rstrip().endswith("[") or after.lstrip()[:1] in ("]", ","):
         raise whole

@@ -31,7 +31,9 @@ class ThinkingPiece(msgspec.Struct, tag_field="type", tag="thinking_delta", gc=F
 
 
 class BlockPiece(msgspec.Struct, tag_field="type", tag="content_block_delta", gc=False):
-    """A delta of one of the three frequent kinds."""
+    """Delta of a content block: text, arguments of a call, or thinking. `OtherPiece` is for all
+    other kinds.
+    """
 
     delta: TextDeltaPiece | JsonPiece | ThinkingPiece
     index: int | None = None

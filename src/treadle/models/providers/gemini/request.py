@@ -94,7 +94,7 @@ _TIERS: dict[ServiceTier, str] = {"standard": "standard", "flex": "flex", "fast"
 
 
 class _Frame(msgspec.Struct, frozen=True, gc=False):
-    """The parts of a body around the contents."""
+    """Encoded parts of a request body before and after the contents."""
 
     before: bytes
     after: bytes
