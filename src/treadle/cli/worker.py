@@ -227,7 +227,7 @@ async def _work(config: Config, wish: _Wish, tell: WorkerOutput) -> None:
 async def _worked(
     made: Worker, journal: Journal, grace_s: float, first: str, tell: WorkerOutput
 ) -> None:
-    """Run the worker to its end.
+    """Run the worker until it stops.
 
     Raises CommandFailed if its name is taken, AgentError for other errors at the start.
     """

@@ -13,21 +13,21 @@ LateStatus: TypeAlias = Literal["ok", "error"] | None
 
 
 class ToolFailed(Exception):
-    """Raised by a tool to tell the model, in its own words, what went wrong and how to mend the
-    call. Becomes an error result.
+    """Raised by a tool whose call failed. The message is for the model: what went wrong, and how to
+    correct the call. It becomes an error result.
 
-    `happened` is the tool's statement about the effect of a `once` call. False: it did not take
-    place. True: it did, and only its result is lost. None: the outcome is not known, and the result
-    is `unknown`. Without a statement, a failure raised by itself counts as False. One raised while
-    another exception is handled, as in `except TimeoutError as e: raise ToolFailed("…") from e`,
-    means what that exception means: None, or for another ToolFailed what that one states.
+    `happened` states the effect of a `once` call. False: it did not take place. True: it did, and
+    only its result is lost. None: the outcome is unknown, and the result is `unknown`. By default,
+    a failure counts as False. One that is raised while another exception is handled, as in `except
+    TimeoutError as e: raise ToolFailed("…") from e`, counts as None, or as the `happened` of that
+    exception if it is a ToolFailed.
 
-    `ends_run=True` ends the run after this turn, in the outcome `error` of kind `tool`: asking the
-    model again is no use.
+    `ends_run=True` ends the run after this turn, with the outcome `error` of kind `tool`, if asking
+    the model again would not help.
 
     Attributes:
         message: Text that the model reads.
-        stated: The tool's statement, unset where it made none.
+        stated: The value of `happened` that the tool gave; unset if none.
         ends_run: True if the run ends with this error.
     """
 
@@ -45,10 +45,10 @@ class ToolFailed(Exception):
         return self.has_happened()
 
     def has_happened(self, *, outside: BaseException | None = None) -> bool | None:
-        """Resolve the statement of a raised failure.
+        """Return whether the call happened, by the rules above; None: unknown.
 
-        `outside`: the exception that was being handled when the tool was called. Python chains it
-        to whatever the tool raises.
+        `outside`: the exception that was being handled when the tool was called, because Python
+        chains it to exceptions of the tool.
         """
         if self.stated is not UNSET:
             return self.stated
@@ -59,11 +59,11 @@ class ToolFailed(Exception):
 
 
 class ToolDeferred(Exception):
-    """Raised by a tool whose result comes later, from outside: the run waits, also across restarts,
-    until `resume(results=…)` brings it.
+    """Raised by a tool whose result comes later, from outside. The run waits, also across restarts,
+    until `resume(results=…)` supplies it.
 
-    `reason` describes for people what it waits for. A once-tool is not called again until then;
-    another one is, when the run is resumed without a result, and may then return it, or raise this
+    `reason` tells people what the run waits for. A once-tool is not called again. Any other tool is
+    called again when the run is resumed without a result, and may then return it or raise this
     again.
 
     Attributes:
@@ -76,25 +76,25 @@ class ToolDeferred(Exception):
 
 
 class InvalidArguments(ToolFailed):
-    """The arguments do not fit the schema; nothing was executed."""
+    """Raised if the arguments do not match the schema. Nothing was executed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, happened=False)
 
 
 class Late(Protocol):
-    """Receives what a call gave after it had been reported as `unknown`, and the status that its
-    result would have had in time; None: the outcome is still unknown.
+    """Receiver of the late result of a call that was reported as `unknown`, with the status that
+    the result would have had in time. None: the outcome is still unknown.
     """
 
     def __call__(self, text: str, status: LateStatus = None, /) -> None: ...
 
 
 def words_of(error: BaseException) -> str:
-    """The class and the text of an exception, for a model."""
+    """Return the class and the text of an exception, for a model."""
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  the text is made by anybody's code
+    except Exception:  # noqa: BLE001  __str__ is arbitrary code
         return type(error).__name__
 
 
@@ -116,7 +116,7 @@ class ToolDone:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """A probe's answer: it did, and this is what it gave.
+    """Answer of a probe: the call happened, with this result.
 
     Attributes:
         result: Result of the call, for the model.
@@ -127,4 +127,4 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class DidNotHappen:
-    """A probe's answer: it did not."""
+    """Answer of a probe: the call did not happen."""

@@ -1,5 +1,5 @@
-"""Limits on the output of tools that a model sees: all of it, or head and tail, with the whole in a
-file.
+"""Limits on tool output for the model: long output is reduced to its head and tail, and the whole
+is kept in a file.
 
 toolbox.py caps every result; a tool with endless output feeds a `Capture` itself. Entry points:
 `cap_output`, `Capture`.
@@ -19,22 +19,24 @@ from treadle.tools.plain_text import PlainText
 from treadle.tools.tool import MAX_LINE_CHARS, MAX_OUTPUT_CHARS, MAX_OUTPUT_LINES
 
 SpillText: TypeAlias = Callable[[str], Path]
-"""Writes a text to a new file that only this user can read, and gives its path (spill.py)."""
+"""Function that writes a text to a new file that only this user can read, and returns its path
+(spill.py).
+"""
 
 MAX_SPILL_BYTES = 64 * 1024 * 1024
-"""A spill file ends here, and says so in its last line."""
+"""Maximum size of a spill file. The last line of a truncated one says that it ends early."""
 _SPILL_END = (
     f"\n[this file stops here, at {MAX_SPILL_BYTES // 1024 // 1024} MiB: the rest was not kept]\n"
 )
 
 
 def cap_output(text: str, *, max_chars: int = MAX_OUTPUT_CHARS, spill: SpillText) -> str:
-    """`text` itself where it fits, else at most `max_chars` characters of it in at most 2,000 lines
+    """Return `text` if it fits, else at most `max_chars` characters of it, in at most 2,000 lines
     of at most 2,000 characters.
 
-    What is too long keeps its first and its last half; one line between them says how much is
-    missing and in which file the whole is. `spill` is called only then; where it fails with an
-    OSError, the line says that instead.
+    A text that is too long keeps its head and its tail. A line between them states how much is
+    missing and which file contains the whole. Only then is `spill` called; if it fails with an
+    OSError, the line states the error instead.
     """
     window = _Window(max_chars, MAX_OUTPUT_LINES)
     window.feed(text)
@@ -50,8 +52,8 @@ def cap_output(text: str, *, max_chars: int = MAX_OUTPUT_CHARS, spill: SpillText
 
 
 class _Window:
-    """The first and the last `max_chars` of a text that comes in pieces; they are made into what is
-    shown only at the end.
+    """First and last `max_chars` of a text that arrives in pieces. The shown text is built only at
+    the end.
     """
 
     def __init__(self, max_chars: int, max_lines: int) -> None:
@@ -79,7 +81,7 @@ class _Window:
 
     @property
     def last_line(self) -> str:
-        """The newest line that is not blank."""
+        """Return the newest line that is not blank."""
         newest = "".join(
             (*self._head, *self._tail) if self._chars <= 2 * self._max_chars else self._tail
         )[-MAX_LINE_CHARS:]
@@ -111,7 +113,9 @@ class _Window:
         )
 
     def text(self, where: str) -> str:
-        """Return the shown text, at most `max_chars`; `where` says where the whole text is."""
+        """Return the shown text, at most `max_chars`. `where`: location of the whole text, as
+        words.
+        """
         if self._chars <= 2 * self._max_chars:
             return self._of_whole("".join((*self._head, *self._tail)), where)
         *lines, cut = "".join(self._head).split("\n")
@@ -203,9 +207,9 @@ def _whole_lines_last(text: str, room: int) -> str:
 
 
 class _SpillFile:
-    """The whole text, up to MAX_SPILL_BYTES, in a file that is made when the first of it comes.
+    """File with the whole text, up to MAX_SPILL_BYTES, created with the first piece.
 
-    A full disk is told, not raised.
+    `where` reports a full disk; no method raises it.
     """
 
     def __init__(self, spill: SpillText) -> None:
@@ -260,10 +264,10 @@ class _SpillFile:
 
 
 class Capture:
-    """The output of a running program: bytes in as they come, capped text out.
+    """Output of a running program: takes bytes as they arrive, and returns text of limited length.
 
-    Invalid UTF-8 becomes U+FFFD; terminal escapes and control characters are dropped; of a line
-    that redraws itself with carriage returns the last form stays. Memory is a few times
+    Invalid UTF-8 becomes U+FFFD. Terminal escapes and control characters are removed. Of a line
+    that is redrawn with carriage returns, only the last state is kept. Uses memory of a few times
     `max_chars`. Use it as a context manager: leaving it closes the spill file.
     """
 
@@ -275,8 +279,8 @@ class Capture:
         max_lines: int = MAX_OUTPUT_LINES,
         masking: Masking | None = None,
     ) -> None:
-        """`masking`: a new one, for this text; what it takes out is in no file and is cut nowhere
-        in two.
+        """`masking`: a new one for this text. It removes secrets before the text is written to a
+        file or truncated.
         """
         self._masking = masking
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -296,7 +300,7 @@ class Capture:
         self._take(text if self._masking is None else self._masking.add(text))
 
     def text(self) -> str:
-        """Ends the capture and gives what the model is shown: at most `max_chars`. Call it once."""
+        """End the capture and return the text for the model, at most `max_chars`. Call it once."""
         text = self._plain.feed(self._decoder.decode(b"", final=True), final=True)
         self._take(text if self._masking is None else self._masking.add(text) + self._masking.end())
         self._file.close()
@@ -304,7 +308,7 @@ class Capture:
 
     @property
     def last_line(self) -> str:
-        """The newest line that is not blank, for a progress display."""
+        """Return the newest line that is not blank, for a progress display."""
         return self._plain.open_line.strip() or self._window.last_line.strip()
 
     def _take(self, text: str) -> None:

@@ -95,7 +95,7 @@ def test_changing_the_given_schema_afterwards_changes_nothing() -> None:
         ({"type": "object", "properties": {"a": 3}}, r"parameters\.a is 3 and must be a schema"),
         (
             {"type": "object", "properties": {"a": {"type": "str"}}},
-            r"parameters\.a has the type 'str': one of array, boolean",
+            r"parameters\.a has the type 'str' and must have one of array, boolean",
         ),
         (
             {"type": "object", "properties": {"a": {"items": {"type": ["string", "nil"]}}}},

@@ -48,13 +48,13 @@ class Plain:
         (PlaceModel, None),
         ("Spot", "output= is a text: pass the type itself, not its name"),
         ([Spot], r"output= is a list: for many values, pass list\[…\]"),
-        ((Spot, SpotStruct), r"one of several as A \| B"),
+        ((Spot, SpotStruct), r"for one of several types, A \| B"),
         (lambda: Spot("quay"), "output= is a function: pass the class"),
         (T, "output= is a type variable"),
         (Plain, "output=Plain: the fields of the class Plain are unknown: make it a dataclass"),
-        (list[Plain], r"output=list\[.*Plain\]: Plain is a class whose fields"),
+        (list[Plain], r"output=list\[.*Plain\]: the fields of the class Plain are unknown"),
         ({"type": "objekt"}, "output= is not a valid JSON Schema: output has the type 'objekt'"),
-        ({"type": "object", "default": object()}, "output= is no JSON Schema"),
+        ({"type": "object", "default": object()}, "output= is not a JSON Schema"),
         (
             {"$ref": "http://treadle.invalid/x"},
             r"refers to 'http://treadle\.invalid/x', which is not fetched: put that schema under '\$defs'",
@@ -125,11 +125,12 @@ def test_a_typed_dict_that_forgets_its_keys_is_refused_before_python_3_12() -> N
         assert asked(old).read('{"a": 1}') == {"a": 1}
         return
     with pytest.raises(
-        AgentError, match=r"output=old: before Python 3\.12, take TypedDict from typing_extensions"
+        AgentError,
+        match=r"output=old: before Python 3\.12, import TypedDict from typing_extensions",
     ):
         answer_type(old)
     holder = make_dataclass("Holder", [("it", old)])
-    with pytest.raises(AgentError, match="take TypedDict from typing_extensions"):
+    with pytest.raises(AgentError, match="import TypedDict from typing_extensions"):
         _ = asked(holder).schema
 
 

@@ -1,26 +1,26 @@
-"""Tools of MCP servers as tools of ours. The SDK is imported by the modules that speak the
-protocol, at the first connection.
+"""Client for MCP servers: their tools become tools of an agent. The modules that use the protocol
+import the SDK at the first connection.
 
-Not here: serving agents over MCP (mcp_server/). Entry: `McpServer` says what a server is,
-`McpServers` holds those of a runtime.
+apps/mcp_server/ serves agents over MCP. Entry points: `McpServer` defines a server, `McpServers`
+holds the servers of a runtime.
 
-    server.py      what a server is before anybody connects: place, secrets, identity
-    servers.py     those of a runtime, and the tools that a run gets of them
+    server.py      definition of a server: address, secrets, identity
+    servers.py     the servers of a runtime, and the tools that a run uses
+    joining.py     the servers that one run asks for tools
+    upkeep.py      one server during a runtime's life; starts it again after a failure
+    connection.py  one connection, its calls and their failures
+    failures.py    errors of our own side of a connection
+    stdio.py       transport to a server that is a program
+    lines.py       lines of bounded length from its output
+    http.py        transport to a server on streamable HTTP
+    traffic.py     filter of messages between a server and the SDK
+    sieve.py       removes invalid tools from a server's list
+    listing.py     tools that can be offered, bounded, and their names
     tool.py        one tool as the loop sees it
-    upkeep.py      one server over a runtime's life, and when it is started again
-    connection.py  one connection, its calls, their failures; failures.py: what our own side says in
-                   place of an answer
-    stdio.py       a server that is a program; lines.py: what it writes, bounded
-    http.py        a server on streamable HTTP
-    traffic.py     what passes between server and SDK; sieve.py: a list without what in it is no
-                   tool
-    questions.py   what a server asks a person
-    listing.py     what a server offers, bounded; what that is called here; words.py: in
-                   plain words
-    content.py     an answer as a model can be shown it
-    pins.py        what each tool was when it was first seen
-
-    joining.py  the servers that one run asks for tools
+    content.py     conversion of an answer into content for the model
+    questions.py   questions of a server to a person (elicitation)
+    words.py       plain text of a server's texts
+    pins.py        tools as they were first seen, to detect changes
 """
 
 from __future__ import annotations

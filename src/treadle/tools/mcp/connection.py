@@ -38,7 +38,7 @@ for _name in ("mcp", "client"):  # some of its modules log under the second name
 
 CLOSE_S = 5.0
 SILENCES = 2
-"""Consecutive calls that ended without a word from the server, after which it is restarted."""
+"""Number of consecutive calls without any message from the server after which it is restarted."""
 _PROGRESS_S = 0.1
 _ERROR = 4_000
 _UNDONE = (mcp_types.INVALID_REQUEST, mcp_types.METHOD_NOT_FOUND, mcp_types.INVALID_PARAMS)
@@ -53,7 +53,7 @@ class _Call:
     scope: anyio.CancelScope
     questions: int = 0
     told: float = -math.inf
-    """When its progress was."""
+    """Time of the last progress."""
     asking: int = 0
     left_s: float = 0
 
@@ -73,7 +73,7 @@ _MADE_BY: ContextVar[_Call | None] = ContextVar("treadle_mcp_call", default=None
 
 
 class McpConnection:
-    """`run` is its task. Nothing is raised by it; what becomes of it is seen in `reason`."""
+    """Connection whose task is `run`. The task never raises; `reason` holds its failure."""
 
     def __init__(
         self, server: McpServer, environment: Mapping[str, str], ask: Ask | None, era: Era
@@ -81,16 +81,16 @@ class McpConnection:
         self.settled = anyio.Event()
         """Set once the connection is usable, or has failed to become so."""
         self.over = anyio.Event()
-        """Set once everything of the connection is gone."""
+        """Set once the connection and its processes have ended."""
         self.answered = False
         """True once the server has answered a call."""
         self.reason = ""
-        """Why it ended, or was not made."""
+        """Reason why the connection ended or could not be opened."""
         self.traffic = Traffic()
         self._server, self._environment, self._ask, self._era = server, environment, ask, era
         self._client: Client | None = None
         self._scope: anyio.CancelScope | None = None
-        """Scope of a connection that is being made."""
+        """Cancel scope while the connection is opened."""
         self._calls: set[_Call] = set()
         self._silences = 0
 
@@ -98,7 +98,7 @@ class McpConnection:
     def is_usable(self) -> bool:
         return self._client is not None and not self.traffic.over.is_set()
 
-    # ------------------------------------------------------------ its task
+    # ------------------------------------------------------------ the task
 
     async def run(self) -> None:
         try:
@@ -115,7 +115,7 @@ class McpConnection:
                 self.traffic.reason
                 or f"it did not say within {self._server.start_timeout_s:g} s what it is"
             )
-        except Exception as e:  # noqa: BLE001  the edge of a task: the SDK's groups raise what any of their tasks does
+        except Exception as e:  # noqa: BLE001  the boundary of a task: the SDK's groups raise the exceptions of their tasks
             self.reason = self._why(e)
         finally:
             self._client = self._scope = None
@@ -166,10 +166,10 @@ class McpConnection:
         if self._scope is not None:
             self._scope.cancel()
 
-    # ------------------------------------------------------------ what is asked of it
+    # ------------------------------------------------------------ requests
 
     async def tools(self) -> ServerListing:
-        """All of them, up to a bound. Raises Unreachable."""
+        """Return the server's tools, up to a limit. Raises Unreachable."""
         client, found, cursor = self._usable(), list[mcp_types.Tool](), None
         self.traffic.tools_changed, self.traffic.sieve.unfit = False, {}
         try:
@@ -196,10 +196,10 @@ class McpConnection:
         *,
         timeout_s: float,
     ) -> mcp_types.CallToolResult:
-        """Raises ToolFailed where there is no answer; `happened` is None where nobody knows what
-        became of the call.
+        """Call a tool. Raises ToolFailed if there is no answer; its `happened` is None if the
+        effect of the call is unknown.
 
-        Cancellation: the server is told to stop.
+        Cancellation: sends the server a notification to stop.
         """
         client, before = self._usable(), self.traffic.received
         call = _Call(tool, ctx, anyio.CancelScope(deadline=anyio.current_time() + timeout_s))
@@ -283,14 +283,14 @@ class McpConnection:
     def _of_us(self, text: str) -> str:
         return self._server.redactor.text(f"The MCP server {self._server.name!r}: {text}")
 
-    # ------------------------------------------------------------ what it asks
+    # ------------------------------------------------------------ questions
 
     async def _elicited(
         self, context: ClientRequestContext, params: mcp_types.ElicitRequestParams
     ) -> mcp_types.ElicitResult:
-        """The time in which a person thinks is not the call's.
+        """Ask a person the server's question. The time of the call is paused meanwhile.
 
-        Raises nothing: whatever goes wrong declines.
+        Never raises: any failure declines the question.
         """
         made_by = _MADE_BY.get()
         calls = [made_by] if made_by is not None and made_by in self._calls else list(self._calls)

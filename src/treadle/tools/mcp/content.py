@@ -1,7 +1,6 @@
-"""The answer to a call of an MCP tool as what a model can be shown: text, and images that are
-images.
+"""Conversion of an MCP tool's answer into content for the model: text and valid images.
 
-Entry: `output_of`.
+Entry point: `output_of`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,9 @@ IMAGES_MOST = 20
 
 
 def output_of(result: mcp_types.CallToolResult) -> ToolContent:
-    """Texts that follow each other are one part. What no model can see is described in a line."""
+    """Convert an answer. Adjacent texts become one part; a line describes content that models
+    cannot see.
+    """
     parts = _joined(_parts(result))
     if not any(isinstance(part, MediaPart) for part in parts):
         return "\n".join(part.text for part in parts if isinstance(part, TextPart)) or "(no output)"

@@ -14,9 +14,9 @@ _OURS = secrets.token_hex(8)
 
 
 class Unreachable(Exception):
-    """A server cannot be used now; nothing was run.
+    """Raised when a server cannot be used now. Nothing was run.
 
-    The text is whole: which server, why, and what comes next.
+    The text is complete: the server, the reason and the next step.
     """
 
 
@@ -25,16 +25,16 @@ class OwnError(NamedTuple):
     happened: bool | None
     """False: the request surely did not arrive. None: unknown."""
     retire: bool
-    """The connection is of no use any more."""
+    """True if the connection cannot be used any more."""
 
 
 def own_error(text: str, *, happened: bool | None = None, retire: bool = False) -> dict[str, Any]:
-    """The members of an error of JSON-RPC."""
+    """Return the members of a JSON-RPC error."""
     return {"code": CODE, "message": text, "data": {_OURS: [happened, retire]}}
 
 
 def read_own(code: int, message: str, data: object) -> OwnError | None:
-    """None where a server said it."""
+    """Return our own error in a JSON-RPC error; None if the server sent it."""
     said = (
         cast("Mapping[str, Any]", data).get(_OURS)
         if code == CODE and isinstance(data, Mapping)

@@ -1,8 +1,8 @@
-"""A server on streamable HTTP: the SDK's transport over a client that bounds what comes, and lets
-one request fail alone.
+"""Transport to a server on streamable HTTP: the SDK's transport over a client that limits the size
+of answers, and isolates failures of single requests.
 
-In the SDK a request that cannot be sent, or is cut, ends the whole connection, and with it every
-other call; here it gets an answer that says so. Entry: `http`.
+In the SDK, a request that cannot be sent or is interrupted ends the whole connection, and every
+other call with it. Here it is answered with an error instead. Entry point: `http`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ CONNECT_S = 10.0
 SIDE_S = 10.0
 """Time limit for a message without a response, in seconds: others wait behind it."""
 IDLE_S = 300.0
-"""Without a byte of an answer."""
+"""Seconds without a byte of an answer."""
 AGAIN_LEAST_S, AGAIN_MOST_S = 0.5, 5.0
-"""Between two requests for a stream; it doubles from one to the next."""
+"""Seconds between two requests for a stream. The delay doubles each time."""
 CALM_S = 60.0
-"""Since the last one: then a server is asked again without delay."""
+"""Seconds since the last request after which a stream is requested again without delay."""
 _EVENTS = "text/event-stream"
 _ENDPOINTS: set[str] = set()
 """Hosts of servers to which we connected."""
@@ -41,7 +41,7 @@ _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx
 
 @asynccontextmanager
 async def http(server: McpServer) -> AsyncGenerator[Streams]:
-    """Raises Unreachable for an address that cannot be one."""
+    """Open the transport. Raises Unreachable for an invalid address."""
     assert server.url is not None, "a server of this kind has one"
     timeout = httpx2.Timeout(CONNECT_S, read=max(IDLE_S, server.timeout_s + SIDE_S), write=30.0)
     headers = {"accept-encoding": "identity", **revealed(server.headers)}
@@ -78,7 +78,9 @@ class Pace:
         self._last, self._delay_s = -math.inf, 0.0
 
     def wait_s(self, now: float) -> float:
-        """Seconds to wait before the next request for a stream; the request counts as made then."""
+        """Return the seconds to wait before the next request for a stream, and count that
+        request.
+        """
         if now - self._last > CALM_S:
             self._delay_s = 0.0
         wait_s = max(self._last + self._delay_s - now, 0.0)
@@ -117,7 +119,7 @@ class _Client(httpx2.AsyncClient):
 
 
 def _head_of(request: httpx2.Request) -> _Head | None:
-    """None where it carries no message."""
+    """Return the identifying fields of the message in a request; None if it has no message."""
     if request.method != "POST" or not request.headers.get("content-type", "").startswith(
         "application/json"
     ):
@@ -150,7 +152,7 @@ async def _told(response: httpx2.Response) -> httpx2.Response:
     elif status >= 500:
         text = own_error(f"it answered with status {status}")
     else:
-        return response  # the SDK tells by these which protocol a server speaks
+        return response  # by these the SDK detects the server's version of the protocol
     await response.aclose()
     return _answer(response.request, text, status)
 
@@ -162,12 +164,12 @@ def _answer(request: httpx2.Request, error: dict[str, Any], status: int = 500) -
 
 
 def _words(error: Exception) -> str:
-    """Without what the library says of addresses, in which secrets may stand."""
+    """Return the error's text without addresses, which may contain secrets."""
     return type(error).__name__
 
 
 def _without_keys(record: logging.LogRecord) -> bool:
-    """The libraries log addresses, in which there may be a key."""
+    """Filter log records of the libraries, which log addresses that may contain a key."""
     if isinstance(record.args, tuple):
         record.args = tuple(
             [

@@ -1,6 +1,6 @@
-"""The servers that one run asks for tools: which have answered, and which join the run later.
+"""Servers that one run asks for tools: those that have answered, and those that join later.
 
-Entry: `Joining`.
+Entry point: `Joining`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ LEFT_OUT = "; its tools are not there in this run"
 
 
 class Joining:
-    """Filled by the tasks that ask the servers, and emptied by the run. Used in one event loop."""
+    """Answers of a run's servers, added by the tasks that ask them and taken by the run. For use in
+    one event loop.
+    """
 
     def __init__(self, servers: Sequence[McpServer], taken: Collection[str]) -> None:
         """`taken`: names of the run's own tools."""
         self.found: dict[McpServer, list[McpTool]] = {}
         self.missed: dict[McpServer, str] = {}
-        """Why a server cannot be used."""
+        """Reasons why servers cannot be used."""
         self.notes: list[str] = []
         """Messages for people, not taken yet."""
         self._names = {*taken}
@@ -44,9 +46,9 @@ class Joining:
             await self._settled.wait()
 
     def take(self) -> tuple[list[McpTool], list[str]]:
-        """The tools that have come since the last call, and what to tell people.
+        """Return the tools that have arrived since the last call, and messages for people.
 
-        At the first call, that includes the servers that are late.
+        The messages of the first call name the servers that have not answered yet.
         """
         tools = list[McpTool]()
         for server in [one for one in self._open if one in self.found or one in self.missed]:
@@ -65,7 +67,9 @@ class Joining:
         return tools, notes
 
     def _rival(self, server: McpServer, tool: McpTool) -> str | None:
-        """Another server whose tools have such names: `a` has a tool `b_do`, and there is `a_b`."""
+        """Return another server whose names include this tool's: `a` has a tool `b_do`, and there
+        is a server `a_b`. None if there is none.
+        """
         longer = [name for name in self._servers if len(name) > len(server.name)]
         return next((name for name in longer if tool.name.startswith(f"{name}_")), None)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 LINE_BYTES = 8 << 20
-"""Room for an image as models take it, in base64."""
+"""Maximum size of a line: enough for an image that models accept, in base64."""
 _END = 512
 _FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*[,}]')
 _LAST = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
@@ -29,7 +29,7 @@ class BoundedLine(NamedTuple):
 
 
 class BoundedLines:
-    """Never holds more than one line, and never more than `longest` bytes of it."""
+    """Splitter of bytes into lines. Holds at most one line, and at most `longest` bytes of it."""
 
     def __init__(self, longest: int = LINE_BYTES) -> None:
         self._longest = longest
@@ -41,7 +41,7 @@ class BoundedLines:
         """
 
     def feed(self, data: bytes) -> Iterator[BoundedLine]:
-        """The lines that are whole now, without their ends."""
+        """Yield the lines that are complete now, without line ends."""
         *whole, rest = data.split(b"\n")
         for piece in whole:
             self._add(piece)

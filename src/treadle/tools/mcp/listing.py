@@ -31,10 +31,10 @@ _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def tool_name(server: str, tool: str) -> str:
-    """The same whatever else the server has, so that a call of an old run can never mean another
-    tool.
+    """Return the name of a tool for the model. It does not depend on the server's other tools, so
+    that a call of an old run can never refer to another tool.
 
-    Where a character had to be replaced or the name was too long, it ends with 8 hexadecimal digits
+    If a character had to be replaced, or the name was too long, it ends with 8 hexadecimal digits
     of a hash.
     """
     whole = f"{server}_{tool}"
@@ -49,7 +49,7 @@ TOOLS_MOST = 256
 """Maximum number of tools of one server, after `tools=`: each takes space in every request."""
 PAGES_MOST = 100
 SEEN_MOST = 20_000
-"""Tools that are looked at."""
+"""Maximum number of tools that are read."""
 DEFINITION_BYTES = 64 << 10
 DEFINITIONS_BYTES = 1 << 20
 """Maximum size of all definitions of one server."""
@@ -68,7 +68,7 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Its name here."""
     definition: str
-    """All that was said of it, as JSON text: what is pinned."""
+    """Complete description by the server, as JSON text. pins.py compares it."""
     arguments: GivenArguments
     reads_only: bool = False
     is_idempotent: bool = False
@@ -90,11 +90,13 @@ class Listing(msgspec.Struct, frozen=True):
     tools: Mapping[str, Offered]
     """Tools by their name on the server, in its order."""
     notes: tuple[str, ...]
-    """Tools that are not offered and why, for people."""
+    """Tools that are not offered, with the reasons, for people."""
 
 
 def listing_of(server: McpServer, told: ServerListing) -> Listing:
-    """Compiles each schema: may take a second for hundreds of tools."""
+    """Select the tools that can be offered. Compiles each schema, which may take a second for
+    hundreds of tools.
+    """
     found: dict[str, Offered] = {}
     left_out: dict[str, list[str]] = {}
     for name, why in told.unfit.items():
@@ -232,7 +234,7 @@ def _definition(tool: mcp_types.Tool) -> str:
 
 
 def _compile(arguments: GivenArguments) -> None:
-    """A provider would refuse the whole request for a schema that is none."""
+    """Compile the schema, because a provider rejects the whole request for an invalid one."""
     with contextlib.suppress(InvalidArguments):
         arguments.parse("{}")
 

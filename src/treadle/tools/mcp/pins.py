@@ -23,7 +23,7 @@ from treadle.tools.mcp.server import McpServer
 FILE_NAME = "mcp-tools.json"
 VERSION = 1
 TOOLS_MAX = 1_000
-"""Names of tools that are remembered of one server, those that it has no more included."""
+"""Maximum number of tool names stored for one server, including those that it no longer has."""
 STORE_CHARS_MAX = 900_000
 """Maximum size of the file. Beyond it, the server that takes the most space keeps only hashes."""
 ACCEPT = "treadle tools accept"
@@ -111,11 +111,10 @@ class Pins:
         return accepted
 
     def check(self, server: McpServer, offered: Sequence[Offered]) -> list[str]:
-        """Remembers what is new, and gives the tools, by their server's names, that are not what
-        they were.
+        """Store new tools, and return the server's names of those that have changed.
 
-        Raises AgentError(invalid) for a file that cannot be read or written: then nobody can tell,
-        and nothing should be offered.
+        Raises AgentError(invalid) if the file cannot be read or written. Changes are unknown then,
+        so nothing should be offered.
         """
         known = self._read().servers.get(server.identity)
         if known is None or any(_news(known, tool) for tool in offered):
@@ -129,7 +128,7 @@ class Pins:
         return [tool.theirs for tool, pin in pins if pin is None or pin.sha256 != tool.digest]
 
     def beyond(self, server: McpServer, offered: Sequence[Offered]) -> list[str]:
-        """Tools, by their server's names, that are not remembered because it has had too many.
+        """Return the server's names of tools that are not stored because it has had too many.
         Raises AgentError as `check` does.
         """
         known = self._read().servers.get(server.identity)
@@ -159,7 +158,7 @@ class Pins:
 
     @contextlib.contextmanager
     def _changing(self) -> Generator[_Store]:
-        """Written in one step; nobody else's change is lost."""
+        """Change the file atomically, under a lock, so that no concurrent change is lost."""
         try:
             self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags = (
@@ -178,7 +177,7 @@ class Pins:
 
 
 def _fitting(store: _Store) -> str:
-    """The file's text. No server can make it so long that it is not read again."""
+    """Return the text of the file, shortened if a server has made it too long to be read again."""
     while len(text := _text(store)) > STORE_CHARS_MAX:
         largest = max(store.servers.values(), key=_weight)
         if not _weight(largest):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_types import ElicitRequestParams, ElicitResult
 
 MOST = 10
-"""Questions of one call; further ones are declined."""
+"""Maximum number of questions of one call. Further ones are declined."""
 _WORDS = 4_000
 _URL_CHARS = 2_000
 
@@ -29,27 +29,30 @@ class ServerQuestion(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     message: str
     schema: Mapping[str, Any] | None = None
-    """A JSON Schema of the answer: an object of plain values. None where a page is to be opened."""
+    """JSON Schema of the answer: an object of plain values. None if the person is to open a
+    page.
+    """
     url: str | None = None
-    """A page of http or https that the person is asked to open. Nothing here opens it."""
+    """URL (http or https) that the person is asked to open. Treadle does not open it."""
     tool: str | None = None
-    """Its name here, with the run and the call that it belongs to; None where several calls run and
-    the server does not say which.
+    """Name of the server's tool, with the run and the call of the question. None if several calls
+    are in progress and the server does not identify one.
     """
     run_id: str | None = None
     call_id: str | None = None
 
 
 Ask: TypeAlias = Callable[[ServerQuestion], Awaitable[Mapping[str, Any] | None]]
-"""Gives the answer (of a page: `{}`, once it was opened), or None to decline.
+"""Function that asks a person. Returns the answer (`{}` once a page was opened), or None to
+decline.
 
-What it raises declines too.
+An exception declines too.
 """
 
 
 def question_of(server: str, params: ElicitRequestParams) -> ServerQuestion | None:
-    """None for what is asked of nobody: a page of another scheme than http and https, with a name
-    before its host, which looks like one, or with characters that no address has.
+    """Return the question; None if it must not reach a person: a URL with another scheme than http
+    and https, with a user name, which can imitate a host, or with invalid characters.
     """
     from mcp_types import ElicitRequestURLParams  # noqa: PLC0415  costs the SDK, which only a connection needs
 

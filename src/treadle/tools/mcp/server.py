@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 60.0
 WAIT_S = 10.0
 START_TIMEOUT_S = 30.0
-"""Long, because `npx -y` downloads a server before it starts it."""
+"""Long enough for `npx -y`, which downloads a server before it starts it."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _USER = re.compile(r"^[^/@]*@")
@@ -58,28 +58,29 @@ class ServerSettings(Protocol):
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """Either `command` or `url`. Its tools are named NAME_TOOL; it is started when they are first
-    wanted.
+    """MCP server, with either a `command` or a `url`. Its tools are named NAME_TOOL. It is started
+    when a run first needs them.
 
-    Making one raises AgentError(invalid) for what cannot be a server.
+    The constructor raises AgentError(invalid) if the definition is not valid.
 
     Attributes:
-        name: Letters, digits, `_` and `-`, at most 64: what its tools' names begin with.
-        command: The program and its arguments, for a server on stdio.
-        env: Added to its environment, which holds no provider's key. The values are secrets.
-        cwd: Where it runs; the process's own working directory where nothing is said.
-        url: Of a server on streamable HTTP.
-        headers: Sent to that host and to no other. The values are secrets.
+        name: Prefix of its tools' names: at most 64 letters, digits, `_` and `-`.
+        command: Program and arguments of a server on stdio.
+        env: Variables added to its environment, which contains no provider's key. The values are
+            secrets.
+        cwd: Working directory of the program. None: that of this process.
+        url: Address of a server on streamable HTTP.
+        headers: Headers, sent only to that host. The values are secrets.
         auth: One of the SDK's OAuth providers (`mcp.client.auth`).
-        tools: The only tools that are offered, by the server's own names. None: all.
-        timeout_s: Of one call, without the time in which a person is asked something.
-        start_timeout_s: From its start until it has said what it is.
-        wait_s: How long a run waits for its tools before the first request; they join later if it
-            takes longer. Counts against the run's limit of seconds.
-        trust_hints: Whether its readOnlyHint and idempotentHint count: such a call is then run
-            unasked, or run again after a crash.
-        protocol: legacy: the handshake of 2025 and before, for a server that cannot be asked which
-            one it speaks.
+        tools: The only tools to offer, by the server's own names. None: all.
+        timeout_s: Time limit of one call in seconds, without the time for questions to a person.
+        start_timeout_s: Time limit in seconds for the start, including the handshake.
+        wait_s: Seconds for which a run waits for its tools before the first request. If they take
+            longer, they join the run later. Counts against the run's time limit.
+        trust_hints: True: its readOnlyHint and idempotentHint count, so that such calls run without
+            approval, or run again after a crash.
+        protocol: legacy: the handshake of 2025 and before, for a server that fails when it is asked
+            for its version.
     """
 
     name: str
@@ -197,7 +198,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         }
         variables = [value for name, value in revealed(self.env).items() if name not in handed_on]
         sent = revealed(self.headers).values()
-        bare = [value.partition(" ")[2] for value in sent]  # of "Bearer x", x
+        bare = [value.partition(" ")[2] for value in sent]  # the x in "Bearer x"
         return frozenset(
             [*variables, *sent, *bare, *([] if self.url is None else _secrets_in(self.url))]
         )

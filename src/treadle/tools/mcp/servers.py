@@ -1,7 +1,7 @@
-"""The MCP servers of one runtime: each started once, when a run first wants its tools, shared by
-all runs, ended with it.
+"""MCP servers of one runtime. Each is started once, when a run first needs its tools, shared by all
+runs, and ended with the runtime.
 
-Entry: `McpServers`.
+Entry point: `McpServers`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ Warn = Callable[[str], None]
 
 
 class McpServers:
-    """An async context manager; `aclose` may come from any task. Nothing of a server outlives it."""  # noqa: E501
+    """Servers of a runtime, as an async context manager. Any task may call `aclose`. No process of
+    a server outlives it.
+    """
 
     def __init__(
         self,
@@ -50,16 +52,17 @@ class McpServers:
         environment: Mapping[str, str] | None = None,
         ask: Ask | None = None,
     ) -> None:
-        """`home`: Treadle's folder, where it is remembered what tools were; None: nowhere.
-        `environment`: of programs; None: ours without keys.
+        """`home`: Treadle's folder, where changes of tools are tracked; None: they are not.
+        `environment`: that of the programs; None: this process's, without keys.
 
-        `ask`: who answers what a server asks a person; None: nobody, and servers are told so.
+        `ask`: asks a person a server's questions. None: servers are informed that there is no one
+        to ask.
         """
         self.pins = None if home is None else Pins(home)
         self._environment = child_environment(()) if environment is None else environment
         self._ask = ask
         self._upkeeps: dict[Hashable, Upkeep] = {}
-        """Upkeeps by their connection, which agents that want different tools of one server share.
+        """Upkeeps by connection. Agents that use different tools of one server share a connection.
         """
         self._group: TaskGroup | None = None
         self._context = contextvars.copy_context()
@@ -69,7 +72,7 @@ class McpServers:
         """Open without `async with`: tasks for servers run in `group`, which must be left after
         `aclose`.
         """
-        # connections outlive the run, and the span, in which they are first wanted
+        # connections outlive the run, and its span, that first needs them
         self._context = contextvars.copy_context()
         self._group = group
 
@@ -168,7 +171,7 @@ class McpServers:
             raise AgentError("invalid", f"MCP servers need the official SDK: {INSTALL}")
         try:
             importlib.import_module("treadle.tools.mcp.connection")
-        except ImportError as e:  # an older one, or another module of that name
+        except ImportError as e:  # an older SDK, or another module of that name
             raise AgentError(
                 "invalid",
                 (
@@ -195,7 +198,7 @@ class McpServers:
             offered = await self._unchanged(server, [*listing.tools.values()], notes.append)
         except (Unreachable, AgentError) as e:
             joining.missed[server] = str(e)
-        except Exception as e:  # the edge of a task: no run may end another one's
+        except Exception as e:  # the boundary of a task: a run must not end the servers of another
             logger.exception("the MCP server %r could not be asked for its tools", server.name)
             joining.missed[server] = (
                 f"the MCP server {server.name!r} cannot be used: {type(e).__name__}"

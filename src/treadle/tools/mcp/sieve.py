@@ -1,7 +1,7 @@
-"""A server's list of its tools without those that are said in a wrong form, for which the SDK would
-refuse the whole list.
+"""Filter for lists of tools: removes invalid entries, for which the SDK would reject the whole
+list.
 
-Not here: what of the others can be offered (listing.py). Entry: `Sieve`.
+listing.py decides which of the others can be offered. Entry point: `Sieve`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Sieve:
         self.version = ""
         """Version of the protocol, once it is known."""
         self.unfit: dict[str, str] = {}
-        """Why, by name: what was taken out since somebody last emptied this."""
+        """Reasons, by name, for entries that were removed since this was last emptied."""
         self._asked = set[int | str]()
 
     def asks(self, request: JSONRPCRequest) -> None:
@@ -38,13 +38,13 @@ class Sieve:
             self._asked.add(request.id)
 
     def answers(self, response: JSONRPCResponse) -> None:
-        """Takes them out of it."""
+        """Remove the invalid tools from a response."""
         if response.id not in self._asked:
             return
         self._asked.discard(response.id)
         said: object = response.result.get("tools")
         if not isinstance(said, list) or self._fault({**response.result, "tools": []}) is not None:
-            return  # the SDK says what is wrong
+            return  # the SDK reports the fault
         tools = cast("list[object]", said)
         faults = (
             {}
@@ -82,7 +82,9 @@ class Sieve:
         return None
 
     def _wrong_header(self, tool: object) -> str | None:
-        """Since 2026-07-28 such a tool must not be used; the SDK would leave it out in silence."""
+        """Return the fault of a tool's headers, or None. Since 2026-07-28 such a tool must not be
+        used; the SDK would omit it silently.
+        """
         if self.version not in MODERN_PROTOCOL_VERSIONS:
             return None
         why = find_invalid_x_mcp_header(cast("Mapping[str, Any]", tool).get("inputSchema"))

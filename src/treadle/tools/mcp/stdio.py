@@ -1,8 +1,8 @@
-"""A server that is a program of ours: messages are lines of its stdin and stdout. Made to outlive
-what it writes.
+"""Transport to a server that runs as a child process: messages are lines of its stdin and stdout.
+Any output of the program is handled within fixed limits.
 
-The SDK's own transport keeps a line of any length in memory, writes each that is no message into
-the log, and knows only the process group; hence this one. Entry: `stdio`.
+Replaces the SDK's own transport, which keeps a line of any length in memory, logs each line that is
+not a message, and kills only the process group. Entry point: `stdio`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ BABBLE_BYTES = 256 << 20
 """Maximum of other output between two responses; each line counts as at least `BABBLE_LINE`."""
 BABBLE_LINE = 256
 QUEUE = 64
-"""Messages that wait for it to read: whoever cancels a call must not wait for a program that does
-not.
+"""Maximum number of messages that wait until the program reads them, so that cancelling a call does
+not wait for a program that does not read.
 """
 GRACE_S = 1.0
 """Seconds between closing a server's stdin, which asks it to end, and SIGTERM."""
@@ -90,8 +90,8 @@ async def _started(server: McpServer, environment: Mapping[str, str]) -> Process
 
 
 async def _end(program: Process, tree: Tree) -> None:
-    """Its stdin ends; what is still there a second later is told to end, and then killed, with
-    everything that it started.
+    """Close the program's stdin. If it still runs a second later, terminate it and then kill it,
+    with all processes that it started.
     """
     with suppress(*_GONE):
         if program.stdin is not None:
@@ -119,11 +119,11 @@ class _Pipes:
         self._program, self._into, self._out, self._traffic = program, into, out, traffic
         self._babble = 0
         self._nonsense = b""
-        """The beginning of the last line that was no message."""
+        """Beginning of the last line that was not a message."""
         self._words = b""
-        """The end of what it wrote to stderr."""
+        """End of its stderr output."""
 
-    # ------------------------------------------------------------ what it says
+    # ------------------------------------------------------------ messages from the server
 
     async def read(self) -> None:
         lines = BoundedLines()
@@ -135,7 +135,7 @@ class _Pipes:
                     "it does not stop writing to stdout what is no message, like "
                     f"{self._nonsense_in_words!r}"
                 )
-        with anyio.move_on_after(_POLL_S * 10):  # its death and its last words come by other ways
+        with anyio.move_on_after(_POLL_S * 10):  # its exit and its last output arrive separately
             while self._program.returncode is None:  # noqa: ASYNC110  as in _end
                 await anyio.sleep(_POLL_S)
         self._traffic.end(self._end_in_words())
@@ -199,7 +199,7 @@ class _Pipes:
             return f"{how}; its last words: {one_line(said[-1], _QUOTED)!r}"
         return f"{how}; it wrote: {self._nonsense_in_words!r}" if self._nonsense else how
 
-    # ------------------------------------------------------------ what it is told
+    # ------------------------------------------------------------ messages to the server
 
     async def write(self) -> None:
         stdin = self._program.stdin
@@ -214,7 +214,7 @@ class _Pipes:
 async def _piece(stream: ByteReceiveStream | None) -> bytes:
     """Empty at the end."""
     assert stream is not None, "it is a pipe"
-    # a program that never stops writing must not keep everybody else waiting
+    # a program that never stops writing must not block other tasks
     await anyio.lowlevel.checkpoint()
     try:
         return await stream.receive(_PIECE)

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 
 class McpTool:
-    """Made by `McpServers.tools`, for runs that begin now."""
+    """Tool of an MCP server, made by `McpServers.tools` for runs that begin now."""
 
     parallel = True
     timeout_s: float | None = None
-    """The server's own `timeout_s` holds, which leaves out the time in which a person is asked."""
+    """None, because the server's own `timeout_s` applies, without the time for questions."""
     needs_approval = False
     max_output = MAX_OUTPUT_CHARS
 
     def __init__(self, offered: Offered, server: McpServer, upkeep: Upkeep) -> None:
-        """`server`: as the agent has it; `upkeep` may serve others too."""
+        """`server`: the agent's definition. Other agents may share `upkeep`."""
         self._offered, self._server, self._upkeep = offered, server, upkeep
 
     @property
@@ -75,18 +75,18 @@ class McpTool:
         return self._offered.arguments.parse(arguments_json)
 
     def touches(self, arguments: Any, cwd: Path) -> Touched | None:
-        """Return None: it is not known what a foreign tool touches."""
+        """Return None: the files that a server's tool touches are unknown."""
         return None
 
     async def execute(self, ctx: ToolContext[Any], arguments: dict[str, Any]) -> ToolOutput:
-        """Raises ToolFailed for every failure of the server; `happened` is None where it may have
-        done something.
+        """Call the tool. Raises ToolFailed for every failure of the server; its `happened` is None
+        if the call may have had an effect.
 
-        Cancellation: the server is told to stop the call, which takes at most 5 s where it does not
-        listen.
+        Cancellation: sends the server a notification to stop the call, which takes at most 5 s if
+        it does not read.
         """
         result = await self._upkeep.call(self._server, self._offered, ctx, arguments)
-        from treadle.tools.mcp.content import output_of, text_of  # noqa: PLC0415  it brings the SDK's types
+        from treadle.tools.mcp.content import output_of, text_of  # noqa: PLC0415  imports the SDK's types
 
         clean = self._server.redactor.exact
         if result.is_error:

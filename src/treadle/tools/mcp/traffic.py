@@ -19,19 +19,19 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 from treadle.tools.mcp.sieve import Sieve
 
 ASKING_MOST = 32
-"""Requests of a server that are open at once; further ones get no answer."""
+"""Maximum number of open requests of a server. Further ones are not answered."""
 UNASKED_MOST = 50_000
-"""Notifications and requests of a server at once, as a burst."""
+"""Maximum burst of notifications and requests of a server."""
 UNASKED_PER_S = 500
-"""Notifications and requests of a server in the long run."""
+"""Maximum average rate of notifications and requests of a server."""
 _FIGURE_MOST = 1e300
 _PROGRESS = "notifications/progress"
 _USED = frozenset({_PROGRESS, "notifications/cancelled"})
 _TOOLS_CHANGED = "notifications/tools/list_changed"
 
 Reading: TypeAlias = Any
-"""`ReadStream` and `WriteStream` are private words of the SDK, whose form is: receive, send,
-aclose, and an async with.
+"""Stand-in for the SDK's private `ReadStream` and `WriteStream`: async context managers with
+`receive`, `send` and `aclose`.
 """
 Writing: TypeAlias = Any
 Streams: TypeAlias = "tuple[Reading, Writing]"
@@ -57,26 +57,26 @@ class Traffic:
 
     def __init__(self) -> None:
         self.over = anyio.Event()
-        """Set where the connection has ended or is to end."""
+        """Set once the connection has ended or should end."""
         self.reason: str | None = None
-        """Why, where somebody knows."""
+        """Reason for the end, if it is known."""
         self.received = 0
         """Messages so far."""
         self.tools_changed = False
         """True once the server has announced that its tools have changed."""
         self.asking = 0
-        """Its requests that have no answer yet."""
+        """The server's requests without an answer so far."""
         self.sieve = Sieve()
         self._unasked = Allowance(UNASKED_MOST, UNASKED_PER_S)
 
     def end(self, reason: str) -> None:
-        """The first reason counts."""
+        """End the connection. Only the first reason is kept."""
         if not self.over.is_set():
             self.reason = self.reason or reason
             self.over.set()
 
     def lets_in(self, item: SessionMessage | Exception) -> bool:
-        """Called once for each that comes."""
+        """Return True if an incoming message may pass. Call this once for each."""
         if isinstance(item, Exception) or self.over.is_set():
             return False
         self.received += 1
@@ -101,12 +101,12 @@ class Traffic:
                 return True
 
     def sends(self, item: SessionMessage) -> None:
-        """Called once for each that is to leave."""
+        """Record an outgoing message before it is sent. Call this once for each."""
         if isinstance(item.message, JSONRPCRequest):
             self.sieve.asks(item.message)
 
     def sent(self, item: SessionMessage) -> None:
-        """Called once for each that has left."""
+        """Record an outgoing message after it was sent. Call this once for each."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
             self.asking -= 1
 

@@ -41,7 +41,7 @@ class Backoff:
         self.failures = 0
 
     def failed(self) -> None:
-        """The first failure in a row costs no wait: the next start is at once."""
+        """Count a failure. After the first one in a row, the next start is immediate."""
         self.failures += 1
         longest = (
             min(LONGEST_S, FIRST_S * 2 ** max(self.failures - 2, 0)) if self.failures > 1 else 0.0
@@ -85,7 +85,7 @@ class ServerStatus(NamedTuple):
     name: str
     place: str
     state: Literal["idle", "running", "failed"]
-    """idle: nobody has wanted it yet, or it has ended by itself."""
+    """idle: no run has needed the server yet, or it has ended by itself."""
     tools: tuple[str, ...] = ()
     """Names of the latest tools, as the model calls them."""
     wrong: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ class Upkeep:
         self._trouble = ""
         """Reason why there is no connection; empty if there is one."""
         self._listing = anyio.Lock()
-        """Serializes listings: runs that begin together want the same one."""
+        """Serializes listings, so that runs that begin together share one."""
 
     async def listing(self, server: McpServer, *, fresh: bool) -> Listing:
         """Return the tools that `server` selects. They are requested again after a change, or with
@@ -223,20 +223,20 @@ class Upkeep:
 
     async def _buried(self, connection: McpConnection) -> None:
         await connection.over.wait()
-        if self._now is connection:  # one of those that waited for it does this
+        if self._now is connection:  # only one of the waiting tasks does this
             self._now = None
             if connection.answered:
                 self._backoff.worked()
             elif self._listed is None and self.server.command and self.server.protocol == "auto":
-                # some old servers die of the newer protocol's first word
+                # some old servers crash on the first message of the newer protocol
                 self._era = "auto" if self._era == "legacy" else "legacy"
             self._backoff.failed()
 
     async def _wait(self) -> None:
         if self._backoff.is_given_up:
             raise Unreachable(
-                f"the MCP server {self.server.name!r} failed {MOST} times in a row and is left "
-                "alone until Treadle is started anew"
+                f"the MCP server {self.server.name!r} failed {MOST} times in a row and is not "
+                "started again until Treadle is restarted"
             )
         if self._backoff.wait_s > PATIENCE_S:
             raise self._unreachable("it failed before")

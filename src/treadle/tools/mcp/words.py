@@ -1,7 +1,7 @@
-"""A server's words before anybody reads them: without what is not seen or moves a cursor, and not
-longer than said.
+"""Plain text of a server's texts: without invisible characters and terminal sequences, and
+truncated.
 
-Entry: `plain`, `one_line`.
+Entry points: `plain`, `one_line`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import unicodedata
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
-"""Controls, and formats such as the tags and the turns of direction in which instructions are
-hidden.
+"""Control characters, and format characters such as tags and changes of direction, which can hide
+instructions.
 """
 _JOINERS = "\u200c\u200d"
-"""Joiners, which many scripts and emojis need."""
+"""Joiners, which many scripts and emoji need."""
 
 
 def plain(text: str, longest: int) -> str:
-    """Lines and tabs stay."""
+    """Return plain text of at most `longest` characters. Lines and tabs stay."""
     cut = text[: longest + 1]
     clean = "".join(
         c for c in cut if c in "\n\t" or c in _JOINERS or unicodedata.category(c) not in _UNSEEN
