@@ -6,12 +6,12 @@ import asyncio
 
 import anyio
 
-from treadle.journal.pending import Pending, outcome_of
+from treadle.journal.pending import Pending
 
 
 async def test_a_result_between_a_cancellation_and_the_turn_of_its_task_is_not_lost() -> None:
     pending = Pending[int]()
-    pending.awaited()
+    outcome = pending.awaited(lambda handed_in: None)
     assert isinstance(pending.future, asyncio.Future)
     pending.future.cancel()
     pending.result = 7
@@ -19,7 +19,7 @@ async def test_a_result_between_a_cancellation_and_the_turn_of_its_task_is_not_l
     got: list[int] = []
 
     async def go_on() -> None:
-        got.append(await outcome_of(pending))
+        got.append(await outcome)
 
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 from treadle._internal.uninterrupted import cancel_again, uninterrupted
 
 T = TypeVar("T")
 
+MEMORY_WAIT_S = 0.01
+"""Interval of attempts at a step that needs memory and must not be left out."""
+
 
 class Pending(Generic[T]):
     """Work and its waiter."""
 
-    __slots__ = ("error", "future", "loop", "result", "settled")
+    __slots__ = ("done", "error", "future", "loop", "result", "settled")
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -27,12 +30,23 @@ class Pending(Generic[T]):
         self.future: asyncio.Future[T] | concurrent.futures.Future[T] | None = None
         self.result: T | None = None
         self.error: BaseException | None = None
+        self.done = False
+        """True once its result is durable: nothing makes it fail any more."""
         self.settled = False
 
-    def awaited(self) -> None:
-        """Mark the calling coroutine as the waiter."""
+    def awaited(self, hand_in: Callable[[Any], None]) -> Coroutine[Any, Any, T]:
+        """Mark the calling coroutine as the waiter, hand the work in, and return `outcome_of` it.
+        Raises the error of `hand_in`. Nothing fails once that has returned.
+        """
         self.loop = asyncio.get_running_loop()
         self.future = self.loop.create_future()
+        outcome = outcome_of(self)
+        try:
+            hand_in(self)
+        except BaseException:
+            outcome.close()
+            raise
+        return outcome
 
     def waited_for(self) -> concurrent.futures.Future[T]:
         """Mark the calling thread as the waiter."""
@@ -79,16 +93,30 @@ async def _although_cancelled(pending: Pending[T]) -> T:
 
 
 def settle_all(batch: Iterable[Pending[Any]]) -> None:
-    """Settle a batch, waking each event loop once."""
-    waiting: dict[asyncio.AbstractEventLoop, list[Pending[Any]]] = {}
-    for pending in batch:
-        if pending.loop is None:
-            pending.settle()
-        else:
-            waiting.setdefault(pending.loop, []).append(pending)
-    for loop, some in waiting.items():
-        with contextlib.suppress(RuntimeError):  # the loop is closed and has no waiters
-            loop.call_soon_threadsafe(_settle, some)
+    """Settle a batch, waking each event loop once. Repeated until that succeeds: the waiters would
+    wait for ever.
+    """
+    while True:
+        try:
+            waiting: dict[asyncio.AbstractEventLoop, list[Pending[Any]]] = {}
+            for pending in batch:
+                if pending.loop is None:
+                    pending.settle()
+                else:
+                    waiting.setdefault(pending.loop, []).append(pending)
+            for loop, some in waiting.items():
+                _wake(loop, some)
+            return
+        except (MemoryError, RuntimeError):
+            time.sleep(MEMORY_WAIT_S)
+
+
+def _wake(loop: asyncio.AbstractEventLoop, batch: Sequence[Pending[Any]]) -> None:
+    try:
+        loop.call_soon_threadsafe(_settle, batch)
+    except RuntimeError:
+        if not loop.is_closed():  # else it has no waiters
+            raise
 
 
 def _settle(batch: Sequence[Pending[Any]]) -> None:

@@ -146,7 +146,7 @@ class PostgresServer:
         )
         return answer in (psycopg.pq.Ping.OK, psycopg.pq.Ping.REJECT)
 
-    def error(self, error: psycopg.Error | MemoryError, done: str) -> AgentError:
+    def error(self, error: BaseException, done: str) -> AgentError:
         return translated(error, self.place, done, secrets=self._secrets)
 
     def unusable(self, error: psycopg.Error) -> AgentError:

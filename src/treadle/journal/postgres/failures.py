@@ -148,7 +148,7 @@ def _is_crowded(said: str) -> bool:
 class _Failure(NamedTuple):
     """A reason why an operation of an open journal failed."""
 
-    kinds: tuple[type[psycopg.Error], ...]
+    kinds: tuple[type[BaseException], ...]
     text: str
     words: tuple[str, ...] = ()
     """Parts of the server's own message, one of which must occur; empty: any message."""
@@ -221,13 +221,13 @@ _FAILURES = (
         "the connection to {place!r} failed ({said}): {done}. Check that the server is up and can "
         "be reached, then go on",
     ),
-    _Failure((psycopg.Error,), "the journal {place!r} failed ({said}): {done}"),
+    _Failure((BaseException,), "the journal {place!r} failed ({said}): {done}"),
 )
 """Reasons in order; the first match applies."""
 
 
 def translated(
-    error: psycopg.Error | MemoryError,
+    error: BaseException,
     place: str,
     done: str = "nothing was appended",
     *,
@@ -265,8 +265,9 @@ def is_lost(error: BaseException, db: psycopg.Connection | None) -> bool:
     )
 
 
-def _said(error: psycopg.Error, secrets: tuple[str, ...]) -> str:
-    told = error.diag.message_primary or " ".join(_lines(str(error))) or type(error).__name__
+def _said(error: BaseException, secrets: tuple[str, ...]) -> str:
+    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    told = primary or " ".join(_lines(str(error))) or type(error).__name__
     for secret in secrets:
         told = told.replace(secret, "***")
     return told[:_SAID_MAX]

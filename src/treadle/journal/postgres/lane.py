@@ -8,7 +8,9 @@ already are looked up, never guessed. writer.py assigns work, pending_work.py st
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, LiteralString, TypeVar, cast
@@ -68,14 +70,19 @@ class WriterLane:
         self._gone = gone
         self._connections = connections
         self._db: psycopg.Connection | None = None
+        self.batch: deque[PendingAppend | PendingTransaction[Any]] = deque()
+        """Work that was taken from the queue and not answered yet."""
 
-    def do(self, batch: Sequence[PendingAppend] | Sequence[PendingTransaction[Any]]) -> None:
-        """Do the work. Never raises, because waiters would then wait for ever."""
+    def do(self) -> None:
+        """Give everything in the batch an outcome. After an exception, another call goes on with
+        what has none.
+        """
         patience = self._server.patience(self._gone)
-        appends = [pending for pending in batch if isinstance(pending, PendingAppend)]
+        left = [pending for pending in self.batch if not pending.done and pending.error is None]
+        appends = [pending for pending in left if isinstance(pending, PendingAppend)]
         if appends:
             self._guarded(appends, partial(self._append, appends, patience))
-        for transaction in batch:
+        for transaction in left:
             if isinstance(transaction, PendingTransaction):
                 self._guarded([transaction], partial(self._transact, transaction, patience))
         if self._db is not None:
@@ -90,80 +97,98 @@ class WriterLane:
             act()
         except BaseException as e:  # noqa: BLE001  the edge of the thread: the waiter gets the error, and the thread goes on
             for pending in batch:
-                if pending.error is None and pending.result is None:
+                if not pending.done and pending.error is None:
                     self._fail(pending, e)
 
+    def give_up(self, error: BaseException) -> None:
+        """End what has no outcome with an error from outside of the work: it may be stored."""
+        for pending in self.batch:
+            if not pending.done and pending.error is None:
+                pending.cannot_go_on()
+                pending.error = error
+
     def close(self) -> None:
-        if self._db is not None:
-            self._connections.discard(self._db)
-            self._server.silence.end(self._db)
-            self._db.close()
-            self._db = None
+        db, self._db = self._db, None  # not used again, whatever fails below
+        if db is not None:
+            self._connections.discard(db)
+            self._server.silence.end(db)
+            db.close()
+
+    def _end(self) -> None:
+        """Roll back an open transaction, or lose the connection. Raises nothing, because the work
+        may be committed.
+        """
+        try:
+            if self._db is not None:
+                end(self._db)
+        except Exception:  # noqa: BLE001  no memory, or what CPython raises in its place
+            with contextlib.suppress(Exception):
+                self.close()
 
     # ------------------------------------------------------------ appends
 
     def _append(self, batch: Sequence[PendingAppend], patience: Patience) -> None:
         """Append a batch. Raises the error that they all share."""
-        ready = [pending for pending in batch if not self._refuse_lost(pending)]
-        while ready:
+        for pending in batch:
+            if pending.append.mark.lost:
+                pending.error = self._cannot_go_on()
+        while ready := [one for one in batch if not one.done and one.error is None]:
             db = None
             try:
                 db = self._connection(patience)
                 boundary()
                 stood = append_all(db, [pending.append for pending in ready])
                 boundary()
-            except MemoryError:
-                if not self._may_be_asked(ready):
-                    raise
-                continue
+                for pending in ready:
+                    self._settle(pending, done=pending.append.mark.num in stood)
             except psycopg.Error as e:
                 if db is None:
                     raise
-                if is_lost(e, db):
-                    for pending in ready:
-                        pending.maybe = True
-                if is_lost(e, db) or _was_demoted(e, ready):
-                    self.close()
-                    if patience.wait():
-                        continue
-                    raise
-                if len(ready) == 1:
-                    if isinstance(e, _DISTURBED) and patience.wait():
-                        continue
+                if self._may_go_on(e, db, ready, patience):
+                    continue
+                if len(ready) == 1 or is_lost(e, db):
                     raise
                 for pending in ready:  # what goes wrong with one alone leaves the others
                     self._guarded([pending], partial(self._append, [pending], patience))
                 return
-            for pending in ready:
-                self._settle(pending, done=pending.append.mark.num in stood)
-            ready = [
-                pending for pending in ready if pending.error is None and pending.result is None
-            ]
-            self._look_up(ready, patience)
-            return
+            except BaseException:
+                if not self._may_be_asked(ready):
+                    raise
+            else:
+                refused = [one for one in ready if not one.done and one.error is None]
+                self._look_up(refused, patience)
+
+    def _may_go_on(
+        self,
+        error: psycopg.Error,
+        db: psycopg.Connection,
+        batch: Sequence[PendingAppend],
+        patience: Patience,
+    ) -> bool:
+        """Return True if another attempt may succeed, and there is time for it."""
+        if is_lost(error, db):
+            for pending in batch:
+                pending.maybe = True
+        if is_lost(error, db) or _was_demoted(error, batch):
+            self.close()
+            return patience.wait()
+        return len(batch) == 1 and isinstance(error, _DISTURBED) and patience.wait()
 
     def _may_be_asked(self, batch: Sequence[PendingAppend]) -> bool:
         """Treat work that ran out of memory like one whose answer was lost: it may be stored.
         Returns True once: another connection can tell.
         """
-        is_first = not any([pending.maybe for pending in batch])
+        is_first = True
         for pending in batch:
-            pending.maybe = True
+            is_first, pending.maybe = is_first and not pending.maybe, True
         self.close()
         return is_first
 
-    def _refuse_lost(self, pending: PendingAppend) -> bool:
-        if pending.append.mark.lost:
-            pending.error = self._cannot_go_on()
-        return pending.append.mark.lost
-
     def _settle(self, pending: PendingAppend, *, done: bool) -> None:
-        mark = pending.append.mark
         if done:
-            pending.result = mark.head + 1
-            mark.head += len(pending.append.rows)
+            pending.stands()
         elif not pending.maybe:
-            pending.error = mark.not_held()
+            pending.error = pending.append.mark.not_held()
 
     def _look_up(self, refused: Sequence[PendingAppend], patience: Patience) -> None:
         """Look up whether the checks refused entries that an earlier, lost attempt had already
@@ -190,9 +215,11 @@ class WriterLane:
                 self.close()
                 if not patience.wait():
                     raise
+            except BaseException:
+                self.close()
+                raise
             finally:
-                if self._db is not None:
-                    end(self._db)
+                self._end()
 
     # ------------------------------------------------------------ transactions
 
@@ -203,8 +230,6 @@ class WriterLane:
         for tries_left in reversed(range(TRIES_MAX)):
             while not self._is_disturbed(pending, patience, tries_left):
                 if pending.done:
-                    if pending.adds is not None:
-                        pending.adds.mark.head += len(pending.adds.rows)
                     return
 
     def _is_disturbed(
@@ -216,8 +241,7 @@ class WriterLane:
         db = None
         try:
             db = self._connection(patience)
-            pending.result = self._try(db, pending, patience)
-            pending.done = True
+            pending.stands(self._try(db, pending, patience))
         except AgentError:
             if (
                 not pending.maybe
@@ -226,12 +250,7 @@ class WriterLane:
             ):
                 raise
             # it had still been on its way when it was looked up
-            pending.result, pending.done = found, True
-        except MemoryError:
-            was_tried, pending.maybe = pending.maybe, pending.maybe or pending.committing
-            self.close()
-            if was_tried or not pending.maybe:
-                raise
+            pending.stands(found)
         except psycopg.Error as e:
             if db is not None and (is_lost(e, db) or _was_demoted(e, (pending,))):
                 pending.maybe = pending.maybe or (pending.committing and is_lost(e, db))
@@ -242,9 +261,13 @@ class WriterLane:
             if not isinstance(e, (*_DISTURBED, errors.UniqueViolation)) or not tries_left:
                 raise
             return True
+        except BaseException:
+            was_tried, pending.maybe = pending.maybe, pending.maybe or pending.committing
+            self.close()
+            if was_tried or not pending.maybe:
+                raise
         finally:
-            if self._db is not None:
-                end(self._db)
+            self._end()
         return False
 
     def _try(self, db: psycopg.Connection, pending: PendingTransaction[T], patience: Patience) -> T:
@@ -270,7 +293,6 @@ class WriterLane:
         db.execute("commit", prepare=False)
         if pending.adds is not None:
             boundary()
-        pending.committing = False
         return result
 
     def _was_committed(
@@ -315,14 +337,19 @@ class WriterLane:
         return self._db
 
     def _fail(self, pending: PendingAppend | PendingTransaction[Any], error: BaseException) -> None:
-        if not isinstance(error, psycopg.Error | MemoryError):
+        if not isinstance(error, psycopg.Error | AgentError):
+            pending.maybe = pending.maybe or pending.committing
+        if isinstance(error, AgentError) or not (
+            pending.maybe or isinstance(error, psycopg.Error | MemoryError)
+        ):
             pending.error = error
         elif pending.maybe:
             pending.cannot_go_on()
-            look = "" if isinstance(error, MemoryError) else f". {_LOOK}"
+            look = f". {_LOOK}" if isinstance(error, psycopg.Error) else ""
             done = f"{_UNKNOWN}: nothing more is appended from here{look}"
             pending.error = self._server.error(error, done)
         else:
+            assert isinstance(error, psycopg.Error | MemoryError), "others are told as they are"
             done = (
                 "nothing was changed"
                 if isinstance(pending, PendingTransaction) and pending.adds is None

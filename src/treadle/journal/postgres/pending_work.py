@@ -7,7 +7,7 @@ lane.py does the work.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from treadle.journal.pending import Pending
 from treadle.journal.postgres.appending import PendingEntries
@@ -21,6 +21,9 @@ class PendingAppend(Pending[int]):
 
     __slots__ = ("append", "maybe")
 
+    committing: Final = True
+    """Its statement commits itself: an error may come after that."""
+
     def __init__(self, append: PendingEntries) -> None:
         super().__init__()
         self.append = append
@@ -31,12 +34,19 @@ class PendingAppend(Pending[int]):
     def key(self) -> Hashable:
         return self.append.mark.num
 
+    def stands(self) -> None:
+        """Note that it is stored. Notes all or, without memory, nothing."""
+        mark = self.append.mark
+        first, head = mark.head + 1, mark.head + len(self.append.rows)
+        self.result, mark.head = first, head
+        self.done = True
+
     def cannot_go_on(self) -> None:
         self.append.mark.lost = True
 
 
 class PendingTransaction(Pending[T], Generic[T]):
-    __slots__ = ("adds", "committing", "done", "key", "maybe", "stood", "tried", "work")
+    __slots__ = ("adds", "committing", "key", "maybe", "stood", "tried", "work")
 
     def __init__(
         self,
@@ -51,8 +61,18 @@ class PendingTransaction(Pending[T], Generic[T]):
         self.key = key
         self.stood = stood
         self.adds = adds
-        self.maybe = self.committing = self.done = False
+        self.maybe = False
+        """True if an attempt may have been committed, and its answer was lost."""
+        self.committing = False
+        """True if the last attempt sent its commit."""
         self.tried: TriedTransaction[T] | None = None
+
+    def stands(self, result: T) -> None:
+        """Note that it is committed. Notes all or, without memory, nothing."""
+        if self.adds is not None:
+            self.adds.mark.head += len(self.adds.rows)
+        self.result = result
+        self.done = True
 
     def cannot_go_on(self) -> None:
         if self.adds is not None:

@@ -7,16 +7,19 @@ Writes of one run keep their order. lane.py does the work of a thread. Entry poi
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import psycopg
 
 from treadle.errors import AgentError
 from treadle.journal.forks import abandon_in_children
-from treadle.journal.pending import outcome_of, settle_all
+from treadle.journal.pending import MEMORY_WAIT_S, settle_all
 from treadle.journal.postgres.appending import PendingEntries
 from treadle.journal.postgres.connections import PostgresServer
 from treadle.journal.postgres.lane import WriterLane
@@ -26,6 +29,7 @@ from treadle.journal.tables.database import Work
 from treadle.journal.threads import start
 
 T = TypeVar("T")
+logger = logging.getLogger("treadle")
 
 THREADS_MAX: Final = 3
 TOGETHER_MAX: Final = 64
@@ -64,10 +68,11 @@ class PostgresWriter:
         Raises AgentError: busy where the run is not its driver's any more, agent where they cannot
         be stored; then nothing was appended, or the driver is `lost`, which says so.
         """
-        pending = PendingAppend(append)
-        pending.awaited()
-        self._hand_in(pending)
-        return await outcome_of(pending)
+        try:
+            outcome = PendingAppend(append).awaited(self._hand_in)
+        except MemoryError as e:
+            raise self._server.error(e, "nothing was appended") from e
+        return await outcome
 
     async def write(
         self,
@@ -85,10 +90,12 @@ class PostgresWriter:
         Without it the server is asked, and if that crashed, the outcome is unknown and raises.
         Raises AgentError.
         """
-        pending = PendingTransaction(work, key=key, stood=stood, adds=adds)
-        pending.awaited()
-        self._hand_in(pending)
-        return await outcome_of(pending)
+        try:
+            pending = PendingTransaction(work, key=key, stood=stood, adds=adds)
+            outcome = pending.awaited(self._hand_in)
+        except MemoryError as e:
+            raise self._server.error(e, "nothing was changed") from e
+        return await outcome
 
     def write_now(self, work: Work[T], *, stood: Work[T | None] | None = None) -> T:
         """Run a transaction like `write`, but block the calling thread."""
@@ -103,27 +110,37 @@ class PostgresWriter:
                 raise AgentError(
                     "invalid", f"the journal {self._server.place!r} is closed: open it again"
                 )
-            if pending.key is not None:
-                if (behind := self._behind.get(pending.key)) is not None:
-                    behind.append(pending)
-                    return
-                self._behind[pending.key] = deque()
-            self._queue.append(pending)
+            key = pending.key
+            if key is not None and (behind := self._behind.get(key)) is not None:
+                behind.append(pending)
+                return
             # else those that are idle were woken for what was handed in just before
-            if self._idle >= len(self._queue):
+            if self._idle > len(self._queue):
                 self._turn.notify()
             elif len(self._threads) < THREADS_MAX:
-                thread = threading.Thread(target=self._run, name="treadle-journal", daemon=True)
+                self._start_thread()
+            # last: nothing may fail once it is handed in
+            self._queue.append(pending)
+            if key is not None:
                 try:
-                    start(thread)
-                except AgentError:
-                    if not self._threads:
-                        self._queue.remove(pending)
-                        if pending.key is not None:
-                            del self._behind[pending.key]
-                        raise
-                else:
-                    self._threads.append(thread)
+                    self._behind[key] = deque()
+                except BaseException:
+                    self._queue.pop()
+                    raise
+
+    def _start_thread(self) -> None:
+        """Raises AgentError if there is no thread at all."""
+        lane = WriterLane(self._server, self._gone, self._connections)
+        thread = threading.Thread(
+            target=self._run, args=(lane,), name="treadle-journal", daemon=True
+        )
+        try:
+            start(thread)
+        except AgentError:
+            if not self._threads:
+                raise
+        else:
+            self._threads.append(thread)
 
     def abandon(self) -> None:
         """Abandon in a forked child: the threads do not exist there, and the connections are the
@@ -140,56 +157,84 @@ class PostgresWriter:
         self._gone.set()
         with self._turn:
             self._closed = True
-            threads, self._threads = self._threads, []
             self._turn.notify_all()
-        for thread in threads:
+        for thread in self._threads:
             thread.join()
 
     # ------------------------------------------------------------ a thread
 
-    def _run(self) -> None:
-        lane = WriterLane(self._server, self._gone, self._connections)
-        while batch := self._next():
-            lane.do(batch)
-            self._done(batch)
-            settle_all(batch)
+    def _run(self, lane: WriterLane) -> None:
+        """Work until it is closed. Nothing else ends the thread: its waiters, and all later ones,
+        would wait for ever. Each step may be repeated.
+        """
+        error: BaseException | None = None
+        while True:
+            try:
+                if error is not None:
+                    self._go_on(lane, error)
+                    error = None
+                if not self._take(lane.batch):
+                    break
+                lane.do()
+                settle_all(lane.batch)
+                self._done(lane.batch)
+            except BaseException as e:  # noqa: BLE001  the edge of the thread
+                error = e
         lane.close()
 
-    def _next(self) -> Sequence[PendingAppend] | Sequence[PendingTransaction[Any]]:
-        """Return the next appends of many runs, or one transaction; nothing if it is closed."""
+    def _go_on(self, lane: WriterLane, error: BaseException) -> None:
+        """Go on after an error outside of the work."""
+        time.sleep(MEMORY_WAIT_S)
         with self._turn:
-            while not self._queue:
+            self._turn.notify_all()  # a wait that failed may have taken a notice
+        if not isinstance(error, MemoryError):
+            logger.error("a writer of the journal %s failed", self._server.place, exc_info=error)
+            lane.give_up(error)
+
+    def _take(self, batch: deque[PendingAppend | PendingTransaction[Any]]) -> bool:
+        """Fill the batch, unless it has work left: with the next appends of many runs, or one
+        transaction. Returns False if it is closed.
+        """
+        with self._turn:
+            while not (batch or self._queue):
                 if self._closed and not self._behind:
-                    return []
+                    return False
                 self._idle += 1
-                self._turn.wait()
-                self._idle -= 1
-            first = self._queue.popleft()
-            if isinstance(first, PendingTransaction):
-                return [first]
-            batch, left = [first], deque[PendingAppend | PendingTransaction[Any]]()
-            room = TOGETHER_BYTES - first.append.size
-            while self._queue and len(batch) < TOGETHER_MAX:
-                following = self._queue.popleft()
-                if isinstance(following, PendingAppend) and (size := following.append.size) <= room:
-                    batch.append(following)
-                    room -= size
-                else:
-                    left.append(following)
-            self._queue.extendleft(reversed(left))
+                try:
+                    self._turn.wait()
+                finally:
+                    self._idle -= 1
+            if not batch:
+                self._fill(batch)
             if self._queue and self._idle:
                 self._turn.notify()
-            return batch
+            return True
 
-    def _done(self, batch: Sequence[PendingAppend | PendingTransaction[Any]]) -> None:
+    def _fill(self, batch: deque[PendingAppend | PendingTransaction[Any]]) -> None:
+        room = TOGETHER_BYTES
+        for pending in [*islice(self._queue, TOGETHER_MAX)]:
+            if isinstance(pending, PendingTransaction):
+                if pending is self._queue[0]:
+                    batch.append(pending)
+                    self._queue.popleft()
+                    return
+            elif not batch or pending.append.size <= room:
+                room -= pending.append.size
+                batch.append(pending)
+                self._queue.remove(pending)
+
+    def _done(self, batch: deque[PendingAppend | PendingTransaction[Any]]) -> None:
+        """Empty the batch, and queue what waits behind it."""
         with self._turn:
-            for pending in batch:
-                if pending.key is None:
-                    continue
-                if behind := self._behind[pending.key]:
-                    self._queue.append(behind.popleft())
-                    self._turn.notify()
-                else:
-                    del self._behind[pending.key]
             if self._closed:
                 self._turn.notify_all()
+            while batch:
+                key = batch[0].key
+                if key is not None:
+                    if behind := self._behind[key]:
+                        self._turn.notify()
+                        self._queue.append(behind[0])
+                        behind.popleft()
+                    else:
+                        del self._behind[key]
+                batch.popleft()

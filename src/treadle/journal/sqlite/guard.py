@@ -26,6 +26,7 @@ from treadle._internal.file_lock import take
 from treadle._internal.held_files import HELD
 from treadle.errors import AgentError
 from treadle.journal.forks import abandon_in_children
+from treadle.journal.pending import MEMORY_WAIT_S
 from treadle.journal.sqlite.file_locks import (
     DMS,
     REPORTS_LOCKS,
@@ -48,8 +49,6 @@ the journal holds both within milliseconds.
 """
 CHECK_S = 0.5
 """Interval of checks of the files and locks."""
-MEMORY_WAIT_S = 0.01
-"""Interval of attempts at a step that needs memory and must not be left out."""
 _IS_USED = sys.platform != "win32"
 """Locks of Windows belong to a handle, and closing another handle leaves them alone."""
 _finding = threading.Lock()

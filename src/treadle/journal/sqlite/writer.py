@@ -17,10 +17,10 @@ import apsw
 from treadle._internal.crash import boundary
 from treadle.errors import AgentError
 from treadle.journal.forks import abandon_in_children
-from treadle.journal.pending import outcome_of
+from treadle.journal.pending import MEMORY_WAIT_S
 from treadle.journal.sqlite.database import cursor_of
 from treadle.journal.sqlite.failures import as_told, translated
-from treadle.journal.sqlite.guard import MEMORY_WAIT_S, Guard
+from treadle.journal.sqlite.guard import Guard
 from treadle.journal.sqlite.log import Log
 from treadle.journal.sqlite.writes import Chores, SqliteWrite, WriteQueue
 from treadle.journal.tables.database import Cursor, Work
@@ -105,13 +105,7 @@ class SqliteWriter:
             )
             if appends and not once and self._write_here(write):
                 return write.outcome()
-            write.awaited()
-            outcome = outcome_of(write)  # nothing may fail once it is handed in
-            try:
-                self._hand_in(write)
-            except BaseException:
-                outcome.close()
-                raise
+            outcome = write.awaited(self._hand_in)
         except MemoryError as e:
             raise translated(e, self._path) from e
         return await outcome

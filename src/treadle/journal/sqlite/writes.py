@@ -7,13 +7,11 @@ writer.py does the work, many writes in one transaction.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from treadle.journal.pending import Pending, settle_all
-from treadle.journal.sqlite.guard import MEMORY_WAIT_S
 from treadle.journal.tables.database import Cursor, Work
 
 T = TypeVar("T")
@@ -35,7 +33,7 @@ class Chores(Protocol):
 class SqliteWrite(Pending[T]):
     """Work of the writer's thread, and its waiter."""
 
-    __slots__ = ("alone", "appends", "done", "once", "stands", "undo", "work")
+    __slots__ = ("alone", "appends", "once", "stands", "undo", "work")
 
     def __init__(
         self,
@@ -61,8 +59,6 @@ class SqliteWrite(Pending[T]):
         """True if it must survive a loss of power."""
         self.alone = alone
         """True if it runs outside any transaction."""
-        self.done = False
-        """True once its result is durable: nothing makes it fail any more."""
 
     def failed(self, error: BaseException, *, undo: bool = True) -> None:
         if self.error is None:
@@ -127,13 +123,7 @@ class WriteQueue:
             return
 
     def answer(self) -> None:
-        """Deliver the outcomes of the batch. Repeated until there is enough memory for it: the
-        waiters would wait for ever.
-        """
-        while self.batch:
-            try:
-                settle_all(self.batch)
-                self.answered += len(self.batch)
-                self.batch.clear()
-            except MemoryError:
-                time.sleep(MEMORY_WAIT_S)
+        """Deliver the outcomes of the batch."""
+        settle_all(self.batch)
+        self.answered += len(self.batch)
+        self.batch.clear()
