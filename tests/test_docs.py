@@ -404,7 +404,9 @@ def attributes() -> dict[str, set[str]]:
                 )
 
     def above(name: str) -> set[str]:
-        return own.get(name, set()).union(*(above(base) for base in bases.get(name, set()) - {name}))
+        return own.get(name, set()).union(
+            *(above(base) for base in bases.get(name, set()) - {name})
+        )
 
     return {name: above(name) for name in own}
 

@@ -269,6 +269,7 @@ class Place:
     city: str
 
 
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(
     ("text", "completion", "why"),
     [

@@ -224,7 +224,7 @@ _WHY = {
     Outcome.TRUNCATED: "the answer was truncated at the output token limit: raise it with --max-output-tokens",  # noqa: E501
     Outcome.LOOPING: "stopped: the model repeated the same call with the same result",
     Outcome.INVALID_OUTPUT: (
-        "the answer does not match the requested schema, despite repeated corrections: it is "
+        "the answer does not match the requested schema, despite repeated corrections, and is "
         "printed unchanged"
     ),
     Outcome.REFUSED: "the model refused to answer",
@@ -243,6 +243,8 @@ def ended(event: events.RunEnd) -> str:
     A waiting run has no RunEnd in its journal, so its event has no id.
     """
     if isinstance(event.error, events.ErrorInfo):
+        if event.outcome is Outcome.INVALID_OUTPUT:
+            return f"{_WHY[event.outcome]}: {plain(event.error.message)}"
         where = f" (request {event.error.request_id})" if event.error.request_id else ""
         return f"{event.error.kind}: {plain(event.error.message)}{where}"
     if event.outcome is Outcome.APPROVAL_NEEDED and event.id is UNSET:

@@ -33,6 +33,8 @@ _WORDS: Final[Mapping[Outcome, str]] = {
 
 def ended(event: RunEnd) -> str:
     if isinstance(event.error, ErrorInfo):
+        if event.outcome is Outcome.INVALID_OUTPUT:
+            return f"{_WORDS[event.outcome][:-1]}: {plain(event.error.message)}"
         where = f" (request {event.error.request_id})" if event.error.request_id else ""
         return f"{event.error.kind}: {plain(event.error.message)}{where}"
     words, spent = (
