@@ -274,7 +274,7 @@ class Place:
     ("text", "completion", "why"),
     [
         ('{"city": 3}', False, "the output is invalid: city: expected"),
-        ("hm", False, "the output is invalid: no JSON that can be read: "),
+        ("hm", False, "the output is invalid: not valid JSON: "),
         ("hm", True, "the output is invalid: the model did not call the tool `complete`"),
     ],
 )
