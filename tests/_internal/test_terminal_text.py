@@ -150,6 +150,9 @@ def test_no_format_character_is_missing() -> None:
         ("e\u0301\u0323 n\u0303", "e\u0301\u0323 n\u0303"),
         ("e" + "\u0301" * 4, "e\u0301\u0301\\u0301\\u0301"),
         ("r\u0338m\u20e0", "r\\u0338m\\u20e0"),
+        ("\u0e17\u0e35\u0e48", "\u0e17\u0e35\u0e48"),
+        ("a" + "\u0e49" * 6 + "b", "a" + "\u0e49" * 4 + r"\u0e49\u0e49b"),
+        ("\u0645" + "\u064b" * 5, "\u0645" + "\u064b" * 4 + r"\u064b"),
     ],
 )
 def test_marks_that_cover_other_characters_are_shown(text: str, shown: str) -> None:

@@ -38,6 +38,8 @@ _MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe2
 """Combining marks that belong to no particular script. A letter keeps two at most, because more
 would cover the lines above and below.
 """
+_STACKED_MOST = 4
+"""Marks on one letter in the scripts that need most, such as Tibetan and vocalized Hebrew."""
 _OVERLAYS = (
     "\u0334-\u0338\u0488\u0489\u20d2\u20d3\u20d8-\u20da\u20dd-\u20e0\u20e2-\u20e6\u20ea\u20eb"
 )
@@ -83,12 +85,25 @@ def revealed(text: str) -> str:
     characters, blanks other than the space, and marks that cover other characters are escaped, as
     in `\x1b` or `\u202e`. Lines and tabs stay.
     """
-    return _REVEALED.sub(_named, text)
+    return _REVEALED.sub(_named, _unstacked(text))
 
 
 def revealed_line(text: str) -> str:
     r"""Return `revealed` text in one line, for a path or a name: `\n` becomes `\x0a`."""
-    return _REVEALED_IN_LINE.sub(_named, text)
+    return _REVEALED_IN_LINE.sub(_named, _unstacked(text))
+
+
+def _unstacked(text: str) -> str:
+    """Escape all but the first marks of each letter, whatever the script: a tall stack of them is
+    drawn over other lines.
+    """
+    if text.isascii():
+        return text
+    pieces, marks = list[str](), 0
+    for character in text:
+        marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
+        pieces.append(character if marks <= _STACKED_MOST else _escape(character))
+    return "".join(pieces)
 
 
 def json_shown(text: str) -> str:
@@ -103,7 +118,11 @@ def _json_escape(odd: re.Match[str]) -> str:
 
 
 def _named(odd: re.Match[str]) -> str:
-    code = ord(odd[0])
+    return _escape(odd[0])
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
     return (
         f"\\x{code:02x}"
         if code < 0x100

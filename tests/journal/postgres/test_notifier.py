@@ -275,3 +275,9 @@ def test_a_message_of_which_a_part_got_lost_is_dropped_and_the_next_one_comes() 
     (whole,) = packed("other", 2, [Notification("t", b"y")])
     assert unpacking.take(whole) == [Notification("t", b"y")]
     assert Unpacking("other").take(whole) == [], "one's own"
+
+
+@pytest.mark.parametrize("number", ["1" * 5_000, "\u0661", "-1", "", "0"])
+async def test_a_part_with_a_number_of_no_use_is_dropped(number: str) -> None:
+    """Review 4: one of 5,000 digits raised ValueError."""
+    assert Unpacking("me").take(f'other 1 {number} 2 [["t","p"]]') == []

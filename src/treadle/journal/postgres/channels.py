@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -19,6 +20,8 @@ CHANNELS: Final = 32
 """Number of channels that topics are spread over, so that a process receives little that it does
 not listen to.
 """
+_PART: Final = re.compile(r"[0-9]{1,9}")
+"""Number of a part, or of parts."""
 TEXT_MAX: Final = 7900
 """Maximum length of a text. A notification holds less than 8000 bytes, and a signature takes 33."""
 
@@ -102,7 +105,7 @@ class Unpacking:
         ones.
         """
         sender, serial, number, count, part = (*text.split(" ", 4), "", "", "", "")[:5]
-        if sender == self._me or not (number.isdecimal() and count.isdecimal()):
+        if sender == self._me or not all(_PART.fullmatch(each) for each in (number, count)):
             return []
         if count != "1":
             last, parts = self._begun.pop(sender, ("", []))
