@@ -1,4 +1,4 @@
-"""Runs and steps that happen once for an id, whoever asks for them and however often.
+"""Runs and steps that happen once for an id, however often and from wherever they are requested.
 
 Entry point: `EnsuredRuns`, which `Runtime` has its methods from.
 """

@@ -30,7 +30,7 @@ ANSWER_WITHIN_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class CatalogModel:
-    """A model, as far as anybody knows. USD for a million tokens."""
+    """A model and the facts that are known about it. Prices are in USD for a million tokens."""
 
     name: str
     """Name as `--model` takes it."""

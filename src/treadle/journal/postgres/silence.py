@@ -1,8 +1,8 @@
-"""Connections whose answer is long in coming, and whether the server behind them is still there: a
-network may swallow everything and say nothing.
+"""Detection of connections whose server has disappeared without closing them: a network may drop
+every packet and report nothing.
 
-Where a machine has `tcp_user_timeout` it tells of what was sent and not taken, but not of what
-something in between took. Entry: `SilenceDetector.over`.
+`tcp_user_timeout`, where it exists, detects data that was sent and not acknowledged, but not data
+that a proxy in between acknowledged. Entry: `SilenceDetector.over`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ IDLE_PAGES: Final = 32
 
 
 class Log:
-    """The log as a writing connection sees it. Belongs to whoever may use the connection."""
+    """The log as a writing connection sees it. Owned by the holder of the connection."""
 
     def __init__(self, db: apsw.Connection, guard: Guard) -> None:
         self.is_committed = False

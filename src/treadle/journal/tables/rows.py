@@ -162,7 +162,7 @@ def _whole(db: Cursor, where: str, places: Sequence[int]) -> Iterator[tuple[int,
 
 
 class RunRow(NamedTuple):
-    """A run, as far as reading its entries needs to know it."""
+    """Columns of a run that are needed to read its entries."""
 
     num: int
     schema: int

@@ -33,10 +33,10 @@ IN_PLACE = {
 def confined_environment(
     environment: Mapping[str, str], *, is_open: bool = False
 ) -> dict[str, str]:
-    """`is_open`: everything was allowed, and so is what is left of the environment once the keys
-    are taken out.
+    """Return the variables that a confined command receives.
 
-    Never what a loader obeys: it would be loaded into bubblewrap too, which is not confined.
+    `is_open`: everything was allowed, so every variable without a key is passed. Variables of the
+    dynamic loader are never passed: they would also affect bubblewrap, which is not confined.
     """
     passed = {
         name: value
