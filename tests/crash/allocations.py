@@ -28,7 +28,7 @@ from tests.journal.runs import begun, fact, gives, started
 from treadle.journal.sqlite import SqliteJournal
 from treadle.journal.sqlite.writes import SqliteWrite
 
-LONGEST_S = 60
+LONGEST_S = 15
 OUT = "the process is out of memory: "
 fail: Callable[[int, int], None] = set_nomemory  # pyright: ignore[reportUnknownVariableType]
 recover: Callable[[], None] = remove_mem_hooks  # pyright: ignore[reportUnknownVariableType]
