@@ -281,3 +281,23 @@ def test_a_message_of_which_a_part_got_lost_is_dropped_and_the_next_one_comes() 
 async def test_a_part_with_a_number_of_no_use_is_dropped(number: str) -> None:
     """Review 4: one of 5,000 digits raised ValueError."""
     assert Unpacking("me").take(f'other 1 {number} 2 [["t","p"]]') == []
+
+
+async def test_what_is_stored_is_no_error_where_telling_it_needs_memory(
+    here: PostgresNotifier, there: PostgresNotifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failed = notifier.Notification, list[str]()
+
+    def once(topic: str, payload: bytes) -> Notification:
+        if topic == QUEUE and not failed:
+            failed.append(topic)
+            raise MemoryError
+        return real(topic, payload)
+
+    monkeypatch.setattr(notifier, "Notification", once)
+    async with there.listen(QUEUE) as ear:
+        here.tell(QUEUE)
+        assert failed == [QUEUE]
+        here.tell(QUEUE)
+        with anyio.fail_after(20):
+            await ear.wait()

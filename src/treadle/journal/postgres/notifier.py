@@ -105,6 +105,12 @@ class PostgresNotifier:
 
     def tell(self, topic: str, payload: bytes = b"") -> None:
         self._local.tell(topic, payload)
+        try:
+            self._tell_others(topic, payload)
+        except MemoryError:  # the entries are stored, and subscribers look at their own interval
+            return
+
+    def _tell_others(self, topic: str, payload: bytes) -> None:
         self._begin()
         if self._closed or (topic.startswith(("run:", "delta:")) and not self._elsewhere(topic)):
             return
