@@ -17,7 +17,7 @@
                    their login ends
     forgetting.py  deletion of a conversation, including its journal entries
     chat.py        messages and replies (answering.py); conversations.py
-                   (conversation_store.py), runs.py (running.py)
+                   (conversation_store.py, stored_messages.py), runs.py (running.py)
     openai_api.py  OpenAI-compatible API (completing.py); mcp_endpoint.py: Model Context
                    Protocol; page.py: the web page
     live.py        runs driven by this process; fan_out.py, sse.py, following.py: their

@@ -21,7 +21,7 @@ from treadle._internal.terminal_text import plain
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.events import RunEnd
 from treadle.service.application import ChatTurn, NewMessage
-from treadle.service.conversation_store import ConversationStore, StoredMessage
+from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Scope
 from treadle.service.live import LiveRun, StoredReply
 from treadle.service.problems import TROUBLE, HttpProblem, not_found
@@ -29,6 +29,7 @@ from treadle.service.running import is_elsewhere
 from treadle.service.spending import RunSpending, measurable
 from treadle.service.sse import said
 from treadle.service.state import Service
+from treadle.service.stored_messages import StoredMessage
 from treadle.types import Outcome, new_id
 
 logger = logging.getLogger("treadle.service")

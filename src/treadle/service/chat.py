@@ -21,7 +21,7 @@ from treadle.agents.agent import Agent
 from treadle.errors import AgentError, ErrorKind
 from treadle.service.answering import LATE, ask, busy, start
 from treadle.service.bodies import RequestModel
-from treadle.service.conversation_store import ConversationStore, StoredMessage, Unsettled
+from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
 from treadle.service.following import follow
@@ -33,6 +33,7 @@ from treadle.service.signed_in import SignedIn, TheService
 from treadle.service.spending import RunSpending
 from treadle.service.sse import MEDIA_TYPE, SseResponse, position_of
 from treadle.service.state import Service
+from treadle.service.stored_messages import StoredMessage, Unsettled
 
 PATIENCE_S: Final = 15.0
 """Seconds that a response waits for the reply after the run's own limit."""

@@ -7,14 +7,12 @@ is (chat.py). Entry point: `ConversationStore`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, cast
 
 from sqlalchemy import Update, bindparam, delete, update
 from sqlmodel import Session, col, select
 
-from treadle.service.application import PastMessage
 from treadle.service.database.guard import insert_row
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import (
@@ -23,12 +21,12 @@ from treadle.service.database.tables import (
     ServedRun,
     new_row_id,
 )
+from treadle.service.stored_messages import StoredMessage, Unsettled, as_history, title_of
 from treadle.types import now
 
 HISTORY_MOST: Final = 20
 """Number of earlier messages given to a run."""
 SHOWN_MOST: Final = 200
-TITLE_CHARS: Final = 60
 
 # Statements that every answered message executes, built once: building one costs more than
 # executing it.
@@ -69,31 +67,6 @@ _LAST_SAID: Final[Any] = (
     .limit(HISTORY_MOST)
 )
 _NO_NUMBER: Final = 2**31 - 1
-
-
-class Unsettled(Exception):
-    """Raised if the previous run has no reply yet."""
-
-    def __init__(self, run_id: str) -> None:
-        super().__init__(run_id)
-        self.run_id = run_id
-
-
-@dataclass(frozen=True, slots=True)
-class StoredMessage:
-    """Stored message of a user, with the run that answers it."""
-
-    conversation_id: str
-    message: str
-    number: int
-    """Position of the message in its conversation."""
-    run_id: str
-    history: tuple[PastMessage, ...] = ()
-    """Earlier messages, oldest first."""
-    answer: ChatMessage | None = None
-    """Reply; None if there is none yet."""
-    note: Any = None
-    """Note kept by the application (`ChatBackend.on_message`)."""
 
 
 class ConversationStore:
@@ -189,7 +162,7 @@ class ConversationStore:
             message,
             before[0].number + 1 if before else 1,
             run_id,
-            _as_history(before),
+            as_history(before),
         )
         self._say(asked, asked.number, "user", message, (), at)
         insert_row(
@@ -226,7 +199,7 @@ class ConversationStore:
             said.content,
             said.number,
             run_id,
-            _as_history(before),
+            as_history(before),
             answer,
         )
 
@@ -349,20 +322,3 @@ class ConversationStore:
     def finish(self, run_id: str, at: datetime | None = None) -> bool:
         """Mark a run as finished. Return False if it already is, or does not exist."""
         return self._changed(_FINISHED, run=run_id, at=at or now())
-
-
-def title_of(message: str) -> str:
-    """Return the first line of a message, cut at a word."""
-    line = " ".join(message.split())
-    if len(line) <= TITLE_CHARS:
-        return line
-    cut = line[: TITLE_CHARS - 1]
-    return f"{cut.rpartition(' ')[0] or cut}…"
-
-
-def _as_history(rows: Sequence[Any]) -> tuple[PastMessage, ...]:
-    """Convert rows, given newest first, to messages, oldest first."""
-    return tuple(
-        PastMessage("user" if row.role == "user" else "assistant", row.content, row.created_at)
-        for row in reversed(rows)
-    )

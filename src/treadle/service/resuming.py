@@ -20,7 +20,7 @@ from sqlmodel import Session, col, select
 from treadle.errors import AgentError, ErrorKind
 from treadle.runtime.closing_runs import close_orphans
 from treadle.service.answering import start, store
-from treadle.service.conversation_store import ConversationStore, StoredMessage
+from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Identity, Scope
 from treadle.service.database.tables import Account, ServedRun
 from treadle.service.live import LiveRun, StoredReply
@@ -29,6 +29,7 @@ from treadle.service.queueing import BEGINS_S, settled
 from treadle.service.running import go_on, info_of
 from treadle.service.spending import RunSpending
 from treadle.service.state import Service
+from treadle.service.stored_messages import StoredMessage
 from treadle.types import now
 
 logger = logging.getLogger("treadle.service")
