@@ -61,6 +61,7 @@ def started(
     fork: Fork | None = None,
     first: Sequence[Message] = (),
     minute: float = 0,
+    model: str = "m",
 ) -> RunStarted:
     prompt = message(text, message_id=f"msg_{run_id}", minute=minute)
     return RunStarted(
@@ -68,7 +69,7 @@ def started(
         run_id=run_id,
         agent="a",
         agent_hash="h",
-        model="m",
+        model=model,
         mode="full",
         cwd="/",
         input=prompt,

@@ -7,9 +7,11 @@ from __future__ import annotations
 from datetime import date
 
 import pytest
+from msgspec import structs
 
 from tests.journal.conftest import Kind
-from tests.journal.runs import AT, at, says, started
+from tests.journal.runs import AT, answers, at, finished, says, started
+from treadle._internal.json_text import encode_json
 from treadle.journal.journal import Journal
 
 FAR = 60 * 24 * 365 * 1000
@@ -37,11 +39,51 @@ async def test_messages_keep_their_order(kind: Kind, journal: Journal) -> None:
     assert [message.text for message in (await journal.load("next")).context.history] == texts
 
 
-async def test_pruning_takes_the_others_at_their_own_age(journal: Journal) -> None:
+async def test_a_run_counts_as_old_where_one_that_began_later_is_old(journal: Journal) -> None:
     await _three(journal)
-    freed = await journal.prune(at(3), apply=True)
-    assert (freed.runs, freed.kept) == (("other",), ())
-    assert {run.run_id for run in await journal.runs()} == {"next", "far"}
+    await says(journal, "last", "hello", "hi", minute=FAR)
+    would = await journal.prune(at(3), apply=False)
+    assert (set(would.runs), would.kept) == ({"far", "other"}, ())
+    assert await journal.prune(at(3), apply=True) == would
+    assert {run.run_id for run in await journal.runs()} == {"next", "last"}
+
+
+async def test_its_age_is_not_known_where_none_that_began_later_is_old(journal: Journal) -> None:
+    await says(journal, "old", "hello", "hi", minute=1)
+    await says(journal, "far", "hello", "hi", minute=FAR)
+    await says(journal, "new", "hello", "hi", minute=5)
+    assert (await journal.prune(at(3), apply=True)).runs == ("old",)
+    assert (await journal.prune(at(9), apply=True)).runs == ("far", "new")
+
+
+async def test_an_imported_run_shows_no_age_of_others(journal: Journal) -> None:
+    await says(journal, "far", "hello", "hi", minute=FAR)
+    began = structs.replace(started("copy", minute=1), imported=at(1))
+    await journal.add_run(
+        [encode_json(one) for one in [began, *answers("copy", "hi"), finished(minute=1)]]
+    )
+    assert (await journal.prune(at(3), apply=True)).runs == ("copy",)
+
+
+async def test_a_run_that_is_not_finished_shows_no_age_of_others(journal: Journal) -> None:
+    await says(journal, "far", "hello", "hi", minute=FAR)
+    await (await journal.begin(started("open", minute=1))).release()
+    assert (await journal.prune(at(3), apply=True)).runs == ()
+
+
+async def test_it_stays_for_a_run_that_goes_on_from_it(journal: Journal) -> None:
+    await says(journal, "far", "hello", "hi", session="ada", minute=FAR)
+    await (await journal.begin(started("open", session="ada", minute=1))).release()
+    await says(journal, "other", "good day", "yes?", minute=1)
+    before = [message.text for message in (await journal.load("open")).context.history]
+    would = await journal.prune(at(3), apply=False)
+    if "far" in would.runs:  # in memory a run has what it found
+        assert (would.runs, would.kept) == (("far", "other"), ())
+    else:
+        assert (would.runs, would.kept) == (("other",), ("far",))
+    assert await journal.prune(at(3), apply=True) == would
+    after = [message.text for message in (await journal.load("open")).context.history]
+    assert after == before
 
 
 async def test_the_costs_of_a_day_leave_it_out(journal: Journal) -> None:

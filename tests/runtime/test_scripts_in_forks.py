@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tests.doubles import gives
+from tests.journal.runs import says
 from treadle import Agent, Runtime
 
 
@@ -52,3 +53,15 @@ async def test_a_fork_counts_what_the_session_had_used_before(tmp_path: Path) ->
     async with Runtime.open(url) as rt:
         further = await rt.session(forked.session_id, agent=_agent(script)).send("on")
         assert further.text == "fourth"
+
+
+async def test_a_fork_counts_earlier_runs_whatever_their_clock(tmp_path: Path) -> None:
+    script = _script(tmp_path)
+    async with Runtime.open(f"sqlite:///{tmp_path}/runs.db") as rt:
+        model, far = f"script:{script}", 60 * 24 * 365 * 1000
+        await says(rt.journal, "far", "go", "on", session="s", minute=far, model=model)
+        session = rt.session("s", agent=_agent(script))
+        said = [await session.send("more"), await session.send("and more")]
+        assert [result.text for result in said] == ["second", "third"]
+        forked = await rt.fork(said[1].run_id, turn=0, text="otherwise", agent=_agent(script))
+        assert forked.text == "third"

@@ -1,10 +1,44 @@
-"""Trees of runs that can be deleted, given their roots. Entry point: `removable`."""
+"""Runs that can be deleted: those that are old, and trees of runs, given their roots. Entry points:
+`aged`, `removable`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import Final, TypeVar
 
 from treadle.errors import AgentError
+from treadle.types import Time
+
+AHEAD_MOST: Final = timedelta(days=1)
+"""A run that seems to have ended later than this from now was written under a wrong clock."""
+
+_Run = TypeVar("_Run")
+
+
+def aged(
+    finished: Sequence[tuple[_Run, Time]],
+    before: Time,
+    *,
+    now: Time,
+    is_imported: Callable[[_Run], bool],
+) -> list[_Run]:
+    """Return the finished runs that ended before a time, in their order.
+
+    `finished`: runs and their ends, in the order in which they began or were imported. A run that
+    ended more than `AHEAD_MOST` from now counts as old if one that began later is old. The times of
+    an imported run come from a file and show the age of no other run.
+    """
+    old = list[_Run]()
+    is_shown = False
+    for run, ended in reversed(finished):
+        if ended < before:
+            old.append(run)
+            is_shown = is_shown or not is_imported(run)
+        elif is_shown and ended > now + AHEAD_MOST:
+            old.append(run)
+    return old[::-1]
 
 
 def removable(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from itertools import dropwhile
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -266,11 +267,8 @@ async def _used_at(journal: Journal, name: str, fork: Fork) -> int:
         return used + await _used_at(journal, name, started.fork)
     if started.session_id is None:
         return used
-    older = [
-        info.run_id
-        for info in await journal.runs(session_id=started.session_id)
-        if info.started_at < started.at
-    ]
+    run_ids = [info.run_id for info in await journal.runs(session_id=started.session_id)]
+    older = [*dropwhile(lambda run_id: run_id != fork.run_id, run_ids)][1:]  # none if it is deleted
     states = [await journal.load(run_id) for run_id in older]
     return used + sum(before.spending.used_up.get(name, 0) for before in states)
 

@@ -33,14 +33,14 @@ from treadle.journal.memory.queue import MemoryQueue
 from treadle.journal.memory.run import MemoryRun, MemoryWriter
 from treadle.journal.notifier import run_topic
 from treadle.journal.queue import RunQueue
-from treadle.journal.removable import removable, unfinished
+from treadle.journal.removable import aged, removable, unfinished
 from treadle.journal.run_info import Freed, Holder, RunInfo, spent, unknown_run
 from treadle.journal.run_state import RunState
 from treadle.journal.session_names import NEW_SESSION, title_of
 from treadle.journal.session_store import SessionStore
 from treadle.journal.sessions import SessionChanged, SessionView, ViewMark
 from treadle.journal.totals import with_totals
-from treadle.types import Time
+from treadle.types import Time, now
 
 
 class MemoryJournal:
@@ -253,10 +253,12 @@ class MemoryJournal:
         return tally.costs()
 
     async def prune(self, before: Time, *, apply: bool) -> Freed:
+        ends = [(run, run.unpacked()[-1].at) for run in self._runs.values() if run.finished]
         old = {
-            run_id: run
-            for run_id, run in self._runs.items()
-            if run.finished and run.unpacked()[-1].at < before
+            _started(run).run_id: run
+            for run in aged(
+                ends, before, now=now(), is_imported=lambda run: bool(_started(run).imported)
+            )
         }
         needs: dict[str, set[str]] = {}
         for run_id, run in self._runs.items():

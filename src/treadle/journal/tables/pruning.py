@@ -7,13 +7,16 @@ Entry points: `plan`, `prune_some`, `remove_some`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from datetime import timedelta
 from typing import NamedTuple, cast
 
-from treadle.journal.removable import removable, unfinished
+from treadle._internal.json_text import decode_json
+from treadle.journal.removable import AHEAD_MOST, aged, removable, unfinished
+from treadle.journal.run_info import RunInfo
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.holding import hold_runs, hold_session
 from treadle.journal.tables.removal import remove_run, remove_session, sweep
-from treadle.journal.tables.rows import key_of, micros, place_of
+from treadle.journal.tables.rows import key_of, micros, place_of, time_of
 from treadle.types import Time
 
 _BEFORE = """
@@ -36,6 +39,10 @@ finished, or a fork of a later one.
 """
 
 
+_MAY_BE_OLD = "{run}finished is not null and ({run}updated_at_us < ? or {run}updated_at_us > ?)"
+"""Finished runs that ended before a time, or so late that the clock was wrong: `_ends`."""
+
+
 class PruningPlan(NamedTuple):
     """Numbers of old runs, by id."""
 
@@ -47,11 +54,7 @@ class PruningPlan(NamedTuple):
 
 
 def plan(db: Cursor, before: Time) -> PruningPlan:
-    rows = db.execute(
-        "select id, num from runs where finished is not null and updated_at_us < ? order by num",
-        (micros(before),),
-    ).fetchall()
-    old = {run_id: num for run_id, num in rows}
+    old = _old(db, before)
     needed_by: dict[str, list[str]] = {}
     for run_id, fork_of in db.execute("select id, fork_of from runs where fork_of is not null"):
         needed_by.setdefault(fork_of, []).append(run_id)
@@ -63,8 +66,7 @@ def plan(db: Cursor, before: Time) -> PruningPlan:
         needed_by.setdefault(parent, []).append(run_id)
     for query in (_GOES_ON, _FORKED):
         for run_id, later in db.execute(
-            query.format(which="earlier.finished is not null and earlier.updated_at_us < ?"),
-            (micros(before),),
+            query.format(which=_MAY_BE_OLD.format(run="earlier.")), _ends(db, before)
         ):
             needed_by.setdefault(run_id, []).append(later)
     kept: set[str] = set()
@@ -79,6 +81,28 @@ def plan(db: Cursor, before: Time) -> PruningPlan:
         {run_id: num for run_id, num in old.items() if run_id not in kept},
         [run_id for run_id in old if run_id in kept],
     )
+
+
+def _old(db: Cursor, before: Time) -> dict[str, int]:
+    """Return the numbers of old runs by id, in the order in which they began."""
+    rows = db.execute(
+        f"select id, num, updated_at_us from runs where {_MAY_BE_OLD.format(run='')} order by num",
+        _ends(db, before),
+    ).fetchall()
+    numbers = {run_id: num for run_id, num, _ in rows}
+
+    def is_imported(run_id: str) -> bool:
+        summary = db.execute("select summary from runs where num = ?", (numbers[run_id],)).get
+        return decode_json(summary, RunInfo).imported is not None
+
+    ends = [(run_id, time_of(ended_us)) for run_id, _, ended_us in rows]
+    now = time_of(db.dialect.now_us(db))
+    return {run: numbers[run] for run in aged(ends, before, now=now, is_imported=is_imported)}
+
+
+def _ends(db: Cursor, before: Time) -> tuple[int, int]:
+    """Return the values of `_MAY_BE_OLD`, in microseconds."""
+    return micros(before), db.dialect.now_us(db) + AHEAD_MOST // timedelta(microseconds=1)
 
 
 def size_bytes(db: Cursor, runs: list[int]) -> int:
@@ -175,11 +199,13 @@ def _take_away(db: Cursor, going: Mapping[str, int]) -> dict[str, int]:
 def _still_going(
     db: Cursor, before: Time, some: Mapping[str, int], going: Collection[str]
 ) -> dict[str, int]:
-    old = "select 1 from runs where num = ? and finished is not null and updated_at_us < ?"
+    # A later run that showed the age of one may be gone already.
+    old = f"select 1 from runs where num = ? and {_MAY_BE_OLD.format(run='')}"
+    ends = _ends(db, before)
     left = {
         run_id: num
         for run_id, num in some.items()
-        if db.execute(old, (num, micros(before))).fetchone() is not None
+        if db.execute(old, (num, *ends)).fetchone() is not None
     }
     while needed := {run_id for run_id in left if _is_needed(db, run_id, left, going)}:
         left = {run_id: num for run_id, num in left.items() if run_id not in needed}
