@@ -1,5 +1,5 @@
 """Commands in fresh processes that need not import Treadle again: a process that has, and forks for
-each. Entry: `ForkServer`.
+each. Entry: `ForkServer`; `command` for what a program starts by its words.
 
 A child has its own streams, directory and environment, runs `python -m PROGRAM ARGUMENTS`, and ends
 as any interpreter does. What reads the environment of a starting interpreter (LANG, PYTHONPATH)
@@ -29,11 +29,15 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
+from uuid import uuid4
 
 ROOT = Path(__file__).parents[1]
 ENDS_WITHIN_S = 10
+FORWARDED = Path(__file__).with_name("forwarded.py")
 _STREAMS = 3
 _LENGTH = 8
+_LISTENS = sys.platform == "linux"
+"""Abstract names of sockets are Linux's."""
 _PRELOADED = (
     *(
         "treadle.cli.app",
@@ -155,12 +159,17 @@ class ForkServer:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """`environment`: what the interpreter starts with."""
+        self.address = f"treadle-tests-{uuid4().hex}"
+        """Abstract name of a Unix socket, for `command`."""
         self._socket, theirs = socket.socketpair()
-        with theirs:
-            command = [sys.executable, "-m", "tests.fork_server", str(theirs.fileno())]
+        with theirs, socket.socket(socket.AF_UNIX) as listening:
+            if _LISTENS:
+                listening.bind(f"\0{self.address}")
+                listening.listen(100)
+            fds = [theirs.fileno(), listening.fileno()]
             self._process = subprocess.Popen(
-                command,
-                pass_fds=[theirs.fileno()],
+                [sys.executable, "-m", "tests.fork_server", *map(str, fds)],
+                pass_fds=fds,
                 env=environment,
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
@@ -253,6 +262,19 @@ def fork_server() -> ForkServer:
     return server
 
 
+def command(program: str, *arguments: str) -> list[str]:
+    """Words that stand for `python -m PROGRAM ARGUMENTS`, or `python PROGRAM ARGUMENTS` for the path
+    of a file: a small process that has the fork server run it with its own streams, directory and
+    environment, and ends as it does.
+
+    Killed, it takes the other one along, a moment later; SIGINT, SIGTERM and SIGHUP reach the
+    other one. For tests in which nothing depends on its parent, group, session or process id.
+    """
+    if not _LISTENS:
+        return [sys.executable, *([] if program.endswith(".py") else ["-m"]), program, *arguments]
+    return [sys.executable, "-I", "-S", str(FORWARDED), fork_server().address, program, *arguments]
+
+
 @contextmanager
 def running(
     program: str, arguments: Sequence[str], environment: Mapping[str, str]
@@ -287,8 +309,9 @@ def _exactly(connection: socket.socket, length: int) -> bytes:
 # ---------------------------------------------------------------- the process that forks
 
 
-def _serve(connection: socket.socket) -> None:
-    """Fork for every request, and tell each child's caller how it ended.
+def _serve(connection: socket.socket, listening: socket.socket) -> None:
+    """Fork for every request, and tell each child's caller how it ended. A caller that came to
+    `listening` and goes away has its child killed.
 
     Returns in each child, with its request carried out but for the command itself; ends with the
     connection.
@@ -298,21 +321,34 @@ def _serve(connection: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, _go_on)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     statuses: dict[int, int] = {}
+    callers: dict[int, int] = {}
+    """By the connection of a caller: its child."""
     while True:
-        ready, _, _ = select.select([connection, ended], [], [])
+        ready, _, _ = select.select([connection, ended, *_LISTENS * [listening], *callers], [], [])
         if ended in ready:
             ended.recv(100)
             _tell_ends(statuses)
+            callers = {fd: pid for fd, pid in callers.items() if pid in statuses}
             continue
-        length, fds, _, _ = socket.recv_fds(connection, _LENGTH, _STREAMS + 1)
-        if not length:
-            sys.exit()
-        request = json.loads(_exactly(connection, int.from_bytes(length, "big")))
-        *streams, status = fds
+        for fd in callers.keys() & {*ready}:
+            os.kill(callers.pop(fd), signal.SIGKILL)
+        if listening in ready:
+            asking = listening.accept()[0]
+        elif connection in ready:
+            asking = connection
+        else:
+            continue
+        try:
+            request, (*streams, status) = _requested(asking)
+        except (EOFError, OSError):
+            if asking is connection:
+                sys.exit()
+            asking.close()
+            continue
         if (pid := os.fork()) == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for ours in (connection, ended, wake):
+            for ours in (connection, ended, wake, listening, asking):
                 ours.close()
             for fd in (status, *statuses.values()):
                 os.close(fd)
@@ -322,7 +358,24 @@ def _serve(connection: socket.socket) -> None:
         for fd in streams:
             os.close(fd)
         data = json.dumps({"pid": pid}).encode()
-        connection.sendall(len(data).to_bytes(_LENGTH, "big") + data)
+        with suppress(OSError):  # a caller that has gone is noticed above
+            asking.sendall(len(data).to_bytes(_LENGTH, "big") + data)
+        if asking is not connection:
+            callers[status] = pid
+            asking.close()
+
+
+def _requested(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """What shall be run, its streams, and where to write its exit code: into a pipe that came
+    along, else into the connection.
+
+    Raises EOFError if nothing more comes.
+    """
+    length, fds, _, _ = socket.recv_fds(asking, _LENGTH, _STREAMS + 1)
+    if not length:
+        raise EOFError
+    request = json.loads(_exactly(asking, int.from_bytes(length, "big")))
+    return request, fds if len(fds) > _STREAMS else [*fds, os.dup(asking.fileno())]
 
 
 def _go_on(number: int, frame: object) -> None:
@@ -370,7 +423,10 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
 def _command() -> int:
     """Run the command. Return its exit code."""
     try:
-        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        if sys.argv[0].endswith(".py"):
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        else:
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     except SystemExit as e:
         if isinstance(e.code, int | None):
             return e.code or 0
@@ -398,14 +454,14 @@ def _end(code: int) -> None:
     os._exit(code)
 
 
-def _main(connection: socket.socket) -> None:
+def _main(connection: socket.socket, listening: socket.socket) -> None:
     for name in _PRELOADED:
         __import__(name)
     gc.collect()
     gc.freeze()
-    _serve(connection)
+    _serve(connection, listening)
     _end(_command())
 
 
 if __name__ == "__main__":
-    _main(socket.socket(fileno=int(sys.argv[1])))
+    _main(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))

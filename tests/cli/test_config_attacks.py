@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import KEY, Cli
+from tests.fork_server import command
 
 COMMANDS = (
     ("run", "x", "--mode", "plan"),
@@ -54,26 +55,29 @@ def test_nothing_of_a_hostile_workspace_runs_or_counts(tmp_path: Path, shared: P
         cli = Cli(place)
         hostile(cli, case, witness)
         script = cli.script({"text": "ok"})
-        for command in COMMANDS:
-            model = ["--model", script] if command[0] == "run" else []
+        for words in COMMANDS:
+            starts = words[0] == "run"
+            model = ["--model", script] if starts else []
             given = case["input"]["env"]
             environment = cli.environment(
                 ANTHROPIC_API_KEY=KEY,
                 TREADLE_MODEL=script,
                 **{k: v for k, v in given.items() if k not in ("PYTHONPATH", "LD_PRELOAD")},
             )
-            # -P: as the installed program, which does not look for modules in the working directory
+            # -P: as the installed program, which does not look for modules in the working directory.
+            # One interpreter a case shows that its start runs nothing; the others are forked.
+            treadle = [sys.executable, "-P", "-m", "treadle"] if starts else command("treadle")
             done = subprocess.run(
-                [sys.executable, "-P", "-m", "treadle", *command, *model],
+                [*treadle, *words, *model],
                 env=environment,
                 cwd=cli.workspace,
                 capture_output=True,
                 text=True,
             )
-            assert done.returncode in (0, 1, 2), (case["id"], command, done.stderr)
+            assert done.returncode in (0, 1, 2), (case["id"], words, done.stderr)
             assert "Traceback" not in done.stderr, done.stderr
             assert KEY not in done.stdout + done.stderr, case["id"]
-            assert not witness.exists(), (case["id"], command)
+            assert not witness.exists(), (case["id"], words)
             seen += 1
         own = cli.home / ".treadle"
         assert not (own / "trust.json").exists()

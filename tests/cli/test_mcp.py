@@ -20,6 +20,7 @@ from mcp.client import ClientRequestContext
 from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, TextContent
 
 from tests.cli.conftest import KEY, Cli
+from tests.fork_server import command
 
 ERAS = ["legacy", "2026-07-28"]
 PROMPT = {"prompt": "do it"}
@@ -30,9 +31,10 @@ def bash(command: str) -> dict[str, Any]:
 
 
 def parameters(cli: Cli, *arguments: str, **environment: str) -> StdioServerParameters:
+    program, *words = command("treadle", "mcp", *arguments)
     return StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "treadle", "mcp", *arguments],
+        command=program,
+        args=words,
         env=cli.environment(**environment),
         cwd=cli.workspace,
     )
@@ -93,10 +95,9 @@ class Session:
 def serving(
     cli: Cli, *arguments: str, handshake: bool = True, **environment: str
 ) -> Generator[Session]:
-    command = [sys.executable, "-m", "treadle", "mcp", *arguments]
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        command,
+        command("treadle", "mcp", *arguments),
         stdin=pipe,
         stdout=pipe,
         stderr=pipe,

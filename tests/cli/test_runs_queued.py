@@ -143,7 +143,7 @@ def test_top_shows_queues_workers_and_what_is_under_way(cli: Cli) -> None:
     detached(cli, "second", "--model", cli.script({"text": "ok"}))
     waiting = cli("runs", "top").out
     assert "No worker is running: treadle worker starts one." in waiting
-    with a_worker(cli, "--slots", "1", "--name", "ada") as worker:
+    with a_worker(cli, "--slots", "1", "--name", "ada", started=True) as worker:
         worker.until(f"> {run_id}")
         shown = cli("runs", "top").out
         frame = json.loads(cli("runs", "top", "--json").out)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,14 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.types import TextContent
 
+from tests.fork_server import command
 from treadle.apps.assistant.caller import ToolResponse
 
 
 def started(home: Path, *options: str) -> AbstractAsyncContextManager[Client]:
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "TREADLE_HOME": str(home / "home")}
-    return Client(
-        StdioServerParameters(
-            command=sys.executable, args=["-m", "treadle", "tasks", *options], env=env
-        )
-    )
+    program, *words = command("treadle", "tasks", *options)
+    return Client(StdioServerParameters(command=program, args=words, env=env))
 
 
 async def called(client: Client, tool: str, **arguments: Any) -> ToolResponse:

@@ -10,6 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from tests.cli.conftest import Cli
+from tests.fork_server import command
 
 
 class WorkerProcess:
@@ -41,14 +42,19 @@ class WorkerProcess:
 
 @contextmanager
 def a_worker(
-    cli: Cli, *arguments: str, said: str = "-v", **environment: str
+    cli: Cli, *arguments: str, said: str = "-v", started: bool = False, **environment: str
 ) -> Generator[WorkerProcess]:
-    """One that has begun to take runs."""
-    command = [sys.executable, "-m", "treadle", "worker", *said.split(), *arguments]
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    """One that has begun to take runs. `started`: a process of its own, for the sake of its id."""
+    words = ["worker", *said.split(), *arguments]
     process = subprocess.Popen(
-        command, **pipes, text=True, cwd=cli.workspace, env=cli.environment(**environment)
-    )  # pyright: ignore[reportCallIssue, reportArgumentType]  what Popen takes is not said of a mapping
+        [sys.executable, "-m", "treadle", *words] if started else command("treadle", *words),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cli.workspace,
+        env=cli.environment(**environment),
+    )
     worker = WorkerProcess(process)
     try:
         worker.until("treadle worker ")

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.fork_server import command
 from tests.peers.child import ROOT
 from tests.peers.conformance.suite import MODULES
 from tests.peers.conftest import absent
@@ -85,15 +85,7 @@ def inspector(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Inspec
     if request.param == "stdio":
         yield Inspector(
             tmp_path,
-            [
-                sys.executable,
-                "-m",
-                "treadle",
-                "tasks",
-                "mcp",
-                "--database",
-                f"sqlite:///{tmp_path}/tasks.db",
-            ],
+            command("treadle", "tasks", "mcp", "--database", f"sqlite:///{tmp_path}/tasks.db"),
         )
         return
     with unlimited(tmp_path) as url:

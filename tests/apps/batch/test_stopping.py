@@ -13,7 +13,6 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 import pytest
 
 from tests.apps.batch.conftest import Work, bash, git, lives
+from tests.fork_server import command
 
 HAS_PROC = os.path.isdir("/proc")
 
@@ -68,7 +68,7 @@ class Batch:
     def started(self, **environment: str) -> Iterator[subprocess.Popen[str]]:
         cli = self.cli
         process = subprocess.Popen(
-            [sys.executable, "-m", "treadle", *self.arguments],
+            command("treadle", *self.arguments),
             cwd=cli.workspace,
             env=cli.environment(**environment),
             stdin=subprocess.DEVNULL,

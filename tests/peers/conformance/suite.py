@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from tests.fork_server import command
 from tests.peers.child import ROOT
 
 MODULES = ROOT / ".peers" / "node_modules"
+COMPILED = MODULES.parent / "compiled"
+"""Where node keeps what it has compiled, for the next of the sixty processes."""
 EXPECTED = Path(__file__).with_name("expected_failures.yml")
-DRIVER = f"{sys.executable} -m tests.peers.conformance.driver"
 FAILED = ("FAILURE", "WARNING")
 Failures = dict[str, frozenset[str]]
 """By scenario: the ids of checks that failed."""
@@ -76,7 +78,7 @@ class Suite:
         done = self._run(
             "client",
             "--command",
-            DRIVER,
+            shlex.join(command("tests.peers.conformance.driver")),
             *wanted,
             "--timeout",
             "60000",
@@ -94,7 +96,7 @@ class Suite:
         return subprocess.run(
             [self.node, self.program, *arguments],
             cwd=ROOT,
-            env=plain,
+            env={**plain, "NODE_COMPILE_CACHE": str(COMPILED)},
             capture_output=True,
             text=True,
             timeout=170,

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.fork_server import command
 from tests.tools.conftest import MakeContext
 from treadle.tools.mcp import McpServer, McpServers
 from treadle.tools.mcp.tool import McpTool
@@ -40,13 +41,13 @@ async def servers(tmp_path: Path) -> AsyncIterator[McpServers]:
 
 
 @contextlib.contextmanager
-def listening(command: list[str], port: int, log: Path, **environment: str) -> Generator[str]:
+def listening(words: list[str], port: int, log: Path, **environment: str) -> Generator[str]:
     """Its address, once somebody listens there. It ends with all that it has started."""
     env = {**os.environ, **environment}
     with (
         log.open("wb") as said,
         subprocess.Popen(
-            command,
+            words,
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
@@ -61,7 +62,7 @@ def listening(command: list[str], port: int, log: Path, **environment: str) -> G
                     break
                 assert process.poll() is None, log.read_text(errors="replace")
                 assert time.monotonic() < until, (
-                    f"{command} does not listen: {log.read_text(errors='replace')}"
+                    f"{words} does not listen: {log.read_text(errors='replace')}"
                 )
                 time.sleep(0.05)
             yield f"http://127.0.0.1:{port}/mcp"
@@ -91,7 +92,7 @@ def ours(**more: Any) -> McpServer:
     """The server of a_server.py, on stdio."""
     fields: dict[str, Any] = {
         "name": "ours",
-        "command": [sys.executable, str(HERE / "a_server.py"), "stdio"],
+        "command": command("tests.tools.mcp.a_server", "stdio"),
         "start_timeout_s": 60,
         "wait_s": 60,
     }
@@ -100,10 +101,9 @@ def ours(**more: Any) -> McpServer:
 
 def bad(how: str, *more: str, **other: Any) -> McpServer:
     """The server of a_bad_server.py that is bad in this way."""
-    command = [sys.executable, str(HERE / "a_bad_server.py"), how, *more]
     fields: dict[str, Any] = {
         "name": "bad",
-        "command": command,
+        "command": [sys.executable, str(HERE / "a_bad_server.py"), how, *more],
         "start_timeout_s": 30,
         "timeout_s": 20,
         "protocol": "legacy",

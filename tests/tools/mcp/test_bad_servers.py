@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.tools.mcp.conftest import Use, bad, ours
+from tests.tools.mcp.conftest import HERE, Use, bad, ours
 from treadle.errors import AgentError
 from treadle.tools.builtin.processes import seen
 from treadle.tools.mcp import McpServer, McpServers
@@ -299,9 +299,10 @@ async def test_two_tools_of_one_name_are_never_in_one_run(
     sys.platform == "win32" or not os.path.isdir("/proc"), reason="looks into /proc"
 )
 async def test_nothing_of_a_server_outlives_its_runtime(tmp_path: Path, call: Use) -> None:
+    good = ours(command=[sys.executable, str(HERE / "a_server.py"), "stdio"])
     before = children()
     async with McpServers() as servers:
-        await servers.tools([bad("stays"), ours()], warn=print)
+        await servers.tools([bad("stays"), good], warn=print)
         started = children() - before
         assert len(started) == 2
     assert [pid for pid in started if seen(pid) is not None] == []

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -26,6 +25,8 @@ from playwright.sync_api import (
     expect,
     sync_playwright,
 )
+
+from tests.fork_server import command
 
 ARGUMENTS = (
     "--headless",
@@ -56,11 +57,15 @@ def served(folder: Path) -> Iterator[str]:
         "TREADLE_HOME": str(home / ".treadle"),
         "LANG": "C.UTF-8",
     }
-    command = [sys.executable, "-m", "treadle", "serve", "--port", "0"]
     with (
         (folder / "server.log").open("w") as log,
         subprocess.Popen(
-            command, cwd=home, env=env, stdout=subprocess.PIPE, stderr=log, text=True
+            command("treadle", "serve", "--port", "0"),
+            cwd=home,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
         ) as server,
     ):
         assert server.stdout is not None
