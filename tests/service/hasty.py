@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 
 from treadle.cli import main
-from treadle.service import bodies, connection
+from treadle.service import bodies, connection, connection_table
 
 if __name__ == "__main__":
     connection.HEADERS_S, connection.IDLE_S, connection.BODY_S = 0.5, 1, 0.8
     connection.READING_S = 0.5
     bodies.BODY_S = 0.6
-    connection.CONNECTIONS_MOST = 40
+    connection_table.CONNECTIONS_MOST = 40
     sys.argv = ["treadle", "serve", "--port", "0", *sys.argv[1:]]
     main()

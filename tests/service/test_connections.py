@@ -21,8 +21,9 @@ from uvicorn.server import ServerState
 from tests.service.at_hand import PASSWORD, opened, problem
 from tests.service.on_the_wire import ask, said
 from tests.service.unlimited import unlimited
-from treadle.service import border, connection
-from treadle.service.connection import BoundedConnection, ConnectionTable
+from treadle.service import border, connection, connection_table
+from treadle.service.connection import BoundedConnection
+from treadle.service.connection_table import ConnectionTable
 
 LOGIN = b"POST /auth/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 CHUNKED = LOGIN + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
@@ -232,7 +233,7 @@ def table_of(**settings: int) -> tuple[ConnectionTable, uvicorn.Config, ServerSt
 
 
 async def test_places_are_those_of_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "CONNECTIONS_OF_ADDRESS", 3)
+    monkeypatch.setattr(connection_table, "CONNECTIONS_OF_ADDRESS", 3)
     table, config, state = table_of()
 
     def come(address: str) -> Wire:
@@ -252,7 +253,7 @@ async def test_places_are_those_of_a_network(monkeypatch: pytest.MonkeyPatch) ->
 async def test_where_the_server_is_full_the_largest_network_loses_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "CONNECTIONS_MOST", 4)
+    monkeypatch.setattr(connection_table, "CONNECTIONS_MOST", 4)
     table, config, state = table_of()
     made: list[tuple[BoundedConnection, Wire]] = []
     for address in ("192.0.2.1", "127.0.0.1", "127.0.0.1", "127.0.0.1", "192.0.2.2"):

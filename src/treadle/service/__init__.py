@@ -4,7 +4,8 @@
     state.py       state shared by all requests: `Service`
     app.py         routes, error handlers and checks in one ASGI application: `create_app`
     serving.py     the application in a server process, from binding to graceful shutdown
-    connection.py  limits per connection and per address, before a request is parsed
+    connection.py  limits per connection, before a request is parsed
+    connection_table.py  limits per address and server
     border.py      checks before every request: hosts.py, bodies.py, limits by address; response
                    headers, access log, metrics
     signed_in.py   authentication: the `Scope` of a verified token (tokens.py); accounts.py,

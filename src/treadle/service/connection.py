@@ -1,29 +1,31 @@
-"""Client connections with bounds in bytes and seconds in every state, and the table of a server's
-connections with limits per address.
+"""Client connections with bounds in bytes and seconds in every state.
 
 A connection rests, then receives the head of a request, then its body while the application
-answers. A refused connection is still read for a short time. `ConnectionTable.sweep` closes
-connections that stay too long in one state. Entry point: `ConnectionTable`.
+answers. A refused connection is still read for a short time. connection_table.py closes connections
+that stay too long in one state. Entry point: `BoundedConnection`.
 """
 
 from __future__ import annotations
 
-import ipaddress
 from asyncio import AbstractEventLoop, Transport
-from collections import OrderedDict
-from collections.abc import Collection
+from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 import uvicorn
 from typing_extensions import override
+from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable
+from uvicorn._types import Scope as ASGIScope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from treadle.service.hosts import is_target_of_host
 from treadle.service.problems import MEDIA_TYPE
 from treadle.service.windows import network_of
+
+if TYPE_CHECKING:
+    from treadle.service.connection_table import ConnectionTable
 
 HEADERS_S = 10.0
 """Seconds from the first byte of a request, or from the start of a connection, to the end of the
@@ -48,102 +50,15 @@ FRAMING_TIMES: Final = 8
 """Allowed framing bytes of a chunked body (sizes, extensions, trailers) per content byte, in
 addition to the size of one head. Chunks of one byte need five.
 """
-PIPELINED_MOST: Final = 32
+PIPELINED_MOST: Final = 8
 """Maximum number of pipelined requests that wait for an earlier response on the same connection."""
-CONNECTIONS_MOST = 4096
-CONNECTIONS_OF_ADDRESS = 512
-"""Maximum number of connections per IPv4 address or IPv6 /64, except loopback and configured
-proxies.
-"""
+
 
 _LARGE: Final = "The request headers are too large."
 _FRAMING: Final = "The chunked body has too much framing for its content."
 _ELSEWHERE: Final = (
     "The request target must be a path, or a URL of the host that the Host header names."
 )
-
-
-class ConnectionTable:
-    """Open connections of one server."""
-
-    def __init__(self, proxies: Collection[str]) -> None:
-        self._proxies = frozenset(network_of(one) for one in proxies)
-        self._by_network: dict[str, OrderedDict[BoundedConnection, None]] = {}
-        """Connections by network, least recently used first."""
-        self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
-
-    def protocol(
-        self,
-        config: uvicorn.Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: AbstractEventLoop | None = None,
-    ) -> BoundedConnection:
-        """Create a connection registered in this table. Called by uvicorn for each connection."""
-        return BoundedConnection(config, server_state, app_state, _loop, table=self)
-
-    def admit(self, connection: BoundedConnection) -> bool:
-        """Register a new connection. Return False if there is no place for it.
-
-        If its network or the server is full, the least recently used connection without a complete
-        request is closed: one of that network, or of the largest one.
-        """
-        network = connection.network
-        mine = self._by_network.get(network, ())
-        if len(mine) >= CONNECTIONS_OF_ADDRESS and not self._is_exempt(network):
-            if not self._evict(network):
-                return False
-        elif self._size >= CONNECTIONS_MOST:
-            largest = max(self._by_network, key=lambda name: len(self._by_network[name]))
-            if not self._evict(largest):
-                return False
-        self._by_network.setdefault(network, OrderedDict())[connection] = None
-        self._size += 1
-        return True
-
-    def used(self, connection: BoundedConnection) -> None:
-        """Record that a connection has had a request or a response."""
-        mine = self._by_network.get(connection.network, OrderedDict())
-        if connection in mine:
-            mine.move_to_end(connection)
-
-    def discard(self, connection: BoundedConnection) -> None:
-        mine = self._by_network.get(connection.network, OrderedDict())
-        if connection in mine:
-            del mine[connection]
-            self._size -= 1
-            if not mine:
-                del self._by_network[connection.network]
-
-    def sweep(self) -> None:
-        """Close each connection that has been in one state for too long. Called about twice a
-        second.
-        """
-        overdue = [
-            connection
-            for mine in self._by_network.values()
-            for connection in mine
-            if connection.is_overdue()
-        ]
-        for connection in overdue:
-            self._close(connection)
-
-    def _evict(self, network: str) -> bool:
-        waiting = (one for one in self._by_network[network] if one.is_waiting)
-        if (found := next(waiting, None)) is None:
-            return False
-        self._close(found)
-        return True
-
-    def _close(self, connection: BoundedConnection) -> None:
-        self.discard(connection)
-        connection.transport.abort()
-
-    def _is_exempt(self, network: str) -> bool:
-        return network in self._proxies or _is_loopback(network)
 
 
 class BoundedConnection(HttpToolsProtocol):
@@ -168,8 +83,10 @@ class BoundedConnection(HttpToolsProtocol):
         """True if a request has begun while at rest. A new connection must send its first request
         at once.
         """
-        self._framing = self._content = 0
+        self._framing = self._content = self._trailers = 0
         """Bytes of the current request that count: of its head, or of its body's framing."""
+        self._answering: RequestResponseCycle | None = None
+        """Newest request that the application has."""
         self._unread: tuple[float, int] | None = None
         """Time at which the client last read enough of the response, and the number of bytes left
         then.
@@ -222,8 +139,17 @@ class BoundedConnection(HttpToolsProtocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the request that is being answered, and drop those that wait. Leave no references in
+        a circle: clients that come and go would keep the garbage collector busy.
+        """
         self._table.discard(self)
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        if (cycle := self._answering) is not None and not cycle.response_complete:
+            cycle.disconnected = True  # uvicorn tells only the newest request
+            cycle.message_event.set()
+        self.pipeline.clear()
+        self.cycle = self._answering = None  # pyright: ignore[reportAttributeAccessIssue]  as before the first
 
     @override
     def data_received(self, data: bytes) -> None:
@@ -249,11 +175,16 @@ class BoundedConnection(HttpToolsProtocol):
             if self._framing > HEAD_BYTES_MOST + FRAMING_TIMES * self._content:
                 self._refuse(431, _FRAMING)
 
+    @override
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, partial(_answer_if_open, cycle, app))
+
     # ------------------------------------------------------------ the parser
 
     @override
     def on_message_begin(self) -> None:
-        self._at, self._framing, self._content = "head", 0, 0
+        self._at, self._framing, self._content, self._trailers = "head", 0, 0, 0
         super().on_message_begin()
 
     @override
@@ -263,6 +194,11 @@ class BoundedConnection(HttpToolsProtocol):
         """
         if self._at != "body":
             super().on_header(name, value)
+            return
+        self._trailers += len(name) + len(value)
+        if self._trailers > HEAD_BYTES_MOST:
+            self._refuse(431, _FRAMING)
+            raise ValueError(_FRAMING)
 
     @override
     def on_headers_complete(self) -> None:
@@ -341,8 +277,15 @@ class BoundedConnection(HttpToolsProtocol):
             self.transport.close()
 
 
-def _is_loopback(network: str) -> bool:
-    try:
-        return ipaddress.ip_network(network).is_loopback or network == "::/64"
-    except ValueError:
-        return False
+async def _answer_if_open(
+    cycle: RequestResponseCycle,
+    app: ASGI3Application,
+    scope: ASGIScope,
+    receive: ASGIReceiveCallable,
+    send: ASGISendCallable,
+) -> None:
+    """Call the application, unless the connection was closed in the meantime."""
+    if cycle.transport.is_closing():
+        cycle.disconnected = True
+    if not cycle.disconnected:
+        await app(scope, receive, send)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import logging
 import signal
 import socket
@@ -22,7 +23,7 @@ from typing_extensions import override
 
 from treadle.errors import AgentError
 from treadle.service import connection
-from treadle.service.connection import ConnectionTable
+from treadle.service.connection_table import ConnectionTable
 from treadle.service.state import Service
 
 logger = logging.getLogger("treadle.service")
@@ -94,7 +95,13 @@ async def serve_app(
         timeout_graceful_shutdown=CLOSING_S,
     )
     async with app.router.lifespan_context(app):
-        await _Server(config, service, table, ready).serve([listening])
+        # Clients that connect and disconnect make garbage in cycles. Collecting it would also walk
+        # all that was imported, and answer no client meanwhile: measured, 190 ms at 135 MB.
+        gc.freeze()
+        try:
+            await _Server(config, service, table, ready).serve([listening])
+        finally:
+            gc.unfreeze()
 
 
 class _Server(uvicorn.Server):

@@ -1,0 +1,147 @@
+"""The end of a connection with requests under way: each hears of it, none begins, and nothing is left
+for the garbage collector to find.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from typing_extensions import override
+from uvicorn.server import ServerState
+
+from tests.service.at_hand import opened
+from tests.service.test_connections import Wire
+from treadle.service import connection
+from treadle.service.connection import BoundedConnection
+from treadle.service.connection_table import ConnectionTable
+from treadle.service.serving import bound, serve_app
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+class OpenWire(Wire):
+    """Takes what is written."""
+
+    @override
+    def write(self, data: object) -> None: ...
+
+    @override
+    def pause_reading(self) -> None: ...
+
+    @override
+    def resume_reading(self) -> None: ...
+
+    @override
+    def can_write_eof(self) -> bool:
+        return True
+
+    @override
+    def write_eof(self) -> None: ...
+
+    @override
+    def close(self) -> None:
+        self.is_open = False
+
+
+class HeldApp:
+    """Notes each request that begins, and answers none before its client is gone."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.heard: list[Message] = []
+        self.changed = anyio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.begun += 1
+        self._change()
+        while (message := await receive())["type"] != "http.disconnect":
+            pass
+        self.heard.append(message)
+        self._change()
+
+    def _change(self) -> None:
+        self.changed.set()
+        self.changed = anyio.Event()
+
+
+def connected(app: ASGIApp) -> BoundedConnection:
+    made = ConnectionTable([]).protocol(uvicorn.Config(app), ServerState(), {})
+    made.connection_made(OpenWire("192.0.2.1"))
+    return made
+
+
+async def test_each_request_hears_that_the_client_is_gone() -> None:
+    app = HeldApp()
+    line = connected(app)
+    line.data_received(REQUEST * 3)
+    with anyio.fail_after(5):
+        while not app.begun:
+            await app.changed.wait()
+        line.connection_lost(None)
+        while not app.heard:
+            await app.changed.wait()
+    assert app.begun == 1
+
+
+async def test_no_request_begins_of_a_client_that_sends_too_many_at_once() -> None:
+    app = HeldApp()
+    line = connected(app)
+    line.data_received(REQUEST * (connection.PIPELINED_MOST + 2))
+    assert line.transport.is_closing()
+    with anyio.fail_after(5):
+        while line.tasks:
+            await asyncio.wait(line.tasks)
+    line.connection_lost(None)
+    assert app.begun == 0
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"G", REQUEST, REQUEST * 3, REQUEST * 99, b"no HTTP\r\n\r\n"],
+    ids=["nothing", "head", "one", "some", "too-many", "refused"],
+)
+async def test_what_a_lost_connection_held_goes_with_it(sent: bytes) -> None:
+    app = HeldApp()
+    line = connected(app)
+    if sent:
+        line.data_received(sent)
+    line.connection_lost(None)
+    with anyio.fail_after(5):
+        while line.tasks:
+            await asyncio.wait(line.tasks)
+    gone = weakref.ref(line)
+    del line
+    assert gone() is None
+
+
+async def test_a_server_leaves_what_it_has_loaded_out_of_collections(tmp_path: Path) -> None:
+    async with opened(tmp_path) as here:
+        served = FastAPI()
+        served.state.service = here.service
+        before, kept = gc.get_freeze_count(), list[int]()
+
+        def ready() -> None:
+            kept.append(gc.get_freeze_count())
+            here.service.stopping.set()
+
+        with anyio.fail_after(20):
+            await serve_app(served, bound("127.0.0.1", 0), ready=ready)
+    assert kept[0] > before
+    assert gc.get_freeze_count() == 0
