@@ -29,16 +29,20 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class OpenWire(Wire):
-    """Takes what is written."""
+    """Takes what is written, and notes whether it is read from."""
+
+    is_read = True
 
     @override
     def write(self, data: object) -> None: ...
 
     @override
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        self.is_read = False
 
     @override
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        self.is_read = True
 
     @override
     def can_write_eof(self) -> bool:
@@ -74,9 +78,14 @@ class HeldApp:
 
 
 def connected(app: ASGIApp) -> BoundedConnection:
-    made = ConnectionTable([]).protocol(uvicorn.Config(app), ServerState(), {})
-    made.connection_made(OpenWire("192.0.2.1"))
-    return made
+    return on_wire(app, OpenWire("192.0.2.1"))[0]
+
+
+def on_wire(app: ASGIApp, wire: OpenWire) -> tuple[BoundedConnection, ConnectionTable]:
+    table = ConnectionTable([])
+    made = table.protocol(uvicorn.Config(app), ServerState(), {})
+    made.connection_made(wire)
+    return made, table
 
 
 async def test_each_request_hears_that_the_client_is_gone() -> None:
@@ -92,16 +101,42 @@ async def test_each_request_hears_that_the_client_is_gone() -> None:
     assert app.begun == 1
 
 
+async def _ended(line: BoundedConnection) -> None:
+    with anyio.fail_after(5):
+        while line.tasks:
+            await asyncio.wait(line.tasks)
+
+
 async def test_no_request_begins_of_a_client_that_sends_too_many_at_once() -> None:
     app = HeldApp()
     line = connected(app)
     line.data_received(REQUEST * (connection.PIPELINED_MOST + 2))
-    assert line.transport.is_closing()
-    with anyio.fail_after(5):
-        while line.tasks:
-            await asyncio.wait(line.tasks)
-    line.connection_lost(None)
+    await _ended(line)
     assert app.begun == 0
+
+
+async def test_no_request_begins_of_a_connection_that_was_closed() -> None:
+    app = HeldApp()
+    line = connected(app)
+    line.data_received(REQUEST)
+    line.transport.abort()
+    await _ended(line)
+    assert app.begun == 0
+
+
+@pytest.mark.parametrize("sent", [REQUEST * 99, b"no HTTP\r\n\r\n"], ids=["too-many", "no-http"])
+async def test_a_refused_client_is_read_once_at_each_sweep(sent: bytes) -> None:
+    wire = OpenWire("192.0.2.1")
+    line, table = on_wire(HeldApp(), wire)
+    line.data_received(sent)
+    await _ended(line)
+    assert not wire.is_read
+    for _ in range(3):
+        table.sweep()
+        assert wire.is_read
+        line.data_received(b"and more")
+        assert not wire.is_read
+    assert wire.is_open
 
 
 @pytest.fixture
@@ -123,9 +158,7 @@ async def test_what_a_lost_connection_held_goes_with_it(sent: bytes) -> None:
     if sent:
         line.data_received(sent)
     line.connection_lost(None)
-    with anyio.fail_after(5):
-        while line.tasks:
-            await asyncio.wait(line.tasks)
+    await _ended(line)
     gone = weakref.ref(line)
     del line
     assert gone() is None

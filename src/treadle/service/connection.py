@@ -38,10 +38,11 @@ BODY_S = 40.0
 with 408; this limit applies if the application does not read the body.
 """
 LINGERING_S = 2.0
-LINGERING_BYTES: Final = 1 << 18
-"""Maximum bytes read from a client that was refused while sending. Closing at once would reset the
-connection and lose the response.
+"""Seconds for which a refused client is kept, and read at each sweep. Closing at once would reset
+the connection and lose the response; besides, the client would soon be back.
 """
+READ_BYTES: Final = 65_536
+"""Maximum bytes read from a client before the others have their turn."""
 READING_S = 30.0
 READING_BYTES: Final = 16_384
 """Minimum number of bytes that a client must read within `READING_S`."""
@@ -56,6 +57,7 @@ PIPELINED_MOST: Final = 8
 
 _LARGE: Final = "The request headers are too large."
 _FRAMING: Final = "The chunked body has too much framing for its content."
+_PIPELINED: Final = "Too many requests were sent before a response: wait for responses."
 _ELSEWHERE: Final = (
     "The request target must be a path, or a URL of the host that the Host header names."
 )
@@ -98,7 +100,7 @@ class BoundedConnection(HttpToolsProtocol):
     def is_waiting(self) -> bool:
         """True if the client must send something next, because no response is due."""
         cycle = self._latest
-        if cycle is None or cycle.response_complete:
+        if cycle is None or cycle.response_complete or self._at == "refused":
             return True
         return self._at == "body" and not self.pipeline and not cycle.response_started
 
@@ -133,6 +135,8 @@ class BoundedConnection(HttpToolsProtocol):
     @override
     def connection_made(self, transport: Transport) -> None:
         super().connection_made(transport)
+        if hasattr(transport, "max_size"):  # asyncio's, which would allocate 256 KiB at each read
+            transport.max_size = READ_BYTES  # pyright: ignore[reportAttributeAccessIssue]  it has one
         self.network = network_of(self.client[0]) if self.client else ""
         if not self._table.admit(self):
             transport.abort()
@@ -156,9 +160,7 @@ class BoundedConnection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._at == "refused":
-            self._framing += len(data)
-            if self._framing > LINGERING_BYTES:
-                self.transport.abort()
+            self.flow.pause_reading()
             return
         before, content = self._at, self._content
         if before == "rest" and not self._has_begun and data.strip(b"\r\n"):
@@ -213,8 +215,8 @@ class BoundedConnection(HttpToolsProtocol):
             self._refuse(421, _ELSEWHERE)
             raise ValueError(_ELSEWHERE)
         if len(self.pipeline) >= PIPELINED_MOST:
-            self.transport.abort()
-            raise ValueError("too many requests at once")
+            self._refuse(400, _PIPELINED)
+            raise ValueError(_PIPELINED)
         self._at, self._framing, self._since = "body", 0, self.loop.time()
         super().on_headers_complete()
 
@@ -248,19 +250,28 @@ class BoundedConnection(HttpToolsProtocol):
         self._at, self._has_begun, self._since = "rest", False, self.loop.time()
         self._table.used(self)
 
-    def _refuse(self, status: int, detail: str) -> None:
-        """Respond without the application, and close the connection.
+    def linger(self) -> None:
+        """Read on, once, from a client that was refused. Called at each sweep."""
+        if self._at == "refused":
+            self.flow.resume_reading()
 
-        If a response is in progress, only close: the response belongs to another request, and two
+    def _refuse(self, status: int, detail: str) -> None:
+        """Respond without the application, and let the connection linger.
+
+        If a response is in progress or due, send none: it belongs to another request, and two
         responses must not mix.
         """
-        if (cycle := self._latest) is not None and not cycle.response_complete:
-            if self._at != "body" or self.pipeline or cycle.response_started:
-                self.transport.abort()
-                return
+        is_due = False
+        if (cycle := self._answering) is not None and not cycle.response_complete:
+            is_due = cycle is not self.cycle or self._at != "body" or cycle.response_started
             cycle.disconnected = True  # makes the application stop
             cycle.waiting_for_100_continue = False  # nothing is written after the response
             cycle.message_event.set()
+        self.pipeline.clear()
+        self._at, self._framing, self._since = "refused", 0, self.loop.time()
+        self.flow.pause_reading()
+        if is_due:
+            return
         title = HTTPStatus(status).phrase
         body = msgspec.json.encode(
             {"type": "about:blank", "title": title, "status": status, "detail": detail}
@@ -270,7 +281,6 @@ class BoundedConnection(HttpToolsProtocol):
             f"{len(body)}\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
-        self._at, self._framing, self._since = "refused", 0, self.loop.time()
         if self.transport.can_write_eof():
             self.transport.write_eof()
         else:
@@ -286,6 +296,6 @@ async def _answer_if_open(
 ) -> None:
     """Call the application, unless the connection was closed in the meantime."""
     if cycle.transport.is_closing():
-        cycle.disconnected = True
+        cycle.disconnected = True  # as for a refused client
     if not cycle.disconnected:
         await app(scope, receive, send)

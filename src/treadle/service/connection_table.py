@@ -77,17 +77,14 @@ class ConnectionTable:
                 del self._by_network[connection.network]
 
     def sweep(self) -> None:
-        """Close each connection that has been in one state for too long. Called about twice a
-        second.
+        """Close each connection that has been in one state for too long; let the others linger that
+        were refused. Called about twice a second.
         """
-        overdue = [
-            connection
-            for mine in self._by_network.values()
-            for connection in mine
-            if connection.is_overdue()
-        ]
-        for connection in overdue:
-            self._close(connection)
+        for connection in [one for mine in self._by_network.values() for one in mine]:
+            if connection.is_overdue():
+                self._close(connection)
+            else:
+                connection.linger()
 
     def _evict(self, network: str) -> bool:
         waiting = (one for one in self._by_network[network] if one.is_waiting)
