@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -174,13 +176,38 @@ def _load(modules: Sequence[str]) -> None:
             importlib.import_module(module)
 
 
+def _warm() -> None:
+    """Run two stories to their ends, so that no child has to build what Treadle builds at its first
+    use: the decoders of values and the schemas of tools.
+    """
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.redirect_stdout(io.StringIO()),
+    ):
+        for story in ("mixed", "delegation"):
+            place = Path(folder) / story
+            place.mkdir()
+            task = Task(journal=place / "journal.db", witness=place / "witness", story=story)
+            for do in ("start", "go on", "examine"):
+                drive(msgspec.structs.replace(task, do=do))
+    assert threading.active_count() == 1, "a fork would lose them"
+
+
 if __name__ == "__main__":
     _load(
         [
             "asyncio",
+            "encodings.ascii",
+            "secrets",
             "tests.crash.compacted",
+            "urllib.request",
             "anyio._backends._asyncio",
             "jsonschema_rs",
+            "anyio._core._signals",
+            "treadle.agents.coding.agent",
+            "treadle.agents.coding.guidance",
+            "treadle.agents.coding.skills",
+            "treadle.agents.coding.vain_rules",
             "treadle.cli.app",
             "treadle.cli.run",
             "treadle.cli.runs.group",
@@ -190,10 +217,16 @@ if __name__ == "__main__":
             "treadle.journal.sqlite",
             "treadle.models.providers.anthropic.model",
             "treadle.models.providers.http",
+            "treadle.models.providers.http_pool",
+            "treadle.models.providers.tape",
+            "treadle.policy.sandboxes.bubblewrap",
+            "treadle.tools.function.schema",
+            "treadle.tools.schemas.structs",
             "treadle.models.providers.scripted",
             "treadle.tools.builtin.coding",
         ]
     )
+    _warm()
     gc.collect()
     gc.freeze()  # a child's collector would copy every page that it writes its marks on
     _serve()

@@ -7,6 +7,7 @@ is large, so that a failure shows the headlines.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sysconfig
@@ -15,10 +16,12 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests.fork_server import ROOT
 from tests.service.at_hand import PASSWORD
 from tests.service.unlimited import unlimited
 
 PROGRAM = Path(sysconfig.get_path("scripts")) / "schemathesis"
+HOOKS = "tests.service.schemathesis_hooks"
 HEADLINES = re.compile(
     r"^(____|- ST|    (Invalid component|`Allow|curl|`\{)|.*\d+ (generated|passed|failure|error)).*",
     re.MULTILINE,
@@ -73,7 +76,12 @@ def test_what_the_document_says_is_so(part: str, tmp_path: Path) -> None:
         ]
         more = ["--generation-deterministic", "--continue-on-failure", "--no-color", *PARTS[part]]
         done = subprocess.run(
-            [*command, *more], cwd=tmp_path, capture_output=True, text=True, timeout=200
+            [*command, *more],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "SCHEMATHESIS_HOOKS": HOOKS},
+            capture_output=True,
+            text=True,
+            timeout=200,
         )
         assert done.returncode == 0, (
             "\n".join(line.group()[:200] for line in list(HEADLINES.finditer(done.stdout))[:60])
