@@ -6,15 +6,19 @@ crash-proof, observable, fast.
         result = await rt.run(agent, "Where is it warm?")
 
 Importing this does no work: each name is loaded when it is first used.
-"""
 
-from __future__ import annotations
+It imports only modules that Python has loaded by then. With `python -m treadle`, others would come
+from the current directory, until __main__.py removes it from the import path; so would
+`__future__`.
+"""
 
 import importlib
 import sys
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from treadle.agents.agent import Agent as Agent
     from treadle.agents.registry import AgentRegistry as AgentRegistry
     from treadle.agents.templates import Input as Input
@@ -129,7 +133,7 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [*sorted({*_MODULE_OF} - {"open"})]  # pyright: ignore[reportUnsupportedDunderAll]  the names stand in the block above, for checkers
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(

@@ -11,7 +11,10 @@ from tests.cli.conftest import Cli
 from tests.cli.conftest import cli as cli
 
 
-@pytest.mark.parametrize("name", ["click", "msgspec", "yaml", "anyio", "treadle_plugin"])
+@pytest.mark.parametrize(
+    "name",
+    ["click", "msgspec", "yaml", "anyio", "treadle_plugin", "__future__", "typing", "re", "json"],
+)
 def test_python_m_imports_no_module_of_the_current_directory(cli: Cli, name: str) -> None:
     """C10."""
     (cli.workspace / f"{name}.py").write_text("import sys; sys.exit('imported from the folder')")

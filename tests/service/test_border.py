@@ -357,6 +357,30 @@ async def test_only_a_proxy_that_we_know_is_believed(
             ] == expected
 
 
+@pytest.mark.parametrize(
+    "same",
+    [
+        ("6.6.6.6:{}", "6.6.6.6"),
+        ("[2001:db8::{}]:443", "2001:db8::1"),
+        ('"[2001:db8::1]:{}"', "2001:db8::1"),
+        ("::ffff:6.6.6.6", "6.6.6.6:{}"),
+    ],
+)
+async def test_a_port_that_a_proxy_adds_makes_no_other_client(
+    tmp_path: Path, same: tuple[str, str]
+) -> None:
+    """Some proxies write the port of each connection into the header."""
+    wrong = {"username": "nobody", "password": "12345678"}
+    async with opened(tmp_path, proxies=("127.0.0.1", "9.9.9.9")) as hand:
+        found = list[int]()
+        for number in range(1, 13):
+            address = same[number % 2].format(number)
+            headers = {"X-Forwarded-For": f"{address}, 9.9.9.9:{number}"}
+            answer = await hand.http.post("/auth/login", json=wrong, headers=headers)
+            found.append(answer.status_code)
+    assert found == [401] * 10 + [429] * 2
+
+
 async def test_the_space_around_a_header_is_no_part_of_it(tmp_path: Path) -> None:
     async with opened(tmp_path) as hand:
         mine = await hand.registered()

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from treadle.service.bodies import read_body
 from treadle.service.hosts import Hosts
 from treadle.service.problems import OUR_FAULT, HttpProblem, problem_response, unauthorized
+from treadle.service.windows import without_port
 
 if TYPE_CHECKING:
     from treadle.service.state import Service
@@ -163,7 +164,7 @@ class Border:
         if client is None or client[0] not in self._proxies:
             return
         chain = [
-            address.strip()
+            without_port(address.strip())
             for line in headers.get("x-forwarded-for", [])
             for address in line.split(",")
         ]

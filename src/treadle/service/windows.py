@@ -1,13 +1,15 @@
 """Sliding windows that count events by key, and the network of an address. Entry points:
-`SlidingWindow`, `network_of`, `wider_network_of`.
+`SlidingWindow`, `network_of`, `wider_network_of`, `without_port`.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import re
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from typing import Final
 
 REMEMBERED_MOST = 100_000
 """Maximum number of keys per window. The least recently used are dropped."""
@@ -57,6 +59,17 @@ class SlidingWindow:
                 return
             if len(self._seen) > 1:
                 del self._seen[key]
+
+
+_WITH_PORT: Final = re.compile(r'"?(?:\[([^\[\]]*)\](?::\d*)?|([^:"\[\]]*)(?::\d*)?)"?')
+
+
+def without_port(forwarded: str) -> str:
+    """Return an address of `X-Forwarded-For` without its port, brackets and quotes. Some proxies
+    add the port, which is another one for each connection.
+    """
+    found = _WITH_PORT.fullmatch(forwarded)
+    return forwarded if found is None else found[1] or found[2] or ""
 
 
 def network_of(address: str) -> str:
