@@ -67,3 +67,26 @@ def test_a_time_in_the_future_is_refused_with_the_file_and_the_entry(cli: Cli, n
 def test_a_time_some_hours_ahead_is_a_clock_that_differs(cli: Cli) -> None:
     at = (datetime.now(UTC) + timedelta(hours=12)).isoformat()
     assert cli("runs", "import", "-", stdin=lines({**started(), "at": at})).code == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (bytes(range(256)) * 9, "1: this is no export"),
+        (b"\x1f\x8b\x08\x00abc", "1: this is no export"),
+        (b"PK\x03\x04", "1: this is no export"),
+        (b"hello\n", "1: this is no export"),
+        (lines(started()).encode() + b'{"seq":2,"type":"model.res', "2: the file ends within"),
+    ],
+    ids=["bytes", "gzip", "zip", "text", "cut"],
+)
+def test_a_file_that_is_no_whole_export_is_named_with_the_way_on(
+    cli: Cli, data: bytes, reason: str
+) -> None:
+    file = cli.workspace / "run.jsonl"
+    file.write_bytes(data)
+    answer = cli("runs", "import", str(file))
+    assert answer.code == 2
+    assert f"{file}:{reason}" in answer.err
+    assert answer.err.rstrip().endswith("Nothing was imported")
+    assert "codec" not in answer.err

@@ -54,11 +54,24 @@ def read_lines(lines: Iterable[bytes], name: str) -> list[bytes]:
             if line.strip():
                 entries.append(_entry(line, len(entries) + 1, bounds))
         except (ValueError, AgentError) as e:
-            reason = e.message if isinstance(e, AgentError) else str(e)
-            raise CommandFailed(f"{name}:{number}: {reason}. Nothing was imported") from e
+            raise CommandFailed(f"{name}:{number}: {_reason(e, line)}. Nothing was imported") from e
     if not entries:
         raise CommandFailed(f"{name} is empty: nothing was imported")
     return entries
+
+
+def _reason(error: ValueError | AgentError, line: bytes) -> str:
+    """Return what is wrong with a line, and what to do if it cannot be part of an export."""
+    if isinstance(error, AgentError):
+        return error.message
+    if isinstance(error, UnicodeDecodeError) or not line.lstrip().startswith(b"{"):
+        return (
+            "this is no export, which has one JSON object on each line: write one with `treadle "
+            "runs export`, and unpack it if it is packed"
+        )
+    if not line.endswith(b"\n") and not line.rstrip().endswith(b"}"):
+        return "the file ends within this line: export the run again, or copy the file again"
+    return str(error)
 
 
 def _entry(line: bytes, seq: int, bounds: ImportBounds) -> bytes:
