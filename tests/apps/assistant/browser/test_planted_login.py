@@ -39,13 +39,18 @@ def test_a_planted_cookie_signs_nobody_in(visit: Visit) -> None:
 def test_a_cookie_planted_under_an_open_page_sends_nothing_of_it(visit: Visit) -> None:
     """The token of the page ends, and the refresh brings one of the attacker's."""
     person, mallory = visit().register(), visit().register()
+    mallory.add("Pay mallory")
     plant(person, mallory)
+    sent = list[str]()
+    person.page.on("request", lambda request: sent.append(f"{request.method} {request.url}"))
     person.page.route("**/tasks", lambda route: route.fulfill(status=401, body="{}"), times=1)
     person.page.get_by_label("New task").fill("A secret")
     person.page.get_by_label("New task").press("Enter")
     refused = person.page.get_by_role("alert").filter(has_text="did not sign in on this page")
     expect(refused.first).to_be_visible()
+    assert len([one for one in sent if one.startswith("POST") and one.endswith("/tasks")]) == 1
     mallory.page.reload()
+    expect(mallory.page.get_by_text("Pay mallory")).to_be_visible()
     expect(mallory.page.get_by_text("A secret")).to_have_count(0)
 
 
