@@ -373,6 +373,15 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
         "Agent has no argument 'deps_type': leave it out, because the types of deps come from the tools; "
         "pass deps= to the run",
     ),
+    "the Agents SDK's description for handoffs": (
+        lambda: hello(handoff_description="Knows the weather."),
+        "Agent has no argument 'handoff_description': use description=",
+    ),
+    "Pydantic AI's name for corrections of the output": (
+        lambda: hello(output_retries=3),
+        "Agent has no argument 'output_retries': use retries=, the number of times that the model "
+        "may correct an output",
+    ),
     "LangChain's name for the instructions": (
         lambda: hello(system_prompt="Be brief."),
         "Agent has no argument 'system_prompt': use instructions=",

@@ -67,6 +67,7 @@ class Agent(Generic[Deps, Out]):
             other type that JSON can describe, or a JSON Schema. None: text.
         completion: If true, a run completes only when the model calls the tool `complete` with its
             output.
+        retries: Number of times that the model may correct an invalid output, at least 0.
         hooks: Hooks of this agent. They run after the hooks of the runtime.
         mcp_servers: MCP servers whose tools the agent's runs can call (`McpServer`).
         limits: Limits of each run. Limits passed to a run override them field by field.
@@ -87,6 +88,7 @@ class Agent(Generic[Deps, Out]):
     tools: Tools[Deps] = field(default_factory=tuple[Tool[Any], ...])
     output: TypeForm[Out] | Mapping[str, object] | None = None
     completion: bool = False
+    retries: int = 2
     hooks: Sequence[Hook] = ()
     mcp_servers: Sequence[ToolProvider] = ()
     limits: Limits | None = None

@@ -37,6 +37,13 @@ def check_kinds(agent: str, fields: Mapping[str, object]) -> None:
         raise _mixed_up(agent, "model", model, instead)
     if not isinstance(fields["limits"], Limits | None):
         raise _mixed_up(agent, "limits", fields["limits"], "pass Limits(turns=…)")
+    retries = fields["retries"]
+    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
+        raise AgentError(
+            "invalid",
+            f"agent {agent!r}: retries={retries!r} is not a whole number of at least 0: pass the "
+            "number of times that the model may correct an invalid output",
+        )
     servers = fields["mcp_servers"]
     if not isinstance(servers, list | tuple) or any(
         isinstance(server, type) or not hasattr(server, "secrets")

@@ -31,6 +31,7 @@ class _Fields(TypedDict, Generic[Deps], total=False):
     model: str | Model | None
     tools: Tools[Deps]
     completion: bool
+    retries: int
     hooks: Sequence[Hook]
     mcp_servers: Sequence[ToolProvider]
     limits: Limits | None

@@ -234,6 +234,7 @@ class Assembly:
             "redactor": self.redactor,
             "answer": agent.answer,
             "completion": agent.completion,
+            "mends": agent.retries,
             "more_tools": more.tools,
             "late_tools": more.late,
             "prepared_s": more.waited_s,
