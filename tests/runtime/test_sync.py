@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 import treadle
@@ -66,7 +67,13 @@ def test_leaving_a_stream_early_cancels_its_run(url: str) -> None:
 
 
 def test_a_run_is_steered_and_cancelled_from_its_reader() -> None:
-    with treadle.open() as rt, rt.stream(agent(*[asks(call("look"))] * 50), "go") as run:
+    @tool(effect="pure")
+    async def wait() -> str:
+        """Wait for ever."""
+        return await anyio.sleep_forever()
+
+    waits = Agent(name="tester", model=ScriptedModel([asks(call("wait"))]), tools=[wait])
+    with treadle.open() as rt, rt.stream(waits, "go") as run:
         run.steer("Come home.")
         run.cancel()
     assert run.result.outcome is Outcome.CANCELLED

@@ -249,6 +249,32 @@ async def test_who_drains_lets_runs_end_within_its_grace(url: str) -> None:
         assert (await runtime.replay(run_id)).outcome is Outcome.COMPLETED
 
 
+async def test_a_run_whose_claim_was_under_way_at_the_drain_goes_to_others(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Agent(name="quick", model=ScriptedModel([says("done")]))
+    async with Runtime.open(url) as runtime:
+        runtime.agents.register(agent)
+        queue = type(runtime.journal.queue)
+        claim, drained = queue.claim, anyio.Event()
+        workers: list[Worker] = []
+
+        async def claims(self: Any, *queues: Any, **options: Any) -> Any:
+            tickets = await claim(self, *queues, **options)
+            if tickets:
+                workers[0].drain()
+                drained.set()
+            return tickets
+
+        monkeypatch.setattr(queue, "claim", claims)
+        async with working(runtime) as worker:
+            workers.append(worker)
+            run_id = await runtime.submit(agent, "go")
+            with anyio.fail_after(10):
+                await drained.wait()
+        assert (await runtime.journal.info(run_id)).status == "queued"
+
+
 async def test_a_worker_whose_task_is_cancelled_ends_no_run(url: str) -> None:
     begun = anyio.Event()
 

@@ -122,6 +122,8 @@ class _Pipes:
         """Beginning of the last line that was not a message."""
         self._words = b""
         """End of its stderr output."""
+        self._heard = anyio.Event()
+        """Set at the end of its stderr."""
 
     # ------------------------------------------------------------ messages from the server
 
@@ -138,6 +140,10 @@ class _Pipes:
         with anyio.move_on_after(_POLL_S * 10):  # its exit and its last output arrive separately
             while self._program.returncode is None:  # noqa: ASYNC110  as in _end
                 await anyio.sleep(_POLL_S)
+        with anyio.move_on_after(
+            _POLL_S * 10
+        ):  # a process that it has started may hold stderr open
+            await self._heard.wait()
         self._traffic.end(self._end_in_words())
         self._into.close()
 
@@ -184,6 +190,7 @@ class _Pipes:
     async def listen(self) -> None:
         while data := await _piece(self._program.stderr):
             self._words = (self._words + data)[-_WORDS:]
+        self._heard.set()
 
     def _end_in_words(self) -> str:
         code = self._program.returncode

@@ -141,6 +141,8 @@ class Sweep:
             if not tickets:
                 return
             self._driving.waiting.update((ticket.run_id, ticket) for ticket in tickets)
+            if self._ending.is_set():  # since the claim began: the worker gives them back
+                return
             await self._hand_over(tickets)
 
     async def _hand_over(self, tickets: Sequence[Ticket]) -> None:
