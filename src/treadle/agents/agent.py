@@ -5,7 +5,6 @@ The runtime runs them; definitions/ loads them from files. Entry points: `Agent`
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +21,6 @@ from treadle.agents.checks import check_kinds, check_tool
 from treadle.agents.fields import AgentChanges, AgentFields, Instructions, Tools
 from treadle.agents.templates import VARIABLE, Input, check_inputs, expand, values_of
 from treadle.errors import AgentError
-from treadle.events.hooks import Hook
-from treadle.journal.entries import Evaluated
 from treadle.messages.message import Message
 from treadle.messages.result import Out
 from treadle.models.model import Model
@@ -33,6 +30,10 @@ from treadle.tools.structured_output.contract import AnswerType
 from treadle.tools.subagent import Subagent
 from treadle.tools.tool import Tool, ToolProvider
 from treadle.types import Limits, Settings, SystemBlock
+
+if TYPE_CHECKING:
+    from treadle.events.hooks import Hook  # imports asyncio
+    from treadle.journal.entries import Evaluated
 
 Deps = TypeVar("Deps", contravariant=True, default=object)
 Other = TypeVar("Other")
@@ -322,6 +323,8 @@ class Agent(Generic[Deps, Out]):
             raise AgentError(
                 "invalid", f"agent {self.name!r}: the parameters of a tool are not valid JSON: {e}"
             ) from e
+        import hashlib  # noqa: PLC0415  loads OpenSSL, and only a run needs it
+
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -12,7 +12,6 @@ from typing import cast
 from typing_extensions import get_protocol_members
 
 from treadle.errors import AgentError
-from treadle.events.hooks import checked_hooks
 from treadle.tools.run_context import check_arity
 from treadle.tools.tool import Tool
 from treadle.types import Limits, Settings
@@ -54,12 +53,19 @@ def check_kinds(agent: str, fields: Mapping[str, object]) -> None:
             f"agent {agent!r}: mcp_servers= takes a list of McpServer objects, like "
             "[McpServer(name=…, command=[…])]",
         )
-    try:
-        checked_hooks(fields["hooks"])
-    except AgentError as e:
-        raise AgentError("invalid", f"agent {agent!r}: {e.message}") from e
+    if fields["hooks"] != ():
+        _check_hooks(agent, fields["hooks"])
     if not isinstance(fields["settings"], Settings):
         raise _mixed_up(agent, "settings", fields["settings"], "pass Settings(max_tokens=…)")
+
+
+def _check_hooks(agent: str, hooks: object) -> None:
+    from treadle.events.hooks import checked_hooks  # noqa: PLC0415  imports asyncio
+
+    try:
+        checked_hooks(hooks)
+    except AgentError as e:
+        raise AgentError("invalid", f"agent {agent!r}: {e.message}") from e
 
 
 def _check_functions(agent: str, fields: Mapping[str, object]) -> None:

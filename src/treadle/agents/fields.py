@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Required, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Required, TypeAlias
 
 from typing_extensions import TypedDict, TypeVar
 
 from treadle.agents.templates import Input
-from treadle.events.hooks import Hook
 from treadle.messages.message import Message
 from treadle.models.model import Model
 from treadle.tools.run_context import Given, RunContext
 from treadle.tools.tool import SpawnedAgent, Tool, ToolProvider
 from treadle.types import Limits, Settings, SystemBlock
+
+if TYPE_CHECKING:
+    from treadle.events.hooks import Hook  # imports asyncio
 
 Deps = TypeVar("Deps", contravariant=True, default=object)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from typing_extensions import TypeForm, TypeVar
@@ -26,8 +26,10 @@ from treadle.tools.failures import Late
 from treadle.tools.failures import ToolDeferred as ToolDeferred
 from treadle.tools.failures import ToolDone as ToolDone
 from treadle.tools.failures import ToolFailed as ToolFailed
-from treadle.tools.file_history import Before
 from treadle.types import Effect, Limits
+
+if TYPE_CHECKING:
+    from treadle.tools.file_history import Before  # imports logging and shutil
 
 DepsOut = TypeVar("DepsOut", covariant=True, default=object)
 DepsIn = TypeVar("DepsIn", contravariant=True, default=object)

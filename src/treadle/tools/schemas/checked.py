@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from treadle._internal.terminal_text import one_line
 from treadle.errors import AgentError
 from treadle.tools.schemas.bounds import TOLD_MOST, WORK_MOST, Bounds, TooMuch
 from treadle.tools.schemas.graph import check_size
@@ -182,19 +181,19 @@ def _faults(schema: object, place: str) -> Iterator[str]:
     if isinstance(schema, bool):
         return
     if not isinstance(schema, dict):
-        yield f"{place} is {one_line(repr(schema))} and must be a schema (an object)"
+        yield f"{place} is {_shown(schema)} and must be a schema (an object)"
         return
     words = cast("dict[str, Any]", schema)
     types: Any = words.get("type", [])
     for kind in cast("Iterable[object]", types if isinstance(types, list) else [types]):
         if not (isinstance(kind, str) and kind in _TYPES):
             yield (
-                f"{place} has the type {one_line(repr(kind))} and must have one of "
+                f"{place} has the type {_shown(kind)} and must have one of "
                 f"{', '.join(sorted(_TYPES))}"
             )
     properties: Any = words.get("properties", {})
     if not isinstance(properties, dict):
-        yield f"the properties of {place} are {one_line(repr(properties))} and must be an object"
+        yield f"the properties of {place} are {_shown(properties)} and must be an object"
         return
     for name, inner in cast("dict[str, object]", properties).items():
         yield from _faults(inner, f"{place}.{name}"[:_PLACE_CHARS])
@@ -203,7 +202,7 @@ def _faults(schema: object, place: str) -> Iterator[str]:
         isinstance(required, list)
         and all(isinstance(name, str) for name in cast("list[object]", required))
     ):
-        said = one_line(repr(cast("object", required)))
+        said = _shown(cast("object", required))
         yield f"'required' of {place} is {said} and must be a list of names"
     if "items" in words and not isinstance(words["items"], list):
         yield from _faults(words["items"], f"{place}[]"[:_PLACE_CHARS])
@@ -254,3 +253,9 @@ def _hint(keyword: str, value: object, facts: Mapping[str, Any]) -> str:
         near = nearest(value, [v for v in facts["options"] if isinstance(v, str)])
         return f"; {near}" if near else ""
     return ""
+
+
+def _shown(value: object) -> str:
+    from treadle._internal.terminal_text import one_line  # noqa: PLC0415  only errors need it
+
+    return one_line(repr(value))
