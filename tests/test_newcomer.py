@@ -382,6 +382,10 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
         "Agent has no argument 'output_retries': use retries=, the number of times that the model "
         "may correct an output",
     ),
+    "the Agents SDK's checks of the output": (
+        lambda: hello(output_guardrails=[]),
+        "Agent has no argument 'output_guardrails': use output_check=",
+    ),
     "LangChain's name for the instructions": (
         lambda: hello(system_prompt="Be brief."),
         "Agent has no argument 'system_prompt': use instructions=",

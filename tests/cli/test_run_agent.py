@@ -424,7 +424,7 @@ def test_an_answer_that_never_fits_exits_with_1(cli: Cli):
         "run", "go", "--output-schema", file, "--model", cli.script(*[{"text": "Rome"}] * 9), "-q"
     )
     assert (told.code, told.out) == (1, "Rome\n")
-    assert "the answer does not match the requested schema" in told.err
+    assert "the answer is not a valid output" in told.err
 
 
 def test_the_output_of_a_definition_is_what_its_answer_fits(cli: Cli):
@@ -474,6 +474,22 @@ def test_a_schema_that_is_none_is_refused_before_anything_is_asked(cli: Cli, tex
         "run", "go", "--output-schema", "nowhere.json", "--model", cli.script({"text": "ok"})
     )
     assert (missing.code, "'nowhere.json' cannot be read" in missing.err) == (2, True)
+
+
+def test_an_agent_that_checks_its_output_takes_no_schema(cli: Cli):
+    modules = cli.home / "modules"
+    modules.mkdir()
+    (modules / "mine.py").write_text(
+        "from treadle import Agent\n"
+        "guide = Agent(name='guide', output=int, output_check=lambda ctx, output: None)\n"
+    )
+    own(cli, "config.yaml", "agents: [mine]\n")
+    file, model = schema_file(cli, json.dumps(SCHEMA)), cli.script({"text": '{"result": 3}'})
+    given = ("run", "go", "--agent", "guide", "--model", model)
+    answer = cli(*given, "--output-schema", file, PYTHONPATH=str(modules))
+    assert (answer.code, answer.out) == (2, "")
+    assert "agent 'guide' checks its own output (output_check=): leave out" in answer.err
+    assert cli(*given, PYTHONPATH=str(modules)).out == "3\n"
 
 
 GUARD = """

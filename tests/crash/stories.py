@@ -25,7 +25,17 @@ from zlib import crc32
 import anyio
 
 from tests.crash.witness import chain
-from treadle import Agent, Message, ModelRequest, RunResult, StopReason, ToolContext, Usage
+from treadle import (
+    Agent,
+    Message,
+    ModelRequest,
+    RunContext,
+    RunResult,
+    StopReason,
+    ToolContext,
+    ToolFailed,
+    Usage,
+)
 from treadle.journal.run_state import RunState
 from treadle.models.model import (
     ArgumentsDelta,
@@ -40,6 +50,7 @@ from treadle.tools.tool import DidNotHappen, Happened, ProbeAnswer
 from treadle.types import NO_LIMITS, Limits, OnAsk, OnUnknown, new_id
 
 THE_END = "The end."
+TOO_EARLY = "Your answer is rejected: say how it ends\n"
 TRIES = 3
 """A person lets a call that times out each time begin so often, and then says no."""
 _NAME = re.compile(r"run ([\w-]+)")
@@ -232,6 +243,8 @@ class Story:
     tokens: int = 1
     """Of output, in each response. Its input counts as one, which is less than anybody estimates.
     """
+    corrected: bool = False
+    """The check of the output rejects the first text of the model."""
     agents: Sequence[str] = ()
     """Names of stories that are tools here: agents that tell them."""
 
@@ -245,7 +258,7 @@ class Story:
         below = sum(
             STORIES[tool].requests for turn in self.turns for tool in turn if tool in self.agents
         )
-        return len(self.turns) + 1 + below
+        return len(self.turns) + 1 + self.corrected + below
 
     @property
     def at_once(self) -> int:
@@ -280,6 +293,7 @@ STORIES = {
     "delegation": Story(turns=[["helper"], ["charge"]], agents=["helper"]),
     "family": Story(turns=[["delegation", "helper", "charge"]], agents=["delegation", "helper"]),
     "budget": Story(turns=[["charge"]] * 9, limits=Limits(tokens=9_000), tokens=1_500),
+    "corrected": Story(turns=[["charge"]], corrected=True),
     "asker": Story(turns=[["guarded", "charge"]], on_ask="wait"),
     "asking family": Story(turns=[["asker", "look"], ["charge"]], agents=["asker"], on_ask="wait"),
 }
@@ -333,7 +347,8 @@ class StoryModel:
             )
             yield PartEnd()
         if not calls:
-            yield TextDelta(THE_END)
+            rejected = request.messages[-1].text.startswith(TOO_EARLY)
+            yield TextDelta(THE_END if rejected or not self._story.corrected else "Well.")
         stop = StopReason.TOOL_USE if calls else StopReason.COMPLETE
         usage, response = Usage(input_tokens=1, output_tokens=self._story.tokens), new_id("resp")
         self._world.answered(name, response, usage)
@@ -370,7 +385,13 @@ def agent_of(story: Story, world: World, name: str = "story") -> Agent[object, s
         model=StoryModel(story, world),
         tools=[*tools_of(world, story.pause_s), *below],
         limits=story.limits,
+        output_check=check_end if story.corrected else None,
     )
+
+
+def check_end(ctx: RunContext[object], output: str) -> None:
+    if output != THE_END:
+        raise ToolFailed("say how it ends")
 
 
 def honest(world: World, state: RunState, *, moody: bool = False) -> dict[str, Any]:

@@ -64,6 +64,14 @@ def test_a_killed_run_goes_on_to_its_end(nursery: Nursery, tmp_path: Path, story
     assert swept.points
 
 
+def test_an_output_is_corrected_once_wherever_the_run_is_killed(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    swept = sweep(nursery, tmp_path, "corrected", at=range(1, MOST, 2))
+    assert not swept.violations
+    assert swept.points > 5
+
+
 @pytest.mark.parametrize(("story", "first"), [("one", 7), ("approval", 0), ("person", 6)])
 def test_a_run_is_killed_again_while_it_goes_on(
     nursery: Nursery, tmp_path: Path, story: str, first: int

@@ -16,6 +16,7 @@ from treadle import (
     Tool,
     ToolContext,
     ToolDefinition,
+    ToolFailed,
     Toolset,
     run,
     run_sync,
@@ -120,3 +121,29 @@ def a_copy_has_the_types_of_its_definition_but_for_a_new_output() -> None:
     assert_type(shop.with_(output=int).with_(model="a:b"), Agent[Shop, int])
     assert_type(shop.with_(output=None), Agent[Shop, str])
     shop.with_(colour="red")  # type: ignore[call-overload]
+
+
+async def counted(ctx: RunContext[Shop], output: int) -> None:
+    assert_type(ctx.deps.till, int)
+    if output > ctx.deps.till:
+        raise ToolFailed("more than the till holds")
+
+
+def short(ctx: RunContext[object], output: str) -> None:
+    if len(output) > 80:
+        raise ToolFailed("too long")
+
+
+async def a_check_has_the_output_and_says_what_its_runs_need(rt: Runtime) -> None:
+    counts = Agent(name="a", output=int, output_check=counted)
+    assert_type(counts, Agent[Shop, int])
+    assert_type(Agent(name="a", output_check=short), Agent[object, str])
+    assert_type(Agent(name="a", output=None, output_check=short), Agent[object, str])
+    assert_type(Agent(name="a", tools=[charge], output_check=short), Agent[Shop, str])
+    assert_type(counts.with_(output_check=None), Agent[Shop, int])
+    assert_type(shop.with_(output_check=short), Agent[Shop, str])
+    assert_type(shop.with_(output=int, output_check=counted), Agent[Shop, int])
+    await rt.run(counts, "hi", deps=3)  # type: ignore[misc]
+    Agent(name="a", output=str, output_check=counted)  # type: ignore[arg-type]
+    Agent(name="a", output_check=counted)  # type: ignore[arg-type]
+    shop.with_(output_check=counted)  # type: ignore[arg-type]

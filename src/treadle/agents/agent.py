@@ -17,8 +17,8 @@ import msgspec
 from typing_extensions import TypeForm, TypeVar, Unpack
 
 from treadle.agents.arguments import check_arguments, missing
-from treadle.agents.checks import check_kinds, check_tool
-from treadle.agents.fields import AgentChanges, AgentFields, Instructions, Tools
+from treadle.agents.checks import check_kinds, check_output_change, check_tool
+from treadle.agents.fields import AgentChanges, AgentFields, Instructions, OutputCheck, Tools
 from treadle.agents.templates import VARIABLE, Input, check_inputs, expand, values_of
 from treadle.errors import AgentError
 from treadle.messages.message import Message
@@ -66,6 +66,9 @@ class Agent(Generic[Deps, Out]):
             (`Subagent`). Or a function of the run's `RunContext` that returns the list.
         output: Output type of a run: a pydantic model, dataclass, TypedDict, msgspec Struct, any
             other type that JSON can describe, or a JSON Schema. None: text.
+        output_check: Sync or async function of the run's `RunContext` and a valid output. If it
+            raises `ToolFailed`, the model reads why and corrects the output, within `retries`. A
+            resume may call it again, so it must have no effects.
         completion: If true, a run completes only when the model calls the tool `complete` with its
             output.
         retries: Number of times that the model may correct an invalid output, at least 0.
@@ -88,6 +91,7 @@ class Agent(Generic[Deps, Out]):
     model: str | Model | None = None
     tools: Tools[Deps] = field(default_factory=tuple[Tool[Any], ...])
     output: TypeForm[Out] | Mapping[str, object] | None = None
+    output_check: OutputCheck[Deps, Out] | None = None
     completion: bool = False
     retries: int = 2
     hooks: Sequence[Hook] = ()
@@ -103,17 +107,19 @@ class Agent(Generic[Deps, Out]):
     if TYPE_CHECKING:
 
         @overload
-        def __init__(self, *, output: None = None, **fields: Unpack[AgentFields[Deps]]) -> None: ...
+        def __init__(
+            self, *, output: None = None, **fields: Unpack[AgentFields[Deps, str]]
+        ) -> None: ...
         @overload
         def __init__(
             self: Agent[Any, Any],
             *,
             output: Mapping[str, object],
-            **fields: Unpack[AgentFields[Any]],
+            **fields: Unpack[AgentFields[Any, Any]],
         ) -> None: ...
         @overload
         def __init__(
-            self, *, output: TypeForm[Out], **fields: Unpack[AgentFields[Deps]]
+            self, *, output: TypeForm[Out], **fields: Unpack[AgentFields[Deps, Out]]
         ) -> None: ...
         def __init__(self, **fields: Any) -> None: ...
 
@@ -160,23 +166,25 @@ class Agent(Generic[Deps, Out]):
         check_inputs(self.name, self.inputs, self._variables, reads_all=self.is_dynamic)
 
     @overload
-    def with_(self, *, output: None, **fields: Unpack[AgentChanges[Deps]]) -> Agent[Deps]: ...
+    def with_(self, *, output: None, **fields: Unpack[AgentChanges[Deps, str]]) -> Agent[Deps]: ...
     @overload
     def with_(
-        self, *, output: Mapping[str, object], **fields: Unpack[AgentChanges[Deps]]
+        self, *, output: Mapping[str, object], **fields: Unpack[AgentChanges[Deps, Any]]
     ) -> Agent[Deps, Any]: ...
     @overload
     def with_(
-        self, *, output: TypeForm[Other], **fields: Unpack[AgentChanges[Deps]]
+        self, *, output: TypeForm[Other], **fields: Unpack[AgentChanges[Deps, Other]]
     ) -> Agent[Deps, Other]: ...
     @overload
-    def with_(self, **fields: Unpack[AgentChanges[Deps]]) -> Agent[Deps, Out]: ...
+    def with_(self, **fields: Unpack[AgentChanges[Deps, Out]]) -> Agent[Deps, Out]: ...
     def with_(self, **fields: Any) -> Agent[Any, Any]:
         """Return a copy of this definition with other fields, for example
         `agent.with_(model="openai:gpt-5.6", tools=[*agent.own_tools, search])`.
 
-        Raises AgentError(invalid) for an unknown or invalid field.
+        Raises AgentError(invalid) for an unknown or invalid field, and for another output without
+        its `output_check`, if the agent has one.
         """
+        check_output_change(self.name, fields, has_check=self.output_check is not None)
         own = {name: getattr(self, name) for name in _FIELDS}
         return type(self)(**{**own, **fields})
 

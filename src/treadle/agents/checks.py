@@ -1,7 +1,7 @@
 """Checks of an agent's fields in code that no type checker has seen: each mix-up would otherwise
 fail much later, with a misleading error.
 
-Entry points: `check_kinds`, `check_tool`.
+Entry points: `check_kinds`, `check_output_change`, `check_tool`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _LIST = (
     "pass a list of tools, like tools=[weather], or a function that returns one: def tools(ctx: "
     "RunContext[Deps]) -> list[Tool[Deps]]"
 )
+_CHECK = "def check(ctx: RunContext[Deps], output: Output) -> None"
 _TOOL_MEMBERS = get_protocol_members(Tool)
 
 
@@ -77,6 +78,21 @@ def _check_functions(agent: str, fields: Mapping[str, object]) -> None:
         if not callable(given) or isinstance(given, type) or hasattr(given, "execute"):
             raise _mixed_up(agent, name, given, instead)
         check_arity(given, f"agent {agent!r}: {name}=", instead[instead.index("def ") :])
+    if (check := fields["output_check"]) is None:
+        return
+    if not callable(check) or isinstance(check, type):
+        raise _mixed_up(agent, "output_check", check, f"pass a function: {_CHECK}")
+    check_arity(check, f"agent {agent!r}: output_check=", _CHECK, arguments=2)
+
+
+def check_output_change(agent: str, changes: Mapping[str, object], *, has_check: bool) -> None:
+    """Raise AgentError(invalid) if an agent changes its output, but not the check of the output."""
+    if has_check and "output" in changes and "output_check" not in changes:
+        raise AgentError(
+            "invalid",
+            f"agent {agent!r}: its output_check= is for its own output: with another output=, pass "
+            "another output_check=, or output_check=None",
+        )
 
 
 def check_tool(agent: str, one: object) -> None:

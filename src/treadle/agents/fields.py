@@ -1,4 +1,6 @@
-"""Types of an agent's fields, for type checkers. Entry points: `AgentFields`, `AgentChanges`."""
+"""Types of an agent's fields, for type checkers. Entry points: `AgentFields`, `AgentChanges`,
+`OutputCheck`.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +20,24 @@ if TYPE_CHECKING:
     from treadle.events.hooks import Hook  # imports asyncio
 
 Deps = TypeVar("Deps", contravariant=True, default=object)
+Checked = TypeVar("Checked", default=Any)
 
 Instructions: TypeAlias = "str | Callable[[RunContext[Deps]], Given[str]]"
 """Text, or a function of the run's context that returns it."""
 AgentTools: TypeAlias = "Sequence[Tool[Deps] | SpawnedAgent[Any, Any]]"
 Tools: TypeAlias = "AgentTools[Deps] | Callable[[RunContext[Deps]], Given[AgentTools[Deps]]]"
 """Tools and agents, or a function of the run's context that returns them."""
+OutputCheck: TypeAlias = "Callable[[RunContext[Deps], Checked], Given[None]]"
+"""A function of the run's context and its output, which raises ToolFailed to reject the output."""
 
 
-class _Fields(TypedDict, Generic[Deps], total=False):
+class _Fields(TypedDict, Generic[Deps, Checked], total=False):
     description: str
     instructions: Instructions[Deps]
     context: Sequence[SystemBlock]
     model: str | Model | None
     tools: Tools[Deps]
+    output_check: OutputCheck[Deps, Checked] | None
     completion: bool
     retries: int
     hooks: Sequence[Hook]
@@ -42,13 +48,13 @@ class _Fields(TypedDict, Generic[Deps], total=False):
     inputs: Mapping[str, Input]
 
 
-class AgentFields(_Fields[Deps], Generic[Deps], total=False):
+class AgentFields(_Fields[Deps, Checked], Generic[Deps, Checked], total=False):
     """Fields of a new `Agent` except `output`."""
 
     name: Required[str]
 
 
-class AgentChanges(_Fields[Deps], Generic[Deps], total=False):
+class AgentChanges(_Fields[Deps, Checked], Generic[Deps, Checked], total=False):
     """Fields that `Agent.with_` can replace, except `output`."""
 
     name: str

@@ -6,7 +6,6 @@ The command-line options for agents are in agent_option.py. Entry points: `agent
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,7 +45,7 @@ def agent_of_run(
     differs = schema is not None and (
         agent.answer is None or schema not in (agent.output, agent.answer.schema)
     )
-    return found._replace(agent=replace(agent, output=schema)) if differs else found
+    return found._replace(agent=agent.with_(output=schema)) if differs else found
 
 
 def _assistant(info: RunInfo, config: Config, cwd: Path) -> RunAgent:

@@ -154,6 +154,10 @@ def _with_output(agent: Agent[Any, Any], file: Path) -> Agent[Any, Any]:
             f'{file}: --output-schema must be a JSON Schema, an object like {{"type": '
             f'"object"}}, not {type(schema).__name__}'
         )
+    if agent.output_check is not None:
+        raise CommandFailed(
+            f"agent {agent.name!r} checks its own output (output_check=): leave out --output-schema"
+        )
     try:
         asked = replace(agent, output=cast("dict[str, object]", schema))
         assert asked.answer is not None, "there is a schema"

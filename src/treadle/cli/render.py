@@ -224,8 +224,7 @@ _WHY = {
     Outcome.TRUNCATED: "the answer was truncated at the output token limit: raise it with --max-output-tokens",  # noqa: E501
     Outcome.LOOPING: "stopped: the model repeated the same call with the same result",
     Outcome.INVALID_OUTPUT: (
-        "the answer does not match the requested schema, despite repeated corrections, and is "
-        "printed unchanged"
+        "the answer is not a valid output, despite repeated corrections, and is printed unchanged"
     ),
     Outcome.REFUSED: "the model refused to answer",
     Outcome.CONTEXT_OVERFLOW: "the conversation is larger than the model's window",

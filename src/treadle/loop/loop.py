@@ -179,6 +179,8 @@ class Run:
         if self.plan.resumption is not None:  # close the previous driver's open calls first
             outcome = await self._closed(self.plan.resumption.answers)
         while True:
+            if outcome is Outcome.COMPLETED and self._toolbox.output_check is not None:
+                outcome = await self._verdict.checked(self._toolbox.output_check, self.inbox)
             while (
                 outcome is Outcome.APPROVAL_NEEDED
                 and (answers := await self._answers()) is not None

@@ -6,17 +6,23 @@ Cancellation, timeouts and errors are decided by the loop, limits by the ledger.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 from treadle._internal.json_text import JsonText, decode_json, encode_json, members
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.entries import ToolFinished
 from treadle.loop.plan import Plan
 from treadle.messages.message import ToolCall
 from treadle.tools.structured_output.contract import Unfit
+from treadle.tools.tool import ToolFailed
 from treadle.types import Outcome, StopReason
 
 NOT_COMPLETE = (
     "You are done only when you call the tool `complete` with your output. Call it now, or go on."
 )
+
+REJECTED = "Your answer is rejected: {reason}\nCorrect it, and answer again in the same form."
 
 
 class Verdict:
@@ -26,6 +32,8 @@ class Verdict:
         self._plan, self._state = plan, plan.state
         self._mend = ""
         self._output: object = None
+        self._raw = ""
+        """The output as the model wrote it."""
         self._unfit = ""
 
     def error(self, outcome: Outcome) -> AgentError | None:
@@ -62,7 +70,7 @@ class Verdict:
         assert response is not None, "a turn is a response"
         if state.current.open_calls:
             return Outcome.APPROVAL_NEEDED
-        spent = state.current.last or (Outcome.TURN_LIMIT if state.ledger.turns_spent else None)
+        spent = self._spent
         if response.stop_reason is StopReason.REFUSAL:
             return Outcome.REFUSED
         if response.stop_reason is StopReason.CONTEXT_OVERFLOW:
@@ -80,8 +88,40 @@ class Verdict:
         return state.cut_by or (
             Outcome.APPROVAL_NEEDED
             if state.approvals.unapproved
-            else self._answered(response.message.text, spent, said=True)
+            else self._answered(response.message.text, said=True)
         )
+
+    async def checked(
+        self, check: Callable[[Any], Awaitable[None]], words: object
+    ) -> Outcome | None:
+        """Return the outcome of a completed run after the agent's check of its output; None if the
+        model has to correct the output, or to read `words` that came meanwhile.
+
+        The value of a tool that ended the run is not checked: its call cannot be corrected. Raises
+        AgentError(agent) if the check fails.
+        """
+        state = self._state
+        if state.current.ended_by is not None:
+            return Outcome.COMPLETED
+        try:
+            await check(self._output)
+        except ToolFailed as e:
+            again = self._may_mend and not e.ends_run
+            self._mend = REJECTED.format(reason=e.message) if again else ""
+            self._output, self._unfit = self._raw, f"output_check= rejected it: {e.message}"
+            return None if again else Outcome.INVALID_OUTPUT
+        unread = words and self._spent is None and not state.current.calls
+        return None if unread else Outcome.COMPLETED
+
+    @property
+    def _spent(self) -> Outcome | None:
+        state = self._state
+        return state.current.last or (Outcome.TURN_LIMIT if state.ledger.turns_spent else None)
+
+    @property
+    def _may_mend(self) -> bool:
+        """True if the model may correct its output once more."""
+        return self._spent is None and self._state.models.mended < self._plan.mends
 
     def _after_calls(self, spent: Outcome | None) -> Outcome | None:
         state = self._state
@@ -96,7 +136,7 @@ class Verdict:
         if (last := state.current.ended_by) is not None:
             return self._ended(last)
         if (done := state.current.completion) is not None:
-            return self._answered(self._completed_with(done), spent)
+            return self._answered(self._completed_with(done))
         # a repeated call that was refused for lack of an approver needs approval
         if state.current.repeated is not None and state.current.repeated.ends:
             return spent or (
@@ -134,11 +174,12 @@ class Verdict:
             else decode_json(output.encode(errors="replace"), str)
         )
 
-    def _answered(self, text: str, spent: Outcome | None, *, said: bool = False) -> Outcome | None:
+    def _answered(self, text: str, *, said: bool = False) -> Outcome | None:
         """Validate the output. If it is invalid, the run continues with its errors as a message to
         the model, at most `Plan.mends` times. `said`: the output is text, not a call.
         """
-        plan, again = self._plan, spent is None and self._state.models.mended < self._plan.mends
+        plan, again = self._plan, self._may_mend
+        self._raw = text
         try:
             if said and plan.completion:
                 raise Unfit(NOT_COMPLETE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -80,6 +80,8 @@ class Toolbox:
     """Receives `standing` once, before the first command is decided."""
     mode_changed: Callable[[Mode], None] = lambda mode: None
     """Called when a person changes the mode during the run."""
+    output_check: Callable[[Any], Awaitable[None]] | None = None
+    """Check of the agent's output, with the run's dependencies. Raises ToolFailed."""
     traced: Traced = UNTRACED
     """Tracer of the run."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)

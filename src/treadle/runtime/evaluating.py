@@ -1,22 +1,27 @@
 """Agents whose definitions contain functions, evaluated for a run that begins or goes on.
 
-agents/evaluation.py calls the functions. Entry points: `begun`, `going_on`, `PlannedRun`.
+agents/evaluation.py calls the functions. Entry points: `begun`, `going_on`, `output_check`,
+`PlannedRun`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 from typing import Any, Generic, NamedTuple
 
 import msgspec
 
 from treadle.agents.agent import Agent
 from treadle.agents.evaluation import evaluated
+from treadle.errors import AgentError
 from treadle.journal.run_state import RunState
 from treadle.loop.plan import Plan
 from treadle.messages.result import Out
 from treadle.runtime.options import checked_mode, directory_of
 from treadle.runtime.prompt import run_id_of
 from treadle.runtime.session import ResumeOptions, RunOptions
+from treadle.tools.failures import ToolFailed, words_of
 from treadle.tools.run_context import RunContext
 
 
@@ -69,3 +74,41 @@ async def going_on(
         mode=checked_mode(options.get("mode") or state.mode),
     )
     return await evaluated(agent, ctx, state.evaluated)
+
+
+def output_check(
+    agent: Agent[Any, Any], plan: Plan, deps: object, clean: Callable[[str], str]
+) -> Callable[[Any], Awaitable[None]] | None:
+    """Return the agent's check of an output in one run; None if it has none. `clean` masks secrets.
+
+    It raises ToolFailed for an output that the agent rejects, and AgentError(agent) if it fails.
+    """
+    if (check := agent.output_check) is None:
+        return None
+
+    async def checked(output: Any) -> None:
+        ctx = RunContext(
+            deps=deps,
+            inputs=msgspec.json.decode(plan.inputs_json, type=dict[str, Any]),
+            agent=agent.name,
+            run_id=plan.run_id,
+            session_id=plan.session_id,
+            user_id=plan.user_id,
+            cwd=plan.cwd,
+            mode=plan.mode,
+        )
+        try:
+            if isawaitable(said := check(ctx, output)):
+                await said
+        except ToolFailed as e:
+            raise ToolFailed(clean(e.message), ends_run=e.ends_run) from e
+        except AgentError:
+            raise
+        except Exception as e:
+            raise AgentError(
+                "agent",
+                f"agent {agent.name!r}: output_check= failed: {words_of(e)}. To reject an output, "
+                "raise ToolFailed",
+            ) from e
+
+    return checked

@@ -1,5 +1,5 @@
-"""A run as the functions of a definition see it, before its first request: those that give
-instructions and tools.
+"""A run as the functions of a definition see it: those that give instructions and tools before its
+first request, and the check of its output.
 
 agents/evaluation.py calls them. Entry points: `RunContext`, `called_with`, `check_arity`.
 """
@@ -25,7 +25,7 @@ _COUNTS = {1: "one argument", 2: "two arguments"}
 
 
 class RunContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
-    """A run before its first request.
+    """A run, as a function of its agent's definition sees it.
 
     Attributes:
         deps: The application's own dependencies, as passed to the run.

@@ -23,7 +23,7 @@ _WORDS: Final[Mapping[Outcome, str]] = {
         "higher --max-output-tokens."
     ),
     Outcome.LOOPING: "Stopped: the model repeated the same call with the same result.",
-    Outcome.INVALID_OUTPUT: "The answer does not match the requested schema.",
+    Outcome.INVALID_OUTPUT: "The answer is not a valid output.",
     Outcome.REFUSED: "The model refused to answer.",
     Outcome.CONTEXT_OVERFLOW: "The conversation is larger than the model's window: /compact it, or start a /new one.",  # noqa: E501
     Outcome.APPROVAL_NEEDED: "Waiting for your answer: /resume asks again.",

@@ -163,9 +163,8 @@ class Assistants:
             agent, model = self._make(folder)[0], self._terms.model
             if isinstance(agent.model, str | None) or agent.model.name != model:
                 agent = replace(agent, model=model)
-            self._made[folder] = (
-                agent if self._terms.output is None else replace(agent, output=self._terms.output)
-            )
+            output = self._terms.output
+            self._made[folder] = agent if output is None else agent.with_(output=output)
         return self._made[folder]
 
     def _make(self, folder: Path) -> tuple[Agent[Any, Any], Sequence[str]]:
