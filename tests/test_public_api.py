@@ -50,7 +50,7 @@ HEAVY = {
         "importlib.metadata",
     ),
 }
-HEAVY_FOR_AN_AGENT = HEAVY - {"anyio", "asyncio", "ssl", "multiprocessing"}
+HEAVY_FOR_AN_AGENT = HEAVY
 
 
 def loaded_after(code: str) -> set[str]:

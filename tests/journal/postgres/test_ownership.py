@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import subprocess
@@ -136,6 +137,22 @@ async def test_a_process_that_took_the_id_of_a_dead_one_keeps_no_run(
     look("update treadle.workers set identity = identity || '1'")
     assert (await journal.info("run_1")).status == "stopped"
     await journal.take_over("run_1")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is Linux's")
+def test_a_process_that_sees_the_processes_of_another_container_does_not_identify_itself() -> None:
+    contained = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*contained, "true"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("there are no containers here")
+    asks = "from treadle.journal.postgres.workers import identity; print(identity())"
+    for command, known in (([], True), (contained, False), ([*contained, "--mount-proc"], True)):
+        done = subprocess.run(
+            [*command, sys.executable, "-c", asks], capture_output=True, text=True, check=True
+        )
+        assert (done.stdout.strip() != "None") == known, command
 
 
 async def test_a_killed_processs_run_is_free_once_its_lease_has_run_out(

@@ -81,9 +81,12 @@ def _started(pid: int) -> str | None:
 
 def _host() -> str | None:
     """Identity of this boot, machine and container. The host name distinguishes copies of a running
-    virtual machine.
+    virtual machine. None where /proc shows the processes of another container than this one, whose
+    ids mean others.
     """
     try:
+        if os.readlink(_PROC / "self") != str(os.getpid()):
+            return None
         boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         namespaces = [os.readlink(_PROC / "self/ns" / kind) for kind in ("pid", "time")]
     except (OSError, ValueError):
