@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
 
 import anyio
 import pytest
@@ -15,12 +17,14 @@ from tests.doubles import (
     agent,
     asks,
     call,
+    end,
     gives,
     kind_of,
     open_runtime,
     says,
     text,
 )
+from treadle import Agent
 from treadle.errors import AgentError
 from treadle.models.model import TextDelta
 from treadle.testing import ScriptedModel, collect
@@ -161,3 +165,72 @@ async def test_a_deadline_around_a_stream_that_ends_its_run_is_raised(
         raised = True
     over = True
     assert raised or stream.result.outcome == "completed"
+
+
+@dataclass
+class Spot:
+    name: str
+    days: int = 1
+
+
+def spots(*texts: str, **fields: Any) -> Agent[Any, list[Spot]]:
+    """One response for each text."""
+    model = ScriptedModel([says(one) for one in texts])
+    return Agent(name="tester", model=model, output=list[Spot], **fields)
+
+
+async def test_the_output_is_read_as_it_grows() -> None:
+    texts = ['{"result": [{"name": "qu', 'ay"}, {"name": "mill"', ', "days": 2', "}]}"]
+    gates = [Gate() for _ in texts]
+    played = [
+        part for gate, one in zip(gates, texts, strict=True) for part in (gate.stop, TextDelta(one))
+    ]
+    model = PlayedModel([*played, end()])
+    agent = Agent(name="tester", model=model, output=list[Spot])
+    seen: list[list[Spot]] = []
+    async with open_runtime().stream(agent, "go") as run:
+        assert run.output_so_far is None
+        gates[0].opened.set()
+        async for value in run.output_stream():
+            seen.append(value)
+            for gate in gates[1 : 2 if len(seen) == 1 else 4]:
+                gate.opened.set()
+    assert seen == [
+        [Spot("qu")],
+        [Spot("quay"), Spot("mill")],
+        [Spot("quay"), Spot("mill", 2)],
+    ]
+    assert run.result.unwrap() == run.output_so_far == seen[-1]
+
+
+async def test_the_output_begins_again_when_it_is_corrected() -> None:
+    agent = spots('{"result": [{"name": "quay", "days": "x"}]}', '{"result": [{"name": "mill"}]}')
+    async with open_runtime().stream(agent, "go") as run:
+        seen = [value async for value in run.output_stream()]
+    assert seen == [[Spot("quay")], [Spot("mill")]]
+
+
+async def test_an_output_that_is_not_valid_is_no_value_of_the_stream() -> None:
+    async with open_runtime().stream(spots('{"result": [{}]}', retries=0), "go") as run:
+        seen = [value async for value in run.output_stream()]
+    assert (seen, run.result.outcome) == ([[]], "invalid_output")
+
+
+async def test_the_output_of_a_call_comes_at_the_end_and_other_text_is_not_it() -> None:
+    done = asks(
+        call("complete", "a", output=[{"name": "quay"}]), text='{"result": [{"name": "no"}]}'
+    )
+    agent: Agent[Any, list[Spot]] = Agent(
+        name="tester", model=ScriptedModel([done]), output=list[Spot], completion=True
+    )
+    async with open_runtime().stream(agent, "go") as run:
+        assert [value async for value in run.output_stream()] == [[Spot("quay")]]
+        assert run.output_so_far is None
+
+
+async def test_the_output_of_an_agent_of_texts_is_its_text_so_far() -> None:
+    agent = Agent(name="tester", model=PlayedModel([*map(TextDelta, ("a", "b", "c")), end()]))
+    async with open_runtime().stream(agent, "go") as run:
+        seen = [value async for value in run.output_stream()]
+    assert seen[-1] == "abc"
+    assert all("abc".startswith(value) for value in seen)

@@ -57,6 +57,9 @@ def test_events_and_text_are_read_while_a_run_goes_on(url: str) -> None:
         assert run.result.text == "Rain."
         with rt.stream(agent(asks(call("look", "a"), text="I look. "), says("Rain.")), "go") as run:
             assert "".join(run.text_stream()) == "I look. Rain."
+        counts = Agent(name="tester", model=ScriptedModel([says('{"result": 3}')]), output=int)
+        with rt.stream(counts, "go") as run:
+            assert list(run.output_stream()) == [3]
 
 
 def test_leaving_a_stream_early_cancels_its_run(url: str) -> None:

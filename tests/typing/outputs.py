@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict, Unpack
 
 from treadle import Agent, RunOptions, RunResult, Runtime
+from treadle import open as open_sync
 from treadle.tools.structured_output import answer_type
 from treadle.tools.structured_output.contract import AnswerType
 
@@ -48,6 +49,18 @@ async def the_output_of_a_run_is_what_the_agent_was_asked_for(rt: Runtime) -> No
         (await rt.run(Agent(name="a", output=list[Answer]), "hi")).output, list[Answer] | None
     )
     assert_type((await rt.run(Agent(name="a", output=int), "hi")).output, int | None)
+
+
+async def the_output_of_a_stream_has_its_type_while_it_grows(rt: Runtime) -> None:
+    async with rt.stream(Agent(name="a", output=list[Answer]), "hi") as run:
+        async for answers in run.output_stream():
+            assert_type(answers, list[Answer])
+        assert_type(run.output_so_far, list[Answer] | None)
+    async with rt.stream(Agent(name="a"), "hi") as text:
+        assert_type(text.output_so_far, str | None)
+    with open_sync() as sync, sync.stream(Agent(name="a", output=Answer | None), "hi") as stream:
+        for answer in stream.output_stream():
+            assert_type(answer, Answer | None)
 
 
 async def unions_literals_and_schemas_are_types_of_answers_too(rt: Runtime) -> None:

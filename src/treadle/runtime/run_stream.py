@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Generic, Self
+from typing import Generic, Self, cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -95,6 +95,21 @@ class RunStream(Generic[Out]):
             return self._begun.run.text_so_far or None
         return answer.partial(self._begun.run.text_so_far)
 
+    @property
+    def output_so_far(self) -> Out | None:
+        """The output so far, as a value of its type: without elements that are not complete enough
+        to be valid, and with defaults for fields that have not arrived. None while nothing fits the
+        type, and for agents with `completion=True`. Ask after a text_delta.
+
+        Parses the whole answer, and calls the type's validators, each time.
+        """
+        run = self._begun.run
+        if run.plan.completion:  # the output is no text, but the argument of a call
+            return None
+        if run.plan.answer is None:
+            return cast("Out | None", run.text_so_far or None)
+        return run.plan.answer.so_far(run.text_so_far)
+
     def steer(self, text: str) -> None:
         """Send text that the model reads at its next turn. Raises AgentError(invalid) if it is
         empty or the run is over.
@@ -134,6 +149,23 @@ class RunStream(Generic[Out]):
         async for event in self:
             if isinstance(event, TextDelta):
                 yield event.text
+
+    async def output_stream(self) -> AsyncIterator[Out]:
+        """Iterate over `output_so_far` as it changes, and leave out the events. The last value is
+        the output of the run, if it completes. After an answer that is corrected, the values begin
+        again.
+
+        Raises the errors of `__aiter__`.
+        """
+        last: Out | None = None
+        async for event in self:
+            if isinstance(event, TextDelta):
+                value = self.output_so_far
+                if value is not None and value != last:
+                    yield value
+                    last = value
+        if self.result.success and self.result.output != last:
+            yield self.result.unwrap()
 
     async def sse(self) -> AsyncIterator[bytes]:
         """Run, and iterate over the events as server-sent events (`Event.to_sse`):

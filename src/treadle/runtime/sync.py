@@ -261,6 +261,15 @@ class SyncRunStream(Generic[Out]):
             if isinstance(event, TextDelta):
                 yield event.text
 
+    def output_stream(self) -> Iterator[Out]:
+        """Iterate over the output as it grows, as `RunStream.output_stream` does."""
+        values = self._runtime.call(self._outputs)
+        while (value := self._runtime.call(_next, values)) is not _END:
+            yield value
+
+    async def _outputs(self) -> Any:
+        return self._stream.output_stream()
+
     @property
     def run_id(self) -> str:
         """Id of the run, known before it begins."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -62,6 +63,7 @@ def test_nothing_is_raised_whatever_the_text_is(text: str) -> None:
         assert answer is not None
         answer.partial(text)
         answer.partial('{"city": ' + text)
+        answer.so_far('{"city": ' + text)
     for kind in (int, list[Spot]):
         answer = answer_type(kind)
         assert answer is not None
@@ -115,3 +117,59 @@ def test_a_wrapped_value_is_told_without_its_wrapping() -> None:
         [{"name": "q"}],
         [{"name": "q"}],
     ]
+
+
+@pytest.mark.parametrize("kind", PLACES, ids=lambda kind: getattr(kind, "__name__", "schema"))
+def test_the_value_so_far_is_one_of_the_type_and_grows_to_the_whole(kind: Any) -> None:
+    answer = answer_type(kind)
+    assert answer is not None
+    plain = {
+        "city": "Oslo",
+        "score": 1.5,
+        "season": "warm",
+        "tags": ["cold", "wet"],
+        "spot": {"name": "quay", "days": 3},
+    }
+    text = json.dumps(plain)
+    seen = [answer.so_far(text[:end]) for end in range(len(text) + 1)]
+    whole = answer.read(text)
+    assert seen[-1] == whole
+    first = text.index('"warm"') + len('"warm"') - 1
+    assert seen[:first] == [None] * first, "the season is required, and half a word is none"
+    assert all(type(value) is type(whole) for value in seen[first + 1 :])
+    told = [json.loads(answer.encoded(value)) for value in seen[first + 1 :]]
+    assert {tuple(one.get("tags") or ()) for one in told} == {
+        (),
+        *[("cold"[:n],) for n in range(5)],
+        *[("cold", "wet"[:n]) for n in range(4)],
+    }
+    assert next(one["spot"]["name"] for one in told if one.get("spot")) == ""
+
+
+def test_an_element_that_is_not_complete_enough_is_left_out() -> None:
+    answer = answer_type(list[Spot])
+    assert answer is not None
+    text = '{"result": [{"name": "quay"}, {"days": 3, "name": "m'
+    assert answer.so_far(text) == [Spot("quay"), Spot("m", 3)]
+    assert answer.so_far(text[: text.index(', "name": "m')]) == [Spot("quay")]
+    assert answer.so_far('{"result": [') == []
+    assert answer.so_far('{"resu') is None
+    assert answer.so_far("Well, ") is None
+    count = answer_type(int)
+    assert count is not None
+    assert count.so_far('{"result": 12') is None
+    assert count.so_far('{"result": 12}') == 12
+
+
+def test_the_errors_of_a_type_make_no_value_so_far() -> None:
+    @dataclass
+    class Odd:
+        name: str
+
+        def __post_init__(self) -> None:
+            raise RuntimeError(self.name)
+
+    answer = answer_type(Odd | list[Odd])
+    assert answer is not None
+    assert answer.so_far('{"result": {"name": "a"}}') is None
+    assert answer.so_far('{"result": [{"name": "a"') == []

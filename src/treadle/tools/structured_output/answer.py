@@ -15,7 +15,7 @@ import msgspec
 
 from treadle._internal.json_text import JsonText, encode_json
 from treadle.tools.schemas.problems import SchemaProblem, told, unknown
-from treadle.tools.structured_output.beginning import beginning
+from treadle.tools.structured_output.beginning import beginning, shortened
 from treadle.tools.structured_output.contract import AnswerType, OutOf, Unfit
 from treadle.tools.structured_output.roots import RESULT, rooted, unwrapped
 from treadle.tools.structured_output.shape import Shape
@@ -110,6 +110,22 @@ class StructuredAnswer(Generic[OutOf]):
             return value
         fields = cast("dict[str, object]", value)
         return fields.get(RESULT) if not fields or RESULT in fields else fields
+
+    def so_far(self, text: str) -> OutOf | None:
+        """Return the longest beginning of a text that is a value, without elements that are not
+        complete enough; None if there is none.
+
+        Validates as `read` does, once for each level of nesting at most. Never raises.
+        """
+        plain = self.partial(text)
+        for value in () if plain is None else (plain, *shortened(plain)):
+            try:
+                said = json.dumps(value)
+                check_sound(said)
+                return cast("OutOf", self._made.shape.read(said))
+            except Exception:  # noqa: BLE001  as in read
+                continue
+        return None
 
     @property
     def _made(self) -> _Made:

@@ -1,12 +1,13 @@
 """Parser for the beginning of an answer. More text only adds to its result.
 
-An incomplete answer is not validated. Entry points: `beginning`.
+An incomplete answer is not validated. Entry points: `beginning`, `shortened`.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, cast
 
 _OBJECT: Final = re.compile(r"\{(?=\s*[\"}])")
 _OPENING: Final = re.compile(r"[\s\ufeff]*(?:```[ \t]*[\w+-]*[ \t]*\r?\n\s*)?")
@@ -37,6 +38,23 @@ def beginning(text: str) -> object | None:
         if (value := _parsed(_without_open_number(attempt))) is not _NOTHING:
             return value
     return _whole(found)
+
+
+def shortened(value: object) -> Iterator[object]:
+    """Yield beginnings of plain data, the longest first: without the last element of the innermost
+    list or object at its end, then without that list or object, and so on.
+    """
+    if isinstance(value, list) and value:
+        *before, last = cast("list[object]", value)
+        for shorter in shortened(last):
+            yield [*before, shorter]
+        yield before
+    elif isinstance(value, dict) and value:
+        fields = cast("dict[str, object]", value)
+        name, last = next(reversed(fields.items()))
+        for shorter in shortened(last):
+            yield {**fields, name: shorter}
+        yield {key: fields[key] for key in fields if key != name}
 
 
 def _from_its_start(text: str) -> str | None:

@@ -53,3 +53,9 @@ class AnswerType(Protocol[OutOf]):
         known yet.
         """
         ...
+
+    def so_far(self, text: str) -> OutOf | None:
+        """Return the longest beginning of a text that is a value; None if there is none. Never
+        raises.
+        """
+        ...
