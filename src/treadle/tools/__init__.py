@@ -1,11 +1,11 @@
-"""Tools: the contract, and what every implementation needs. Built-in tools are in builtin/,
+"""Tools: the contract, and code that all implementations share. Built-in tools are in builtin/,
 functions in function/, MCP servers in mcp/.
 
 tool.py          `Tool`, `ToolContext`, `ToolFailed`: the contract
 run_context.py   `RunContext`: a run before its first request
 offered.py       conditions of a tool, and tools under another name or definition
 toolset.py       `Toolset`: tools that are filtered, renamed and combined together
-approval.py      the question a person answers about one call
+approval.py      approval requests and their answers
 confinement.py   the contract of a sandbox for commands
 failures.py      `ToolFailed`, `ToolDeferred`: how a tool reports its outcome
 registry.py      tools by name
@@ -15,6 +15,6 @@ spill.py         files for outputs that are too long for the model
 file_history.py  file contents before tools changed them
 subagent.py      an agent as a tool of another agent
 
-    schemas/            types and JSON Schemas, as tools and answers both need them
+    schemas/            types and JSON Schemas, for tools and typed answers
     structured_output/  typed answers
 """

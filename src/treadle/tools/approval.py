@@ -13,24 +13,24 @@ from treadle.errors import AgentError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """A call that does not run before a person has approved it.
+    """A call that requires approval before it runs.
 
     Attributes:
         run_id: Id of the run that wants to make the call.
         session_id: Session of the run, or None.
-        parent_run_id: Run that started this one, or None. Its person is asked.
+        parent_run_id: Run that started this one, or None. The request goes to that run's approver.
         agent: Name of the agent.
         call_id: Id of the call, which an answer refers to.
         name: Name of the tool.
         arguments: Arguments of the call; the model's text if it is not a JSON object.
-        reason: Reason why the call needs an approval.
-        pattern: Rules that would allow this call and its like, to be shown word for word.
-            `Runtime.allow` takes them. None: only this one call can be allowed.
+        reason: Reason why the call needs approval.
+        pattern: Rules that would allow this call and similar ones, to be shown verbatim. Pass them
+            to `Runtime.allow`. None: only this one call can be allowed.
         is_edit: True for a change of a file that the mode accept-edits would allow.
         number: Position among the calls that wait together, from 1.
         of: Number of calls that wait together.
-        server: MCP server that asks the user a question during a call, or None. Nothing is approved
-            then: `arguments` hold the question, and `Approve(arguments)` is the answer.
+        server: MCP server that asks the user a question during a call, or None. If set, nothing is
+            approved: `arguments` hold the question, and `Approve(arguments)` is the answer.
     """
 
     run_id: str
@@ -50,7 +50,7 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Answers that go beyond one call."""
+    """Answers offered in addition to approving or denying this one call."""
 
     pattern: tuple[str, ...] | None = None
     """`ApprovalRequest.pattern`."""
@@ -60,19 +60,17 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """Approval of one call, this once.
+    """Approval of this one call.
 
     Attributes:
-        arguments: New arguments that replace those of the model entirely, validated and judged as
-            in any call. None: unchanged.
+        arguments: New arguments that replace the model's completely. They are validated, and the
+            policy checks them, as for any call. None: unchanged.
     """
 
     arguments: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Raises AgentError(invalid): they are an object of JSON, whose values are looked at where
-        they are written.
-        """
+        """Validate the arguments. Raises AgentError(invalid) unless they are a JSON object."""
         given = cast("object", self.arguments)
         if given is None:
             return
@@ -99,7 +97,9 @@ class Deny:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        """Raises AgentError(invalid): the journal keeps it, and takes nothing else."""
+        """Validate the reason. Raises AgentError(invalid) for text that the journal cannot
+        store.
+        """
         if not isinstance(cast("object", self.reason), str):
             raise AgentError(
                 "invalid", f"Deny({self.reason!r}): pass the reason as a string, or omit it"
@@ -107,23 +107,23 @@ class Deny:
 
 
 class Unanswered(Exception):
-    """Raised by an approver that is not available now.
+    """Raised by an approver that is currently unavailable.
 
-    The call waits, and its run is released once nothing else is to be done.
+    The call stays open, and its run is released once it has no other work.
     """
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Approve | Deny]]
-"""Asked about one call after the other.
+"""Callback that answers approval requests, one call at a time.
 
-What it raises leaves the call open, and the run waits (`approval_needed`).
+If it raises, the call stays open and the run waits (`approval_needed`).
 """
 
 
 def check_texts(name: str, given: object) -> None:
-    """Check texts about calls, by their ids.
+    """Check texts about calls, by call id.
 
-    Raises AgentError(invalid) for values that no journal could keep.
+    Raises AgentError(invalid) for values that a journal cannot store.
     """
     if not isinstance(given, Mapping) or not all(
         isinstance(text, str) for text in cast("Mapping[object, object]", given).values()

@@ -1,5 +1,5 @@
-"""Confinement of a run's commands by the operating system: where they may write, what they see and
-how much they may use.
+"""Confinement of a run's commands by the operating system: write access, visibility and resource
+limits.
 
 The policy decides which commands need it; sandboxes/ implements it. Entry points: `Sandbox`,
 `Confinement`.
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class SandboxStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of testing whether commands can be confined here."""
+    """Result of testing whether commands can be confined on this machine."""
 
     works: bool
     text: str
-    """Description in one line: what works, or why nothing does and what to do about it."""
+    """One-line description: what works, or why confinement is unavailable and how to fix it."""
 
 
 class Ruled(NamedTuple):
-    """Files and folders that rules of the user keep from commands: absolute, without links, and all
-    below each of them.
+    """Files and directories that the user's rules protect from commands, including everything below
+    each directory. Absolute paths without links.
     """
 
     hidden: Sequence[str] = ()
@@ -35,11 +35,12 @@ class Ruled(NamedTuple):
     fixed: Sequence[str] = ()
     """Paths that cannot be written."""
     denied: Sequence[str] = ()
-    """Paths in `fixed` that no person can approve: a new one is moved away after the command."""
+    """Paths in `fixed` whose creation cannot be approved: a new one is quarantined after the
+    command.
+    """
     too_many: str = ""
-    """Why no command can be kept from all of them; empty if one can.
-
-    `denied` is complete all the same.
+    """Reason why the sandbox cannot protect all of these paths; empty if it can. `denied` is
+    complete in either case.
     """
 
 
@@ -48,12 +49,12 @@ def _nothing_is(path: str) -> bool:
 
 
 class NetworkGate(msgspec.Struct, frozen=True, kw_only=True):
-    """The one way from a network of its own to listed hosts: a proxy on its loopback."""
+    """The only way out of an isolated network to listed hosts: a proxy on its loopback."""
 
     port: int
     """Port on 127.0.0.1."""
     enter: Sequence[str] = ()
-    """Words before a command, which take it into the network."""
+    """Command prefix that runs a command inside the network."""
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,13 +67,13 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Network(Protocol):
-    """Network of confined commands: the hosts that they can reach, and a loopback that they share.
+    """Network of confined commands, with the hosts they can reach and a shared loopback.
 
-    All tasks of one event loop can use it.
+    May be used from any task of one event loop.
     """
 
     async def open(self, listen: Callable[[], Opening]) -> NetworkGate:
-        """Open the network unless it is open. `listen` may block. Raises OSError."""
+        """Open the network if it is not open yet. `listen` may block. Raises OSError."""
         ...
 
     def hold(self, is_over: Callable[[], bool]) -> None:
@@ -83,50 +84,51 @@ class Network(Protocol):
         ...
 
     def take_refused(self) -> Sequence[str]:
-        """Return one sentence for each host that was refused since the last call."""
+        """Return one sentence for each host that was blocked since the last call."""
         ...
 
 
 class CommandRoom(msgspec.Struct, frozen=True, kw_only=True):
-    """Access that the commands of one run have. They may at most read everything else, except
-    secrets.
+    """Access of the commands of one run. Everything that is not listed here is at most readable,
+    except secrets.
     """
 
     workspace: Path
-    """Absolute and real.
+    """Absolute, resolved path.
 
-    They may write there, but for what configures agents, editors, shells and git.
+    Commands may write there, except to files that configure agents, editors, shells and git.
     """
     scratch: Callable[[], Path]
-    """A private directory that is their /tmp, for the whole session."""
+    """Private directory that serves as /tmp for the whole session."""
     shown: Sequence[Path] = ()
-    """Read-only, wherever it lies: files with output that was too long."""
+    """Directory that is readable wherever it is located: files with truncated output."""
     quarantine: Callable[[], Path]
-    """Makes a new directory, outside the workspace, for what they may not leave behind. It stays.
+    """Create a new directory, outside the workspace, for files that commands must not leave there.
+    It is not deleted.
     """
     is_open: bool = False
-    """True if everything is allowed (mode full, or an approved command): files that run elsewhere
-    later may be written. Never together with `is_read_only`.
+    """True if everything is allowed (mode full, or an approved command), including writes to files
+    that other programs execute later. Never combined with `is_read_only`.
     """
     is_read_only: bool = False
-    """True if nothing but `scratch` can be written. The command leaves nothing in the workspace, so
-    nothing is checked after it.
+    """True if only `scratch` is writable. Nothing is then checked after the command, because it
+    cannot change the workspace.
     """
     shows_secrets: bool = False
-    """Files of the workspace that likely hold a secret are in view."""
+    """True if files of the workspace that likely hold a secret are visible."""
     is_granted: Callable[[str], bool] = _nothing_is
-    """True for a secret of the workspace, by its absolute path, that a rule of the user allows to
-    be read.
+    """Return True for a secret in the workspace, by absolute path, that a rule of the user makes
+    readable.
     """
     ruled: Callable[[], Ruled] | None = None
-    """Returns the files that match the user's rules, as they are now. Blocks.
+    """Return the files that currently match the user's rules. Blocks.
 
     Raises AgentError(tool) if they cannot be determined.
     """
     network: Literal["none", "open"] | Network | NetworkGate = "none"
-    """`open`: the network of the machine, with its loopback.
+    """`open`: the machine's own network and loopback.
 
-    A `Network` is open once it is a `NetworkGate`.
+    A `Network` that is open is passed as its `NetworkGate`.
     """
 
 
@@ -134,21 +136,25 @@ class CommandNotes(msgspec.Struct, frozen=True, kw_only=True):
     """Notes about a command after it has ended."""
 
     begun: bool = True
-    """False: the sandbox could not be made, and the command never ran."""
+    """False if the sandbox could not be set up, so that the command never ran."""
     left_behind: bool = False
-    """True if the command had left processes running, which were ended."""
+    """True if the command left processes running, which were terminated."""
     quarantined: Sequence[str] = ()
-    """One sentence for each file or folder that was moved away, for the model and the user."""
+    """One sentence for each file or directory that was moved to quarantine, for the model and the
+    user.
+    """
     notes: Sequence[str] = ()
     """Notes for the model."""
     refused: Sequence[str] = ()
-    """One sentence for each host that a command requested and could not reach, for the model and
+    """One sentence for each host that the command tried to reach and was denied, for the model and
     the user.
     """
 
 
 class Cage(Protocol):
-    """Confinement of one command. Start `argv`, pass it the pid, and always `leave` it."""
+    """Confinement of one command. Start `argv`, pass its pid to `entered`, and always call
+    `leave`.
+    """
 
     @property
     def argv(self) -> Sequence[str]: ...
@@ -160,14 +166,16 @@ class Cage(Protocol):
     def pass_fds(self) -> Sequence[int]: ...
 
     async def entered(self, pid: int) -> int | None:
-        """Lets it begin, `pid` having been started.
+        """Let the command begin, once `pid` has started.
 
-        Gives the leader of its processes as seen from here; None: it is `pid`'s own group.
+        Return the leader of its processes as seen from outside the sandbox. None: `pid` leads its
+        own group.
         """
         ...
 
     async def leave(self) -> CommandNotes:
-        """Once nothing of it runs any more. Looks at what it left, and frees what it held.
+        """Check what the command left behind, and release its resources. Call it after all its
+        processes have ended.
 
         Idempotent.
         """
@@ -175,23 +183,25 @@ class Cage(Protocol):
 
 
 class Sandbox(Protocol):
-    """A way to confine commands. Safe from many tasks of one event loop."""
+    """Implementation of confinement. May be used from many tasks of one event loop."""
 
     @property
     def name(self) -> str: ...
 
     def begin(self) -> None:
-        """Starts finding out whether it works, in the background, where that is not known yet."""
+        """Start testing in the background whether the sandbox works, unless the result is known."""
         ...
 
     async def standing(self) -> SandboxStatus:
-        """Return whether confinement works, as found by trying it. Cached after the first time."""
+        """Return whether confinement works, by trying it. The first result is cached."""
         ...
 
     async def cage(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom
     ) -> Cage:
-        """Raises AgentError(tool) for a workspace that cannot be confined."""
+        """Prepare the confinement of one command. Raises AgentError(tool) for a workspace that
+        cannot be confined.
+        """
         ...
 
     async def aclose(self) -> None: ...

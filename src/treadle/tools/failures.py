@@ -1,4 +1,4 @@
-"""Outcomes that a tool reports for a call: failed, deferred, or the finding of its probe. Entry
+"""Outcomes that a tool reports for a call: failure, deferral, or the finding of its probe. Entry
 points: `ToolFailed`, `ToolDeferred`, `ToolDone`.
 """
 
@@ -18,7 +18,7 @@ class ToolFailed(Exception):
 
     `happened` states the effect of a `once` call. False: it did not take place. True: it did, and
     only its result is lost. None: the outcome is unknown, and the result is `unknown`. By default,
-    a failure counts as False. One that is raised while another exception is handled, as in `except
+    a failure counts as False. A failure raised while another exception is handled, as in `except
     TimeoutError as e: raise ToolFailed("…") from e`, counts as None, or as the `happened` of that
     exception if it is a ToolFailed.
 
@@ -27,7 +27,7 @@ class ToolFailed(Exception):
 
     Attributes:
         message: Text that the model reads.
-        stated: The value of `happened` that the tool gave; unset if none.
+        stated: Value of `happened` that the tool passed; unset if none.
         ends_run: True if the run ends with this error.
     """
 
@@ -41,7 +41,7 @@ class ToolFailed(Exception):
 
     @property
     def happened(self) -> bool | None:
-        """False if the effect certainly did not happen."""
+        """False if the effect certainly did not take place."""
         return self.has_happened()
 
     def has_happened(self, *, outside: BaseException | None = None) -> bool | None:
@@ -59,15 +59,15 @@ class ToolFailed(Exception):
 
 
 class ToolDeferred(Exception):
-    """Raised by a tool whose result comes later, from outside. The run waits, also across restarts,
-    until `resume(results=…)` supplies it.
+    """Raised by a tool whose result is supplied later, from outside. The run waits, also across
+    restarts, until `resume(results=…)` supplies it.
 
-    `reason` tells people what the run waits for. A once-tool is not called again. Any other tool is
-    called again when the run is resumed without a result, and may then return it or raise this
-    again.
+    `reason` is shown to the user while the run waits. A once-tool is not called again. Any other
+    tool is called again when the run is resumed without a result, and may then return it or raise
+    this again.
 
     Attributes:
-        reason: Reason for people, shown while the run waits.
+        reason: Reason shown to the user while the run waits.
     """
 
     def __init__(self, reason: str = "its result comes from outside") -> None:
@@ -91,7 +91,7 @@ class Late(Protocol):
 
 
 def words_of(error: BaseException) -> str:
-    """Return the class and the text of an exception, for a model."""
+    """Return the class and the text of an exception, for the model."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  __str__ is arbitrary code
@@ -116,7 +116,7 @@ class ToolDone:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """Answer of a probe: the call happened, with this result.
+    """Result of a probe: the call took effect, with this result.
 
     Attributes:
         result: Result of the call, for the model.
@@ -127,4 +127,4 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class DidNotHappen:
-    """Answer of a probe: the call did not happen."""
+    """Result of a probe: the call did not take effect."""

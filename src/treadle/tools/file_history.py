@@ -1,10 +1,10 @@
-"""Original contents of files that tools changed, kept by hash in private files so that a user can
+"""Original contents of files that tools changed, stored by hash in private files so that a user can
 restore them.
 
-They are in Treadle's own folder and not in the journal: files must be restored byte for byte, so
-secrets cannot be removed from them, whereas a journal is exported, shown and searched. A file is
-kept before it is changed, so no crash can come between the two. tools/builtin/restore.py restores
-them. Entry points: `Undo`.
+They are in Treadle's own directory and not in the journal: files must be restored byte for byte, so
+secrets cannot be redacted, whereas a journal is exported, displayed and searched. A file is stored
+before it is changed, so a crash cannot lose it. tools/builtin/restore.py restores files. Entry
+points: `Undo`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from treadle._internal.json_text import decode_json, encode_json
 from treadle.types import Time, Value, now
 
 UNDO_FOLDER = "undo"
-"""Name of the folder in Treadle's own folder."""
+"""Name of the directory inside Treadle's own directory."""
 MAX_BYTES = 512 * 1024 * 1024
-"""Maximum size for all runs together; the oldest are removed first."""
+"""Maximum size of all runs together, in bytes; the oldest runs are removed first."""
 MAX_RUN_BYTES = 128 * 1024 * 1024
 
 logger = logging.getLogger("treadle")
@@ -34,16 +34,16 @@ class Before(Value, frozen=True, kw_only=True):
     """A file that is about to be changed."""
 
     path: str
-    """Absolute, without links."""
+    """Absolute path, without links."""
     content: bytes | None
     """Content of the file; None if it did not exist."""
     after: str | None
-    """The hash of what it will hold; None: it will be gone."""
+    """Hash of the planned content. None if the file will be removed."""
     made: tuple[str, ...] = ()
-    """Directories that are made for it, the outermost first."""
+    """Directories that will be created for it, outermost first."""
     temporary: str = ""
-    """Name of the temporary file for the new content, in the same folder: a process that is killed
-    may leave it there.
+    """Name of the temporary file for the new content, in the same directory. A process that is
+    killed may leave it there.
     """
 
 
@@ -53,7 +53,7 @@ class FileChange(Value, frozen=True, kw_only=True):
     call_id: str
     path: str
     before: str | None
-    """The hash of what it held; None: it was not there."""
+    """Hash of the previous content. None if the file did not exist."""
     after: str | None
     """Hash of the new content; None if the file is removed."""
     made: tuple[str, ...] = ()
@@ -67,23 +67,21 @@ def content_hash(data: bytes) -> str:
 
 
 class Undo:
-    """A folder with one folder for each run.
+    """Directory of stored contents, with a subdirectory for each run.
 
-    Safe from any thread, and from several processes, since each file is put there whole.
+    Safe for use by several threads and processes, because each file is written atomically.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Made when something is first kept."""
+        """Create the store. Its directory is created on first use."""
         self.folder = folder
         self._lock = threading.Lock()
-        """Held while room is made: of two threads, one counts."""
+        """Held while old runs are removed, so that only one thread counts sizes at a time."""
         self._sizes: dict[str, int] = {}
-        """Sizes of the runs that were kept by this process."""
+        """Sizes in bytes of the runs stored by this process."""
 
     def keep(self, run_id: str, call_id: str, before: Before) -> None:
-        """Keep the content durably. If it cannot be kept, the log reports it, and the change cannot
-        be undone.
-        """
+        """Store the content durably. A failure is logged, and the change can then not be undone."""
         try:
             self._keep(run_id, call_id, before)
         except OSError as e:
@@ -111,7 +109,7 @@ class Undo:
             _put(folder / kept, content)
         place = folder / f"{_name(f'{call_id}/{before.path}')}.json"
         made, temporaries = before.made, (before.temporary,)
-        if (cut := _read(place)) is not None:  # a call that is repeated: its process was killed
+        if (cut := _read(place)) is not None:  # repeated call, whose process was killed before
             made, temporaries = (*cut.made, *made), (*cut.temporaries, *temporaries)
         _put(
             place,
@@ -139,7 +137,7 @@ class Undo:
         return found
 
     def content(self, run_id: str, kept: str) -> bytes | None:
-        """None where it is gone, or is not what it was. Raises OSError."""
+        """Return stored content. None if it is missing or damaged. Raises OSError."""
         try:
             data = (self._of(run_id) / kept).read_bytes()
         except FileNotFoundError:
@@ -163,7 +161,7 @@ class Undo:
             return has_room
 
     def _make_room(self, run_id: str) -> None:
-        """Remove old runs so that this run can be kept in full."""
+        """Remove old runs to make room for this one."""
         others = sorted(self._others(run_id))
         left = sum(size for _, size, _ in others) - (MAX_BYTES - MAX_RUN_BYTES)
         for _, size, path in others:
@@ -173,7 +171,7 @@ class Undo:
             left -= size
 
     def _others(self, run_id: str) -> Iterator[tuple[float, int, str]]:
-        """When each was last changed, its size and its place."""
+        """Return modification time, size and path of every other run."""
         with suppress(OSError), os.scandir(self.folder) as runs:
             for run in runs:
                 if run.name != _name(run_id):
@@ -182,7 +180,7 @@ class Undo:
 
 
 def _name(given: str) -> str:
-    """Ids come from other programs too, and may hold anything."""
+    """Return a safe file name. Ids also come from other programs and may contain any character."""
     return hashlib.blake2b(given.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -195,14 +193,16 @@ def _size(folder: Path) -> int:
 
 
 def _read(path: Path) -> FileChange | None:
-    """None where there is none, or it is another version's or not ours. Raises OSError."""
+    """Read a record. None if there is none, or if it was written by another version or program.
+    Raises OSError.
+    """
     with suppress(FileNotFoundError, ValueError):
         return decode_json(path.read_bytes(), FileChange)
     return None
 
 
 def _put(path: Path, data: bytes) -> None:
-    """Whole and durable, or not at all."""
+    """Write a file atomically and durably."""
     temporary = path.with_name(f".{os.urandom(8).hex()}.tmp")
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

@@ -1,4 +1,4 @@
-"""Tools that a run offers as they are not by themselves: under a condition, another name or another
+"""Tools that a run offers in a different form: under a condition, another name or another
 definition, and tools that no longer exist.
 
 Entry points: `Conditions`, `offer_of`, `ConditionalTool`, `RenamedTool`, `RedefinedTool`,
@@ -53,11 +53,13 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     prepare: Prepare | None = None
 
     def __bool__(self) -> bool:
-        """Return False if the tool is always offered, as it is."""
+        """Return False if the tool is always offered unchanged."""
         return self.is_enabled is not True or self.prepare is not None
 
     def check(self, label: str) -> None:
-        """Raise AgentError(invalid) if one of them is neither a value nor a suitable function."""
+        """Validate the conditions. Raises AgentError(invalid) for an unsuitable value or
+        function.
+        """
         if callable(self.is_enabled):
             check_arity(self.is_enabled, f"{label}: is_enabled=", _ENABLED)
         elif not isinstance(cast("object", self.is_enabled), bool):
@@ -135,9 +137,9 @@ def _conditions_of(tool: object) -> Conditions:
 
 
 class WrappedTool(Generic[DepsIn]):
-    """A tool that behaves as another one, except for what a subclass changes.
+    """Tool that delegates to another one, except where a subclass overrides it.
 
-    Attributes that the protocol does not name are those of the other tool.
+    Attributes outside the protocol are those of the other tool.
     """
 
     def __init__(self, inner: Tool[DepsIn]) -> None:
@@ -220,7 +222,7 @@ class RenamedTool(WrappedTool[DepsIn]):
         return msgspec.structs.replace(definition, name=self._name, native=None)
 
     def parse(self, arguments_json: JsonText) -> Any:
-        """Raises InvalidArguments with the name that the model knows."""
+        """Parse arguments. Raises InvalidArguments, which names the tool as the model knows it."""
         try:
             return self.inner.parse(arguments_json)
         except InvalidArguments as e:
@@ -253,15 +255,17 @@ class RedefinedTool(WrappedTool[DepsIn]):
         return GivenArguments(own.name, own.description, own.parameters)
 
     def parse(self, arguments_json: JsonText) -> Any:
-        """Raises InvalidArguments by the offered schema, then by the tool's own."""
+        """Parse arguments. Raises InvalidArguments by the offered schema, then by the tool's
+        own.
+        """
         if self._definition.parameters != self.inner.definition.parameters:
             self._arguments.parse(arguments_json)
         return self.inner.parse(arguments_json)
 
 
 class GoneTool:
-    """A tool that a run had offered and that no longer exists. Its definition stays in requests, so
-    that they do not change; a call of it is refused.
+    """Tool that a run had offered and that no longer exists. Its definition stays in requests, so
+    that they do not change. Calls to it are rejected.
     """
 
     effect: Effect = "pure"
@@ -282,7 +286,7 @@ class GoneTool:
         return self._definition
 
     def parse(self, arguments_json: JsonText) -> Any:
-        """Raises InvalidArguments, always."""
+        """Reject the call. Always raises InvalidArguments."""
         raise InvalidArguments(
             f"{self.name} is not available any more. Go on without it, or tell the user."
         )

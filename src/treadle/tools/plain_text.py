@@ -1,4 +1,6 @@
-"""Output of a terminal as plain text, in pieces. Entry points: `plain_text`, `PlainText`."""
+"""Terminal output as plain text, processed incrementally. Entry points: `plain_text`,
+`PlainText`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ import re
 from collections.abc import Iterator
 
 # ECMA-48: a control sequence (CSI), a string (OSC, DCS, APC, PM, SOS) up to its terminator, or a
-# short escape. All lengths are bounded, so that an escape which never ends cannot swallow the
-# output: then only the ESC itself is dropped.
+# short escape. All lengths are bounded, so that an unterminated escape cannot swallow the output:
+# only its ESC is then dropped.
 _ESCAPE = re.compile(
     r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|[\]P_^X][^\x1b\x07\n]{0,2000}(?:\x07|\x1b\\)|[ "
     r"-/]{0,4}[0-OQ-WYZ\\`-~])?"
@@ -21,8 +23,8 @@ a line break.
 
 
 def plain_text(text: str) -> str:
-    """Remove terminal escapes and control characters except tabs and line breaks. Of a line that
-    was redrawn, only the last state is kept.
+    """Remove terminal escapes and control characters except tabs and line breaks. For a redrawn
+    line, keep only its last state.
     """
     return PlainText().feed(text, final=True)
 
@@ -64,7 +66,7 @@ class PlainText:
         return out
 
     def _split_off_last(self, text: str) -> tuple[str, ...]:
-        """No carriage return: the whole lines can stay in one piece."""
+        """Without a carriage return, the complete lines can stay in one piece."""
         return tuple((self.open_line + text).rsplit("\n", 1))
 
     def _ended(self, line: str) -> Iterator[str]:
@@ -72,7 +74,9 @@ class PlainText:
         self._in_long_line = False
 
     def _redrawn(self, line: str) -> Iterator[str]:
-        """The line's last form, after those forms of it that are too long to be a redrawn line."""
+        """Return the line's final state, after any earlier states that are too long to be a redrawn
+        line.
+        """
         form, *later = line.split("\r")
         for redrawn in later:
             if not redrawn:
@@ -85,7 +89,7 @@ class PlainText:
 
 
 def _hold_open_escape(text: str) -> tuple[str, str]:
-    """`text` up to an escape whose end may not have come yet, and the rest."""
+    """Split `text` before an escape that may be incomplete."""
     start = text.find("\x1b")
     while start >= 0:
         found = _ESCAPE.match(text, start)

@@ -29,7 +29,7 @@ class ToolRegistry:
         tools: Sequence[Tool[Any]] = (),
         offers: Callable[[Tool[Any]], bool] = lambda tool: True,
     ) -> None:
-        """`offers` decides whether the model sees a tool."""
+        """`offers`: predicate that decides whether the model sees a tool."""
         self._tools, self._offers = dict[str, Tool[Any]](), offers
         for tool in tools:
             self.register(tool)
@@ -56,7 +56,7 @@ class ToolRegistry:
         return self._tools.pop(name, None) is not None
 
     def definitions(self) -> tuple[ToolDefinition, ...]:
-        """Definitions for a request, in the order of registration."""
+        """Return the definitions for a request, in the order of registration."""
         return tuple(t.definition for t in self._tools.values() if self._offers(t))
 
     async def execute(
@@ -80,9 +80,7 @@ class ToolRegistry:
 
 
 def unknown_tool(name: str, known: Sequence[str]) -> str:
-    """Return the message to the model about a tool that does not exist. Bounded, whatever the model
-    wrote.
-    """
+    """Return the message to the model about a tool that does not exist, limited in length."""
     close = closest(name, known)
     hint = f"Did you mean {close!r}? " if close is not None else ""
     shown = ", ".join(known[:_NAMES_SHOWN]) + (

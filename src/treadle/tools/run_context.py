@@ -1,5 +1,5 @@
-"""A run as the functions of a definition see it: those that give instructions and tools before its
-first request, and the check of its output.
+"""The run as seen by functions of a definition: those that produce instructions and tools before
+its first request, and those that check its output.
 
 agents/evaluation.py calls them. Entry points: `RunContext`, `called_with`, `check_arity`.
 """
@@ -25,7 +25,7 @@ _COUNTS = {1: "one argument", 2: "two arguments"}
 
 
 class RunContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
-    """A run, as a function of its agent's definition sees it.
+    """The run, as passed to functions of its agent's definition.
 
     Attributes:
         deps: The application's own dependencies, as passed to the run.
@@ -33,8 +33,8 @@ class RunContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
         agent: Name of the agent.
         run_id: Id of the run.
         session_id: Session of the run, or None.
-        user_id: User on whose behalf the run acts, as given to it, or None.
-        cwd: Working directory of the run, absolute.
+        user_id: User on whose behalf the run acts, or None.
+        cwd: Absolute working directory of the run.
         mode: Mode of the run.
     """
 
@@ -51,14 +51,14 @@ class RunContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
 def check_arity(
     function: Callable[..., object], label: str, like: str, *, arguments: int = 1
 ) -> None:
-    """Raise AgentError(invalid) if the function cannot be called with one argument, or as many as
-    given.
+    """Check the number of arguments that a function accepts: one, or as many as given. Raises
+    AgentError(invalid).
 
     `label` names the function; `like` shows how to write it.
     """
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # callables of C have none
+    except (TypeError, ValueError):  # some C callables have no signature
         return
     try:
         signature.bind(*[None] * arguments)

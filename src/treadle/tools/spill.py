@@ -1,5 +1,5 @@
-"""Private files for text that is too long for the model, which can read on in them. Deleted when
-the runtime closes. Entry points: `Spill`.
+"""Private files for output that is too long for the model, which can read the rest there. Deleted
+when the runtime closes. Entry points: `Spill`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from treadle._internal.temporary import TemporaryFolder
 
 
 class Spill:
-    """A directory made on first use: 0700, its files 0600 with unguessable names.
+    """Private directory (mode 0700), created on first use, for files (0600) with unguessable names.
 
-    Safe from any thread (the lock guards its making).
+    Thread-safe: the lock guards its creation.
     """
 
     def __init__(self) -> None:
@@ -23,8 +23,8 @@ class Spill:
         self._closed = False
 
     def directory(self) -> Path:
-        """Return the directory. Raises OSError after `close`: a late thread's files would never be
-        removed.
+        """Return the directory. Raises OSError after `close`, because files of a late thread would
+        never be removed.
         """
         with self._lock:
             if self._closed:
@@ -35,7 +35,7 @@ class Spill:
 
     @property
     def directories(self) -> tuple[Path, ...]:
-        """The folder, once it exists."""
+        """The directory, once it exists."""
         return () if self._made is None else (self._made.path,)
 
     def folder(self, name: str) -> Path:
@@ -45,14 +45,14 @@ class Spill:
         return folder
 
     def write(self, text: str) -> Path:
-        """Raises OSError where the disk is full, and after `close`."""
+        """Write a file. Raises OSError if the disk is full, and after `close`."""
         handle, name = tempfile.mkstemp(prefix="output-", suffix=".txt", dir=self.directory())
         with open(handle, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
         return Path(name)
 
     def close(self) -> None:
-        """Removes it all. Idempotent."""
+        """Delete the directory. Idempotent."""
         with self._lock:
             self._closed = True
             if self._made is not None:

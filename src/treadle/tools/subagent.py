@@ -1,7 +1,7 @@
 """An agent as a tool of another agent. Its only parameter is a prompt; its result is the answer of
 the child run. Entry point: `Subagent`.
 
-The child has its own history and limits, its usage counts in the limits of the parent too, and it
+The child has its own history and limits, its usage also counts against the parent's limits, and it
 has no more rights than the parent. `ToolContext.spawn` enforces this.
 """
 

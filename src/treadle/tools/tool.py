@@ -45,26 +45,28 @@ MAX_LINE_CHARS = 2_000
 
 ToolContent: TypeAlias = "str | Sequence[TextPart | MediaPart]"
 ToolOutput: TypeAlias = "ToolContent | ToolDone"
-"""Result of an execution: text, or text and media. tools/function turns anything else into JSON
-text first.
+"""Result of an execution: text, or text and media. tools/function converts all other values to JSON
+text.
 """
 
 
 class Touched(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one call touches, as its tool declares. Paths are as in the call: absolute,
-    or relative to the working directory.
+    """All resources that one call touches, as its tool declares them. Paths are as in the call:
+    absolute, or relative to the working directory.
     """
 
     reads: tuple[str, ...] = ()
-    """Files whose contents reach the model, and folders."""
+    """Files and directories whose contents reach the model."""
     lists: tuple[str, ...] = ()
-    """Folders of which names reach the model, or searches that leave out likely secrets."""
+    """Directories whose file names reach the model, or searches that omit likely secrets."""
     writes: tuple[str, ...] = ()
     command: str | None = None
     """A command line that a shell runs."""
     hosts: tuple[str, ...] = ()
     own: bool = False
-    """Anything else is made by this run, such as its background jobs."""
+    """True if the call touches only resources that this run created, such as its background
+    jobs.
+    """
 
     @property
     def is_nothing(self) -> bool:
@@ -81,48 +83,48 @@ Probe: TypeAlias = Callable[..., Awaitable[ProbeAnswer]]
 
 
 class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
-    """Context of one call, with data about its run. Nothing in it survives the call.
+    """Context of one call, with data about its run. Valid only during the call.
 
     Attributes:
         deps: The application's own dependencies, as passed to the run.
         run_id: Id of the run.
         session_id: Session of the run, or None.
         call_id: Id of the call.
-        user_id: User on whose behalf the run acts, as given to it, or None.
+        user_id: User on whose behalf the run acts, or None.
         cwd: Working directory, absolute. Relative paths of tools start here.
-        deadline: Time at which this call will be cut, on the event loop's clock in seconds. None:
-            no limit.
-        attempt: Number of this attempt, from 1; higher where a resume repeats the call.
+        deadline: Time at which this call will be cancelled, on the event loop's clock in seconds.
+            None: no limit.
+        attempt: Number of this attempt, from 1. It increases when a resumed run repeats the call.
         idempotency_key: Key for requests to other services: the same for every attempt of this
             call, different for every other call.
-        spill: Writes text that is too long for the model to a file that it can read on, and gives
-            the path.
+        spill: Writes text that is too long for the model to a file that the model can read, and
+            returns the path.
         seen_files: Hashes of the files as the model last saw them, by path, for the whole session.
-            A file is read before it is changed.
-        places: Targets of the paths that the call names, as they were when the call was judged.
-            Those are opened, without following further links.
-        withheld: True for a file (absolute, without links) that a rule of the user protects from
-            being read: a search over a folder leaves it out. None: no such rule.
-        is_secret: True for an absolute path that likely holds a credential: a search over a folder
-            names such files and does not show them.
-        before_change: Keeps the content of a file before it is changed, for `treadle runs undo`.
-            None: not kept. Blocks.
-        environment: The environment for child processes: the provider's keys are not in it.
-        sandbox: Confinement of this call's commands. None: they are not confined, because no
-            sandbox works, it is switched off, or a person approved this call.
-        documents: The run's model is known to read PDF documents, so that a tool can return their
-            pages.
-        kept: What `keep` gave, for the whole session.
-        masking: Makes a filter that takes known secrets out of a text that comes in pieces. None:
-            there are none. What a tool returns is masked anyway.
-        report: What `progress` calls.
-        tell: What `warn` calls.
-        on_exit: Receives the exit code that `exited` was given.
-        is_cancelled: What `cancelled` calls.
-        late: Receives, once, the output of a call that was `unknown`. Any thread; never blocks.
-        run_child: What `spawn` calls, with its own arguments.
-        verify: Raises AgentError if another process drives the run by now. A `once` call that had
-            to wait before it began awaits it first. None: the call may be repeated.
+            Tools refuse to change a file that the model has not read.
+        places: Resolved targets of the paths in the call, as the policy checked them. Tools open
+            these, without following further links.
+        withheld: Returns True for a file (absolute, without links) that a rule of the user makes
+            unreadable, so that directory searches omit it. None: no such rule.
+        is_secret: Returns True for an absolute path that likely holds a credential: directory
+            searches name such files without showing their contents.
+        before_change: Stores the content of a file before it is changed, for `treadle runs undo`.
+            None: not stored. Blocks.
+        environment: Environment for child processes, without the provider's keys.
+        sandbox: Confinement of this call's commands. None: not confined, because no sandbox works,
+            it is disabled, or this call was approved.
+        documents: True if the run's model accepts PDF documents, so that a tool can return pages.
+        kept: Objects that `keep` created, for the whole session.
+        masking: Creates a filter that redacts known secrets in streamed text. None: no secrets are
+            known. Results of tools are redacted in any case.
+        report: Called by `progress`.
+        tell: Called by `warn`.
+        on_exit: Called by `exited` with the exit code.
+        is_cancelled: Called by `cancelled`.
+        late: Receives, once, the output of a call that was reported as `unknown`. Callable from any
+            thread; never blocks.
+        run_child: Called by `spawn` with the same arguments.
+        verify: Raises AgentError if another process now drives the run. A `once` call that had to
+            wait before its start awaits this first. None: the call may be repeated.
     """
 
     deps: DepsOut
@@ -155,18 +157,18 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
 
     @property
     def cancelled(self) -> bool:
-        """True once the run is being stopped: a sync tool should look, since its thread cannot be
-        interrupted.
+        """True once the run is being stopped. A sync tool should poll it, because its thread cannot
+        be interrupted.
         """
         return self.is_cancelled() if self.is_cancelled is not None else False
 
     def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
-        """Tells fronts how far it is (`tool_progress`). Callable from any thread; never blocks."""
+        """Publish a progress event (`tool_progress`). Callable from any thread; never blocks."""
         if self.report is not None:
             self.report(text, done, total)
 
     def warn(self, text: str) -> None:
-        """Show people a `warning` in addition to the result.
+        """Show the user a `warning` in addition to the result.
 
         Callable from any thread; never blocks.
         """
@@ -174,8 +176,8 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
             self.tell(text)
 
     def exited(self, code: int) -> None:
-        """Record the exit code of the command that this call ran, which is shown with its result. A
-        process ended by signal N gives -N.
+        """Record the exit code of the command that this call ran, which is shown with its result:
+        -N for a process ended by signal N.
         """
         if self.on_exit is not None:
             self.on_exit(code if code >= 0 else 128 - code)
@@ -202,11 +204,11 @@ class ToolContext(msgspec.Struct, Generic[DepsOut], frozen=True, kw_only=True):
     ) -> RunResult[ChildOut]:
         """Run another agent to its end and return its result.
 
-        The child has its own history and limits, and the mode, cwd and user of this run. Its
-        spending counts against the limits of this run and of all runs above. If this call is
-        repeated after a crash, the child that it had started continues. Raises AgentError for
-        errors before the start, AgentError(invalid) if no runtime runs this tool; every end after
-        that is a value. Cancellation: cancelling this call cancels the child.
+        The child has its own history and limits, and the mode, cwd and user of this run. Its usage
+        counts against the limits of this run and of all its ancestors. If this call is repeated
+        after a crash, the child that it had started continues. Raises AgentError for errors before
+        the start, AgentError(invalid) if no runtime runs this tool; every later outcome is
+        returned. Cancellation: cancelling this call cancels the child.
         """
         if self.run_child is None:
             raise AgentError(
@@ -237,14 +239,14 @@ class Tool(Protocol[DepsIn]):
 
     @property
     def parallel(self) -> bool:
-        """False: runs alone, after the parallel calls before it in the turn and before those after
-        it.
+        """False if the call must run alone: after the parallel calls before it in the turn, and
+        before those after it.
         """
         ...
 
     @property
     def timeout_s(self) -> float | None:
-        """Seconds after which a call is cut, or None."""
+        """Timeout of a call in seconds, or None."""
         ...
 
     @property
@@ -254,13 +256,15 @@ class Tool(Protocol[DepsIn]):
 
     @property
     def max_output(self) -> int:
-        """Characters of its result that the model is shown; the rest is spilled to a file."""
+        """Maximum number of characters of the result that the model sees; the rest is written to a
+        file.
+        """
         ...
 
     def parse(self, arguments_json: JsonText) -> Any:
-        """Validated arguments, in the tool's own form.
+        """Parse and validate arguments into the tool's own form.
 
-        Raises InvalidArguments with what is wrong and what would be right.
+        Raises InvalidArguments with the error and the expected value.
         """
         ...
 
@@ -271,12 +275,12 @@ class Tool(Protocol[DepsIn]):
         ...
 
     async def execute(self, ctx: ToolContext[DepsIn], arguments: Any) -> ToolOutput:
-        """Run it with what `parse` gave. Raises ToolFailed for the model, which also reads any
-        other exception.
+        """Execute the call with the arguments from `parse`. Raises ToolFailed for an error that the
+        model should read; the model also reads any other exception.
 
         After any other exception, the outcome of a `once` call is unknown.
 
-        Cancellation: stops its work and leaves nothing running before it re-raises.
+        Cancellation: stop the work, leave nothing running, and re-raise.
         """
         ...
 
@@ -284,14 +288,14 @@ class Tool(Protocol[DepsIn]):
         """Return whether a `once` call with these arguments happened; None if that cannot be
         determined. Must not change anything.
 
-        Asked if the call had started and its result is unknown because the process died. Exceptions
+        Called if the call had started and its result was lost because the process died. Exceptions
         count as None.
         """
         ...
 
 
 class SpawnedAgent(Protocol[DepsIn, OutOf]):
-    """Members of `Agent` that `spawn` uses; the class itself is in a higher layer."""
+    """Members of `Agent` that `spawn` uses. The class itself is in a higher layer."""
 
     @property
     def name(self) -> str: ...
@@ -307,21 +311,21 @@ class SpawnedAgent(Protocol[DepsIn, OutOf]):
 
 
 class ToolProvider(Protocol):
-    """Source of further tools for runs, such as an MCP server (tools/mcp)."""
+    """Source of additional tools for runs, such as an MCP server (tools/mcp)."""
 
     @property
     def name(self) -> str: ...
     @property
     def secrets(self) -> frozenset[str]:
-        """Values that must not be shown."""
+        """Values that must not be displayed."""
         ...
 
 
 class LateTools(Protocol):
-    """Tools that may come while a run is under way."""
+    """Tools that may arrive while a run is in progress."""
 
     def take(self) -> tuple[Sequence[Tool[Any]], Sequence[str]]:
-        """The tools that have come since the last call, and what to tell people."""
+        """Return the tools that have arrived since the last call, and messages for the user."""
         ...
 
 

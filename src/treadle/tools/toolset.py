@@ -23,10 +23,9 @@ _KEEP = "def keep(ctx: RunContext[Deps], tool: ToolDefinition) -> bool"
 class Toolset(Sequence[Tool[Deps]], Generic[Deps]):
     """A sequence of tools that can be filtered, prepared, renamed, prefixed and combined.
 
-    Each method returns a new set of the same tools, in the same order. Pass a set as `tools=`, or
-    unpack it among other tools: `tools=[*crm.prefixed("crm_"), search]`. `+` combines sets and
-    lists. Functions are called once for each run, before its first request
-    (`agents/evaluation.py`).
+    Each method returns a new set, in the same order. Pass a set as `tools=`, or unpack it among
+    other tools: `tools=[*crm.prefixed("crm_"), search]`. `+` combines sets and lists. Functions are
+    called once for each run, before its first request (`agents/evaluation.py`).
     """
 
     def __init__(self, tools: Iterable[Tool[Deps]]) -> None:
@@ -81,8 +80,8 @@ class Toolset(Sequence[Tool[Deps]], Generic[Deps]):
         return self.prepared(prepare)
 
     def prepared(self, prepare: Prepare) -> Toolset[Deps]:
-        """Offer each tool with the definition that the sync or async function returns for it; None:
-        not at all.
+        """Offer each tool with the definition that the sync or async function returns for it; None
+        omits the tool.
 
         Raises AgentError(invalid) if it does not take the run's context and a definition.
         """
@@ -93,7 +92,7 @@ class Toolset(Sequence[Tool[Deps]], Generic[Deps]):
     def renamed(self, names: Mapping[str, str]) -> Toolset[Deps]:
         """Rename tools; `names` maps old names to new ones. Rules of the policy name the new ones.
 
-        Raises AgentError(invalid) for a name that no tool has, and for one that models do not take.
+        Raises AgentError(invalid) for an unknown name, and for one that providers do not accept.
         """
         own = [tool.name for tool in self._tools]
         if unknown := sorted(names.keys() - set(own)):

@@ -1,5 +1,5 @@
-"""Limits on tool output for the model: long output is reduced to its head and tail, and the whole
-is kept in a file.
+"""Limits on tool output for the model: long output is truncated in the middle, and all of it is
+stored in a file.
 
 toolbox.py caps every result; a tool with endless output feeds a `Capture` itself. Entry points:
 `cap_output`, `Capture`.
@@ -34,9 +34,9 @@ def cap_output(text: str, *, max_chars: int = MAX_OUTPUT_CHARS, spill: SpillText
     """Return `text` if it fits, else at most `max_chars` characters of it, in at most 2,000 lines
     of at most 2,000 characters.
 
-    A text that is too long keeps its head and its tail. A line between them states how much is
-    missing and which file contains the whole. Only then is `spill` called; if it fails with an
-    OSError, the line states the error instead.
+    A longer text keeps its beginning and its end. A line between them states how much is missing
+    and which file contains all of it. Only then is `spill` called; if it fails with an OSError, the
+    line states the error instead.
     """
     window = _Window(max_chars, MAX_OUTPUT_LINES)
     window.feed(text)
@@ -48,7 +48,7 @@ def cap_output(text: str, *, max_chars: int = MAX_OUTPUT_CHARS, spill: SpillText
     return window.text(kept.where())
 
 
-# ---------------------------------------------------------------- the shown part
+# ---------------------------------------------------------------- the part that is shown
 
 
 class _Window:
@@ -72,7 +72,7 @@ class _Window:
 
     @property
     def intact(self) -> bool:
-        """True if nothing of the text so far has to be removed."""
+        """True if nothing has been removed from the text so far."""
         return (
             self._chars <= self._max_chars
             and self._lines <= self._max_lines
@@ -113,8 +113,8 @@ class _Window:
         )
 
     def text(self, where: str) -> str:
-        """Return the shown text, at most `max_chars`. `where`: location of the whole text, as
-        words.
+        """Return the text to show, at most `max_chars`. `where`: description of where the whole
+        text is.
         """
         if self._chars <= 2 * self._max_chars:
             return self._of_whole("".join((*self._head, *self._tail)), where)
@@ -264,10 +264,11 @@ class _SpillFile:
 
 
 class Capture:
-    """Output of a running program: takes bytes as they arrive, and returns text of limited length.
+    """Capture of a running program's output: accepts bytes as they arrive, and returns text of
+    limited length.
 
-    Invalid UTF-8 becomes U+FFFD. Terminal escapes and control characters are removed. Of a line
-    that is redrawn with carriage returns, only the last state is kept. Uses memory of a few times
+    Invalid UTF-8 becomes U+FFFD. Terminal escapes and control characters are removed. For a line
+    that is redrawn with carriage returns, only the last state is kept. Memory use is a few times
     `max_chars`. Use it as a context manager: leaving it closes the spill file.
     """
 
@@ -279,8 +280,8 @@ class Capture:
         max_lines: int = MAX_OUTPUT_LINES,
         masking: Masking | None = None,
     ) -> None:
-        """`masking`: a new one for this text. It removes secrets before the text is written to a
-        file or truncated.
+        """`masking`: a new filter for this text, which redacts secrets before the text is written
+        to a file or truncated.
         """
         self._masking = masking
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

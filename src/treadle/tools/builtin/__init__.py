@@ -14,7 +14,7 @@ glob.py          `glob`
 apply_patch.py   `apply_patch`
 patches.py       applying patches
 patch_format.py  parsing patches
-patch_state.py   whether a patch was applied
+patch_state.py   detecting whether a patch was applied
 grep.py          `grep`
 bash.py          `bash`
 bash_output.py   `bash_output`
@@ -24,7 +24,7 @@ todo_write.py    `todo_write`
 agent.py         `agent`
 complete.py      `complete`
 files.py         resolving, reading and replacing files
-file_errors.py   errors of file access, in words for the model
+file_errors.py   errors of file access, worded for the model
 folder.py        an open directory that follows no links
 text.py          file contents as text: encoding and line endings
 matching.py      locating the text of an edit in a file

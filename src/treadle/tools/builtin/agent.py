@@ -1,4 +1,4 @@
-"""The `agent` tool: delegates a task to a named agent, in a run of its own.
+"""The `agent` tool: delegates a task to a named agent in a separate run.
 
 The caller chooses the available agents; `ToolContext.spawn` starts and resumes the run. Entry
 point: `AgentTool`.
@@ -32,7 +32,9 @@ class AgentArguments(Arguments, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class AgentTool(Builtin[AgentArguments]):
-    """Tool that starts an agent. Idempotent: a repeated call resumes the run of the first one."""
+    """Tool that starts a subagent. Idempotent: a repeated call resumes the run that the first call
+    started.
+    """
 
     name = "agent"
     effect: Effect = "idempotent"
@@ -88,8 +90,8 @@ class AgentTool(Builtin[AgentArguments]):
 
     @override
     def touches(self, arguments: AgentArguments, cwd: Path) -> Touched | None:
-        """Touches nothing itself: the calls of its run are checked one by one, under the mode and
-        rules of this run.
+        """Return no paths or hosts. The subagent's own calls are checked individually, under the
+        mode and rules of this run.
         """
         return Touched(own=True)
 

@@ -98,12 +98,12 @@ class ApplyPatch(Builtin[PatchArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: PatchArguments) -> str:
-        """Apply the patch. Not interrupted by cancellation, so that the outcome is always known."""
+        """Apply the patch. Cancellation does not interrupt it, so its outcome is always known."""
         return await to_its_end(_apply, ctx, arguments)
 
     @override
     async def probe(self, ctx: ToolContext[Any], arguments: PatchArguments) -> ProbeAnswer:
-        """Compare all files with the states before and after the patch; None if they disagree or
+        """Compare all files with their states before and after the patch. None if they disagree or
         are ambiguous.
         """
         return await to_thread.run_sync(probe_patch, ctx, arguments.changes)
@@ -127,7 +127,7 @@ class _Step(msgspec.Struct, frozen=True):
 class _Planned(msgspec.Struct, frozen=True):
     steps: list[_Step]
     said: str
-    """Result for the model."""
+    """Result text for the model."""
 
 
 def _apply(ctx: ToolContext[Any], arguments: PatchArguments) -> str:
@@ -230,7 +230,7 @@ def _updated(
 
 
 def _do(ctx: ToolContext[Any], steps: Sequence[_Step]) -> None:
-    """Execute all steps or none: after a failure the earlier ones are undone. Raises ToolFailed."""
+    """Apply all steps or none: on failure, undo the earlier ones. Raises ToolFailed."""
     done = list[_Step]()
     for step in steps:
         try:

@@ -1,4 +1,4 @@
-"""The `bash` tool: one command in a shell of its own, whose processes all end with the call.
+"""The `bash` tool: runs one command in its own shell. All its processes end with the call.
 
 Not here: which commands may run (policy.py), how they are started (commands.py) and ended
 (processes.py), background jobs (jobs.py). Entry point: `Bash`.
@@ -28,14 +28,15 @@ from treadle.tools.truncate import Capture
 DEFAULT_TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 600.0
 _AT_ONCE_S = 0.3
-"""A background command that ends within this time most likely failed: its call reports the result.
+"""Seconds within which a background command that ends has most likely failed, so its call reports
+the result.
 """
 _LAST_WORDS_S = 0.2
-"""Time to wait for remaining output once the shell has ended."""
+"""Seconds to wait for remaining output after the shell has ended."""
 _PROGRESS_S = 0.2
 _LONG_S = 5.0
-"""Duration from which the result reports it. Below it, the same command gives the same result, so
-that a loop can be detected.
+"""Duration in seconds from which the result states it. Shorter durations are omitted, so that equal
+commands give equal results and a loop can be detected.
 """
 _PIECE = 64 * 1024
 _NOTE_CHARS = 500
@@ -90,11 +91,11 @@ class Bash(Builtin[BashArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: BashArguments) -> str:
-        """Run the command. Cancellation: SIGTERM to all its processes, SIGKILL after half a second.
-        A timeout kills at once.
+        """Run the command. Raises ToolFailed if it could not be started, was killed at its timeout
+        (its effects are then unknown), or was terminated by a signal.
 
-        Raises ToolFailed if the command could not be started, was killed at its timeout (its
-        effects are then unknown), or died of a signal.
+        Cancellation: SIGTERM to all its processes, SIGKILL after half a second. A timeout sends
+        SIGKILL immediately.
         """
         if arguments.background:
             return await _begun(ctx, arguments)
@@ -136,12 +137,14 @@ class _Ended(msgspec.Struct, frozen=True):
     code: int
     timed_out: bool
     left_behind: bool
-    """True if background processes of the command were ended after it."""
+    """True if background processes were still running when the command ended, and were
+    terminated.
+    """
     left: CommandNotes
 
 
 def _timed_out(timeout_s: float) -> str:
-    """Return the message for a timeout. People see the first line of a failed call."""
+    """Return the timeout message. The user interface shows its first line."""
     longer = "" if timeout_s >= MAX_TIMEOUT_S else "pass a larger timeout_s, or "
     return (
         f"Timed out after {timeout_s:g} s (killed): {longer}run it with background=true.\n"
@@ -170,13 +173,13 @@ def _notes(ended: _Ended, took_s: float) -> list[str]:
 
 
 def notes_of(left: CommandNotes) -> list[str]:
-    """Return the sandbox's notes about a command, for the model."""
+    """Return the sandbox's notes on a command, for the model."""
     return [f"[{text}]" for text in (*left.notes, *left.quarantined, *left.refused)]
 
 
 def warn_of(ctx: ToolContext[Any], name: str, left: CommandNotes) -> None:
-    """Warn people about files that the sandbox removed from a command, and hosts that it
-    refused.
+    """Warn the user about files that the sandbox removed after a command and hosts that it
+    blocked.
     """
     for text in left.quarantined:
         ctx.warn(f"{name}: {text}")
@@ -188,7 +191,7 @@ def warn_of(ctx: ToolContext[Any], name: str, left: CommandNotes) -> None:
 
 
 class _Told(set[tuple[str, str]]):
-    """Refused hosts that a run has already warned about."""
+    """Blocked hosts that this run has already warned about."""
 
 
 def _meaning(code: int) -> str:
@@ -208,13 +211,13 @@ def _signal_name(number: int) -> str:
 
 
 async def _begun(ctx: ToolContext[Any], arguments: BashArguments) -> str:
-    """Start a background job; report a command that ends at once directly."""
+    """Start a background job. If the command ends at once, report its result directly."""
     jobs = ctx.keep(Jobs)
     jobs.check_room()
     reader, writer = pipe()
     os.set_blocking(reader, False)
     try:
-        # Shielded: the start ends with a running command or an error.
+        # Shielded, so that a start always ends with a running command or an error.
         running = await start(ctx, arguments.command, writer)
     except BaseException:
         os.close(reader)
@@ -254,8 +257,8 @@ async def _begun(ctx: ToolContext[Any], arguments: BashArguments) -> str:
 
 
 async def _run(ctx: ToolContext[Any], command: str, timeout_s: float, capture: Capture) -> _Ended:
-    """Run the command with a pipe of our own instead of asyncio's, so that other holders of its
-    write end cannot block the call.
+    """Run the command with our own pipe instead of asyncio's: otherwise another process that holds
+    the write end open would block the call.
     """
     reader, writer = pipe()
     try:
@@ -278,7 +281,7 @@ async def _run(ctx: ToolContext[Any], command: str, timeout_s: float, capture: C
 
 
 class _Output(msgspec.Struct, frozen=True):
-    """Reader of the pipe, until every process that can write to it has closed it."""
+    """Reader of the pipe, until every process that holds its write end has closed it."""
 
     reader: int
     capture: Capture
@@ -295,7 +298,7 @@ class _Output(msgspec.Struct, frozen=True):
         self.ended.set()
 
     async def _piece(self) -> bytes:
-        # A program that writes without end must not starve the event loop.
+        # A program with endless output must not starve the event loop.
         await anyio.lowlevel.checkpoint()
         while True:
             with suppress(BlockingIOError):
@@ -325,7 +328,7 @@ async def _followed(
 
 
 async def _settled(tree: Tree, output: _Output) -> bool:
-    """True if all other processes end shortly after the shell."""
+    """Return True if all remaining processes end shortly after the shell."""
     with anyio.move_on_after(_LAST_WORDS_S):
         await output.ended.wait()
         await tree.group_ended()

@@ -1,4 +1,4 @@
-"""The `bash_kill` tool: ends a background job with all its processes. Entry point: `BashKill`."""
+"""The `bash_kill` tool: ends a background job and all its processes. Entry point: `BashKill`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ class BashKill(Builtin[JobArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: JobArguments) -> str:
-        """End the job, even if cancelled. Raises ToolFailed if it does not exist."""
+        """End the job; cancellation does not interrupt this. Raises ToolFailed if the job does not
+        exist.
+        """
         job = ctx.keep(Jobs).get(arguments.id)
         ran = job.is_running
         with anyio.CancelScope(shield=True):
@@ -36,7 +38,7 @@ class BashKill(Builtin[JobArguments]):
 
     @override
     async def probe(self, ctx: ToolContext[Any], arguments: JobArguments) -> ProbeAnswer:
-        """Report the end of the job if this process does not have it: jobs end with their
+        """Report the job as ended if this process does not have it, because jobs end with their
         process.
         """
         try:

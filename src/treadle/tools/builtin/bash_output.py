@@ -67,7 +67,7 @@ class BashOutput(Builtin[OutputArguments]):
 
 
 async def told(ctx: ToolContext[Any], job: BackgroundJob) -> str:
-    """Report the job's status to the model, and warn people once about files that the sandbox
+    """Report the job's status to the model, and warn the user once about files that the sandbox
     removed.
     """
     was_running = job.left == CommandNotes()

@@ -1,5 +1,5 @@
-"""Base class of the built-in tools: arguments as a Struct, a schema as data, and a description in a
-file next to the code.
+"""Base class of the built-in tools: arguments as a Struct, a schema as data, and a description in
+an adjacent file.
 
 Not here: the tools themselves, and the list of them (coding.py). Entry point: `Builtin`.
 """
@@ -38,11 +38,11 @@ Schema = Mapping[str, object]
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of every tool's arguments."""
+    """Base class of every tool's arguments."""
 
 
 def closed_object(properties: Mapping[str, Schema], *, required: Sequence[str]) -> Schema:
-    """Return the schema of an object with these fields and no others."""
+    """Return the schema of an object with exactly these fields."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -60,23 +60,25 @@ class Builtin(ABC, Generic[ArgumentsT]):
     effect: Effect
     arguments: type[ArgumentsT]
     parameters: Schema
-    """JSON Schema with additionalProperties false, also used to explain an invalid call."""
+    """JSON Schema with additionalProperties false. Also used to explain an invalid call."""
     example: str
-    """Valid call, as JSON."""
+    """Example of a valid call, as JSON."""
     parallel: bool = True
     timeout_s: float | None = None
     needs_approval: bool = False
     has_commands: bool = False
     """True if the tool runs programs, inside the run's sandbox if there is one."""
     ability: str | None = None
-    """Name of an ability in `Abilities` (and of `ToolDefinition.native`) that a model needs to be
-    offered this tool. None: it is offered to every model.
+    """Field of `Abilities` (and of `ToolDefinition.native`) that a model needs in order to be
+    offered this tool. None: offered to every model.
     """
     acts_as: tuple[str, ...] = ()
-    """Tools whose ask and deny rules also apply to this one, since it can do the same."""
+    """Tools whose ask and deny rules also apply to this one, because it can have the same
+    effects.
+    """
     polls: bool = False
-    """True if the tool only observes something in progress: equal calls with equal results are no
-    loop.
+    """True if the tool only observes work in progress, so that repeated equal results do not count
+    as a loop.
     """
     max_output: int = MAX_OUTPUT_CHARS
 
@@ -96,10 +98,10 @@ class Builtin(ABC, Generic[ArgumentsT]):
         return self._definition
 
     def parse(self, arguments_json: JsonText) -> ArgumentsT:
-        """Parse arguments. Lenient for harmless mistakes of models ("5" for 5, null for an omitted
-        value, a list as JSON text); strict about names.
+        """Parse arguments, tolerating harmless mistakes of models ("5" for 5, null for an omitted
+        value, a list as JSON text) but not unknown names.
 
-        Raises InvalidArguments with the error, its place, and a valid call.
+        Raises InvalidArguments with the error, its location, and a valid call.
         """
         arguments_json = arguments_json.strip() or "{}"
         try:
@@ -136,7 +138,7 @@ class Builtin(ABC, Generic[ArgumentsT]):
         return f"A right call: {self.example}"
 
     def check(self, arguments: ArgumentsT) -> None:
-        """Validate beyond the schema. Raises InvalidArguments."""
+        """Validate constraints that the schema cannot express. Raises InvalidArguments."""
 
     def touches(self, arguments: ArgumentsT, cwd: Path) -> Touched | None:
         """Return the paths and hosts that a call touches; nothing by default."""
@@ -146,13 +148,13 @@ class Builtin(ABC, Generic[ArgumentsT]):
     async def execute(self, ctx: ToolContext[Any], arguments: ArgumentsT) -> ToolOutput: ...
 
     async def probe(self, ctx: ToolContext[Any], arguments: ArgumentsT) -> ProbeAnswer:
-        """Return None by default: most tools may be repeated, or leave no evidence."""
+        """Return None by default: most tools can safely be repeated, or leave no evidence."""
         return None
 
 
 async def to_its_end(function: Callable[[*ParametersT], ResultT], *args: *ParametersT) -> ResultT:
-    """Make a short blocking change in a thread. Cancellation does not interrupt it, so its outcome
-    is always known.
+    """Make a short blocking change in a worker thread. Cancellation does not interrupt it, so its
+    outcome is always known.
 
     Raises ToolFailed(happened=False) if no thread can be started.
     """
@@ -184,9 +186,9 @@ class _Loader(Protocol):
 
 
 def _description(tool: type[object]) -> str:
-    """Return the text of NAME.md next to NAME.py, also from a zip.
+    """Return the text of NAME.md next to NAME.py, also from a zip file.
 
-    Read through the loader, since importlib.resources costs 28 ms of start-up.
+    Read through the loader, because importlib.resources adds 28 ms to start-up.
     """
     spec = sys.modules[tool.__module__].__spec__
     assert spec is not None
@@ -252,7 +254,7 @@ def _part(schema: Schema, key: str) -> Schema:
 
 
 def _problem(value: object, schema: Schema, at: str) -> str | None:
-    """Describe the first problem of `value`, with its place."""
+    """Describe the first error in `value`, with its location."""
     kind = cast("str", schema.get("type", ""))
     if kind and not _is(value, kind):
         return f"{at or 'they'} must be {_article(kind)}, not {_shortly(value)}"

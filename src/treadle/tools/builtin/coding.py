@@ -1,4 +1,4 @@
-"""The tools of the coding assistant, in the order in which they are offered to a model. Entry
+"""The tools of the coding assistant, in the order in which they are offered to the model. Entry
 point: `default_tools`.
 """
 
@@ -24,13 +24,13 @@ from treadle.tools.builtin.write import Write
 
 INSTALL = "pip install 'treadle[coding]'"
 _PACKAGES = ("pathspec", "tree_sitter", "tree_sitter_bash")
-"""Packages that judging commands and walking through folders import."""
+"""Packages imported to check commands and to walk directories."""
 
 
 def default_tools() -> tuple[Builtin[Any], ...]:
-    """Return new instances, although they keep no state between calls.
+    """Return new instances, which keep no state between calls.
 
-    A model is offered `apply_patch` if it is trained on it. Raises AgentError(invalid) if the extra
+    `apply_patch` is offered only to models trained on it. Raises AgentError(invalid) if the extra
     `coding` is not installed.
     """
     if lacking := [name for name in _PACKAGES if find_spec(name) is None]:

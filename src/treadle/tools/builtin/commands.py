@@ -1,5 +1,4 @@
-"""Execution of one shell command, sandboxed or not. Its output goes to a pipe that the caller
-reads.
+"""Execution of one shell command, sandboxed or not. Output goes to a pipe that the caller reads.
 
 Not here: processing the output (bash.py, jobs.py), ending a process tree (processes.py). Entry
 points: `start`, `pipe`.
@@ -37,11 +36,13 @@ SETTINGS = {
     "TQDM_DISABLE": "1",
     "AI_AGENT": "treadle",
 }
-"""Environment of every command, overriding the inherited one: there is no interactive terminal."""
+"""Environment variables set for every command, overriding inherited ones, because there is no
+interactive terminal.
+"""
 
 
 class StartedCommand:
-    """Started command. Its owner must end it and then call `leave` in every case."""
+    """A running command. Its owner must end it and then call `leave`, also after an error."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class StartedCommand:
         self._refused: list[str] = []
 
     async def leave(self) -> CommandNotes:
-        """Return the sandbox's notes, once all processes are dead. Idempotent."""
+        """Return the sandbox's notes once all processes have ended. Idempotent."""
         if self._cage is None:
             return CommandNotes()
         left = await self._cage.leave()
@@ -66,7 +67,7 @@ class StartedCommand:
         return structs.replace(left, refused=self._refused) if self._refused else left
 
     async def end(self) -> None:
-        """Send SIGTERM to all processes, SIGKILL half a second later, then `leave`. Call it
+        """Send SIGTERM to all processes and SIGKILL half a second later, then call `leave`. Call it
         shielded.
         """
         await self.tree.end()
@@ -75,16 +76,16 @@ class StartedCommand:
 
 
 async def start(ctx: ToolContext[Any], command: str, output: int) -> StartedCommand:
-    """Start a command. Raises ToolFailed on failure, with nothing left behind. The caller closes
-    the descriptor `output`.
+    """Start a command. Raises ToolFailed on failure, leaving no process or descriptor open. The
+    caller closes the descriptor `output`.
 
-    Cancellation does not interrupt a start, so that started processes are always known.
+    Cancellation does not interrupt a start, so every started process is tracked.
     """
     _check_place(ctx.cwd)
     mark = os.urandom(16).hex()
     environment = {**for_a_shell(ctx.environment), **SETTINGS, MARK: mark}
     shell = find_shell(path_outside(environment.get("PATH"), ctx.cwd))
-    # bash reads its rc files if it believes that sshd runs it.
+    # bash reads its rc files if it detects that sshd started it.
     own_files = ["--norc", "--noprofile"] if os.path.basename(shell) == "bash" else []
     argv = [shell, *own_files, "-c", "--", command]
     with anyio.CancelScope(shield=True):
@@ -138,9 +139,9 @@ async def _confined(
 
 
 class _Hold:
-    """Sandbox hold on a command, acquired before its start.
+    """Hold on the sandbox for one command, acquired before its start.
 
-    As a context manager: an error inside means that the command never started.
+    As a context manager: an exception inside the block means that the command never started.
     """
 
     process: Process | None = None

@@ -1,4 +1,4 @@
-"""The `complete(output)` tool, by which a model ends its run with a result. Entry point:
+"""The `complete(output)` tool, which the model calls to end its run with a result. Entry point:
 `Complete`.
 
 The loop ends the run.
@@ -22,8 +22,8 @@ DESCRIPTION = (
 
 
 class Complete:
-    """Tool that ends the run. Its output is validated like a text answer; errors go back to the
-    model, which calls again.
+    """Tool that ends the run. Its output is validated like a text answer; validation errors are
+    returned to the model, which calls it again.
     """
 
     name = "complete"
@@ -36,7 +36,7 @@ class Complete:
     """Marker that the loop checks."""
 
     def __init__(self, answer: AnswerType[Any] | None) -> None:
-        """`answer`: type of the output; None: text."""
+        """`answer`: type of the output. None: text."""
         self._answer = answer
         self._definition: ToolDefinition | None = None
 
@@ -45,7 +45,7 @@ class Complete:
 
     @property
     def definition(self) -> ToolDefinition:
-        """Return the definition, built at the first use: it describes the type of the output."""
+        """Return the definition, built on first use because it describes the type of the output."""
         self._definition = self._definition or self._described()
         return self._definition
 

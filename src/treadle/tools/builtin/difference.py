@@ -1,4 +1,4 @@
-"""Short diffs of two texts, for the model and for people who approve or follow a run.
+"""Short diffs of two texts, for the model and for users who approve or follow a run.
 
 Not here: patches that can be applied. Entry points: `short_difference`, `difference`.
 """
@@ -15,8 +15,8 @@ _TOO_MUCH = "too much to show @@"
 
 
 def short_difference(before: str, after: str) -> str:
-    """Return a unified diff without file names, of at most 40 lines; the last one states the number
-    of omitted lines. Empty if the texts are equal.
+    """Return a unified diff without file names, of at most 40 lines; the last one states how many
+    were omitted. Empty if the texts are equal.
     """
     lines = [line[:_MAX_LINE_CHARS] for line in difference(before, after)]
     if len(lines) > MAX_LINES:
@@ -28,9 +28,9 @@ def short_difference(before: str, after: str) -> str:
 
 
 def difference(before: str, after: str) -> list[str]:
-    """Return the whole diff, line by line.
+    """Return the complete diff, line by line.
 
-    Texts that differ too much are not compared; the only line then states that.
+    Texts that differ too much are not compared: the result is then one line that says so.
     """
     if all(text.endswith("\n") or not text for text in (before, after)):
         before, after = before.removesuffix("\n"), after.removesuffix("\n")

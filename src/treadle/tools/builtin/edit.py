@@ -1,4 +1,4 @@
-"""The `edit` tool: text replacements in one file, all or none.
+"""The `edit` tool: applies text replacements to one file, all or none.
 
 Not here: finding the text (matching.py), replacing the file (files.py). Entry point: `Edit`.
 """
@@ -105,12 +105,14 @@ class Edit(Builtin[EditArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: EditArguments) -> str:
-        """Apply the edits. Not interrupted by cancellation, so that the outcome is always known."""
+        """Apply the edits. Cancellation does not interrupt them, so their outcome is always
+        known.
+        """
         return await to_its_end(_edit, ctx, arguments)
 
     @override
     async def probe(self, ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
-        """Compare the file with the states before and after this edit; None if the result is
+        """Compare the file with its states before and after this edit. None if the result is
         ambiguous.
         """
         return await to_thread.run_sync(_probe, ctx, arguments)
@@ -136,7 +138,7 @@ def _edit(ctx: ToolContext[Any], arguments: EditArguments) -> str:
 
 
 def existing(place: Path, path: str) -> files.Loaded:
-    """Return the whole file. Raises OSError if there is none, ToolFailed if it is too large to
+    """Return the whole file. Raises OSError if it does not exist, ToolFailed if it is too large to
     edit.
     """
     old = files.load(place)
@@ -168,7 +170,7 @@ def decoded(old: files.Loaded, name: str) -> tuple[Encoding, TextDocument]:
 
 
 def _apply(document: TextDocument, edits: Sequence[Replacement]) -> tuple[int, list[str]]:
-    """Return the number of replacements, and notes for the model.
+    """Apply the edits in order. Return the number of replacements, and notes for the model.
 
     Raises ToolFailed; the document is then unusable.
     """
@@ -187,8 +189,8 @@ def _apply(document: TextDocument, edits: Sequence[Replacement]) -> tuple[int, l
 
 
 def encoded(encoding: Encoding, document: TextDocument, path: str) -> bytes:
-    """Return the whole file as bytes. Raises ToolFailed for a character that the encoding does not
-    have.
+    """Encode the whole file. Raises ToolFailed for a character that the encoding cannot
+    represent.
     """
     try:
         return encoding.encode(document.render())
@@ -204,8 +206,8 @@ def encoded(encoding: Encoding, document: TextDocument, path: str) -> bytes:
 
 
 def _probe(ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
-    """Decide by the file's text. Records of what the model has read are lost with the process, or
-    may be newer than the edit.
+    """Decide from the file's text alone: records of what the model has read are lost with the
+    process, or may be newer than the edit.
     """
     place = files.place_of(arguments.path, ctx)
     try:
@@ -230,8 +232,8 @@ def _probe(ctx: ToolContext[Any], arguments: EditArguments) -> ProbeAnswer:
 
 
 def _undone(document: TextDocument, edits: Sequence[Replacement]) -> TextDocument | None:
-    """Return the text before the edits, if applying them to it gives exactly this text, so that
-    they may have been applied.
+    """Return the text before the edits. None if applying them to it would not give exactly this
+    text.
     """
     before = TextDocument(document.render())
     for edit in reversed(edits):
@@ -253,12 +255,12 @@ def _made(document: TextDocument, edits: Sequence[Replacement]) -> str | None:
 
 
 def _may_be_result(text: str, last: Replacement) -> bool:
-    """False if `old` occurs where the edit cannot have inserted or left it, so that the edit was
-    not made.
+    """Return False if `old` occurs where the edit cannot have inserted or kept it, which proves
+    that the edit was not applied.
 
     After an edit, `old` occurs only in inserted text or across its edges. White space is ignored,
-    since a match that ignored it had its replacement reindented. If nothing was inserted, the edges
-    may be anywhere.
+    because the replacement of a match that ignored it was reindented. If nothing was inserted, the
+    edges may be anywhere.
     """
     old, new, plain = to_line_feeds(last.old), _without_space(last.new), _without_space(text)
     width = len(_without_space(old))

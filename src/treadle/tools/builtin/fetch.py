@@ -1,4 +1,4 @@
-"""The `fetch` tool: a public web page as text.
+"""The `fetch` tool: returns a public web page as text.
 
 Not here: connecting (web.py), HTML as text (page.py). Entry point: `Fetch`.
 """
@@ -55,7 +55,9 @@ class Fetch(Builtin[FetchArguments]):
         route: web.Route = web.straight,
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        """The parameters are hooks for tests: name resolution, routing and trusted certificates."""
+        """Create the tool. The parameters are hooks for tests: name resolution, routing and trusted
+        certificates.
+        """
         super().__init__()
         self._resolve, self._route, self._tls = resolve, route, tls
 

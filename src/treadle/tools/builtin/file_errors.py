@@ -1,4 +1,4 @@
-"""Errors of file access, in words for the model, with paths that it may have meant. Entry point:
+"""Errors of file access, worded for the model, with suggestions for a mistyped path. Entry point:
 `telling`.
 """
 
@@ -21,8 +21,8 @@ _LOOKED_AT = 5_000
 
 @contextmanager
 def telling(doing: str, path: str, cwd: Path) -> Generator[None]:
-    """Convert an OSError inside to a ToolFailed(happened=False). `doing` is a verb: 'read',
-    'write', 'list'.
+    """Convert an OSError raised inside the block to ToolFailed(happened=False). `doing` is a verb:
+    'read', 'write', 'list'.
     """
     try:
         yield
@@ -72,8 +72,8 @@ def _missing(path: str, place: Path, cwd: Path) -> str:
 
 
 def _suggestions(place: Path, cwd: Path) -> list[str]:
-    """Return up to three similar paths: the same name under `cwd` with fewer directories before it,
-    then similar names in the same directory, then the same name elsewhere below.
+    """Return up to three similar paths: first the same name under `cwd` with fewer leading
+    directories, then similar names in the same directory, then the same name elsewhere below.
     """
     from difflib import get_close_matches  # noqa: PLC0415  only for a path that is missing
 
@@ -92,7 +92,7 @@ def _suggestions(place: Path, cwd: Path) -> list[str]:
 
 
 def _namesakes(place: Path, cwd: Path) -> list[str]:
-    """Find files of the same name below `cwd` within a bounded search."""
+    """Search below `cwd` for files of the same name, up to a limit."""
     root = Path(os.path.realpath(cwd))
     if not place.is_relative_to(root):
         return []

@@ -22,12 +22,12 @@ from treadle.tools.file_history import Before, content_hash
 from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed
 
 MAX_WHOLE_BYTES = 16 * 1024 * 1024
-"""Files up to this size are compared by their content and can be edited; larger ones are compared
-by size, time and inode.
+"""Maximum size in bytes of a file that can be edited and is compared by content. Larger files are
+compared by size, modification time and inode.
 """
 MAX_PATH_CHARS = 4096
 TEMPORARY = ".treadle-"
-"""Name prefix of temporary files for new content."""
+"""Name prefix of the temporary files that receive new content."""
 _SAMPLE = 64 * 1024
 _TRIES = 5
 
@@ -36,11 +36,11 @@ _LOCKS = tuple(threading.Lock() for _ in range(64))
 
 @contextmanager
 def changing(place: Path) -> Generator[None]:
-    """Hold a lock while one file is changed: no other tool of this process replaces it between the
+    """Lock a file during a change, so that no other tool in this process replaces it between the
     check and the replacement.
 
-    Thread locks, since the work is in threads and one set of tools may serve several event loops; a
-    few paths may share one.
+    Thread locks, because the work runs in threads and one set of tools may serve several event
+    loops. Paths may share a lock.
     """
     with changing_all([place]):
         yield
@@ -48,9 +48,9 @@ def changing(place: Path) -> Generator[None]:
 
 @contextmanager
 def changing_all(places: Iterable[Path]) -> Generator[None]:
-    """Hold `changing` for several files.
+    """Lock several files as `changing` does.
 
-    Each lock is taken once, in one order, so that two calls cannot deadlock.
+    Each lock is acquired once and in a fixed order, so that two calls cannot deadlock.
     """
     with ExitStack() as held:
         for n in sorted({hash(place) % len(_LOCKS) for place in places}):
@@ -62,7 +62,7 @@ def changing_all(places: Iterable[Path]) -> Generator[None]:
 
 
 def check_path(path: str) -> None:
-    """Raises InvalidArguments for an impossible path."""
+    """Reject an impossible path. Raises InvalidArguments."""
     if not path:
         raise InvalidArguments(
             "The path is empty: pass the path of a file or directory, such as 'src/app.py'."
@@ -178,9 +178,7 @@ def digest_of_large(status: os.stat_result) -> str:
 
 
 def must_be_seen(ctx: ToolContext[Any], place: Path, digest: str) -> None:
-    """Raises ToolFailed if the model has not read the file in this session, or it has changed
-    since.
-    """
+    """Check that the model has read the current content in this session. Raises ToolFailed."""
     seen = ctx.seen_files.get(os.fspath(place))
     name = shown(place, ctx.cwd)
     if seen is None:
@@ -199,7 +197,7 @@ def must_be_seen(ctx: ToolContext[Any], place: Path, digest: str) -> None:
 
 
 Keep: TypeAlias = Callable[[Before], None]
-"""Records a file before it is changed (ToolContext.before_change)."""
+"""Callback that records a file before it is changed (ToolContext.before_change)."""
 
 
 def save(
@@ -210,13 +208,13 @@ def save(
     *,
     like: os.stat_result | None = None,
 ) -> str:
-    """Replace the file atomically, or create it with its directories: a reader sees all of the old
-    content or all of the new.
+    """Replace the file atomically, or create it with its directories, so that readers see the old
+    content or the new. Raises OSError; ToolFailed if the file has changed or is read-only.
 
-    `old` is the file as last seen, None for a new one: the file must be unchanged; owner (where
-    allowed) and mode are kept. `keep` is called before anything is created or changed, except for a
-    file over 16 MiB. `like`: source of a new file's owner and mode. Returns the digest of the new
-    content. Raises OSError; ToolFailed if the file has changed or is read-only.
+    `old` is the file as last seen, None for a new one; it must be unchanged. Owner (if permitted)
+    and mode are kept. `keep` is called before anything is created or changed, except for files over
+    16 MiB. `like`: file from which a new file takes owner and mode. Returns the digest of the new
+    content.
     """
     status = old.status if old is not None else like
     _must_be_writable(place, old)
@@ -260,7 +258,7 @@ def save(
 
 
 def remove(place: Path, old: Loaded, keep: Keep | None = None) -> None:
-    """Remove the file, which must be as last seen. `keep` is called first.
+    """Remove the file, which must be unchanged since it was last seen. Calls `keep` first.
 
     Raises OSError, ToolFailed as `save` does.
     """
@@ -308,8 +306,8 @@ def link_notes(old: Loaded | None) -> list[str]:
 
 
 def _must_be_writable(place: Path, old: Loaded | None) -> None:
-    """Raises ToolFailed for a read-only file: replacing needs permission only for the directory, so
-    this check preserves the meaning of read-only.
+    """Raise ToolFailed for a read-only file. Replacing a file needs permission only for its
+    directory, so the operating system would not refuse it.
     """
     if old is not None and (not old.status.st_mode & 0o222 or not os.access(place, os.W_OK)):
         mode = f"{old.status.st_mode & 0o7777:04o}"

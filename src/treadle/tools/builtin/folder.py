@@ -2,8 +2,8 @@
 followed.
 
 Every file that a tool opens, creates or replaces passes through here, so that a decision about a
-path still holds when the path is used: a directory that is swapped for a link in between is an
-error, never another place. Imports little, since the search process starts with this. Resolving the
+path still holds when the path is used: if a directory is swapped for a link in between, the
+operation fails. Imports little, because the search process starts with this module. Resolving the
 model's paths and error messages are in files.py. Entry point: `OpenFolder.at`.
 """
 
@@ -19,8 +19,8 @@ from treadle._internal import held_files
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _DIRECTORY = getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
-# O_PATH needs search permission only, as a lookup by path does; without it, O_RDONLY needs read
-# permission too.
+# O_PATH needs only search permission, like a lookup by path; without it, O_RDONLY also needs read
+# permission.
 _LOOKUP = _DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
 _FILE = (
     _NO_FOLLOW
@@ -28,7 +28,7 @@ _FILE = (
     | getattr(os, "O_NOCTTY", 0)
     | getattr(os, "O_BINARY", 0)
 )
-# macOS: no component of the whole path may be a link.
+# macOS: rejects a link in any component of the path.
 _NO_FOLLOW_ANY: int | None = getattr(os, "O_NOFOLLOW_ANY", None)
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 
@@ -57,7 +57,7 @@ def kind_of(mode: int) -> str:
 class OpenFolder:
     """Open directory. Close it, or use it as a context manager. Every method raises OSError.
 
-    Windows has no such descriptors: there the path represents the directory, and swaps are not
+    Windows has no directory descriptors: there the path is used instead, and swaps are not
     detected.
     """
 
@@ -69,7 +69,7 @@ class OpenFolder:
 
     @classmethod
     def at(cls, path: str, *, create: bool = False) -> OpenFolder:
-        """Open an absolute path without `.`, `..` and links. `create` creates missing
+        """Open an absolute path without `.`, `..` and links. `create`: create missing
         directories.
         """
         if not _BY_DESCRIPTOR:
@@ -145,7 +145,7 @@ class OpenFolder:
         return os.readlink(self._name(name), dir_fd=self._fd)
 
     def open_file(self, name: str) -> int:
-        """Open a file for reading; never blocks.
+        """Open a file for reading, without blocking.
 
         Raises NotARegularFile for anything else, and OSError(EBUSY) for a file of an open journal,
         without opening it.
@@ -177,7 +177,7 @@ class OpenFolder:
         os.rmdir(self._name(name), dir_fd=self._fd)
 
     def sync(self) -> None:
-        """Make a replaced name durable."""
+        """Flush the directory to disk, so that a replaced name survives a crash."""
         if self._fd is None:
             return
         fd = os.open(".", os.O_RDONLY | _DIRECTORY, dir_fd=self._fd)

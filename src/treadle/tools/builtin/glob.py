@@ -1,4 +1,4 @@
-"""The `glob` tool: files by a pattern of their names, newest first.
+"""The `glob` tool: finds files by a name pattern, newest first.
 
 Not here: pattern syntax (patterns.py), walking a directory (walk.py). Entry point: `Glob`.
 """
@@ -122,7 +122,7 @@ class _Search(msgspec.Struct):
 
 
 def _changed_at(found: FoundFile) -> int | None:
-    """Return None for a file that is gone, and for a link to a directory."""
+    """Return the modification time. None for a missing file and for a link to a directory."""
     try:
         if found.is_link and found.folder.leads_to_directory(found.name):
             return None
@@ -132,7 +132,7 @@ def _changed_at(found: FoundFile) -> int | None:
 
 
 def _near_misses(arguments: GlobArguments, top: Path, cwd: Path) -> str:
-    """Describe matches of the same name in other directories or excluded by .gitignore."""
+    """Describe files of the same name that are in other directories or excluded by .gitignore."""
     name = arguments.pattern.rsplit("/", 1)[-1]
     if name in ("*", "**") or set("{}") & set(arguments.pattern):
         return ""

@@ -1,8 +1,8 @@
-"""The `grep` tool: lines that match a regular expression, by ripgrep if available, else by our own
-search process.
+"""The `grep` tool: finds lines that match a regular expression, with ripgrep if available, else
+with our own search process.
 
-Either process can be killed, and their output has the same format, so that results differ only in
-the dialect of regular expressions. Not here: ripgrep's arguments (ripgrep.py), searching without it
+Both run as processes that can be killed, and have the same output format, so results differ only in
+regular expression dialect. Not here: ripgrep's arguments (ripgrep.py), searching without it
 (search.py), the report for the model (report.py). Entry point: `Grep`.
 """
 
@@ -35,7 +35,9 @@ MAX_CONTEXT = 20
 MAX_PATTERN_CHARS = 10_000
 MAX_SECONDS = 20.0
 _TAKEN_UNORDERED = 2_000
-"""Maximum matches taken in any order and sorted; beyond it, the search is repeated in order."""
+"""Maximum number of matches accepted in any order and then sorted. Beyond it, the search is
+repeated in path order.
+"""
 _TAKEN_CHARS = 4 * 1024 * 1024
 _HINT_CHARS = 300
 _SPECIAL = "\\ . ^ $ * + ? ( ) [ ] { } |"
@@ -145,17 +147,17 @@ class Grep(Builtin[GrepArguments]):
 
 
 class _Target(NamedTuple):
-    """Open target of a search."""
+    """Opened target of a search."""
 
     place: Path
     fd: int | None
-    """None on systems without directory descriptors."""
+    """Directory descriptor. None on systems without them."""
     is_file: bool
 
     @property
     def cwd(self) -> str | None:
-        """Return the working directory of the search program: the open directory itself, if the
-        system has a path for it.
+        """Return the search program's working directory: the open directory itself, if the system
+        has a path for it.
         """
         if self.is_file:
             return None
@@ -197,11 +199,11 @@ def _request(arguments: GrepArguments, target: _Target) -> Request:
 
 
 class _Search:
-    """Search in up to three ways: parallel ripgrep, ripgrep in path order, our own process."""
+    """Search in up to three attempts: parallel ripgrep, ripgrep in path order, our own process."""
 
     def __init__(self, request: Request, target: _Target, ctx: ToolContext[Any]) -> None:
         self.findings = Findings(request, MAX_MATCHES, _TAKEN_CHARS, has_offsets=False)
-        """The last ones, or those before where they are more."""
+        """Findings of the last attempt, or of the one before if it found more."""
         self._request, self._target, self._cwd = request, target, target.cwd
         self._environment, self._workspace = ctx.environment, ctx.cwd
 
@@ -225,8 +227,8 @@ class _Search:
             )
 
     async def _by_ripgrep(self, rg: str) -> bool:
-        """Return False if ripgrep cannot start or cannot parse the pattern: Python's dialect has
-        constructs (look-around) that it lacks.
+        """Search with ripgrep. Return False if it cannot start or parse the pattern: it lacks some
+        constructs of Python's dialect, such as look-around.
         """
         for in_order in (False, True):
             command = await to_thread.run_sync(
@@ -249,8 +251,8 @@ class _Search:
         return True
 
     async def _run(self, command: list[str], findings: Findings) -> tuple[int, str]:
-        """Return the exit code and standard error. Stops the process as soon as there are enough
-        matches.
+        """Run the search process. Return its exit code and standard error. Stops it as soon as
+        there are enough matches.
         """
         async with await anyio.open_process(
             command,

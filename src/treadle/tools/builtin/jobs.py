@@ -1,8 +1,8 @@
-"""Background commands of a session: their new output, and their end.
+"""Background commands of a session: their output and their end.
 
-They end with the session's runtime (with the run, if there is no session): nothing outlives it. Not
-here: starting a command (commands.py), results for the model (bash.py, bash_output.py,
-bash_kill.py). Entry point: `Jobs`.
+They end with the session's runtime, or with the run if there is no session. Not here: starting a
+command (commands.py), results for the model (bash.py, bash_output.py, bash_kill.py). Entry point:
+`Jobs`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,12 @@ SHOWN_CHARS = 29_000
 SHOWN_LINES = 1_900
 _PIECE = 64 * 1024
 _PAUSE_S = 0.005
-"""Pause between two pieces of output, so that endless output is throttled and does not starve the
-event loop.
-"""
+"""Seconds between two reads of output, so that endless output does not starve the event loop."""
 _LAST_WORDS_S = 0.2
 
 
 def captures(ctx: ToolContext[Any]) -> Callable[[], Capture]:
-    """Return a factory for the captures of successive outputs."""
+    """Factory for the captures of successive outputs."""
     spill, masking = ctx.spill, ctx.masking
     return lambda: Capture(
         spill,
@@ -43,9 +41,9 @@ def captures(ctx: ToolContext[Any]) -> Callable[[], Capture]:
 
 
 class BackgroundJob:
-    """Command in the background.
+    """A command that runs in the background.
 
-    Its output is read as it comes, in the event loop, and shown once.
+    Its output is read continuously in the event loop, and each piece is returned once.
     """
 
     def __init__(
@@ -59,13 +57,13 @@ class BackgroundJob:
         self.name = name
         self.timed_out = False
         self.is_told = False
-        """True if the model was informed of its end."""
+        """True if the model was informed that the job has ended."""
         self._command, self._reader, self._new_capture = command, reader, new_capture
         self._capture = new_capture()
         self._heard = anyio.Event()
         """Set when there is new output."""
         self._silent = anyio.Event()
-        """Set when no process can write to the pipe any more."""
+        """Set once no process holds the write end of the pipe."""
         self._left: CommandNotes | None = None
         self._freeing = anyio.Lock()
         self._loop = asyncio.get_running_loop()
@@ -108,8 +106,8 @@ class BackgroundJob:
         return self._command.process.returncode
 
     async def wait(self, seconds: float, *, to_the_end: bool = True) -> None:
-        """Wait until the job has ended, for at most `seconds`; without `to_the_end`, also return on
-        new output.
+        """Wait up to `seconds` for the job to end. Without `to_the_end`, also return on new
+        output.
         """
         with anyio.move_on_after(seconds):
             if to_the_end:
@@ -122,8 +120,8 @@ class BackgroundJob:
     # ------------------------------------------------------------ output
 
     async def new_output(self) -> str:
-        """Return the output since the last call: head and tail, with the whole in a file if it is
-        too long.
+        """Return the output since the last call: its beginning and end, with all of it in a file if
+        it is too long.
         """
         if not self.is_running:
             self.is_told = True
@@ -133,7 +131,7 @@ class BackgroundJob:
             return capture.text().rstrip("\n")
 
     async def end(self) -> CommandNotes:
-        """Send SIGTERM to all processes, SIGKILL half a second later. Output until then remains
+        """Send SIGTERM to all processes and SIGKILL half a second later. Output so far remains
         available. Idempotent. Call it shielded.
         """
         if self._left is None and self._command.process.returncode is None:
@@ -141,9 +139,7 @@ class BackgroundJob:
         return await self._finish()
 
     async def _finish(self) -> CommandNotes:
-        """Free the command's resources, once: the lock prevents concurrent calls from doing it
-        twice.
-        """
+        """Free the command's resources. The lock prevents concurrent calls from doing it twice."""
         with anyio.CancelScope(shield=True):
             async with self._freeing:
                 self._left = self._left or await self._freed()
@@ -163,7 +159,7 @@ class BackgroundJob:
 
     @property
     def left(self) -> CommandNotes:
-        """Return the sandbox's notes, available after the job's end."""
+        """Sandbox notes, available after the job has ended."""
         return self._left or CommandNotes()
 
 
@@ -180,7 +176,7 @@ class Jobs:
         self._began = 0
 
     def check_room(self) -> None:
-        """Raises ToolFailed if too many jobs are running."""
+        """Check that another job may start. Raises ToolFailed if too many are running."""
         if (
             len(running := [job.name for job in self._jobs.values() if job.is_running])
             >= MAX_RUNNING
@@ -197,7 +193,7 @@ class Jobs:
         return job
 
     def get(self, name: str) -> BackgroundJob:
-        """Raises ToolFailed for an unknown job."""
+        """Return a job by id. Raises ToolFailed for an unknown one."""
         job = self._jobs.get(name)
         if job is None:
             known = ", ".join(

@@ -1,4 +1,4 @@
-"""The `ls` tool: the entries of one directory.
+"""The `ls` tool: lists the entries of one directory.
 
 Not here: deeper levels (glob.py). Entry point: `Ls`.
 """
@@ -56,7 +56,7 @@ class Ls(Builtin[LsArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: LsArguments) -> str:
-        """List the directory. Cancellation stops between two entries."""
+        """List the directory. Cancellation is checked between entries."""
         return await to_thread.run_sync(_ls, ctx, arguments.path, self.max_output)
 
 
@@ -98,7 +98,8 @@ def _opened(place: Path, path: str) -> OpenFolder:
     try:
         return OpenFolder.at(os.fspath(place))
     except NotADirectoryError:
-        with files.parent_of(place) as parent:  # whose own failure is another one
+        # raised outside the handler, because it can fail for another reason
+        with files.parent_of(place) as parent:
             kind = kind_of(parent.stat(place.name).st_mode)
         if kind in ("a directory", "a symbolic link"):
             raise  # it was swapped in the meantime

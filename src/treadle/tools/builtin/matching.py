@@ -1,5 +1,5 @@
-"""Location of an edit's text in a file: exact, or ignoring white space with a note to the model;
-else the closest text for the error message.
+"""Location of an edit's text in a file: exact, or ignoring white space with a note to the model. If
+the text is not found, the closest text for the error message.
 
 Pure functions over text with line feeds. Not here: files (edit.py). Entry point: `find`.
 """
@@ -32,7 +32,7 @@ class EditMatch(msgspec.Struct, frozen=True):
     new: str
     """Replacement text."""
     note: str | None = None
-    """Note for the model about an inexact match."""
+    """Note for the model about an inexact match. Empty for an exact one."""
 
 
 def find(text: str, old: str, new: str, *, every: bool) -> EditMatch:
@@ -61,8 +61,8 @@ def exact(text: str, old: str) -> tuple[tuple[int, int], ...]:
 
 
 def _starts(text: str, old: str) -> list[int]:
-    """Return all starts, including overlapping ones: two lines in a row of three equal ones are
-    ambiguous.
+    """Return all start positions, including overlapping ones: two lines within three equal lines
+    are ambiguous.
     """
     starts = [text.find(old)]
     while (start := text.find(old, starts[-1] + 1)) >= 0:
@@ -78,9 +78,9 @@ def _line_numbers(numbers: Sequence[int], *, of: int) -> str:
 
 
 def _but_for_white_space(text: str, old: str, new: str) -> EditMatch:
-    """Find whole lines that are equal once white space is collapsed, if they occur only once.
+    """Find whole lines that are equal after white space is collapsed, if they occur only once.
 
-    No less similar text is accepted.
+    Any weaker similarity is rejected.
     """
     lines = text.split("\n")
     wanted = old.removesuffix("\n").split("\n")
@@ -131,8 +131,8 @@ def _indent(line: str) -> str:
 
 
 def _reindented(new: str, wanted: list[str], taken: list[str], lines: list[str]) -> str:
-    """Return `new` with indentation adapted to the file: as in the matching lines, else scaled to
-    the file's unit.
+    """Return `new` with its indentation adapted to the file: as in the matching lines, else scaled
+    to the file's unit.
     """
     known = {_indent(w): _indent(t) for w, t in zip(wanted, taken, strict=True) if w.strip()}
     if all(w == t for w, t in known.items()):
@@ -185,7 +185,7 @@ def _not_found(lines: list[str], old: str) -> str:
 
 
 def closest(lines: list[str], wanted: list[str], *, named: str) -> str | None:
-    """Describe the text most similar to `wanted`, and where they first differ; None if nothing is
+    """Describe the text most similar to `wanted`, and the first difference. None if nothing is
     similar. `named`: name of the source of `wanted`.
     """
     region = _closest(lines, wanted)

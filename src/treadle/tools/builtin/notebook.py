@@ -1,4 +1,4 @@
-"""Jupyter notebooks for `read`: cells with their numbers, sources and outputs, and their images.
+"""Jupyter notebooks for `read`: cells with their numbers, sources, outputs and images.
 
 The cost of a notebook is bounded before it is parsed. Entry point: `shown`. Source:
 nbformat.readthedocs.io, "The Notebook file format", version 4.5.
@@ -24,7 +24,7 @@ OUTPUT_CHARS: Final = 2_000
 SOURCE_CHARS: Final = 10_000
 _OBJECTS_MOST: Final = 100_000
 _QUOTES_MOST: Final = 2_000_000
-"""Bounds on the memory for parsing one file: about 150 MB."""
+"""Limits on the memory used to parse one file: about 150 MB."""
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _HINT_CHARS: Final = 200
 
@@ -32,7 +32,7 @@ Text: TypeAlias = str | list[str]
 
 
 class NotAsCells(Exception):
-    """Raised with a reason for a file that cannot be shown as cells."""
+    """Raised, with a reason, for a file that cannot be shown as cells."""
 
 
 class _Data(msgspec.Struct):
@@ -70,7 +70,8 @@ class _Notebook(msgspec.Struct):
 
 
 def shown(data: bytes, path: str, *, first: int, limit: int, max_chars: int) -> ToolOutput:
-    """Render cells from number `first` on, as many as fit; a negative number counts from the end.
+    """Render as many cells as fit, starting at number `first`; a negative number counts from the
+    end.
 
     Raises NotAsCells, and ToolFailed for a cell that does not exist.
     """
@@ -159,7 +160,7 @@ def _picture(data: Text, number: int, pictures: list[MediaPart], images_left: in
 
 
 def _output(text: Text, *, between: str = "") -> str:
-    """Return the beginning and end of a long output."""
+    """Render an output. If it is long, show its beginning and end."""
     whole = _ESCAPES.sub("", _joined(text, between)).rstrip("\n")
     if len(whole) <= OUTPUT_CHARS:
         return whole

@@ -67,7 +67,7 @@ def is_html(media_type: str, body: bytes) -> bool:
 
 
 def decoded(body: bytes, charset: str | None) -> str:
-    """Decode by byte order mark, by the charset of the server or the page, else as UTF-8.
+    """Decode by byte order mark, then by the charset of the server or the page, else as UTF-8.
 
     Characters without a glyph are removed.
     """
@@ -86,7 +86,7 @@ def decoded(body: bytes, charset: str | None) -> str:
 
 
 def readable(html: str, url: str) -> Page:
-    """Convert a page in at most about 5 s. `url`: base of its links."""
+    """Convert a page, within about 5 s. `url`: base of its links."""
     reader, deadline, notes = _Reader(url), time.monotonic() + MAX_SECONDS, list[str]()
     for at in range(0, len(html), _PIECE):
         reader.feed(html[at : at + _PIECE])
@@ -109,7 +109,7 @@ class _Reader(HTMLParser):
         self._line = ""
         self._prefix = ""
         self._unseen: list[str] = []
-        """Open elements from the outermost invisible one."""
+        """Open elements from the outermost invisible one inwards."""
         self._lists: list[int | None] = []
         self._pre = 0
         self._link: tuple[str, int] | None = None
@@ -242,7 +242,9 @@ class _Reader(HTMLParser):
             self._lines.append("")
 
     def _end_link(self) -> None:
-        """Append the target to the link's text as `words (target)`, if it is another page."""
+        """Append the target to the link's text as `text (target)`, unless it is on the same
+        page.
+        """
         if self._link is None:
             return
         (href, at), self._link = self._link, None

@@ -1,4 +1,4 @@
-"""Patches in the V4A format that GPT models are trained on, as values.
+"""Patches in the V4A format, on which GPT models are trained, as values.
 
 Entry points: `parse_patch`, `parse_diff`. Source: developers.openai.com, "Apply patch", and the
 tool instructions of openai/codex, read 2026-11-26.
@@ -27,7 +27,7 @@ _HEADS: Final = {
     "*** Delete File: ": "delete",
 }
 _NUMBERS = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)?(?: @@.*)?")
-"""Line numbers of a unified diff. This format has none, so they are ignored."""
+"""Line numbers as in a unified diff. This format has none, so they are ignored."""
 
 LINE_CHARS: Final = 120
 
@@ -40,7 +40,7 @@ class Hunk(msgspec.Struct, frozen=True):
     anchors: tuple[str, ...]
     """Lines of the file above the region, outermost first."""
     lines: tuple[tuple[str, str], ...]
-    """Sign (" ", "-" or "+") and text."""
+    """Pairs of sign (" ", "-" or "+") and text."""
     at_end: bool = False
 
     @property
@@ -67,9 +67,9 @@ class _Line(NamedTuple):
 
 
 def parse_patch(text: str) -> tuple[FileChange, ...]:
-    """Read a whole patch, with sections for any number of files.
+    """Parse a whole patch, with sections for any number of files.
 
-    Raises InvalidArguments with the line that is wrong.
+    Raises InvalidArguments, which quotes the invalid line.
     """
     lines = [
         _Line(n, line) for n, line in enumerate(to_line_feeds(text).strip("\n ").split("\n"), 1)
@@ -96,7 +96,7 @@ def parse_patch(text: str) -> tuple[FileChange, ...]:
 
 
 def parse_diff(kind: Kind, path: str, diff: str) -> FileChange:
-    """Read the body of one section. A head of another section in it is an error.
+    """Parse the body of one section. The heading of another section is an error.
 
     Raises InvalidArguments.
     """
@@ -183,8 +183,8 @@ _NAMED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)
 
 
 def named_paths(arguments: Mapping[str, object]) -> list[str]:
-    """Return the files that a call of `apply_patch` names, from partial or invalid arguments
-    too.
+    """Return the files named in a call of `apply_patch`, even if its arguments are partial or
+    invalid.
     """
     operation = arguments.get("operation")
     if isinstance(operation, Mapping):

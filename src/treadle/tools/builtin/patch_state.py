@@ -1,4 +1,4 @@
-"""The state of files that a patch names, before it or after it, as their contents show.
+"""Detection of whether a patch was applied, from the contents of its files.
 
 Records of what the model has read are lost with the process; contents are not. Entry point:
 `probe_patch`.
@@ -21,8 +21,8 @@ _State: TypeAlias = Literal["before", "after", "unknown"]
 
 
 def probe_patch(ctx: ToolContext[Any], changes: Sequence[FileChange]) -> ProbeAnswer:
-    """Return whether the patch was applied, by the contents of all its files; None if they disagree
-    or are ambiguous.
+    """Return whether the patch was applied, judging by the contents of all its files. None if they
+    disagree or are ambiguous.
     """
     said = [state for change in changes for state in _states(ctx, change)]
     if all(state == "after" for state in said):

@@ -36,8 +36,8 @@ class Span(NamedTuple):
 
 
 def spans_of(text: str, hunks: Sequence[Hunk]) -> list[Span]:
-    """Return the replacements in `text`, in ascending order, not overlapping. The presence of a
-    final line feed is preserved.
+    """Return the replacements in `text`, in ascending order, not overlapping. A missing final line
+    feed stays missing.
 
     Raises ToolFailed with a message for the model if a hunk is not found, or is ambiguous without a
     `@@` line.
@@ -70,7 +70,7 @@ def _place(lines: list[str], hunk: Hunk, cursor: int) -> int:
     before = hunk.before
     if not before:
         return _insertion(lines, hunk, start)
-    # As written, then ignoring trailing and surrounding white space.
+    # Exact lines first, then ignoring trailing, then surrounding white space.
     for alike in (str, str.rstrip, str.strip):
         found = _found([alike(line) for line in lines[start:]], [alike(line) for line in before])
         if hunk.at_end and len(lines) - len(before) - start in found:

@@ -18,7 +18,7 @@ _DEEP = "**"
 _MAGIC = re.compile(r"[*?\[]")
 
 Part: TypeAlias = "Callable[[str], object] | None"
-"""Test of one name; None: any number of names."""
+"""Matcher of one name. None: any number of names."""
 
 
 class GlobPattern:
@@ -43,14 +43,14 @@ class GlobPattern:
         return any(len(parts) in _after(parts, names) for parts in self._alternatives)
 
     def may_contain(self, directory: str) -> bool:
-        """False if nothing below that directory can match, so that it can be skipped."""
+        """Return False if nothing below that directory can match, so that it can be skipped."""
         names = directory.split("/")
         return any(_after(parts, names) - {len(parts)} for parts in self._alternatives)
 
 
 def _after(parts: list[Part], names: list[str]) -> set[int]:
-    """Return the numbers of parts that the names can consume: all possibilities at once, so nothing
-    is tried twice.
+    """Return the positions reachable in the pattern after these names. All possibilities are
+    tracked at once, so there is no backtracking.
     """
     states = _closed(parts, {0})
     for name in names:

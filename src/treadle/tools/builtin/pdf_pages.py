@@ -20,15 +20,15 @@ from treadle.tools.tool import InvalidArguments, ToolContext, ToolFailed, ToolOu
 
 HINT_CHARS: Final = 300
 DOCUMENTS_MAX: Final = 20
-"""Maximum pages per call as documents: each takes 1,500 to 3,000 tokens."""
+"""Maximum number of pages per call as documents: each costs 1,500 to 3,000 tokens."""
 DOCUMENT_BYTES_MAX: Final = 6_000_000
-"""Maximum size of all documents in base64."""
+"""Maximum total size of the documents, in bytes of base64."""
 
 
 async def shown(
     ctx: ToolContext[Any], path: str, wanted: str | None, max_chars: int
 ) -> ToolOutput | None:
-    """Return the pages of a PDF; None for any other file, whatever its name."""
+    """Return the pages of a PDF. None if the content is no PDF, regardless of the file's name."""
     file = await to_thread.run_sync(_opened, ctx, path)
     if file is None:
         return None
@@ -52,7 +52,7 @@ async def shown(
 
 
 async def _documents(file: BinaryIO, path: str, first: int, last: int | None) -> ToolOutput | None:
-    """Return the pages as documents; None if they cannot be extracted: their text may still be
+    """Return the pages as documents. None if they cannot be extracted; their text may still be
     available.
     """
     end = min(last or first + DOCUMENTS_MAX - 1, first + DOCUMENTS_MAX - 1)
@@ -98,7 +98,9 @@ def _opened(ctx: ToolContext[Any], path: str) -> BinaryIO | None:
 
 
 def page_range(pages: str) -> tuple[int, int | None]:
-    """Parse a range to first and last page; None: to the end. Raises InvalidArguments."""
+    """Parse a range into first and last page; a last page of None means to the end. Raises
+    InvalidArguments.
+    """
     found = re.fullmatch(r"\s*(\d{1,6})\s*(-\s*(\d{1,6})?)?\s*", pages)
     if found is not None:
         first = int(found[1])

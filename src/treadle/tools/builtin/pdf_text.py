@@ -1,8 +1,8 @@
-"""Extraction of PDF pages, as text or as documents of one page each, by pypdf in a child process
-with limits on time and memory.
+"""Extraction of PDF pages, as text or as one-page documents, by pypdf in a child process with
+limits on time and memory.
 
-A hostile file can make any parser loop or allocate without end, so this file is also the program of
-the child, which imports nothing of Treadle. Entry points: `extracted`, `cut`.
+A hostile file can make any parser loop or allocate without end. This file is therefore also the
+program of the child, which imports nothing of Treadle. Entry points: `extracted`, `cut`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ FILE_BYTES_MAX: Final = 100 * 1024 * 1024
 _DEPTH_MOST: Final = 500
 _ANSWER_BYTES: Final = 16_000_000
 _LEFT_OUT: Final = ("/Annots", "/B", "/StructParents", "/Metadata", "/PieceInfo")
-"""Parts of a page that refer to the rest of its file, or that models do not use."""
+"""Parts of a page that refer to the rest of the file, or that models do not use."""
 
 
 class NotExtracted(Exception):
-    """Raised with the reason if there is no text."""
+    """Raised with the reason if no pages can be extracted."""
 
 
 async def extracted(

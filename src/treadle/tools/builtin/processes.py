@@ -1,8 +1,8 @@
 """Termination of a program with all its descendants.
 
-Its process group is found on every system; on Linux also descendants that left the group, by their
-parents and by a mark in their environment. Elsewhere a process that called setsid is not found. Not
-here: starting and reading (bash.py). Entry point: `Tree`.
+Its process group is found on every system. On Linux, descendants that left the group are also
+found, through their parents and a marker in their environment. Elsewhere a process that called
+setsid is missed. Not here: starting and reading (bash.py). Entry point: `Tree`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _POLL_S = 0.01
 class ProcessIdentity(NamedTuple):
     pid: int
     started: str
-    """Start time. Pids are reused; with the start time they identify a process uniquely."""
+    """Start time. A pid may be reused; pid and start time together are unique."""
 
 
 class Tree(msgspec.Struct, frozen=True):
@@ -40,17 +40,17 @@ class Tree(msgspec.Struct, frozen=True):
     leader: int
     mark: str
     started: str = ""
-    """Start time of the leader, as `ProcessIdentity.started`: once it is gone, its pid and group
-    may be reused. Empty if unknown.
+    """Start time of the leader, as `ProcessIdentity.started`. Needed because its pid and group may
+    be reused after it ends. Empty if unknown.
     """
     inside: ProcessIdentity | None = None
-    """First process of a sandbox: it leads the working group, and its death ends every process in
-    the sandbox.
+    """First process of a sandbox: it leads the working group, and its end terminates every process
+    in the sandbox.
     """
 
     async def end(self) -> None:
-        """Send SIGTERM to the group, wait half a second, then `kill`. Call it shielded: it ends a
-        cancelled command.
+        """Send SIGTERM to the group, wait half a second, then call `kill`. Call it shielded,
+        because it also ends cancelled commands.
         """
         before = await to_thread.run_sync(self._members)
         if self.inside is None and self._has_group:
@@ -79,7 +79,7 @@ class Tree(msgspec.Struct, frozen=True):
                 found = await to_thread.run_sync(self._members)
 
     async def _kill_inside(self, first: ProcessIdentity) -> None:
-        """Kill the sandbox's init, with which the kernel kills all its processes."""
+        """Kill the sandbox's init process, so that the kernel kills all others."""
         with anyio.move_on_after(_DEATH_S):
             while is_alive(first) or self._lives():
                 self.kill_now()
@@ -94,7 +94,7 @@ class Tree(msgspec.Struct, frozen=True):
 
     @property
     def _has_group(self) -> bool:
-        """False once the leader's pid is reused: the group of that id is then unrelated."""
+        """Return False if the leader's pid was reused: the group with that id is then unrelated."""
         now = seen(self.leader)
         return not self.started or now is None or now.started == self.started
 
@@ -154,9 +154,9 @@ def _signal_group(leader: int, number: int) -> None:
 def _group_lives(leader: int) -> bool:
     try:
         os.killpg(leader, 0)
-    except (ProcessLookupError, PermissionError):  # it is empty, or we lack permission
+    except (ProcessLookupError, PermissionError):  # no such group, or no permission
         return False
-    # Zombies still count for the kernel.
+    # The kernel counts zombies as members.
     processes = [p for p in _processes() if p.group == leader]
     return not processes or any(p.state not in "ZX" for p in processes)
 
@@ -184,14 +184,14 @@ def _processes() -> Iterator[_Process]:
 
 
 def _process(pid: int) -> _Process | None:
-    """Return None if the process is gone."""
+    """Read a process from /proc. None if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             text = file.read()
     except OSError:
         return None
     # "pid (name) state ppid pgrp session …": the name may contain anything, including blanks and
-    # brackets; the start is field 22.
+    # brackets; the start time is field 22.
     fields = text.rpartition(")")[2].split()
     return (
         _Process(pid, fields[0], int(fields[1]), int(fields[2]), int(fields[3]), fields[19])
@@ -201,13 +201,13 @@ def _process(pid: int) -> _Process | None:
 
 
 def is_alive(one: ProcessIdentity) -> bool:
-    """False for a zombie, and if the pid was reused."""
+    """Return True if the process runs. False for a zombie, and if the pid was reused."""
     process = _process(one.pid)
     return process is not None and process.started == one.started and process.state not in "ZX"
 
 
 def seen(pid: int) -> ProcessIdentity | None:
-    """Return the current process of this pid; None if there is none, or no /proc."""
+    """Return the process that now has this pid. None if there is none, or no /proc."""
     process = _process(pid)
     return ProcessIdentity(pid, process.started) if process is not None else None
 

@@ -122,7 +122,9 @@ class _Looked(msgspec.Struct, frozen=True):
     output: ToolOutput
     place: Path
     digest: str | None
-    """None if no text was shown, so that the file cannot be overwritten."""
+    """Digest of the shown text. None if no text was shown, so that the file cannot be
+    overwritten.
+    """
 
 
 def _look(ctx: ToolContext[Any], arguments: ReadArguments, max_chars: int) -> _Looked:
@@ -148,7 +150,7 @@ def _look(ctx: ToolContext[Any], arguments: ReadArguments, max_chars: int) -> _L
 
 
 def _image(file: BinaryIO, path: str, media_type: str) -> ToolOutput:
-    """Return the image. Raises ToolFailed for one that models cannot process."""
+    """Return the image. Raises ToolFailed for one that models do not support."""
     file.seek(0)
     data = file.read(images.FILE_BYTES_MAX + 1)
     if len(data) > images.FILE_BYTES_MAX:
@@ -162,7 +164,7 @@ def _image(file: BinaryIO, path: str, media_type: str) -> ToolOutput:
     try:
         image, note = images.fitted(whole)
     except AgentError as e:
-        raise ToolFailed(e.message) from e  # no model can be shown it
+        raise ToolFailed(e.message) from e  # unsupported by every model
     said = f"{path}: {media_type}, {len(data):,} bytes"
     return TextPart(text=f"{said} ({note})" if note else said), image
 
@@ -263,8 +265,8 @@ def _encoding_hint(encoding: Encoding) -> Iterator[str]:
 
 
 def _lines(file: BinaryIO, encoding: Encoding, first: int) -> Generator[str]:
-    """Yield the lines from number `first` on, without line ends, each cut at 2,000 characters.
-    Holds at most one chunk and one line.
+    """Yield the lines from number `first` on, without line ends, each truncated to 2,000
+    characters. Holds at most one chunk and one line in memory.
     """
     decoder = codecs.getincrementaldecoder(encoding.codec)("replace")
     skip, line, length = first - 1, "", 0
@@ -284,7 +286,7 @@ def _lines(file: BinaryIO, encoding: Encoding, first: int) -> Generator[str]:
 
 
 def _after_breaks(text: str, skip: int) -> tuple[int, str]:
-    """Return the number of line breaks left to skip, and the text after those of this piece."""
+    """Return the number of line breaks still to skip, and the text after those in this piece."""
     breaks = text.count("\n")
     if breaks < skip:
         return skip - breaks, ""

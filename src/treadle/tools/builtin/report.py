@@ -1,8 +1,8 @@
 """Report of search results for the model: in path order, truncated, and verified.
 
-A search program opens files by path, and a directory may be swapped for a link in the meantime. So
-each reported line is verified through descriptors. Not here: searching (grep.py). Entry points:
-`Findings`, `report`.
+A search program opens files by path, and a directory may be swapped for a link in the meantime.
+Each reported line is therefore verified through descriptors. Not here: searching (grep.py). Entry
+points: `Findings`, `report`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MatchLine(NamedTuple):
     """Line of a file: a match, a context line, or the number of matches."""
 
     path: str
-    """Relative to the directory that is searched."""
+    """Path relative to the searched directory."""
     number: int
     """Line number; in count mode, the number of matching lines."""
     text: str = ""
@@ -101,7 +101,7 @@ def report(
 ) -> str:
     """Render the first matches in path order, or a message that there are none.
 
-    For a directory, files that likely hold a secret and `withheld` files are omitted.
+    For a directory, omits files that likely hold a secret and `withheld` files.
     """
     request, page = findings.request, _Page(findings.request, cwd, max_chars)
     in_order = sorted(
@@ -129,8 +129,9 @@ def report(
 
 
 def _really_there(request: Request, path: str, lines: Sequence[MatchLine]) -> Sequence[MatchLine]:
-    """Return the lines that the file really has at the reported positions, opened without following
-    a link. A single file was passed to the program open, so it needs no verification.
+    """Return the lines that exist in the file at the reported positions, reading it without
+    following links. A single file was passed to the program already open, so it needs no
+    verification.
     """
     if request.file is not None:
         return lines
@@ -171,7 +172,7 @@ def _stands_at(file: BinaryIO, offset: int, text: str) -> bool:
 
 
 def _is_same(shown: str, there: str) -> bool:
-    """True if the lines are equal as far as the model sees them."""
+    """Return True if the model would see the same line."""
     return shown[:MAX_MATCH_CHARS] == there[:MAX_MATCH_CHARS]
 
 
@@ -192,7 +193,7 @@ class _Page:
         self._matches = 0
         self._last = self._last_match = ("", 0)
         self.secrets: list[str] = []
-        """Files with omitted matches, since they likely hold a secret."""
+        """Files whose matches are omitted because they likely hold a secret."""
         self.withheld = 0
 
     def name_of(self, path: str) -> str:
@@ -214,7 +215,7 @@ class _Page:
             and self._matches == MAX_MATCHES
             and (name != last_name or line.number > last_number + self._request.context)
         ):
-            return  # it is the context of a match that is not shown
+            return  # context of a match that is not shown
         if self._request.context and self._lines and self._last != (name, line.number - 1):
             self._lines.append("--")
         text = (

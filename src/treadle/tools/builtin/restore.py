@@ -20,12 +20,12 @@ from treadle.tools.tool import ToolFailed
 from treadle.types import Value
 
 Action: TypeAlias = Literal["restored", "removed", "unchanged", "refused"]
-"""removed: the run had created it. unchanged: it already has its previous content. refused: left as
-it is, with the reason in `why`.
+"""removed: the run had created the file. unchanged: it already has its previous content. refused:
+left as it is, with the reason in `why`.
 """
 
 Content: TypeAlias = Callable[[str], "bytes | None"]
-"""Lookup of kept content by its hash."""
+"""Function that returns stored content by its hash."""
 
 _GONE = "what it was before is no longer kept"
 _TOO_LARGE = f"it is larger than {files.MAX_WHOLE_BYTES // 1024 // 1024} MiB now"
@@ -56,14 +56,14 @@ class ChangedFile(Value, frozen=True, kw_only=True):
 def restore(
     changes: Sequence[FileChange], content: Content, *, failed: Collection[str] = (), apply: bool
 ) -> list[Restored]:
-    """Restore file by file, in the order of their first change. `changes`: in the order of the
-    calls. Without `apply`, only report what would be done.
+    """Restore file by file, in the order of their first change. `changes` are in the order of the
+    calls. Without `apply`, only report what would be done. Never raises: failures are reported as
+    refused, with the reason.
 
     `failed`: calls that ended in an error, whose changes most likely did not happen.
 
-    A file returns to its content before the first of its changes, if its current content is the
-    result of one of them, and each change began with the result of the previous one. Raises
-    nothing: failures are reported as refused, with the reason.
+    A file is restored to its content before the first change, if its current content is the result
+    of a change, and each change started from the result of the previous one.
     """
     by_path = _by_path(changes)
     restored = [
@@ -86,8 +86,8 @@ def restore(
 def compare(
     changes: Sequence[FileChange], content: Content, *, failed: Collection[str] = ()
 ) -> list[ChangedFile]:
-    """Compare each file before these changes with its current content, by path; unchanged files are
-    omitted. Raises nothing.
+    """Compare the content of each file before these changes with its current content, by path.
+    Unchanged files are omitted. Never raises.
     """
     compared = (
         _compared(path, theirs, content, failed)
@@ -152,7 +152,7 @@ def _hash(old: files.Loaded | None) -> str | None:
 def _that_came_to_be(
     changes: list[FileChange], failed: Collection[str], current: str | None
 ) -> list[FileChange]:
-    """Return the changes without those of failed calls that left no trace."""
+    """Return the changes, without those of failed calls that left no trace."""
     next_before = [*(change.before for change in changes[1:]), current]
     return [
         change
@@ -200,7 +200,7 @@ def _remove(place: Path) -> None:
 
 
 def _remove_temporaries(change: FileChange) -> None:
-    """Remove temporary files left by killed processes."""
+    """Remove temporary files that killed processes have left."""
     for name in change.temporaries:
         if name.startswith(files.TEMPORARY) and "/" not in name:
             with suppress(OSError), files.parent_of(Path(change.path)) as folder:

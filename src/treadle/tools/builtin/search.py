@@ -1,6 +1,6 @@
-"""The search process: a replacement of ripgrep for `grep` on machines without it.
+"""The search process: replaces ripgrep for `grep` on machines without it.
 
-A process of its own, so that a slow pattern can be killed: a match inside Python cannot be
+A separate process, so that a slow pattern can be killed: a match inside Python cannot be
 interrupted. Imports only the standard library, and pathspec if there is a .gitignore. Writes the
 format of `rg --null --no-heading --line-number`: path, NUL, number, `:` or `-`, line. Not here: the
 report for the model (report.py). Entry points: `main`, started by `command`.
@@ -25,9 +25,9 @@ from treadle.tools.builtin.patterns import GlobPattern
 from treadle.tools.builtin.walk import walk
 
 MAX_LINE_BYTES = 1024 * 1024
-"""Searched prefix of a longer line."""
+"""Number of bytes searched in a longer line."""
 MAX_SECONDS = 30
-"""Time after which an abandoned search ends by itself."""
+"""Seconds after which an abandoned search process ends by itself."""
 _SHOWN_BYTES = 2_000
 _SNIFF_BYTES = 64 * 1024
 _WHOLE_BYTES = 4 * 1024 * 1024
@@ -38,18 +38,18 @@ _START = (
 )
 
 INVALID_PATTERN = 3
-"""Exit code: the pattern is invalid; standard error has the reason.
+"""Exit code of an invalid pattern; standard error has the reason.
 
-(0 and 1 as with grep: something, nothing was found.)
+As with grep, 0 means matches and 1 no matches.
 """
 
 
 class Request(NamedTuple):
     pattern: str
     directory: str
-    """Absolute, without links."""
+    """Searched directory: absolute, without links."""
     file: str | None = None
-    """Single file to search in the directory."""
+    """The only file to search in the directory. None: all."""
     glob: str | None = None
     context: int = 0
     counts: bool = False
@@ -59,9 +59,10 @@ class Request(NamedTuple):
 
 
 def command(request: Request) -> list[str]:
-    """Return the command for a search.
+    """Return the command line of a search.
 
-    Isolated from the environment and the working directory, so that it imports nothing from them.
+    The process is isolated from the environment and the working directory, so that it imports
+    nothing from them.
     """
     places = {
         os.path.dirname(os.path.dirname(spec.origin))
@@ -120,7 +121,7 @@ class _Search:
                 self._in_file(found.folder, found.name, found.path)
 
     def _in_file(self, folder: OpenFolder, name: str, path: str) -> None:
-        """Search a file. One that cannot be read, or is not text, has no matches."""
+        """Search one file. A file that is unreadable or not text has no matches."""
         try:
             file = os.fdopen(folder.open_file(name), "rb")
         except OSError:
@@ -162,8 +163,8 @@ def _line(path: bytes, number: int, mark: bytes, line: str) -> bytes:
 
 
 def text_lines(file: BinaryIO, literal: bytes = b"") -> Iterator[str]:
-    """Yield lines without their ends; none if the file lacks the literal or has a NUL near its
-    start, and none after a later NUL.
+    """Yield lines without their ends. Yields none if the file lacks the literal or has a NUL near
+    its start, and stops at a later NUL.
     """
     data = file.read(_WHOLE_BYTES)
     for bom, codec in _UTF16:
@@ -202,8 +203,8 @@ def _lines_of_large(file: BinaryIO) -> Iterator[str]:
 
 
 def literal_in(pattern: str) -> str:
-    """Return text that every line matching the pattern contains, so that most files can be skipped;
-    empty if there is no obvious one.
+    """Return text that occurs in every line matching the pattern, so that most files can be
+    skipped. Empty if there is no obvious one.
     """
     if re.search(r"[|(\[{]|\\[xuUN0-9]", re.sub(r"\\[^xuUN0-9]", "", pattern)):
         return ""

@@ -26,7 +26,7 @@ class Survey(msgspec.Struct, frozen=True):
     encoding: Encoding
     digest: str
     lines: int | None
-    """None if the file is too large to be read just for counting."""
+    """Number of lines. None if the file is too large to be read just for counting."""
 
 
 def survey(file: BinaryIO, head: bytes, *, to_the_end: bool) -> Survey:

@@ -49,7 +49,7 @@ class Encoding(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, data: bytes, *, whole: bool = True) -> Encoding:
         """Detect the encoding: by byte order mark, else UTF-8 if valid, else Latin-1, in which
-        every byte is a character. `whole`: `data` is not just the start.
+        every byte is a character. `whole`: True if `data` is the complete file.
         """
         for bom, codec, label in _BOMS:
             if data.startswith(bom):
@@ -62,7 +62,7 @@ class Encoding(msgspec.Struct, frozen=True):
 
     @property
     def is_wide(self) -> bool:
-        """True if a byte 10 need not be a line break."""
+        """True if a byte 10 is not always a line break."""
         return self.codec.startswith(("utf-16", "utf-32"))
 
     @property
@@ -119,7 +119,9 @@ class TextDocument:
         breaks, returns = text.count("\n"), text.count("\r\n")
         self._new_return = returns * 2 > breaks
         self._returns: bytearray | None = None
-        """Carriage return flag per line break, in order; None if all are alike."""
+        """For each line break, in order, whether it has a carriage return. None if all are
+        alike.
+        """
         if 0 < returns < breaks:
             self._returns = bytearray(line.endswith("\r") for line in text.split("\n")[:-1])
 

@@ -1,6 +1,6 @@
-"""The `todo_write` tool: the model's to-do list, written as a whole each time.
+"""The `todo_write` tool: replaces the model's to-do list as a whole.
 
-Nothing is stored here: the call is the list (todos.py). Entry point: `TodoWrite`.
+Nothing is stored here: the list is read from the call itself (todos.py). Entry point: `TodoWrite`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from treadle.tools.tool import InvalidArguments, ToolContext
 
 MAX_TODOS = 100
 MAX_CHARS = 500
-"""Maximum length of each text."""
+"""Maximum length of each text, in characters."""
 
 _TODO = closed_object(
     {

@@ -1,8 +1,8 @@
 """Files below a directory, sorted by name, without those that .gitignore excludes, and never
 through a link.
 
-Imports only the standard library, and pathspec if there is a .gitignore, since the search process
-starts with this. Not here: name patterns (patterns.py). Entry point: `walk`.
+Imports only the standard library, and pathspec if there is a .gitignore, because the search process
+starts with this module. Not here: name patterns (patterns.py). Entry point: `walk`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _MAX_RULES_BYTES = 1024 * 1024
 
 class FoundFile(NamedTuple):
     path: str
-    """Relative to the top, with `/`."""
+    """Path relative to the top, with `/`."""
     folder: OpenFolder
-    """Directory of the file; open until the next file is requested."""
+    """Directory of the file. Open until the next file is requested."""
     name: str
     is_link: bool
 
@@ -37,8 +37,8 @@ class FoundFile(NamedTuple):
 class IgnoreRules(NamedTuple):
     """Rules of one .gitignore.
 
-    `base` is the path of its directory from the top, ending in `/`; `above` is used if it is above
-    the top.
+    `base` is the path of its directory from the top, ending in `/`. `above` replaces it if that
+    directory is above the top.
     """
 
     spec: GitIgnoreSpec
@@ -130,7 +130,7 @@ def _level(
 
 
 def _entry(found: os.DirEntry[str]) -> _Entry:
-    """Read the entry's type while the directory is open: it cannot be resolved afterwards."""
+    """Read the entry's type while the directory is open, because later it cannot be resolved."""
     if found.is_symlink():
         return _Entry(found.name, "link")
     if found.is_dir(follow_symlinks=False):
@@ -139,7 +139,7 @@ def _entry(found: os.DirEntry[str]) -> _Entry:
 
 
 def _is_excluded(rules: tuple[IgnoreRules, ...] | None, path: str, *, is_directory: bool) -> bool:
-    """Decide by the nearest .gitignore that mentions the path."""
+    """Apply the nearest .gitignore that mentions the path."""
     for rule in rules or ():
         verdict = rule.verdict(path, is_directory=is_directory)
         if verdict is not None:
@@ -154,7 +154,7 @@ def rules_above(top: str) -> tuple[IgnoreRules, ...] | None:
     """Return the rules of the directories above `top`, nearest first, up to the root of its
     repository.
 
-    None outside a repository, and if the rules exclude `top` itself: naming an excluded directory
+    Empty outside a repository, and if the rules exclude `top` itself: naming an excluded directory
     means searching it.
     """
     directories = [PurePath(top), *PurePath(top).parents]
@@ -182,7 +182,7 @@ def _spec_at(directory: str) -> GitIgnoreSpec | None:
 
 
 def _spec_in(folder: OpenFolder) -> GitIgnoreSpec | None:
-    """Return None without a readable .gitignore."""
+    """Parse the directory's .gitignore. None if there is none or it is unreadable."""
     try:
         with os.fdopen(folder.open_file(".gitignore"), "rb") as file:
             lines = file.read(_MAX_RULES_BYTES).decode("utf-8", "replace").splitlines()

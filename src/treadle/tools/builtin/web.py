@@ -1,7 +1,7 @@
 """Fetching a public web page, without access to private addresses.
 
-A name is resolved once; all its addresses must be public, and the connection goes to one of exactly
-these. Ports 80 and 443, no proxy of the environment, no cookies, no credentials. Not here: which
+A name is resolved once, all its addresses must be public, and the connection goes to one of them.
+Ports 80 and 443; no proxy from the environment, no cookies, no credentials. Not here: which
 addresses are public (addresses.py), page content (page.py), approval of hosts (policy.py). Entry
 points: `get`, `parse_url`.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAX_URL_CHARS = 2_000
 MAX_BYTES = 5 * 1024 * 1024
-"""Maximum size of the unpacked body."""
+"""Maximum size of the decompressed body."""
 MAX_REDIRECTS = 5
 PORTS = {"http": 80, "https": 443}
 HEADERS = {
@@ -42,17 +42,17 @@ _HOST = re.compile(r"[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?\.?|[0-9a-f:.]*:[0-9a-f:
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([^"';\s]+)""", re.IGNORECASE)
 _PLAIN = "/%:=&?~+!$,;'@()*[]|"
 _EITHER_HEADER = 47
-"""zlib: detect a gzip or zlib header."""
+"""zlib setting that detects a gzip or zlib header."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
-"""Resolver of a name to addresses. Raises OSError."""
+"""Function that resolves a name to addresses. Raises OSError."""
 Route: TypeAlias = Callable[[str, int], tuple[str, int]]
-"""Mapping of an address and port to the actual destination; changed only in tests."""
+"""Function that maps an address and port to the actual destination. Replaced only in tests."""
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """Resolve with the system's resolver."""
+    """Resolve a name with the system's resolver."""
     from anyio import getaddrinfo  # noqa: PLC0415  13 ms of start-up, since it brings all of anyio's sockets
 
     return [str(where[0]) for *_, where in await getaddrinfo(host, port, type=socket.SOCK_STREAM)]
@@ -70,11 +70,11 @@ class PageResponse(msgspec.Struct, frozen=True, kw_only=True):
     charset: str | None
     body: bytes
     is_cut: bool
-    """True if the body exceeded 5 MiB."""
+    """True if the body was truncated at 5 MiB."""
 
 
 class OtherHost(msgspec.Struct, frozen=True):
-    """Redirect to another host, which needs a separate approval."""
+    """Redirect to another host, which needs separate approval."""
 
     url: str
 
@@ -150,9 +150,9 @@ async def get(
     route: Route = straight,
     tls: Callable[[], ssl.SSLContext] | None = None,
 ) -> PageResponse | OtherHost:
-    """Fetch a page, following redirects that stay on the host.
+    """Fetch a page, following redirects that stay on the host. Sets no timeout.
 
-    Raises ToolFailed for a host that is not public or does not answer; sets no time limit.
+    Raises ToolFailed for a host that is not public or does not respond.
     """
     for _ in range(MAX_REDIRECTS + 1):
         place = await _checked(url, resolve)
@@ -169,7 +169,8 @@ async def get(
 async def _checked(url: PageUrl, resolve: Resolve) -> _Place:
     """Resolve the host once.
 
-    Every address must be public: a name with a private one as well would bypass this check.
+    Every address must be public: a name with both public and private addresses would bypass the
+    check.
     """
     from treadle._internal.addresses import why_private  # noqa: PLC0415  not before the first page
 
@@ -195,7 +196,7 @@ async def _checked(url: PageUrl, resolve: Resolve) -> _Place:
 async def _asked(
     url: PageUrl, place: _Place, route: Route, tls: Callable[[], ssl.SSLContext] | None
 ) -> PageResponse | str:
-    """Return the page, or the location that it redirects to. Raises ToolFailed."""
+    """Request a page. Return it, or the location that it redirects to. Raises ToolFailed."""
     import ssl  # noqa: PLC0415  few runs fetch
 
     from treadle.models.providers.http_protocol import NotHttp, request_head  # noqa: PLC0415  as above
@@ -237,7 +238,7 @@ def _page(url: PageUrl, protocol: HttpProtocol, body: bytes) -> PageResponse:
 async def _connected(
     url: PageUrl, place: _Place, route: Route, tls: ssl.SSLContext | None
 ) -> HttpProtocol:
-    """Connect to the first of the checked addresses that answers. Raises OSError."""
+    """Connect to the first of the checked addresses that accepts. Raises OSError."""
     from treadle.models.providers.http_dialing import connect  # noqa: PLC0415  few runs fetch
 
     loop = asyncio.get_running_loop()
@@ -251,7 +252,7 @@ async def _connected(
 
 
 async def _read(protocol: HttpProtocol) -> bytes:
-    """Return the body, unpacked; one byte more than the limit if it is longer. Raises ValueError
+    """Return the decompressed body, with one byte over the limit if it is longer. Raises ValueError
     for an unknown encoding.
     """
     encoding = protocol.headers.get("content-encoding", "identity").lower()
@@ -271,7 +272,7 @@ def _trust() -> ssl.SSLContext:
 
 
 def _target(url: PageUrl, location: str) -> PageUrl:
-    """Raises ToolFailed for an invalid redirect target."""
+    """Resolve a redirect. Raises ToolFailed for an invalid target."""
     try:
         return parse_url(urljoin(str(url), location).partition("#")[0] if location else "")
     except (InvalidArguments, ValueError) as e:
@@ -280,6 +281,6 @@ def _target(url: PageUrl, location: str) -> PageUrl:
 
 
 def _is_same_host(url: PageUrl, target: PageUrl) -> bool:
-    """True if an approval of one host covers the other, without downgrading from https."""
+    """Return True if approval of one host covers the other, without downgrading from https."""
     plain = [one.host.removeprefix("www.") for one in (url, target)]
     return plain[0] == plain[1] and not (url.scheme == "https" and target.scheme == "http")

@@ -1,4 +1,4 @@
-"""The `write` tool: a file's whole content, created or replaced atomically.
+"""The `write` tool: creates or replaces a whole file atomically.
 
 Not here: the replacement itself (files.py), partial changes (edit.py). Entry point: `Write`.
 """
@@ -65,7 +65,7 @@ class Write(Builtin[WriteArguments]):
 
     @override
     async def execute(self, ctx: ToolContext[Any], arguments: WriteArguments) -> str:
-        """Write the file. Not interrupted by cancellation, so that the outcome is always known."""
+        """Write the file. Cancellation does not interrupt it, so its outcome is always known."""
         return await to_its_end(_write, ctx, arguments)
 
 
@@ -99,7 +99,7 @@ def _write(ctx: ToolContext[Any], arguments: WriteArguments) -> str:
 def _in_the_style_of(
     old: files.Loaded | None, arguments: WriteArguments
 ) -> tuple[bytes, list[str]]:
-    """Return the bytes to write, with the file's existing encoding, byte order mark and CRLF line
+    """Return the bytes to write, in the file's existing encoding, byte order mark and CRLF line
     ends, and notes for the model.
     """
     content = arguments.content

@@ -85,24 +85,28 @@ def tool(
     first. The result None becomes "done" if the return annotation is None or missing, else "null".
 
     Args:
-        function: An async function, a sync one (it runs in a thread), a method, a functools.partial or a callable object.
+        function: An async function, a sync one (it runs in a thread), a method, a functools.partial
+            or a callable object.
         name: Letters, digits, `_` and `-`; by default the name of the function.
-        description: Description for the model; by default the docstring without its
-            parameters.
-        isolate: "process" runs a sync function in its own process, which is killed if the call is cancelled or times out (isolated.py has the restrictions).
+        description: Description for the model; by default the docstring without its parameters.
+        isolate: "process" runs a sync function in its own process, which is killed if the call is
+            cancelled or times out (isolated.py has the restrictions).
         effect: Effect of repeating a call (`Effect`).
         timeout_s: Time limit of a call in seconds. None: no limit.
         parallel: False: no other call of the turn runs at the same time.
         needs_approval: True: a person must approve each call, in every mode.
         max_output: Maximum number of characters of the result that the model sees.
-        probe: `async def probe(ctx, **arguments)`, called for an interrupted call of a once-tool. Returns `Happened(result)`, `DidNotHappen()`, or None if it cannot determine whether the call happened.
-        is_enabled: False, or a function of the run's `RunContext` that returns False: the run does not offer the tool.
-        prepare: Function of the run's `RunContext` and the tool's `ToolDefinition` that returns the definition to offer, or None to omit the tool.
+        probe: `async def probe(ctx, **arguments)`, called for an interrupted call of a once-tool.
+            Returns `Happened(result)`, `DidNotHappen()`, or None if it cannot determine whether the
+            call happened.
+        is_enabled: False, or a function of the run's `RunContext` that returns False: the run does
+            not offer the tool.
+        prepare: Function of the run's `RunContext` and the tool's `ToolDefinition` that returns the
+            definition to offer, or None to omit the tool.
 
     Raises:
-        AgentError: invalid, for each fault that is visible without evaluating annotations. Faults in
-            the annotations are raised on first use.
-    """  # noqa: E501
+        AgentError: invalid. Errors that only annotations reveal are raised on first use.
+    """
     check_options("tool", options)
     traits = Traits(name=name or "", isolate=isolate, **options)
 

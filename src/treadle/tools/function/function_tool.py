@@ -101,8 +101,8 @@ class FunctionTool(Generic[Deps, Params, Result]):
         """Make a tool from a JSON Schema of an object. `execute` receives keyword arguments, and
         the context if it has a parameter for it. Options: those of `@tool` except `isolate`.
 
-        Raises AgentError(invalid) if the schema is visibly invalid. Faults that only compiling it
-        reveals are raised at the first call.
+        Raises AgentError(invalid) if the schema is obviously invalid. Errors that only compilation
+        detects are raised on the first call.
         """
         check_options("FunctionTool", options)
         traits = Traits(name=name, **options)
@@ -205,8 +205,7 @@ class FunctionTool(Generic[Deps, Params, Result]):
         return value if type(value) is str else to_output(value, self._nothing)
 
     async def probe(self, ctx: ToolContext[Deps], arguments: Any) -> ProbeAnswer:
-        """Return what the tool's probe found about this call; None if there is no probe or it
-        cannot tell.
+        """Run the tool's probe for this call. None if there is no probe or it cannot tell.
 
         Propagates exceptions of the probe. Raises AgentError(tool) if it returns anything else.
         """
@@ -256,7 +255,7 @@ def _runner(traits: Traits, function: AnyFunction, context: Context | None, noth
     call = _caller(function, context)
     if is_async(function):
         return call
-    # a late result of any other tool is of no use: its call is not `unknown`, and may be repeated
+    # a late result matters only for a call that may be `unknown`; any other call can be repeated
     text_of = functools.partial(_late_text, nothing=nothing) if traits.effect == "once" else None
 
     async def in_thread(ctx: ToolContext[Any], arguments: Mapping[str, Any]) -> object:

@@ -1,5 +1,5 @@
-"""Arguments by a JSON Schema that the caller wrote: checked for visible faults when the tool is
-made, compiled when it is first called.
+"""Arguments by a JSON Schema that the caller wrote: obvious errors are reported when the tool is
+created, others when the schema is compiled for the first call.
 
 schema.py makes schemas from functions. Entry point: `GivenArguments`.
 """
@@ -21,8 +21,8 @@ class GivenArguments:
     """Parser of a call's arguments by a given schema. Never fetches remote references."""
 
     def __init__(self, name: str, description: str, parameters: Mapping[str, object]) -> None:
-        """Raises AgentError(invalid) if this is visibly not the schema of an object. Faults that
-        only compiling reveals are raised at the first call.
+        """Create a parser. Raises AgentError(invalid) if this is obviously not the schema of an
+        object. Errors that only compilation detects are raised on the first call.
         """
         self._checked: Final = CheckedSchema(
             parameters, f"the parameters of tool {name!r} are", "parameters"

@@ -45,7 +45,7 @@ async def run_isolated(
     """Return the result of the function. Exceptions are raised here under the same name.
 
     Raises ToolFailed(happened=False) if the process could not be started, ToolFailed(happened=None)
-    if it died. Cancellation: the process and its group are killed at once, and gone before the
+    if it died. Cancellation: the process and its group are killed immediately, before the
     cancellation is re-raised.
     """
     refuse_while_loading(target)

@@ -36,7 +36,7 @@ _SCRIPT: Final = "__treadle_main__"
 """Name of the user's script here, so that its main block does not run again."""
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _LOOK_S: Final = 0.05
-"""Interval in seconds between checks that the parent process is alive."""
+"""Interval in seconds at which the child checks that its parent is alive."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Messages to the model about rejected arguments: nothing was run, the reason, and what to do next.
+"""Messages to the model about rejected arguments: that nothing was run, why, and what to do next.
 
 tools/schemas/problems.py describes the problems themselves. Entry points: `misfit`, `unparsable`,
 `invalid_arguments`.

@@ -62,7 +62,7 @@ def describe(name: str, signature: Signature, docstring: str | None) -> Describe
 
 def _adapter(name: str, fields: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:
     """Return a validator whose result is a dict. Omitted parameters stay absent, so that the
-    function's own defaults apply, whatever they are.
+    function's own defaults apply.
     """
     typed: Any = cast("Any", TypedDict)(name, dict(fields))
     typed.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)

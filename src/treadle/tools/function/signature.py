@@ -43,8 +43,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     """All parameters except the context. Each accepts a keyword argument."""
     context: Context | None
     returns_nothing: bool
-    """True if the return annotation is None or missing. The result None then is not a value, but
-    means that the work was done.
+    """True if the return annotation is None or missing. A result of None then means "done" rather
+    than a value.
     """
     namespaces: tuple[Mapping[str, object], Mapping[str, object]]
     """Globals, and the local names that the annotations mention."""

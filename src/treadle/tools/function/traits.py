@@ -27,17 +27,17 @@ class CallOptions(TypedDict, total=False):
     """
 
     effect: Effect
-    """Effect of a repetition."""
+    """Effect of a call, which decides whether it may be repeated."""
     timeout_s: float | None
     """Time limit of a call in seconds; None: no limit."""
     parallel: bool
     """False: no other call of the turn runs at the same time."""
     needs_approval: bool
-    """True: a person is asked before each call, in every mode."""
+    """True: every call requires approval, in every mode."""
     max_output: int
     """Maximum number of characters of the result that the model sees."""
     probe: Probe | None
-    """Finds out whether an interrupted call of a once-tool happened."""
+    """Function that determines whether an interrupted call of a once-tool took effect."""
     is_enabled: IsEnabled
     """False, or a function of the run's `RunContext` that returns False: the run does not offer the
     tool.
@@ -109,7 +109,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_fault(name: str) -> str | None:
-    """Return what is wrong with the name of a tool, or None."""
+    """Return the reason why a tool name is invalid, or None."""
     if _NAME.fullmatch(name):
         return None
     return f"the name {name!r} is not valid for a tool (letters, digits, '_' and '-', at most 128)"
@@ -125,8 +125,8 @@ def check_options(callee: str, options: CallOptions) -> None:
 
 
 def check_function(function: object, label: str) -> None:
-    """Raise AgentError(invalid) if the function cannot be a tool. The message says what to do
-    instead.
+    """Raise AgentError(invalid) if the function cannot be a tool. The message names the
+    alternative.
     """
     fault = None
     if isinstance(function, staticmethod):

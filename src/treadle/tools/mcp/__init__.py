@@ -17,10 +17,10 @@ holds the servers of a runtime.
     sieve.py       removes invalid tools from a server's list
     listing.py     tools that can be offered, bounded, and their names
     tool.py        one tool as the loop sees it
-    content.py     conversion of an answer into content for the model
+    content.py     conversion of a result into content for the model
     questions.py   questions of a server to a person (elicitation)
     words.py       plain text of a server's texts
-    pins.py        tools as they were first seen, to detect changes
+    pins.py        stored tool definitions, to detect changes
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One connection to an MCP server, from start to end, in a task of its own. Calls come from the
-tasks of runs.
+"""One connection to an MCP server, from start to end, in its own task. Calls come from the tasks of
+runs.
 
-The SDK's contexts belong to the task that enters them; its requests do not, and carry the span and
-the cancellation of their caller. upkeep.py decides when to reconnect. Entry points:
-`McpConnection`.
+The SDK's contexts belong to the task that enters them. Its requests may come from any task, and
+carry the span and the cancellation of their caller. upkeep.py decides when to reconnect. Entry
+points: `McpConnection`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from treadle.tools.tool import ToolContext, ToolFailed
 
 Era: TypeAlias = Literal["auto", "legacy"]
 
-# without a handler of the application, tracebacks of the SDK would be printed
-for _name in ("mcp", "client"):  # some of its modules log under the second name
+# otherwise, an application without logging handlers would print tracebacks of the SDK
+for _name in ("mcp", "client"):  # some modules of the SDK log under the second name
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 CLOSE_S = 5.0
 SILENCES = 2
-"""Number of consecutive calls without any message from the server after which it is restarted."""
+"""Number of consecutive calls without any message from the server, after which it is restarted."""
 _PROGRESS_S = 0.1
 _ERROR = 4_000
 _UNDONE = (mcp_types.INVALID_REQUEST, mcp_types.METHOD_NOT_FOUND, mcp_types.INVALID_PARAMS)
@@ -53,7 +53,7 @@ class _Call:
     scope: anyio.CancelScope
     questions: int = 0
     told: float = -math.inf
-    """Time of the last progress."""
+    """Time of the last progress notification."""
     asking: int = 0
     left_s: float = 0
 
@@ -79,18 +79,18 @@ class McpConnection:
         self, server: McpServer, environment: Mapping[str, str], ask: Ask | None, era: Era
     ) -> None:
         self.settled = anyio.Event()
-        """Set once the connection is usable, or has failed to become so."""
+        """Set once the connection is usable or has failed to open."""
         self.over = anyio.Event()
-        """Set once the connection and its processes have ended."""
+        """Set once the connection has closed and its processes have ended."""
         self.answered = False
-        """True once the server has answered a call."""
+        """True once the server has responded to a call."""
         self.reason = ""
         """Reason why the connection ended or could not be opened."""
         self.traffic = Traffic()
         self._server, self._environment, self._ask, self._era = server, environment, ask, era
         self._client: Client | None = None
         self._scope: anyio.CancelScope | None = None
-        """Cancel scope while the connection is opened."""
+        """Cancel scope while the connection is being opened."""
         self._calls: set[_Call] = set()
         self._silences = 0
 
@@ -143,8 +143,8 @@ class McpConnection:
             elicitation_callback=callback,
             client_info=info,
         ) as client:
-            # an answer that breaks its own schema is an answer; and the SDK's check runs a server's
-            # patterns, however slow, in the event loop
+            # a result that violates its own schema is still accepted; the SDK's check would run the
+            # server's patterns, however slow, in the event loop
             client.session.validate_tool_result = _unchecked
             self.traffic.sieve.version = client.protocol_version
             yield client
@@ -196,10 +196,10 @@ class McpConnection:
         *,
         timeout_s: float,
     ) -> mcp_types.CallToolResult:
-        """Call a tool. Raises ToolFailed if there is no answer; its `happened` is None if the
+        """Call a tool. Raises ToolFailed if there is no response; its `happened` is None if the
         effect of the call is unknown.
 
-        Cancellation: sends the server a notification to stop.
+        Cancellation: notifies the server to stop.
         """
         client, before = self._usable(), self.traffic.received
         call = _Call(tool, ctx, anyio.CancelScope(deadline=anyio.current_time() + timeout_s))
@@ -288,7 +288,7 @@ class McpConnection:
     async def _elicited(
         self, context: ClientRequestContext, params: mcp_types.ElicitRequestParams
     ) -> mcp_types.ElicitResult:
-        """Ask a person the server's question. The time of the call is paused meanwhile.
+        """Ask the user the server's question. The timeout of the call is paused meanwhile.
 
         Never raises: any failure declines the question.
         """

@@ -1,4 +1,4 @@
-"""Conversion of an MCP tool's answer into content for the model: text and valid images.
+"""Conversion of an MCP tool result into content for the model: text and valid images.
 
 Entry point: `output_of`.
 """
@@ -22,8 +22,8 @@ IMAGES_MOST = 20
 
 
 def output_of(result: mcp_types.CallToolResult) -> ToolContent:
-    """Convert an answer. Adjacent texts become one part; a line describes content that models
-    cannot see.
+    """Convert a result. Adjacent texts are merged; a line describes content that models do not
+    support.
     """
     parts = _joined(_parts(result))
     if not any(isinstance(part, MediaPart) for part in parts):
@@ -85,8 +85,8 @@ def _part(block: mcp_types.ContentBlock) -> str | MediaPart:
 
 
 def _image(data: str, said: str, what: str) -> str | MediaPart:
-    """Return the image with the media type of its bytes, because a provider rejects the whole
-    request for an invalid or mislabelled image.
+    """Return the image with the media type of its bytes. A provider rejects the whole request for
+    an invalid or mislabelled image.
     """
     try:
         decoded = base64.b64decode(data, validate=True)

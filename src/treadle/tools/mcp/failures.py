@@ -1,4 +1,4 @@
-"""Errors of our own side of a connection, as JSON-RPC errors, the only form that the SDK passes on.
+"""Errors on our side of a connection, as JSON-RPC errors, the only form that the SDK passes on.
 Entry points: `Unreachable`, `own_error`, `read_own`.
 """
 
@@ -10,20 +10,20 @@ from typing import Any, NamedTuple, cast
 
 CODE = -32801
 _OURS = secrets.token_hex(8)
-"""Marker of this process, so that no server can forge our errors."""
+"""Marker of this process, which prevents servers from forging our errors."""
 
 
 class Unreachable(Exception):
-    """Raised when a server cannot be used now. Nothing was run.
+    """Raised when a server is currently unusable. Nothing was run.
 
-    The text is complete: the server, the reason and the next step.
+    The message is complete: the server, the reason and the next step.
     """
 
 
 class OwnError(NamedTuple):
     text: str
     happened: bool | None
-    """False: the request surely did not arrive. None: unknown."""
+    """False: the request certainly did not arrive. None: unknown."""
     retire: bool
     """True if the connection cannot be used any more."""
 
@@ -34,7 +34,7 @@ def own_error(text: str, *, happened: bool | None = None, retire: bool = False) 
 
 
 def read_own(code: int, message: str, data: object) -> OwnError | None:
-    """Return our own error in a JSON-RPC error; None if the server sent it."""
+    """Decode our own error from a JSON-RPC error; None if the server sent it."""
     said = (
         cast("Mapping[str, Any]", data).get(_OURS)
         if code == CODE and isinstance(data, Mapping)

@@ -1,8 +1,8 @@
 """Transport to a server on streamable HTTP: the SDK's transport over a client that limits the size
-of answers, and isolates failures of single requests.
+of responses and isolates failures of single requests.
 
-In the SDK, a request that cannot be sent or is interrupted ends the whole connection, and every
-other call with it. Here it is answered with an error instead. Entry point: `http`.
+In the SDK, a request that fails or is interrupted closes the whole connection, and with it every
+other call. Here, only that request fails. Entry point: `http`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from treadle.tools.mcp.traffic import Streams
 
 CONNECT_S = 10.0
 SIDE_S = 10.0
-"""Time limit for a message without a response, in seconds: others wait behind it."""
+"""Timeout in seconds for a message without a response, because others wait behind it."""
 IDLE_S = 300.0
-"""Seconds without a byte of an answer."""
+"""Timeout in seconds without receiving any byte of a response."""
 AGAIN_LEAST_S, AGAIN_MOST_S = 0.5, 5.0
-"""Seconds between two requests for a stream. The delay doubles each time."""
+"""Minimum and maximum delay in seconds between two requests for a stream. The delay doubles each
+time.
+"""
 CALM_S = 60.0
 """Seconds since the last request after which a stream is requested again without delay."""
 _EVENTS = "text/event-stream"
 _ENDPOINTS: set[str] = set()
-"""Hosts of servers to which we connected."""
+"""Hosts of servers that this process has connected to."""
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 
 
@@ -70,8 +72,8 @@ class _Head(msgspec.Struct):
 
 
 class Pace:
-    """Limit on how often a stream that the server closes is reopened, whatever delay the server
-    asks for.
+    """Limit on how often a stream that the server closes is reopened, regardless of the delay that
+    the server requests.
     """
 
     def __init__(self) -> None:
@@ -97,8 +99,8 @@ class _Client(httpx2.AsyncClient):
 
     @override
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
-        """Send a request. If a message fails on its way, return an error response; for other
-        requests, raise.
+        """Send a request. If a JSON-RPC message cannot be delivered, return an error response;
+        raise for other requests.
         """
         head = _head_of(request)
         if head is None:
@@ -131,7 +133,7 @@ def _head_of(request: httpx2.Request) -> _Head | None:
 
 
 async def _told(response: httpx2.Response) -> httpx2.Response:
-    """Raise the error for the status of a response whose body does not explain it."""
+    """Raise the error for a status whose response body does not explain it."""
     status, is_json = (
         response.status_code,
         response.headers.get("content-type", "").lower().startswith("application/json"),
@@ -152,7 +154,7 @@ async def _told(response: httpx2.Response) -> httpx2.Response:
     elif status >= 500:
         text = own_error(f"it answered with status {status}")
     else:
-        return response  # by these the SDK detects the server's version of the protocol
+        return response  # the SDK detects the server's protocol version by these
     await response.aclose()
     return _answer(response.request, text, status)
 
@@ -205,8 +207,8 @@ def _bounded(response: httpx2.Response) -> httpx2.Response:
 
 
 class _Body(httpx2.AsyncByteStream):
-    """Body of a response. Failures in it become the one error that the SDK accepts for this
-    response alone.
+    """Body of a response. Converts failures into the one exception that the SDK treats as a failure
+    of this response alone.
     """
 
     def __init__(self, inner: httpx2.AsyncByteStream, *, packed: str, longest: int | None) -> None:

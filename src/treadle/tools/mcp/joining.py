@@ -1,4 +1,5 @@
-"""Servers that one run asks for tools: those that have answered, and those that join later.
+"""Tools of the servers that one run uses: of those that have responded, and of those that join
+later.
 
 Entry point: `Joining`.
 """
@@ -13,42 +14,42 @@ from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.tool import McpTool
 
 LEFT_OUT = "; its tools are not there in this run"
-"""The end of the warning about a server that cannot be used."""
+"""End of the warning about an unusable server."""
 
 
 class Joining:
-    """Answers of a run's servers, added by the tasks that ask them and taken by the run. For use in
-    one event loop.
+    """Tools of a run's servers, added by the tasks that list them and taken by the run. Not
+    thread-safe.
     """
 
     def __init__(self, servers: Sequence[McpServer], taken: Collection[str]) -> None:
         """`taken`: names of the run's own tools."""
         self.found: dict[McpServer, list[McpTool]] = {}
         self.missed: dict[McpServer, str] = {}
-        """Reasons why servers cannot be used."""
+        """Reasons why servers are unusable."""
         self.notes: list[str] = []
-        """Messages for people, not taken yet."""
+        """Messages for the user, not taken yet."""
         self._names = {*taken}
         self._servers = tuple(dict.fromkeys(server.name for server in servers))
         self._open = list(dict.fromkeys(servers))
-        """Servers whose answer the run has not taken, in their order."""
+        """Servers whose tools the run has not taken, in order."""
         self._late = False
         self._settled = anyio.Event()
 
     def settle(self) -> None:
-        """Call this when a server has answered or failed."""
+        """Record that a server has responded or failed."""
         if all(server in self.found or server in self.missed for server in self._open):
             self._settled.set()
 
     async def wait(self, within_s: float) -> None:
-        """Wait until every server has answered or failed, at most `within_s` seconds."""
+        """Wait up to `within_s` seconds until every server has responded or failed."""
         with anyio.move_on_after(within_s):
             await self._settled.wait()
 
     def take(self) -> tuple[list[McpTool], list[str]]:
-        """Return the tools that have arrived since the last call, and messages for people.
+        """Return the tools that have arrived since the last call, and messages for the user.
 
-        The messages of the first call name the servers that have not answered yet.
+        The messages of the first call name the servers that have not responded yet.
         """
         tools = list[McpTool]()
         for server in [one for one in self._open if one in self.found or one in self.missed]:

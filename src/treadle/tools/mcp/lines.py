@@ -1,5 +1,5 @@
 """Lines of bounded length from the output of a program, with a guess at which request an invalid
-line answers.
+line responds to.
 
 stdio.py reads and parses. Entry points: `BoundedLines`, `answered_id`.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 LINE_BYTES = 8 << 20
-"""Maximum size of a line: enough for an image that models accept, in base64."""
+"""Maximum size of a line in bytes: enough for an image that models accept, in base64."""
 _END = 512
 _FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*[,}]')
 _LAST = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
@@ -19,9 +19,9 @@ _LAST = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?
 
 class BoundedLine(NamedTuple):
     data: bytes
-    """Content; of an overlong line, the first and last 512 bytes."""
+    """Content. For an overlong line, its first and last 512 bytes."""
     size: int
-    """Size of the whole line."""
+    """Size of the whole line in bytes."""
 
     @property
     def is_cut(self) -> bool:
@@ -36,12 +36,10 @@ class BoundedLines:
         self._pieces: list[bytes] = []
         self._size = 0
         self._head = b""
-        """Beginning of the current line if it is already too long; of the rest only the end is
-        kept.
-        """
+        """Beginning of the current line once it is too long. Only the end of the rest is kept."""
 
     def feed(self, data: bytes) -> Iterator[BoundedLine]:
-        """Yield the lines that are complete now, without line ends."""
+        """Add bytes, and yield the lines that are now complete, without line ends."""
         *whole, rest = data.split(b"\n")
         for piece in whole:
             self._add(piece)
@@ -63,8 +61,8 @@ class BoundedLines:
 
 
 def answered_id(line: BoundedLine) -> int | None:
-    """Return the id of our request that an overlong or invalid line answers, from the `id` at its
-    beginning or end; None if there is none.
+    """Return the id of our request that an overlong or invalid line responds to, from the `id` at
+    its beginning or end; None if there is none.
     """
     found = _FIRST.match(line.data[:_END]) or _LAST.search(line.data[-_END:])
     return int(found[1]) if found else None

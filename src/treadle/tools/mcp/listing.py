@@ -31,8 +31,8 @@ _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def tool_name(server: str, tool: str) -> str:
-    """Return the name of a tool for the model. It does not depend on the server's other tools, so
-    that a call of an old run can never refer to another tool.
+    """Return the name of a tool for the model. It does not depend on the server's other tools, so a
+    call of an old run can never refer to another tool.
 
     If a character had to be replaced, or the name was too long, it ends with 8 hexadecimal digits
     of a hash.
@@ -46,7 +46,9 @@ def tool_name(server: str, tool: str) -> str:
 
 
 TOOLS_MOST = 256
-"""Maximum number of tools of one server, after `tools=`: each takes space in every request."""
+"""Maximum number of tools of one server, after `tools=` is applied. Limited because each takes
+space in every request.
+"""
 PAGES_MOST = 100
 SEEN_MOST = 20_000
 """Maximum number of tools that are read."""
@@ -61,12 +63,12 @@ _TOLD = 5
 
 
 class Offered(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool as its server describes it now."""
+    """A tool as its server currently describes it."""
 
     theirs: str
-    """Its name there."""
+    """Name on the server."""
     name: str
-    """Its name here."""
+    """Name for the model."""
     definition: str
     """Complete description by the server, as JSON text. pins.py compares it."""
     arguments: GivenArguments
@@ -148,7 +150,7 @@ def _fault_of_patterns(offered: Offered, found: Mapping[str, Offered]) -> str | 
 
 
 def _offered(server: McpServer, tool: mcp_types.Tool) -> Offered | str:
-    """Or why not."""
+    """Return the tool, or the reason why it cannot be offered."""
     hints = tool.annotations
     definition = _definition(tool)
     if not tool.name or len(tool.name) > _NAME or len(definition) > DEFINITION_BYTES:
@@ -182,9 +184,9 @@ _VALUES = frozenset({"const", "enum", "default", "examples"})
 
 
 def _plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema with its prose as plain text, which a model reads.
+    """Return the schema with its descriptions as plain text, for the model.
 
-    Names, values and everything else that validation depends on stay unchanged: raises
+    Names, values and everything else that validation depends on are unchanged. Raises
     AgentError(invalid) if they contain invisible characters.
     """
     found: dict[str, Any] = {}
@@ -234,7 +236,7 @@ def _definition(tool: mcp_types.Tool) -> str:
 
 
 def _compile(arguments: GivenArguments) -> None:
-    """Compile the schema, because a provider rejects the whole request for an invalid one."""
+    """Compile the schema. A provider rejects the whole request for an invalid one."""
     with contextlib.suppress(InvalidArguments):
         arguments.parse("{}")
 

@@ -1,8 +1,7 @@
-"""Each tool of an MCP server as it was first seen, so that a tool that changes later is withheld
-until a person accepts it.
+"""Stored definitions of the tools of MCP servers, so that a tool that changes later is withheld
+until the user accepts it.
 
-Trust on first use: new tools need no confirmation. upkeep.py asks the servers. Entry points:
-`Pins`.
+Trust on first use: new tools need no confirmation. upkeep.py lists the tools. Entry points: `Pins`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,9 @@ VERSION = 1
 TOOLS_MAX = 1_000
 """Maximum number of tool names stored for one server, including those that it no longer has."""
 STORE_CHARS_MAX = 900_000
-"""Maximum size of the file. Beyond it, the server that takes the most space keeps only hashes."""
+"""Maximum size of the file, in characters. Beyond it, only hashes are kept for the server that
+takes the most space.
+"""
 ACCEPT = "treadle tools accept"
 """Command that accepts a change, followed by the name of the server."""
 
@@ -34,7 +35,7 @@ class _Pin(msgspec.Struct, kw_only=True):
     sha256: str
     definition: str
     offered: str | None = None
-    """Form in which the tool was last seen, if it differs."""
+    """Last seen form of the tool, if it differs."""
 
 
 class _Pinned(msgspec.Struct, kw_only=True):
@@ -54,7 +55,7 @@ class ChangedTool(msgspec.Struct, frozen=True, kw_only=True):
 
     server: str
     place: str
-    """The program or address."""
+    """Program or address."""
     tool: str
     """Name on the server."""
     before: str
@@ -62,7 +63,7 @@ class ChangedTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pins:
-    """Store of the tools that were seen, in a file that only its owner can read. Its methods block:
+    """Store of the tools that were seen, in a file that only its owner can read. Methods block:
     call them in a thread.
     """
 
@@ -89,8 +90,8 @@ class Pins:
         ]
 
     def accept(self, changes: Sequence[ChangedTool]) -> list[ChangedTool]:
-        """Accept `changes` as a person saw them, and return the accepted ones. Tools that have
-        changed again since are left as they are.
+        """Accept `changes` as the user saw them, and return those accepted. Tools that have changed
+        again since then are left unchanged.
 
         Raises AgentError(invalid) if the file cannot be read or written.
         """
@@ -111,10 +112,10 @@ class Pins:
         return accepted
 
     def check(self, server: McpServer, offered: Sequence[Offered]) -> list[str]:
-        """Store new tools, and return the server's names of those that have changed.
+        """Store new tools, and return the server's names of changed ones.
 
-        Raises AgentError(invalid) if the file cannot be read or written. Changes are unknown then,
-        so nothing should be offered.
+        Raises AgentError(invalid) if the file cannot be read or written. Changes are then unknown,
+        so offer none of the tools.
         """
         known = self._read().servers.get(server.identity)
         if known is None or any(_news(known, tool) for tool in offered):
@@ -128,8 +129,8 @@ class Pins:
         return [tool.theirs for tool, pin in pins if pin is None or pin.sha256 != tool.digest]
 
     def beyond(self, server: McpServer, offered: Sequence[Offered]) -> list[str]:
-        """Return the server's names of tools that are not stored because it has had too many.
-        Raises AgentError as `check` does.
+        """Return the server's names of tools that are not stored because the server has had too
+        many. Raises AgentError as `check` does.
         """
         known = self._read().servers.get(server.identity)
         return [] if known is None else [t.theirs for t in offered if t.theirs not in known.tools]
@@ -158,7 +159,7 @@ class Pins:
 
     @contextlib.contextmanager
     def _changing(self) -> Generator[_Store]:
-        """Change the file atomically, under a lock, so that no concurrent change is lost."""
+        """Change the file atomically under a lock, so that no concurrent change is lost."""
         try:
             self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags = (
@@ -177,7 +178,7 @@ class Pins:
 
 
 def _fitting(store: _Store) -> str:
-    """Return the text of the file, shortened if a server has made it too long to be read again."""
+    """Return the text of the file, shortened if it has become too long to be read again."""
     while len(text := _text(store)) > STORE_CHARS_MAX:
         largest = max(store.servers.values(), key=_weight)
         if not _weight(largest):
@@ -202,7 +203,7 @@ def _weight(server: _Pinned) -> int:
 
 
 def _news(known: _Pinned, tool: Offered) -> bool:
-    """Return True if the file does not contain the tool in this form yet."""
+    """Return True if the file does not contain the tool in this form."""
     pin = known.tools.get(tool.theirs)
     if pin is None:
         return len(known.tools) < TOOLS_MAX

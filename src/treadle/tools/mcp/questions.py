@@ -1,5 +1,5 @@
-"""Questions of a server to a person during a call (elicitation), and their routing. If there is no
-one to ask, servers are informed of that.
+"""Questions of a server to the user during a call (elicitation), and their routing. If no user is
+available, servers are informed of that.
 
 connection.py makes the calls. Entry points: `ServerQuestion`, `Ask`.
 """
@@ -24,35 +24,35 @@ _URL_CHARS = 2_000
 
 
 class ServerQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """A question in the server's own words, unverified."""
+    """Question from the server, unverified."""
 
     server: str
     message: str
     schema: Mapping[str, Any] | None = None
-    """JSON Schema of the answer: an object of plain values. None if the person is to open a
+    """JSON Schema of the answer: an object with primitive values. None if the user is to open a
     page.
     """
     url: str | None = None
-    """URL (http or https) that the person is asked to open. Treadle does not open it."""
+    """URL (http or https) that the user is asked to open. Treadle does not open it."""
     tool: str | None = None
-    """Name of the server's tool, with the run and the call of the question. None if several calls
-    are in progress and the server does not identify one.
+    """Name of the server's tool, with the run and the call that the question belongs to. None if
+    several calls are in progress and the server does not identify one.
     """
     run_id: str | None = None
     call_id: str | None = None
 
 
 Ask: TypeAlias = Callable[[ServerQuestion], Awaitable[Mapping[str, Any] | None]]
-"""Function that asks a person. Returns the answer (`{}` once a page was opened), or None to
+"""Callback that asks the user. Returns the answer (`{}` once a page was opened), or None to
 decline.
 
-An exception declines too.
+An exception also declines.
 """
 
 
 def question_of(server: str, params: ElicitRequestParams) -> ServerQuestion | None:
-    """Return the question; None if it must not reach a person: a URL with another scheme than http
-    and https, with a user name, which can imitate a host, or with invalid characters.
+    """Return the question. None if it must not be shown: a URL with a scheme other than http and
+    https, with a user name (which can imitate a host), or with invalid characters.
     """
     from mcp_types import ElicitRequestURLParams  # noqa: PLC0415  costs the SDK, which only a connection needs
 
@@ -82,7 +82,7 @@ def _can_be_opened(url: str) -> bool:
 
 
 def answer_of(content: Mapping[str, Any] | None) -> ElicitResult:
-    """Convert a person's answer. Anything that the protocol does not allow declines."""
+    """Convert the user's answer. Anything that the protocol does not allow declines."""
     from mcp_types import ElicitResult  # noqa: PLC0415  as above
     from pydantic import ValidationError  # noqa: PLC0415  as above
 

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 TIMEOUT_S = 60.0
 WAIT_S = 10.0
 START_TIMEOUT_S = 30.0
-"""Long enough for `npx -y`, which downloads a server before it starts it."""
+"""Default start timeout in seconds. Long enough for `npx -y`, which downloads a server before it
+starts it.
+"""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _USER = re.compile(r"^[^/@]*@")
@@ -59,9 +61,9 @@ class ServerSettings(Protocol):
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """MCP server, with either a `command` or a `url`. Its tools are named NAME_TOOL. It is started
-    when a run first needs them.
+    on first use.
 
-    The constructor raises AgentError(invalid) if the definition is not valid.
+    The constructor raises AgentError(invalid) if the definition is invalid.
 
     Attributes:
         name: Prefix of its tools' names: at most 64 letters, digits, `_` and `-`.
@@ -69,18 +71,18 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         env: Variables added to its environment, which contains no provider's key. The values are
             secrets.
         cwd: Working directory of the program. None: that of this process.
-        url: Address of a server on streamable HTTP.
-        headers: Headers, sent only to that host. The values are secrets.
+        url: URL of a server on streamable HTTP.
+        headers: HTTP headers, sent only to that host. The values are secrets.
         auth: One of the SDK's OAuth providers (`mcp.client.auth`).
         tools: The only tools to offer, by the server's own names. None: all.
-        timeout_s: Time limit of one call in seconds, without the time for questions to a person.
-        start_timeout_s: Time limit in seconds for the start, including the handshake.
-        wait_s: Seconds for which a run waits for its tools before the first request. If they take
-            longer, they join the run later. Counts against the run's time limit.
-        trust_hints: True: its readOnlyHint and idempotentHint count, so that such calls run without
-            approval, or run again after a crash.
-        protocol: legacy: the handshake of 2025 and before, for a server that fails when it is asked
-            for its version.
+        timeout_s: Timeout of one call in seconds, excluding the time for questions to the user.
+        start_timeout_s: Timeout in seconds for the start, including the handshake.
+        wait_s: Seconds for which a run waits for its tools before the first request. If they arrive
+            later, they join the run in progress. Counts against the run's time limit.
+        trust_hints: True: rely on readOnlyHint and idempotentHint, so that such calls run without
+            approval, or are repeated after a crash.
+        protocol: legacy: the handshake of 2025 and before, for a server that fails on version
+            negotiation.
     """
 
     name: str
@@ -144,8 +146,8 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         )
 
     def _mixed_up(self) -> str | None:
-        """Return what a type checker would report. Without the check, the mistake would fail much
-        later with a misleading error.
+        """Return the type error that a type checker would report. Without the check, the mistake
+        would surface much later with a misleading error.
         """
         fields: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
         for name, like in (("command", "['npx', '-y', 'some-server']"), ("tools", "['search']")):
@@ -164,13 +166,13 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def redactor(self) -> Redactor:
-        """Redactor for the secrets of this server."""
+        """Redactor of this server's secrets."""
         return Redactor(self.secrets)
 
     @cached_property
     def process(self) -> Hashable:
         """Key of the connection. Servers that differ only in `tools`, `timeout_s` or `trust_hints`
-        share it.
+        share one.
         """
         env, headers = revealed(self.env), revealed(self.headers)
         where = (
@@ -186,7 +188,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @property
     def secrets(self) -> frozenset[str]:
         """Secrets of the server: values of `env` and `headers`, and everything in its URL except
-        the place.
+        the host and path.
 
         A variable that is passed on unchanged (`env={**os.environ, …}`) is a secret only if its
         name indicates one.
@@ -205,13 +207,13 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def place(self) -> str:
-        """Program or address, without possible secrets, for display."""
+        """Program or address for display, without possible secrets."""
         return _place(self.url) if self.url is not None else self.command[0]
 
     @property
     def identity(self) -> str:
-        """Key under which its tools are remembered: another command or address under the same name
-        is another server.
+        """Key under which the server's tools are stored: another command or address under the same
+        name is another server.
         """
         where: list[Any] = (
             [self.name, _place(self.url)]
@@ -236,7 +238,7 @@ def _plain(values: Mapping[str, Any]) -> list[Any]:
 
 
 def revealed(values: Mapping[str, SecretText]) -> dict[str, str]:
-    """Return the values in plain text."""
+    """Return the values as plain text."""
     return {
         key: value.reveal() if isinstance(value, Secret) else value for key, value in values.items()
     }

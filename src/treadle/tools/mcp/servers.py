@@ -1,5 +1,5 @@
-"""MCP servers of one runtime. Each is started once, when a run first needs its tools, shared by all
-runs, and ended with the runtime.
+"""MCP servers of one runtime. Each is started on first use, shared by all runs, and stopped with
+the runtime.
 
 Entry point: `McpServers`.
 """
@@ -52,27 +52,28 @@ class McpServers:
         environment: Mapping[str, str] | None = None,
         ask: Ask | None = None,
     ) -> None:
-        """`home`: Treadle's folder, where changes of tools are tracked; None: they are not.
+        """`home`: Treadle's directory, where changes of tools are tracked; None: not tracked.
         `environment`: that of the programs; None: this process's, without keys.
 
-        `ask`: asks a person a server's questions. None: servers are informed that there is no one
-        to ask.
+        `ask`: asks the user a server's questions. None: servers are informed that no user is
+        available.
         """
         self.pins = None if home is None else Pins(home)
         self._environment = child_environment(()) if environment is None else environment
         self._ask = ask
         self._upkeeps: dict[Hashable, Upkeep] = {}
-        """Upkeeps by connection. Agents that use different tools of one server share a connection.
+        """Upkeeps by connection. Agents that use different tools of one server share a
+        connection.
         """
         self._group: TaskGroup | None = None
         self._context = contextvars.copy_context()
         self._closed = False
 
     def open(self, group: TaskGroup) -> None:
-        """Open without `async with`: tasks for servers run in `group`, which must be left after
+        """Open without `async with`: the servers' tasks run in `group`, which must be exited after
         `aclose`.
         """
-        # connections outlive the run, and its span, that first needs them
+        # a connection outlives the run that first needs it, and that run's span
         self._context = contextvars.copy_context()
         self._group = group
 
@@ -88,7 +89,7 @@ class McpServers:
         return await group.__aexit__(*exc)  # pyright: ignore[reportArgumentType]  what an async with hands over
 
     async def aclose(self) -> None:
-        """Idempotent."""
+        """Stop all servers. Idempotent."""
         self._closed = True
         for upkeep in self._upkeeps.values():
             upkeep.end()
@@ -103,13 +104,13 @@ class McpServers:
         required: Collection[str] = (),
         warn: Callable[[str], None],
     ) -> list[McpTool]:
-        """Return the current tools of `servers`, in their order. All servers are asked at once, and
-        again for the next run.
+        """Return the current tools of `servers`, in order. All servers are listed concurrently,
+        once per run.
 
-        Calls `warn` with a sentence for each thing that cannot be offered: a server that cannot be
-        reached, a tool that has changed since it was first seen, a name in `taken` (the run's own
-        tools) or of another server's tool. Raises AgentError(tool) if a server whose name is in
-        `required` cannot be reached, AgentError(invalid) if the SDK is not installed.
+        Calls `warn` with a sentence for each thing that cannot be offered: a server that is
+        unreachable, a tool that has changed since it was first seen, or a name in `taken` (the
+        run's own tools) or of another server's tool. Raises AgentError(tool) if a server whose name
+        is in `required` is unreachable, AgentError(invalid) if the SDK is not installed.
         """
         if not servers:
             return []
@@ -126,9 +127,9 @@ class McpServers:
     async def join(
         self, servers: Sequence[McpServer], *, taken: Collection[str] = (), within_s: float
     ) -> Joining:
-        """Ask all servers at once, and wait for their answers at most `within_s` seconds.
+        """List the tools of all servers concurrently, and wait up to `within_s` seconds for them.
 
-        Later answers still arrive in what this returns.
+        Later tools are added to the returned object.
         """
         self._check()
         assert self._group is not None, "it was checked"
@@ -139,7 +140,7 @@ class McpServers:
         return joining
 
     def standing(self, servers: Sequence[McpServer]) -> list[ServerStatus]:
-        """Return the status of each server, in order, without asking any. Blocks while it reads
+        """Return the status of each server, in order, without contacting any. Blocks while it reads
         which tools have changed.
         """
         found: list[ServerStatus] = []
@@ -198,7 +199,8 @@ class McpServers:
             offered = await self._unchanged(server, [*listing.tools.values()], notes.append)
         except (Unreachable, AgentError) as e:
             joining.missed[server] = str(e)
-        except Exception as e:  # the boundary of a task: a run must not end the servers of another
+        # task boundary: a failure in one run must not stop the servers of another
+        except Exception as e:
             logger.exception("the MCP server %r could not be asked for its tools", server.name)
             joining.missed[server] = (
                 f"the MCP server {server.name!r} cannot be used: {type(e).__name__}"

@@ -44,7 +44,7 @@ class Sieve:
         self._asked.discard(response.id)
         said: object = response.result.get("tools")
         if not isinstance(said, list) or self._fault({**response.result, "tools": []}) is not None:
-            return  # the SDK reports the fault
+            return  # the SDK reports this error
         tools = cast("list[object]", said)
         faults = (
             {}
@@ -65,8 +65,8 @@ class Sieve:
         response.result["tools"] = [tool for place, tool in enumerate(tools) if place not in wrong]
 
     def _fault(self, result: Mapping[str, Any]) -> str | None:
-        """Return the fault of the list by the rules of its version, or of its first tool by those
-        of the SDK.
+        """Return the error in the list by the rules of its protocol version, or in its first
+        invalid tool by those of the SDK.
         """
         try:
             methods.validate_server_result(_LIST, self.version, result)
@@ -82,7 +82,7 @@ class Sieve:
         return None
 
     def _wrong_header(self, tool: object) -> str | None:
-        """Return the fault of a tool's headers, or None. Since 2026-07-28 such a tool must not be
+        """Return the error in a tool's headers, or None. Since 2026-07-28 such a tool must not be
         used; the SDK would omit it silently.
         """
         if self.version not in MODERN_PROTOCOL_VERSIONS:

@@ -1,8 +1,8 @@
 """Transport to a server that runs as a child process: messages are lines of its stdin and stdout.
-Any output of the program is handled within fixed limits.
+Bounds the memory and time that any output of the program can take.
 
-Replaces the SDK's own transport, which keeps a line of any length in memory, logs each line that is
-not a message, and kills only the process group. Entry point: `stdio`.
+Replaces the SDK's own transport, which buffers a line of any length, logs each line that is not a
+message, and kills only the process group. Entry point: `stdio`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ from treadle.tools.mcp.traffic import Streams, Traffic
 from treadle.tools.mcp.words import one_line
 
 BABBLE_BYTES = 256 << 20
-"""Maximum of other output between two responses; each line counts as at least `BABBLE_LINE`."""
+"""Maximum size in bytes of other output between two responses; each line counts as at least
+`BABBLE_LINE`.
+"""
 BABBLE_LINE = 256
 QUEUE = 64
-"""Maximum number of messages that wait until the program reads them, so that cancelling a call does
-not wait for a program that does not read.
+"""Maximum number of messages queued until the program reads them, so that cancelling a call never
+waits for the program.
 """
 GRACE_S = 1.0
-"""Seconds between closing a server's stdin, which asks it to end, and SIGTERM."""
+"""Seconds between closing a server's stdin, which asks it to exit, and SIGTERM."""
 _LAST_S = 2.0
 _POLL_S = 0.01
 _PIECE = 65536
@@ -90,8 +92,8 @@ async def _started(server: McpServer, environment: Mapping[str, str]) -> Process
 
 
 async def _end(program: Process, tree: Tree) -> None:
-    """Close the program's stdin. If it still runs a second later, terminate it and then kill it,
-    with all processes that it started.
+    """Close the program's stdin. If it still runs after the grace period, terminate and then kill
+    it with all its descendants.
     """
     with suppress(*_GONE):
         if program.stdin is not None:
@@ -137,18 +139,19 @@ class _Pipes:
                     "it does not stop writing to stdout what is no message, like "
                     f"{self._nonsense_in_words!r}"
                 )
-        with anyio.move_on_after(_POLL_S * 10):  # its exit and its last output arrive separately
+        # its exit and its last output are reported separately
+        with anyio.move_on_after(_POLL_S * 10):
             while self._program.returncode is None:  # noqa: ASYNC110  as in _end
                 await anyio.sleep(_POLL_S)
-        with anyio.move_on_after(
-            _POLL_S * 10
-        ):  # a process that it has started may hold stderr open
+        with anyio.move_on_after(_POLL_S * 10):  # a process that it started may hold stderr open
             await self._heard.wait()
         self._traffic.end(self._end_in_words())
         self._into.close()
 
     async def _hand_on(self, message: SessionMessage | None) -> None:
-        """Pass a message on, or drop it if there is no reader left, so that the program can end."""
+        """Pass a message on, or drop it if there is no reader left, so that the program can
+        exit.
+        """
         if message is not None:
             with suppress(*_GONE):
                 await self._into.send(message)
@@ -169,7 +172,7 @@ class _Pipes:
         return self._unreadable(line) if line.is_cut or data.startswith(b"{") else None
 
     def _unreadable(self, line: BoundedLine) -> SessionMessage | None:
-        """Return an error for the call that the line probably answers."""
+        """Return an error for the call that the line probably responds to."""
         if (request := answered_id(line)) is None:
             return None
         what = (
@@ -219,7 +222,7 @@ class _Pipes:
 
 
 async def _piece(stream: ByteReceiveStream | None) -> bytes:
-    """Empty at the end."""
+    """Read the next piece. Empty at the end."""
     assert stream is not None, "it is a pipe"
     # a program that never stops writing must not block other tasks
     await anyio.lowlevel.checkpoint()

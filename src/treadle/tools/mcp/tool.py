@@ -1,5 +1,5 @@
-"""A tool of an MCP server as the loop sees it. A call happens once unless the user's own
-configuration believes the server's hints.
+"""MCP tool as the loop sees it. A call is made at most once, unless the user's configuration trusts
+the server's hints.
 
 Entry: `McpTool`.
 """
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class McpTool:
-    """Tool of an MCP server, made by `McpServers.tools` for runs that begin now."""
+    """Tool of an MCP server, created by `McpServers.tools` for new runs."""
 
     parallel = True
     timeout_s: float | None = None
-    """None, because the server's own `timeout_s` applies, without the time for questions."""
+    """None, because the server's own `timeout_s` applies, excluding the time for questions."""
     needs_approval = False
     max_output = MAX_OUTPUT_CHARS
 
@@ -82,8 +82,8 @@ class McpTool:
         """Call the tool. Raises ToolFailed for every failure of the server; its `happened` is None
         if the call may have had an effect.
 
-        Cancellation: sends the server a notification to stop the call, which takes at most 5 s if
-        it does not read.
+        Cancellation: notifies the server to stop the call, which takes up to 5 s if the server does
+        not read.
         """
         result = await self._upkeep.call(self._server, self._offered, ctx, arguments)
         from treadle.tools.mcp.content import output_of, text_of  # noqa: PLC0415  imports the SDK's types

@@ -1,5 +1,4 @@
-"""Messages between a server and the SDK: irrelevant ones are dropped, and facts for people are
-recorded.
+"""Messages between a server and the SDK: drops irrelevant ones, and records facts for the user.
 
 stdio.py and http.py are the transports. Entry points: `Traffic`.
 """
@@ -19,11 +18,11 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 from treadle.tools.mcp.sieve import Sieve
 
 ASKING_MOST = 32
-"""Maximum number of open requests of a server. Further ones are not answered."""
+"""Maximum number of open requests from a server. Further ones are ignored."""
 UNASKED_MOST = 50_000
-"""Maximum burst of notifications and requests of a server."""
+"""Maximum burst of notifications and requests from a server."""
 UNASKED_PER_S = 500
-"""Maximum average rate of notifications and requests of a server."""
+"""Maximum average rate of notifications and requests from a server, per second."""
 _FIGURE_MOST = 1e300
 _PROGRESS = "notifications/progress"
 _USED = frozenset({_PROGRESS, "notifications/cancelled"})
@@ -38,7 +37,7 @@ Streams: TypeAlias = "tuple[Reading, Writing]"
 
 
 class Allowance:
-    """Bound on events: a burst of `most`, refilled by `per_s` each second."""
+    """Rate limit: a burst of `most` events, refilled by `per_s` each second."""
 
     def __init__(self, most: int, per_s: float) -> None:
         self._most, self._per_s = most, per_s
@@ -59,24 +58,24 @@ class Traffic:
         self.over = anyio.Event()
         """Set once the connection has ended or should end."""
         self.reason: str | None = None
-        """Reason for the end, if it is known."""
+        """Reason why it ended, if known."""
         self.received = 0
-        """Messages so far."""
+        """Number of messages received so far."""
         self.tools_changed = False
         """True once the server has announced that its tools have changed."""
         self.asking = 0
-        """The server's requests without an answer so far."""
+        """The server's requests that have no response yet."""
         self.sieve = Sieve()
         self._unasked = Allowance(UNASKED_MOST, UNASKED_PER_S)
 
     def end(self, reason: str) -> None:
-        """End the connection. Only the first reason is kept."""
+        """End the connection. Only the first reason is stored."""
         if not self.over.is_set():
             self.reason = self.reason or reason
             self.over.set()
 
     def lets_in(self, item: SessionMessage | Exception) -> bool:
-        """Return True if an incoming message may pass. Call this once for each."""
+        """Return True if an incoming message is accepted. Call this once for each."""
         if isinstance(item, Exception) or self.over.is_set():
             return False
         self.received += 1
@@ -101,12 +100,12 @@ class Traffic:
                 return True
 
     def sends(self, item: SessionMessage) -> None:
-        """Record an outgoing message before it is sent. Call this once for each."""
+        """Record an outgoing message before it is sent. Call this once per message."""
         if isinstance(item.message, JSONRPCRequest):
             self.sieve.asks(item.message)
 
     def sent(self, item: SessionMessage) -> None:
-        """Record an outgoing message after it was sent. Call this once for each."""
+        """Record an outgoing message after it was sent. Call this once per message."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
             self.asking -= 1
 
@@ -119,7 +118,9 @@ class Traffic:
 
 
 def _is_whole(method: str, params: Mapping[str, Any]) -> bool:
-    """True if the SDK can read a notification. It logs a traceback for each that it cannot."""
+    """Return True if the SDK can parse a notification. It logs a traceback for each that it
+    cannot.
+    """
     name = "progressToken" if method == _PROGRESS else "requestId"
     if type(params.get(name)) not in (str, int):
         return False
@@ -147,8 +148,8 @@ class _Stream:
 class _Reading(_Stream):
     @property
     def last_context(self) -> Any:
-        """Context in which the SDK handles a message: that of the sender of the request it belongs
-        to.
+        """Context in which the SDK handles a message: that of the sender of the request to which it
+        belongs.
         """
         return getattr(self._inner, "last_context", None)
 

@@ -1,4 +1,4 @@
-"""One MCP server during the life of a runtime: connected when needed, reconnected after it died,
+"""One MCP server during the life of a runtime: connected on first use, reconnected after a failure,
 with its latest list of tools.
 
 connection.py is a single connection. Entry points: `Upkeep`.
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 FIRST_S = 0.5
 LONGEST_S = 300.0
 MOST = 20
-"""Failures in a row."""
+"""Maximum number of consecutive failures."""
 
 
 class Backoff:
     def __init__(
         self, clock: Callable[[], float], chance: Callable[[], float] = random.random
     ) -> None:
-        """`clock`: seconds. `chance`: from 0 to 1."""
+        """`clock`: returns seconds. `chance`: returns a number from 0 to 1."""
         self._clock, self._chance = clock, chance
         self._until = 0.0
         self.failures = 0
 
     def failed(self) -> None:
-        """Count a failure. After the first one in a row, the next start is immediate."""
+        """Count a failure. After the first consecutive one, the next start is immediate."""
         self.failures += 1
         longest = (
             min(LONGEST_S, FIRST_S * 2 ** max(self.failures - 2, 0)) if self.failures > 1 else 0.0
@@ -63,7 +63,9 @@ class Backoff:
 FRESH_S = 60.0
 """Seconds for which a list of tools is current, unless the server announces a change."""
 PATIENCE_S = 2.0
-"""Longest wait before the next start, in seconds, that is not reported at once."""
+"""Longest delay before the next start, in seconds, that callers wait for. A longer one is reported
+immediately.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +78,20 @@ class _Listed:
     offered: dict[tuple[str, ...] | None, Listing] = field(
         default_factory=dict[tuple[str, ...] | None, Listing]
     )
-    """Offered tools, by the selection that is wanted."""
+    """Offered tools, by requested selection."""
 
 
 class ServerStatus(NamedTuple):
-    """Status of one server, as far as it is known without asking it."""
+    """Status of one server, as far as known without contacting it."""
 
     name: str
     place: str
     state: Literal["idle", "running", "failed"]
-    """idle: no run has needed the server yet, or it has ended by itself."""
+    """idle: not started yet because no run has needed the server, or ended by itself."""
     tools: tuple[str, ...] = ()
     """Names of the latest tools, as the model calls them."""
     wrong: tuple[str, ...] = ()
-    """Reasons why it cannot be used, and what it does not offer, for people."""
+    """Reasons why it is unusable, and tools that it does not offer, for the user."""
 
 
 class Upkeep:
@@ -127,7 +129,7 @@ class Upkeep:
         return known.offered[wanted]
 
     async def _heard(self, *, fresh: bool) -> _Listed:
-        """Raises Unreachable."""
+        """Request the list. Raises Unreachable."""
         connection = await self._connected()
         if (known := self._known(fresh=fresh)) is None:
             try:
@@ -154,10 +156,10 @@ class Upkeep:
     async def call(
         self, server: McpServer, tool: Offered, ctx: ToolContext[Any], arguments: Mapping[str, Any]
     ) -> mcp_types.CallToolResult:
-        """Make a call for `server`, one of those that share this connection. Raises ToolFailed.
+        """Call a tool for `server`, one of those that share this connection. Raises ToolFailed.
 
-        Repeats the call once if the server does not know our session, and therefore has not run
-        anything.
+        Repeats the call once if the server does not recognise our session, which means that it ran
+        nothing.
         """
         why = ""
         for _ in range(2):
@@ -207,7 +209,7 @@ class Upkeep:
     # ------------------------------------------------------------ connecting
 
     async def _connected(self) -> McpConnection:
-        """Raises Unreachable."""
+        """Return the connection, opening it if needed. Raises Unreachable."""
         if self._now is not None and not self._now.is_usable and self._now.settled.is_set():
             await self._buried(self._now)
         if self._now is None:
@@ -223,7 +225,7 @@ class Upkeep:
 
     async def _buried(self, connection: McpConnection) -> None:
         await connection.over.wait()
-        if self._now is connection:  # only one of the waiting tasks does this
+        if self._now is connection:  # only one of the waiting tasks gets here
             self._now = None
             if connection.answered:
                 self._backoff.worked()
@@ -256,7 +258,7 @@ class Upkeep:
             self._now.end("it was closed")
 
     async def aclose(self) -> None:
-        """Idempotent."""
+        """Close the connection. Idempotent."""
         self.end()
         if self._now is not None:
             await self._now.over.wait()

@@ -1,4 +1,4 @@
-"""Plain text of a server's texts: without invisible characters and terminal sequences, and
+"""Plain text from a server's texts: without invisible characters and terminal sequences, and
 truncated.
 
 Entry points: `plain`, `one_line`.
@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterator
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
-"""Control characters, and format characters such as tags and changes of direction, which can hide
+"""Control characters, and format characters such as tags and direction marks, which can hide
 instructions.
 """
 _BLANK = frozenset(
@@ -21,7 +21,7 @@ _BLANK = frozenset(
         *range(0xE0100, 0xE01F0),
     }
 )
-"""Letters and marks that are invisible too: selectors of variants can carry a byte each. Source:
+"""Letters and marks that are also invisible: variation selectors can carry a byte each. Source:
 Unicode's Default_Ignorable_Code_Point; U+2800 is a blank.
 """
 _SELECTORS, _JOINERS = "\ufe0e\ufe0f", "\u200c\u200d"
@@ -31,7 +31,7 @@ joiner behind that, if it is not ASCII.
 
 
 def plain(text: str, longest: int) -> str:
-    """Return plain text of at most `longest` characters. Lines and tabs stay."""
+    """Return plain text of at most `longest` characters. Line breaks and tabs are kept."""
     cut = text[: longest + 1]
     clean = "".join(_visible(cut))
     return clean if len(cut) <= longest else f"{clean[:longest]}…"
@@ -39,7 +39,7 @@ def plain(text: str, longest: int) -> str:
 
 def _visible(text: str) -> Iterator[str]:
     bindable = ""
-    """Invisible characters that may follow."""
+    """Invisible characters that may follow this one."""
     for character in text:
         if character in _SELECTORS or character in _JOINERS:
             if character not in bindable:

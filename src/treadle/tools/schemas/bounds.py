@@ -1,8 +1,8 @@
-"""Limits of schemas that a caller wrote, checked before anything is compiled, and of the work of
-one check.
+"""Limits on schemas that a caller wrote, checked before compilation, and on the work of one
+validation.
 
-jsonschema-rs has no limits and holds the GIL during a check, so deadlines and signals wait for it.
-The unfolded schema is counted, not built: at each place of a value, every schema counts once,
+jsonschema-rs has no limits and holds the GIL during validation, so deadlines and signals wait for
+it. The unfolded schema is counted, not built: at each place of a value, every schema counts once,
 multiplied by the number of paths that lead to it. Entry points: `Bounds`, `TooMuch`.
 """
 
@@ -23,7 +23,7 @@ _IS_VERBOSE: Final = re.compile(r"\(\?[A-Za-z-]*x")
 _NAMED: Final = re.compile(r"\\(?:[pP](?:\{[^}]*\}?|.?)|[xu]\{[^}]*\}?)", re.DOTALL)
 """Escapes of more than two characters."""
 _WIDE = 9
-"""States of a class with nearly all characters of Unicode, in UTF-8."""
+"""States of a class with nearly all Unicode characters, in UTF-8."""
 _COUNTED_MOST: Final = 10**9
 _PROPERTY = 300
 """States of a class like `\\p{L}`."""
@@ -83,7 +83,7 @@ def _atom(pattern: str, at: int) -> tuple[int, int]:
 
 
 def _end_of_class(pattern: str, at: int) -> int:
-    """Return the end of a class, read as short as possible. If the class is longer, because it
+    """Return the end of a class under the shortest reading. If the class is longer, because it
     begins with a bracket or contains classes, its last bracket counts as much as all before it.
     """
     end = at + 1
@@ -100,19 +100,21 @@ ALTERNATIVES_MOST: Final = 20_000
 WORK_MOST: Final = 20_000_000
 """Maximum work of one check, which takes one to two seconds."""
 TOLD_MOST: Final = 20_000
-"""Maximum work of a check that collects problems, which makes an object for each failed
+"""Maximum work of a check that collects problems, because it creates an object for each failed
 alternative.
 """
 _SURELY_LITTLE: Final = 2_000_000
 _COUNTING = 10
-"""Cost of counting one part, in checks of one."""
+"""Cost of counting one part, relative to one check."""
 
 
 class Bounds:
     """Bounds of one schema."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Raises TooMuch for a schema beyond a limit, without unfolding it."""
+        """Create the bounds, without unfolding the schema. Raises TooMuch for a schema beyond a
+        limit.
+        """
         self._graph: Final = SchemaGraph(schema)
         self.states: Final = self._states()
         self._ranks: Final = self._graph.ranks()
@@ -120,8 +122,8 @@ class Bounds:
         self.chars_surely: Final = (
             -1 if most is None else _SURELY_LITTLE // (most + self.states) - 1
         )
-        """Maximum number of characters of JSON that certainly take little work; -1 if the work has
-        to be counted for every value.
+        """Length of JSON text, in characters, up to which the work is certainly small; -1 if the
+        work must be counted for every value.
         """
 
     def _states(self) -> int:

@@ -1,5 +1,5 @@
-"""Validation by a JSON Schema that a caller wrote. Visible faults are found at once; the schema is
-compiled when the first value is checked. Nothing is ever fetched.
+"""Validation by a JSON Schema that a caller wrote. Obvious errors are found immediately; the schema
+is compiled when the first value is checked. Nothing is ever fetched.
 
 Callers write the messages to the model. Entry point: `CheckedSchema`.
 """
@@ -38,18 +38,18 @@ _PLACE_CHARS: Final = 300
 _COUNTED: Final = 1_000
 BACKTRACKS_MOST: Final = 100_000
 PATTERN_BYTES_MOST: Final = 4 << 20
-"""Maximum size of a compiled pattern, because bounds.py only estimates."""
+"""Maximum size of a compiled pattern in bytes. Needed because bounds.py only estimates."""
 
 
 class CheckedSchema:
-    """Copy of a schema, and its validator."""
+    """Copy of a schema, with its validator."""
 
     def __init__(self, schema: object, what: str, place: str) -> None:
         """`what`: subject and verb of messages, such as "the schema of the answer is". `place`:
         name of the schema's root in messages.
 
-        Raises AgentError(invalid) if JSON cannot express the schema. `fault` holds a visible fault;
-        `compile` finds all others.
+        Raises AgentError(invalid) if JSON cannot express the schema. `fault` holds an obvious
+        error; `compile` finds all others.
         """
         self.what: Final = what
         try:
@@ -57,8 +57,8 @@ class CheckedSchema:
         except (TypeError, ValueError, RecursionError) as e:
             raise AgentError("invalid", f"{what} not a JSON Schema: {e}") from e
         self.fault: Final = _fault_of(self.schema, place)
-        """Fault that is visible without compiling the schema, or a reference to a schema elsewhere;
-        None if there is none.
+        """Error that is detectable without compiling the schema, or a reference to an external
+        schema; None if there is none.
         """
         self._compiled: tuple[Validator, Bounds] | None = None
         self._chars_surely = -1
@@ -91,14 +91,14 @@ class CheckedSchema:
         return self._is_valid(value)
 
     def _count(self, value: object, chars: int) -> None:
-        """Compile, and raise TooMuch for a check that takes too long."""
+        """Compile the schema, and raise TooMuch for a check that would take too long."""
         validator, bounds = self.compile()
         self._is_valid, self._chars_surely = validator.is_valid, bounds.chars_surely
         if chars > bounds.chars_surely and bounds.work(value, WORK_MOST) > WORK_MOST:
             raise TooMuch(_LONG)
 
     def problems(self, value: object, noun: str) -> Sequence[SchemaProblem]:
-        """Return the problems of a value, if any. `noun`: the word for an unknown name in messages,
+        """Return the problems of a value, if any. `noun`: how messages refer to an unknown name,
         such as "field".
 
         Raises ValueError as `fits` does. Describes the first 30 problems and counts the others, up
@@ -177,7 +177,7 @@ def _reason(error: ValueError) -> str:
 
 
 def _faults(schema: object, place: str) -> Iterator[str]:
-    """Yield the faults that are visible without compiling the schema."""
+    """Yield the errors that are detectable without compiling the schema."""
     if isinstance(schema, bool):
         return
     if not isinstance(schema, dict):

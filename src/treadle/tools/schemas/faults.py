@@ -32,7 +32,9 @@ _CONTAINERS: Final = re.compile(
 
 
 def fault_of_text(error: ValidationError) -> str | None:
-    """Return the reason why the text is not JSON; None if it is JSON that does not fit."""
+    """Return the reason why the text is not JSON. None if it is JSON that does not match the
+    schema.
+    """
     first = error.errors(include_url=False)[0]
     if first["type"] == "json_invalid":
         return str(first.get("ctx", {}).get("error", first["msg"]))

@@ -34,7 +34,7 @@ _META_WEIGHT = 1_000
 
 
 class Dangling(ValueError):
-    """A reference that leads nowhere."""
+    """Raised for a reference without a target."""
 
 
 class Node:
@@ -50,11 +50,11 @@ class Node:
         self.weight = 1
         """Number of values that the check compares at one place."""
         self.same_place: Counter[int] = Counter()
-        """Parts that check the same place, each with the number of times."""
+        """Parts that check the same place, each with its number of occurrences."""
         self.named: dict[str, int] = {}
         self.any_name: list[int] = []
         self.of_names: list[int] = []
-        """Parts that check the names of an object."""
+        """Parts that check the property names of an object."""
         self.places: list[int] = []
         self.any_place: list[int] = []
         self.patterns: list[str] = []
@@ -73,8 +73,8 @@ class SchemaGraph:
     """All parts that a check can reach from the top, which is number 0."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Raises TooMuch for a schema that is too large or too deep, Dangling for a reference that
-        leads nowhere.
+        """Build the graph. Raises TooMuch for a schema that is too large or too deep, Dangling for
+        a reference without a target.
         """
         check_size(schema)
         self._resources: dict[str, list[dict[str, Any]]] = {}
@@ -222,7 +222,7 @@ def _ordered(
     """
     entering = Counter(other for others in ways.values() for other in set(others))
     order = [node.number for node in nodes if not entering[node.number]]
-    for number in order:  # grows as it is read
+    for number in order:  # extended during the iteration
         for other in set(ways[number]):
             entering[other] -= 1
             if not entering[other]:

@@ -1,6 +1,6 @@
-"""Validation problems, described for a model in one line each: place, fault and expected value.
+"""Validation problems, described for the model in one line each: place, error and expected value.
 
-faults.py and checked.py find them; their callers add the text around them. Entry points:
+faults.py and checked.py find them; their callers add the surrounding text. Entry points:
 `SchemaProblem`, `told`, `strict_json`.
 """
 
@@ -26,7 +26,7 @@ MAX_PLACE_CHARS: Final = 200
 _AROUND_CHARS: Final = 30
 _FORMS_MOST: Final = 200
 _NEAR_MOST: Final = 200
-"""Maximum number of names among which the nearest is searched. Each takes about 20 µs."""
+"""Maximum number of names to compare when looking for the nearest. Each takes about 20 µs."""
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w{0,60}")
 
 
@@ -35,7 +35,7 @@ def _no_constant(name: str) -> None:
 
 
 strict_json: Final = json.JSONDecoder(parse_constant=_no_constant)
-"""Python's parser, which here rejects NaN and Infinity.
+"""Parse JSON with Python's parser, rejecting NaN and Infinity.
 
 Raises ValueError, or RecursionError for JSON that is nested too deeply.
 """
@@ -48,14 +48,16 @@ def _finite(number: str) -> float:
 
 
 finite_json: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
-"""`strict_json`, which also rejects numbers such as 1e400 that no float can hold."""
+"""Parse JSON as `strict_json` does, also rejecting numbers beyond the range of a float, such as
+1e400.
+"""
 
 
 class SchemaProblem(msgspec.Struct, frozen=True):
     path: Path
-    """Keys and indices from the top down."""
+    """Keys and indices, outermost first."""
     text: str
-    """Description of the fault and of the expected value."""
+    """Description of the error and of the expected value."""
 
 
 def told(problems: Sequence[SchemaProblem], whole: str, chars_max: int | None = None) -> list[str]:
@@ -107,9 +109,9 @@ def missing(path: Path, schema: JsonSchema) -> SchemaProblem:
 
 
 def unknown(path: Path, schema: JsonSchema, noun: str) -> SchemaProblem:
-    """Return the problem for an unknown name, with the nearest known one.
+    """Return the problem of an unknown name, with the nearest known one.
 
-    `noun`: the word for the name, such as "field".
+    `noun`: how messages refer to the name, such as "field".
     """
     names = [
         name
@@ -129,8 +131,8 @@ def nearest(word: str, words: Sequence[str]) -> str | None:
 
 
 def as_string(value: object) -> str:
-    """Return a hint for the most common mistake with arrays and objects, which is to send them as
-    JSON inside a string; otherwise "".
+    """Return a hint for the most common mistake with arrays and objects, sending them as JSON
+    inside a string; otherwise "".
     """
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         return "; send the JSON itself, not a string that contains it"

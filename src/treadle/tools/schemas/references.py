@@ -25,11 +25,11 @@ _SURE: Final = frozenset(
         "properties", "patternProperties", "$defs", "dependentSchemas",
     }
 )  # fmt: skip
-"""Keywords that contain schemas in the same places in each draft since 2019-09."""
+"""Keywords that contain schemas in the same places in every draft since 2019-09."""
 _NEW_DRAFTS: Final = "https://json-schema.org/draft/20"
 """Drafts since 2019-09, in which `$id` counts everywhere and `id` nowhere."""
 ADDRESS_CHARS_MOST: Final = 4_000
-"""Maximum length of an id or a reference, because each is joined with each."""
+"""Maximum length of an id or a reference. Limited because each is joined with each."""
 BASES_MOST: Final = 32
 """Maximum number of URIs that the references of one part may be relative to."""
 _READINGS_MOST: Final = 50_000
@@ -86,14 +86,14 @@ def joined(base: str, reference: str) -> str:
 def schemas(
     schema: object, *, in_literals: bool = False
 ) -> Iterator[tuple[Sequence[str], dict[str, Any]]]:
-    """Yield every part of a schema with the possible base URIs of its references, the likeliest
+    """Yield every part of a schema with the possible base URIs of its references, most likely
     first. Includes values of unknown keywords and, with `in_literals`, literal values, because a
     pointer may lead to either.
 
     Drafts before 2019-09 differ in whether `id` or `$id` counts, and next to which keywords; below
-    unknown keywords it depends on the path. There, each reading is followed, so that jsonschema-rs
-    never reads a larger schema than this function. Raises TooMuch for too many readings, or an
-    address beyond its limit.
+    unknown keywords it depends on the path. There, every interpretation is followed, so that
+    jsonschema-rs never reads a larger schema than this function. Raises TooMuch for too many
+    interpretations, or an address beyond its limit.
     """
     further, is_new = 0, _names_new_drafts_only(schema)
     pending: list[tuple[tuple[str, ...], object, bool, bool]] = [(("",), schema, False, is_new)]

@@ -19,7 +19,7 @@ from treadle.tools.schemas.tidy import STRUCT
 def with_structs(hint: Any, *, strict: bool = False) -> Any:
     """Return the annotation with pydantic hooks for each Struct in it.
 
-    Unless `strict`, "3" is accepted as a 3.
+    Unless `strict`, "3" is accepted for an int.
     """
     origin, inner = get_origin(hint), get_args(hint)
     if _is_struct(origin or hint):
@@ -41,7 +41,7 @@ def _is_struct(hint: object) -> bool:
 
 
 class _Struct:
-    """Hooks by which pydantic validates and describes a Struct."""
+    """Hooks through which pydantic validates and describes a Struct."""
 
     def __init__(self, struct: Any, strict: bool) -> None:
         self.struct = struct

@@ -1,8 +1,9 @@
-"""Typed answers: the schema for the model, from a type or a JSON Schema, and the value of its text.
+"""Typed answers: the schema for the model, from a type or a JSON Schema, and the value parsed from
+its text.
 
     contract.py   contract of a typed answer, which the loop uses
     kinds.py      the family of a type, and rejection of values that are not types
-    answer.py     the part that all families share: lazy, reads text, reports problems
+    answer.py     the part that all families share: lazy building, parsing, error reports
     shape.py      contract of a family
     typed.py      the family of all types that pydantic knows
     structs.py    the family of msgspec Structs

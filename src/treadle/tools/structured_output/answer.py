@@ -1,7 +1,7 @@
 """Typed answers of any family: built on first use. Text around the JSON is tolerated, the value is
 validated strictly, and problems are described for the model.
 
-The family's part is its `Shape`. Entry point: `StructuredAnswer`.
+`Shape` holds the part specific to each family. Entry point: `StructuredAnswer`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class StructuredAnswer(Generic[OutOf]):
     """`AnswerType` of any family. Thread-safe."""
 
     def __init__(self, make: Callable[[], Shape]) -> None:
-        """`make` builds the shape on first use. It raises AgentError(invalid) if no such answer is
-        possible, and so does every method that needs the shape.
+        """`make` builds the shape on first use. It raises AgentError(invalid) if the type has no
+        schema, and so does every method that needs the shape.
         """
         self._make: Final = make
         self._known: _Made | None = None
@@ -92,7 +92,7 @@ class StructuredAnswer(Generic[OutOf]):
             return cast("OutOf", value)
 
     def encoded(self, value: object) -> JsonText:
-        """Encode the value, without the `result` in which the model may have wrapped it.
+        """Encode the value, without the `result` wrapper.
 
         Values that JSON cannot express are encoded as their `str`.
         """
@@ -112,10 +112,10 @@ class StructuredAnswer(Generic[OutOf]):
         return fields.get(RESULT) if not fields or RESULT in fields else fields
 
     def so_far(self, text: str) -> OutOf | None:
-        """Return the longest beginning of a text that is a value, without elements that are not
-        complete enough; None if there is none.
+        """Return the longest valid prefix of a text, without trailing elements that are incomplete;
+        None if there is none.
 
-        Validates as `read` does, once for each level of nesting at most. Never raises.
+        Validates as `read` does, at most once for each level of nesting. Never raises.
         """
         plain = self.partial(text)
         for value in () if plain is None else (plain, *shortened(plain)):

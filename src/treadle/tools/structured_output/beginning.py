@@ -1,6 +1,6 @@
-"""Parser for the beginning of an answer. More text only adds to its result.
+"""Parser for an incomplete answer. More text only adds to its result.
 
-An incomplete answer is not validated. Entry points: `beginning`, `shortened`.
+The result is not validated. Entry points: `beginning`, `shortened`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _NOTHING: Final = object()
 
 
 def beginning(text: str) -> object | None:
-    """Parse the beginning of an object or an array into plain data; None if nothing is known yet.
+    """Parse the beginning of an object or an array into plain data; None if there is no content
+    yet.
 
     A string grows with the text. A number is included once something follows it, a literal once it
     is complete. If no name is repeated in an object, more text only adds to the result. Never
@@ -41,8 +42,8 @@ def beginning(text: str) -> object | None:
 
 
 def shortened(value: object) -> Iterator[object]:
-    """Yield beginnings of plain data, the longest first: without the last element of the innermost
-    list or object at its end, then without that list or object, and so on.
+    """Yield prefixes of plain data, longest first: without the last element of the innermost list
+    or object at its end, then without that list or object, and so on.
     """
     if isinstance(value, list) and value:
         *before, last = cast("list[object]", value)
@@ -80,7 +81,7 @@ def _parsed(text: str) -> object:
 
 
 def _without_open_number(text: str) -> str:
-    """Remove a number at the end of the text, since 12 may become 123, or 12.5."""
+    """Remove a number at the end of the text, because 12 may become 123 or 12.5."""
     before = text.rstrip(_NUMERIC)
     tail = text[len(before) :]
     # the end of a word, or inside a string
@@ -100,7 +101,9 @@ def _mended(text: str) -> str:
 
 
 def _whole(text: str) -> object | None:
-    """Return a complete value that other text or a code fence follows; None if there is none."""
+    """Return a complete value that is followed by other text or a code fence; None if there is
+    none.
+    """
     from treadle.tools.schemas.problems import strict_json  # noqa: PLC0415  only where an answer is not JSON alone
 
     try:

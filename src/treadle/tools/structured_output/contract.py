@@ -18,7 +18,7 @@ OutOf = TypeVar("OutOf", covariant=True)
 class Unfit(Exception):
     """Raised when the model's text is not a value of the type.
 
-    `message` is for the model: the fault, its place and the expected value.
+    `message` is for the model: the error, its place and the expected value.
     """
 
     def __init__(self, message: str) -> None:
@@ -35,7 +35,7 @@ class AnswerType(Protocol[OutOf]):
         ...
 
     def read(self, text: JsonText) -> OutOf:
-        """Return the value of a text. Raises only Unfit, whatever the text is."""
+        """Parse a text into a value. Raises only Unfit."""
         ...
 
     def again(self, value: object) -> OutOf:
@@ -49,13 +49,11 @@ class AnswerType(Protocol[OutOf]):
         ...
 
     def partial(self, text: str) -> object | None:
-        """Parse the beginning of a text into plain data, without validation; None if nothing is
-        known yet.
+        """Parse an incomplete text into plain data, without validation; None if there is no content
+        yet.
         """
         ...
 
     def so_far(self, text: str) -> OutOf | None:
-        """Return the longest beginning of a text that is a value; None if there is none. Never
-        raises.
-        """
+        """Return the longest valid prefix of a text; None if there is none. Never raises."""
         ...

@@ -1,8 +1,7 @@
 """Families of output types, and rejection of values that are not types, checked when an agent is
 defined and without imports.
 
-Faults that only describing a type can show are reported at its first use. Entry points:
-`answer_type`.
+Errors that only describing a type can detect are raised on first use. Entry points: `answer_type`.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ def answer_type(kind: object) -> AnswerType[Any] | None:
     """Return how to request and read an answer of this type or JSON Schema; None for `str` and
     None, whose answer is the text of the model.
 
-    Raises AgentError(invalid) for a value that is visibly not a type, and for a schema that refers
-    to a remote one. The type is described, and libraries are imported, at the first use of the
+    Raises AgentError(invalid) for a value that is obviously not a type, and for a schema that
+    refers to a remote one. The type is described, and libraries are imported, on first use of the
     answer's `schema`, which raises AgentError(invalid) for a type that JSON cannot describe.
     """
     if kind is None or kind is str:
@@ -76,7 +75,7 @@ def _described(kind: object, scope: Mapping[str, object]) -> Shape:
             return family(kind, scope)
         except Exception as e:  # noqa: BLE001  evaluating annotations runs arbitrary code, and the caller has to fix it
             first = first or e
-            if getattr(e, "code", None) == "typed-dict-version":  # msgspec would accept it
+            if getattr(e, "code", None) == "typed-dict-version":  # msgspec would accept it silently
                 break
     assert first is not None
     raise AgentError(
@@ -116,7 +115,7 @@ def _parts(kind: object) -> Iterator[Any]:
 
 
 def _faults(kind: object) -> Iterator[str]:
-    """Yield the faults that are visible without describing the type."""
+    """Yield the errors that are detectable without describing the type."""
     for part in _parts(kind):
         if isinstance(part, type):
             if _is_plain(part):
@@ -131,7 +130,7 @@ def _faults(kind: object) -> Iterator[str]:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Return True for a user's class whose fields neither pydantic nor msgspec can determine."""
+    """Return True for a class whose fields neither pydantic nor msgspec can determine."""
     top = kind.__module__.partition(".")[0]
     if top in sys.stdlib_module_names and top != "__main__":
         return False
@@ -151,7 +150,7 @@ def _is_plain(kind: Any) -> bool:
 
 
 def _is_form(kind: object) -> bool:
-    """Return True for forms that stand for types: unions, Any, aliases, NewType."""
+    """Return True for typing constructs: unions, Any, aliases, NewType."""
     if isinstance(kind, TypeVar):
         return False
     made_of = type(kind)
@@ -164,7 +163,7 @@ def _is_form(kind: object) -> bool:
 
 
 def _instead(kind: object) -> str:
-    """Describe only the kind of a wrong value, because the value itself may be a secret."""
+    """Describe only the kind of the rejected value, because the value itself may be a secret."""
     if isinstance(kind, str):
         return "a text: pass the type itself, not its name"
     if isinstance(kind, (list, tuple)):

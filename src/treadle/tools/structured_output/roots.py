@@ -1,7 +1,7 @@
 """Schemas with an object at their root, as providers require. A root that refers to a definition is
 replaced by the definition; any other schema is wrapped in an object.
 
-Providers adapt the rest themselves. Entry points: `rooted`, `RESULT`.
+Provider modules make all other adaptations. Entry points: `rooted`, `RESULT`.
 """
 
 from __future__ import annotations

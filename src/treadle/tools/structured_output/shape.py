@@ -13,8 +13,8 @@ from treadle.tools.schemas.problems import SchemaProblem
 
 
 class Shape(Protocol):
-    """Description and reader of one type, built on first use. Every text that it receives is sound
-    JSON (words.py) or not JSON at all.
+    """Description and reader of one type, built on first use. Its input is either valid JSON
+    (words.py) or not JSON at all.
     """
 
     @property

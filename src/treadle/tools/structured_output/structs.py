@@ -26,7 +26,7 @@ _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
 
 class Structs:
-    """`Shape` of a Struct. The schema is checked too, since msgspec ignores unknown fields."""
+    """`Shape` of a Struct. Also validated by the schema, because msgspec ignores unknown fields."""
 
     def __init__(self, kind: Any) -> None:
         """Raises errors of msgspec and of the type's own code."""

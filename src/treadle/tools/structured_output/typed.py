@@ -24,7 +24,7 @@ from treadle.tools.schemas.tidy import closed, tidy, walked
 class Typed:
     """`Shape` of a type that pydantic knows.
 
-    Strict: "3" is not accepted as a 3. Closed: an unknown field is a problem, unless the type is
+    Strict: "3" is not accepted for an int. Closed: an unknown field is an error, unless the type is
     configured to ignore or keep unknown fields.
     """
 

@@ -37,8 +37,8 @@ def bare(text: str) -> str:
 
 
 def check_sound(text: JsonText) -> None:
-    """Raise NotJson for JSON on which parsers differ, or which they reject: NaN, 1e400, lone
-    surrogates, more than 200 levels.
+    """Raise NotJson for JSON that parsers disagree on or reject: NaN, 1e400, lone surrogates, more
+    than 200 levels.
 
     Accepts any other text, even if it is not JSON.
     """
@@ -53,12 +53,12 @@ def check_sound(text: JsonText) -> None:
 
 
 def _may_be_odd(text: JsonText) -> bool:
-    """Return True if the text contains anything on which parsers differ, even inside a string;
+    """Return True if the text contains anything that parsers disagree on, even inside a string;
     Python's parser then decides. Takes two microseconds per thousand characters.
     """
     if "NaN" in text or "Infinity" in text or ("\\u" in text and _SURROGATE.search(text)):
         return True
-    # a number of two hundred digits covers two consecutive samples
+    # with this step, a number of two hundred digits covers two consecutive samples
     return bool(_EXPONENT.search(text) or _DIGITS.search(text[::_STRIDE]))
 
 
