@@ -2,11 +2,11 @@
 sandboxes/.
 
 policy.py         `decide`: whether a call may run
-permissions.py    rules for a run's calls, besides its mode
-decision.py       the possible decisions, and how findings lead to one
-paths.py          where the paths of a call lead
+permissions.py    rules for a run's calls, in addition to its mode
+decision.py       the possible decisions, and how findings combine into one
+paths.py          resolution and checks of a call's paths
 guarded_paths.py  guarded files and files that likely hold secrets
-secrets_below.py  a search for secrets below a folder that is read
+secrets_below.py  search for secrets below a directory that is read
 guarded_tools.py  the tables behind guarded paths
 secret_places.py  where programs keep credentials
 ruled_files.py    files on disk that `deny` and `ask` rules name

@@ -17,7 +17,7 @@ from treadle.policy.permissions import Permissions
 
 
 def for_session(permissions: Permissions, pattern: Sequence[str]) -> Permissions:
-    """Return the permissions after a person has approved `pattern`, a `Decision.pattern`, for the
+    """Return the permissions after the user has approved `pattern`, a `Decision.pattern`, for the
     rest of a session.
 
     Raises AgentError(invalid) for a rule that is never offered.
@@ -56,8 +56,8 @@ def for_always(file: Path, pattern: Sequence[str]) -> None:
 
 
 def _offered(pattern: Sequence[str]) -> list[str]:
-    """Return the rules that the policy could have offered, which exclude handwritten ones: no
-    interpreter, no git, no wrapper, no path elsewhere.
+    """Return the rules if the policy could have offered them. Handwritten ones are excluded: no
+    interpreter, no git, no wrapper, no path outside the workspace.
     """
     from treadle.policy.shell.runners import pattern_of  # noqa: PLC0415  tables that only a command needs
     from treadle.policy.shell.wrappers import unwrap  # noqa: PLC0415

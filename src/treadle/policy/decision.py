@@ -1,4 +1,4 @@
-"""Decisions of the policy, and how findings about a call become a decision in each mode.
+"""Decisions of the policy, and how findings about a call combine into a decision in each mode.
 
 paths.py makes findings about paths, shell/ about commands. Entry points: `CallFinding`, `settle`.
 """
@@ -12,20 +12,20 @@ from typing import Literal, NamedTuple, TypeAlias
 from treadle.types import Mode
 
 Verdict: TypeAlias = Literal["allow", "contained", "ask", "deny"]
-"""Verdicts from loose to strict. contained: without approval inside the sandbox only; if none
-works, it asks.
+"""Verdicts from most to least permissive. contained: runs without approval only inside the sandbox;
+without a working sandbox, it needs approval.
 """
 
 STRICTNESS: tuple[Verdict, ...] = ("allow", "contained", "ask", "deny")
 
 
 class FindingKind(StrEnum):
-    """Kind of a part of a call, independent of the mode."""
+    """Classification of one part of a call, independent of the mode."""
 
     READS = "reads"
     """Provably only reads, inside the workspace and outside guarded files."""
     HELD = "held"
-    """Reads only, as far as visible; the sandbox confines the rest."""
+    """Reads only, as far as analysis shows; the sandbox confines the rest."""
     PERMITTED = "permitted"
     """A command that a user's rule allows: it may do anything the sandbox permits."""
     GRANTED = "granted"
@@ -37,23 +37,23 @@ class FindingKind(StrEnum):
     READS_BEYOND = "reads beyond"
     """Reads outside the workspace, or a file that likely holds a secret."""
     PARTLY_ASKED = "partly asked"
-    """Reads a folder that an `ask` rule covers in part.
+    """Reads a directory that an `ask` rule covers in part.
 
-    The sandbox hides that part; without a sandbox, a person decides.
+    The sandbox hides that part; without a sandbox, the command needs approval.
     """
     PARTLY_DENIED = "partly denied"
-    """Reads a folder that a `deny` rule covers in part.
+    """Reads a directory that a `deny` rule covers in part.
 
     The sandbox hides that part; without a sandbox, the command is denied.
     """
     CONNECTS = "connects"
-    """A tool that connects to a host that no rule allows."""
+    """A tool connects to a host that no rule allows."""
     UNSURE = "unsure"
     """May change or send anything."""
     NEEDS_A_PERSON = "needs a person"
-    """Needs a person in every mode, because of a rule, a tool or a guarded file."""
+    """Needs approval in every mode, because of a rule, a tool or a guarded file."""
     FORBIDDEN = "forbidden"
-    """Forbidden by a rule, or because no rule and no mode can allow it."""
+    """Denied by a rule, or because no rule or mode can allow it."""
 
 
 VERDICTS: dict[FindingKind, tuple[Verdict, Verdict, Verdict, Verdict]] = {
@@ -81,8 +81,8 @@ LOOKING = frozenset(
         FindingKind.PARTLY_DENIED,
     }
 )
-"""Kinds of findings that change nothing. A command that has only these runs without write access
-or network.
+"""Kinds of findings that change nothing. A command that has only these runs without write access or
+network.
 """
 MODES: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
 
@@ -90,7 +90,7 @@ MODES: tuple[Mode, ...] = ("plan", "ask", "accept-edits", "full")
 class CallFinding(NamedTuple):
     kind: FindingKind
     why: str = ""
-    """Reason for the model and a person, as the rest of a sentence that begins with "Not run: "."""
+    """Reason for the model and the user, as the end of a sentence that begins with "Not run: "."""
 
 
 def verdict_of(kind: FindingKind, mode: Mode) -> Verdict:

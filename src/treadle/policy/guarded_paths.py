@@ -1,8 +1,8 @@
-"""Guarded files, by name, wherever they are and whether they exist or not: configuration of agents,
+"""Guarded files, identified by name regardless of location or existence: configuration of agents,
 editors, shells and git, and secrets.
 
-Names are compared without regard to case, as some file systems do. Callers resolve links first.
-Entry points: `guard_of`, `is_secret`.
+Names are compared case-insensitively, as some file systems do. Callers resolve links first. Entry
+points: `guard_of`, `is_secret`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from treadle.policy.secret_places import PLACES, names_a_place
 
 
 class PathGuard(StrEnum):
-    """Classes of guarded files, from loose to strict."""
+    """Classes of guarded files, from least to most strictly guarded."""
 
     REVIEWED = "reviewed"
     """Runs on other machines later, such as CI workflows; mode full may write it."""
     INSTRUCTS = "instructs"
-    """Instructs agents, or is run later by shells and tools of this machine. A person reviews each
-    change.
+    """Instructs agents, or is run later by shells and tools of this machine. Each change needs
+    approval.
     """
     SEALED = "sealed"
-    """Decides what runs, asks or is trusted here. No mode and no rule allows writing it."""
+    """Controls what runs, needs approval or is trusted on this machine. No mode or rule allows
+    writing it.
+    """
 
 
 # One pattern per line, in the format of guarded_tools.py.
@@ -164,8 +166,8 @@ template.env
 *.pub
 *.pub.pem
 """
-"""Names that resemble secrets but are not. Only the last name counts, and only against patterns of
-last names.
+"""Names that resemble secrets but are not. Compared with the last component only, and only against
+patterns for last components.
 """
 
 _ORDER = (
@@ -198,7 +200,7 @@ def first_guarded(paths: Iterable[str]) -> str | None:
 
 
 def is_secret(path: str) -> bool:
-    """Return True if an absolute, normalised path likely holds a key, a password or other people's
+    """Return True if an absolute, normalised path likely holds a key, a password or private
     messages.
     """
     return _is_secret(_folded(path))
@@ -214,15 +216,15 @@ def _is_secret(folded: str) -> bool:
 
 
 def holds_only_secrets(folder: str) -> bool:
-    """True for a folder in which even code counts as secret, such as `.ssh`. False for `secrets/`,
-    which may be a package of a program.
+    """Return True for a directory in which even code counts as secret, such as `.ssh`. False for
+    `secrets/`, which may be a package of a program.
     """
     return is_secret(f"{folder}/_.py")
 
 
 def may_be_secret_name(name: str) -> bool:
-    """False if this last name alone cannot make a path secret: a fast check that rules out most
-    files.
+    """Return False if this last component alone cannot make a path secret. A fast check that rules
+    out most files.
     """
     names, pattern = _last_names()
     lower = name.casefold()
@@ -273,7 +275,7 @@ def _folded(path: str) -> str:
 
 
 def guard_patterns() -> list[str]:
-    """Return every pattern of the guard tables."""
+    """Return all patterns of the guard tables."""
     return [line for _, table in _ORDER for line in patterns_of(table)]
 
 

@@ -1,12 +1,12 @@
 """Tables of guarded files, each with the tool that reads it and its documentation.
 
-A heading names the tool and its source; the patterns below it, separated by blanks, belong to that
-tool. A bare name matches a file or folder of that name anywhere, and everything below it. A pattern
-with slashes is a path that may begin anywhere; a leading slash is the root of the file system. *
-and ? match within one name.
+A heading names the tool and its source; the patterns below it, separated by blanks, are that
+tool's. A bare name matches a file or folder of that name anywhere, and everything below it. A
+pattern with slashes is a path that may begin anywhere; a leading slash is the root of the file
+system. * and ? match within one name.
 
-Project files that a person runs on purpose, such as Makefile, package.json, pyproject.toml or
-conftest.py, are the project's code and not listed. Sources with a date were read on that date.
+Project files that users run deliberately, such as Makefile, package.json, pyproject.toml or
+conftest.py, are code of the project and not listed. Sources with a date were read on that date.
 guarded_paths.py compares paths with the patterns. Entry points: `patterns_of`, `sources_of`.
 """
 
@@ -90,7 +90,7 @@ LaunchAgents LaunchDaemons
 /etc/cron* /etc/init* /etc/rc* /etc/profile* /etc/bash* /etc/zsh* /etc/zprofile /etc/environment* /etc/sudoers* /etc/passwd* /etc/shadow*
 /etc/group* /etc/gshadow* /etc/ld.so* /etc/pam* /etc/ssh /etc/systemd /etc/udev /etc/gitconfig /var/spool/cron /usr/lib/systemd /lib/systemd
 """  # noqa: E501
-"""Files that decide what runs, asks or is trusted here."""
+"""Files that control what runs, needs approval or is trusted on this machine."""
 
 INSTRUCTS = """
 # agents of several vendors: https://agents.md and https://agentskills.io/specification

@@ -1,5 +1,5 @@
-"""Path checks of a call: resolve its paths, and find out which are outside the workspace, guarded,
-or covered by a rule.
+"""Path checks of a call: resolve its paths, and find those outside the workspace, guarded, or
+covered by a rule.
 
 The same checks apply to file tools and commands. Links are resolved as the kernel resolves them at
 the time of the check; when a tool opens the file, it verifies that they still lead to the same
@@ -24,18 +24,20 @@ from treadle.policy.guarded_paths import PathGuard, guard_of, is_secret
 from treadle.policy.secrets_below import secret_below, shown
 
 DISCARDED = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"})
-"""Places that discard writes, by their literal names: where they lead differs for each process."""
+"""Files that discard writes, by their literal names. They are not resolved, because the result
+differs for each process.
+"""
 MAX_FOLLOWED = 1_000
-"""Limit on the paths of one command line that are resolved."""
+"""Maximum number of paths of one command line that are resolved."""
 
 READS = CallFinding(FindingKind.READS)
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Judges the paths of one decision.
+    """Checks of the paths of one decision.
 
-    Only reads the disk, and caches what it read.
+    Only reads the disk, and caches the results.
     """
 
     workspace: str
@@ -43,22 +45,23 @@ class Reach:
     home: str = ""
     rules: Rules = NO_RULES
     readable: tuple[str, ...] = ()
-    """Folders and files outside the workspace that may be read, such as stored long outputs."""
+    """Files and directories outside the workspace that may be read, such as stored long outputs."""
     sealed: Callable[[], tuple[str, ...]] = tuple
-    """Returns folders that nothing may write, such as Treadle's own. Called when a write is judged.
+    """Function that returns read-only directories, such as Treadle's own. Called when a write is
+    checked.
     """
     _seen: dict[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
     _work: Counter[str] = field(default_factory=Counter[str], compare=False, repr=False)
-    """Work done for this decision, which bounds further work."""
+    """Work done for this decision, which limits further work."""
 
     @cached_property
     def root(self) -> str:
         return os.path.realpath(self.workspace)
 
-    # ------------------------------------------------------------ where
+    # ------------------------------------------------------------ locations
 
     def places(self, path: str, cwd: str = "", *, follow: bool = True) -> tuple[str, ...]:
-        """Return where the path leads, and where it seems to lead, which a rule may name too.
+        """Return the path's resolved location and its literal one, either of which a rule may name.
 
         Raises ValueError for an impossible path.
         """
@@ -75,10 +78,10 @@ class Reach:
     def is_inside(self, place: str) -> bool:
         return place == self.root or place.startswith(self.root.rstrip("/") + "/")
 
-    # ------------------------------------------------------------ judgements
+    # ------------------------------------------------------------ checks
 
     def read(self, path: str, cwd: str = "", *, names_only: bool = False) -> CallFinding:
-        """Judge a read. `names_only`: the names there are read, not the content."""
+        """Check a read. `names_only`: file names are read, not contents."""
         try:
             places = self.places(path, cwd)
         except (ValueError, OSError):
@@ -107,7 +110,7 @@ class Reach:
         )
 
     def read_below(self, path: str, cwd: str = "") -> CallFinding:
-        """Judge reading everything below a folder, content included."""
+        """Check reading everything below a directory, including contents."""
         top = self.read(path, cwd)
         ruled = self.ruled_below(path, cwd)
         if ruled is not None and top.kind is FindingKind.READS_BEYOND:
@@ -122,7 +125,7 @@ class Reach:
         return READS
 
     def ruled_below(self, path: str, cwd: str = "") -> CallFinding | None:
-        """Apply rules for reading to files below a folder; None if no rule is about them."""
+        """Apply rules for reading to files below a directory; None if no rule concerns them."""
         try:
             real = self.places(path, cwd)[0]
         except (ValueError, OSError):
@@ -141,7 +144,7 @@ class Reach:
     def write(
         self, path: str, cwd: str = "", *, by_shell: bool = False, follow: bool = True
     ) -> CallFinding:
-        """Judge writing a path. With `follow=False`, links in it are not resolved."""
+        """Check writing a path. With `follow=False`, links in it are not resolved."""
         try:
             places = self.places(path, cwd, follow=follow)
         except (ValueError, OSError):
@@ -187,7 +190,7 @@ class Reach:
         return self._plain_write(path, places[0], by_shell=by_shell)
 
     def _plain_write(self, path: str, place: str, *, by_shell: bool) -> CallFinding:
-        """Judge writing a path that no rule and no guard is about."""
+        """Check writing a path that no rule or guard covers."""
         if not self.is_inside(place):
             return CallFinding(FindingKind.UNSURE, f"{shown(path)} is outside the workspace")
         if looks_expanded(path):
@@ -206,8 +209,8 @@ class Reach:
         return any(rule.about in ("read", "write") for rule in self.rules.deny)
 
     def denied(self, path: str, cwd: str = "", *, writes: bool = True) -> CallFinding:
-        """Apply denials of a rule for reading, and of one for writing; by the literal path and by
-        where it leads.
+        """Apply deny rules for reading and for writing, to the literal path and to its resolved
+        location.
         """
         try:
             places = self.places(path, cwd, follow=len(self._seen) < MAX_FOLLOWED)
@@ -222,7 +225,7 @@ class Reach:
             else CallFinding(FindingKind.FORBIDDEN, f"the rule {rule.text!r} denies {shown(path)}")
         )
 
-    # ------------------------------------------------------------ inside
+    # ------------------------------------------------------------ within the workspace
 
     def _rule(
         self,
@@ -245,7 +248,9 @@ class Reach:
         return max(found, key=order.index, default=None)
 
     def _below_root(self, places: tuple[str, ...]) -> Iterator[str]:
-        """Yield the parts below the workspace: its own name says nothing about its content."""
+        """Yield the path components below the workspace. Those above it say nothing about the
+        file.
+        """
         for place in places:
             yield (
                 place[len(self.root.rstrip("/")) :]
@@ -256,8 +261,8 @@ class Reach:
             )
 
     def _is_below(self, rule: PermissionRule, folder: str) -> bool:
-        """Return True if files that `rule` denies may be below `folder`, by the fixed beginning of
-        its pattern.
+        """Return True if files that `rule` denies may be below `folder`, judging by the fixed
+        beginning of its pattern.
         """
         if rule.about != "read":
             return False
@@ -280,8 +285,8 @@ class Reach:
 
 
 def beyond_too(finding: CallFinding) -> CallFinding:
-    """Return the stricter finding for a read that also leaves the workspace or is not fully known.
-    Hiding the ruled files is then not enough.
+    """Return the stricter finding for a read that also leaves the workspace or is not fully known,
+    for which hiding the ruled files is not enough.
     """
     match finding.kind:
         case FindingKind.PARTLY_DENIED:
@@ -305,7 +310,7 @@ _SLASHES = re.compile("[\\\\\u2044\u2215\u29f5\u29f8\uff0f\uff3c\ufe68]")
 
 
 def looks_expanded(path: str) -> bool:
-    """Return True if a path means something else to a shell, or to another system: `~/x`,
+    """Return True if a shell or another system would interpret the path differently: `~/x`,
     `$HOME/x`, or dots and backslashes.
     """
     return _EXPANDED.match(path) is not None or (".." in path and _SLASHES.search(path) is not None)

@@ -1,4 +1,6 @@
-"""Rules for the calls of a run, besides its mode. Entry points: `Permissions`, `permissions_of`."""
+"""Rules for the calls of a run, in addition to its mode. Entry points: `Permissions`,
+`permissions_of`.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +20,18 @@ def _nothing() -> Sequence[Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class Permissions:
-    """Rules for a run's calls, besides its mode."""
+    """Rules for a run's calls, in addition to its mode."""
 
     rules: Rules = NO_RULES
     home: str = ""
-    """The user's home folder; empty if unknown, and `~` stands for nothing."""
+    """The user's home directory. Empty if unknown; `~` is then not expanded."""
     readable: Callable[[], Sequence[Path]] = _nothing
-    """Folders outside the workspace that may be read: stored long outputs and skills."""
+    """Directories outside the workspace that may be read: stored long outputs and skills."""
     sealed: Callable[[], tuple[str, ...]] = tuple
-    """Folders that nothing may write: Treadle's own."""
+    """Read-only directories: Treadle's own."""
 
     def also_reading(self, readable: Callable[[], Sequence[Path]]) -> Permissions:
-        """Return a copy for one run in which these folders may be read too."""
+        """Return a copy, for one run, in which these directories may also be read."""
         return Permissions(
             rules=self.rules,
             home=self.home,
@@ -42,7 +44,7 @@ NO_PERMISSIONS = Permissions()
 
 
 class _Own:
-    """Treadle's own folder and the paths it is known by."""
+    """Treadle's own directory, and the paths that have led to it."""
 
     def __init__(self, folder: str) -> None:
         self._folder = os.path.abspath(folder)
@@ -50,8 +52,8 @@ class _Own:
         self.names()
 
     def names(self) -> tuple[str, ...]:
-        """Return every path the folder has led to: earlier targets stay sealed, and the current one
-        is added.
+        """Return every path that has led to the directory, after adding the current one. Earlier
+        ones stay sealed.
         """
         if (real := os.path.realpath(self._folder)) not in self._names:
             self._names = (*self._names, real)
@@ -66,11 +68,10 @@ def permissions_of(
     own: str | None = None,
     withheld: Container[str] = (),
 ) -> Permissions:
-    """Build permissions from a configuration. `own`: Treadle's own folder, which only Treadle
-    writes, and from which skills are read. `withheld`: rules whose text is not quoted in reasons,
-    since a model reads reasons.
+    """Build permissions from a configuration. Raises AgentError(invalid) for an invalid rule.
 
-    Raises AgentError(invalid) for an invalid rule.
+    `own`: Treadle's own directory, which only Treadle writes, and from which skills are read.
+    `withheld`: rules whose text is not quoted in reasons, because the model reads them.
     """
     try:
         rules = Rules.read(allow=allow, ask=ask, deny=deny).withholding(withheld)
@@ -86,11 +87,11 @@ def permissions_of(
 
 
 def withholds(permissions: Permissions, cwd: Path) -> Callable[[str], bool] | None:
-    """Return a predicate that is true if a rule denies reading a file or asks before it; None if no
-    rule concerns reading.
+    """Return a predicate that is true if a rule denies reading a file or requires approval; None if
+    no rule concerns reading.
 
-    Used by searches, which are judged by their folder alone, to leave such files out. Paths are
-    absolute, without links.
+    Directory searches use it to omit such files, because they are checked only by their directory.
+    Paths are absolute, without links.
     """
     rules = permissions.rules
     if not rules.deny and not rules.ask:

@@ -1,7 +1,7 @@
-"""Decisions about calls: one for file tools and commands, from the mode, the user's rules and the
-call's effects.
+"""Decisions about calls of file tools and commands, from the mode, the user's rules and the call's
+effects.
 
-paths.py and shell/ judge paths and commands; the loop asks people, and the sandbox confines
+paths.py and shell/ check paths and commands; the loop requests approval, and the sandbox confines
 commands. Entry point: `decide`.
 """
 
@@ -21,14 +21,14 @@ from treadle.tools.tool import Tool, Touched
 from treadle.types import Mode
 
 MAX_REASONS = 8
-"""Number of reasons that a person sees for one command line."""
+"""Maximum number of reasons shown for one command line."""
 _ANYTHING = CallFinding(FindingKind.UNSURE)
 """Finding for a tool that does not declare its effects."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedCommand:
-    """Judgement of one of the commands in a command line."""
+    """Decision about one of the commands in a command line."""
 
     argv: tuple[str, ...]
     verdict: Verdict
@@ -38,23 +38,23 @@ class JudgedCommand:
 @dataclass(frozen=True, slots=True)
 class Decision:
     verdict: Verdict
-    """`contained` runs without asking inside a sandbox, and asks where none works."""
+    """`contained` runs without approval inside a sandbox, and needs approval without one."""
     reason: str = ""
     pattern: tuple[str, ...] | None = None
     """Rules that would allow this call and similar ones, for a session or always, to be shown
-    before they are accepted. None if only this one call can be approved.
+    before the user accepts them. None if only this one call can be approved.
     """
     places: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Paths as the call names them -> where they led when judged. Tools open these."""
+    """Paths in the call -> their locations when checked. Tools open these."""
     commands: tuple[JudgedCommand, ...] = ()
     looks_only: bool = False
     """True for a command that, as far as analysis shows, changes nothing. It runs without write
     access or network in every mode.
     """
     partly: Verdict = "allow"
-    """The stricter of `ask` and `deny` in rules about files below a folder that the command reads.
-    Only the sandbox can hide these files: without one this is the verdict, and with one a command
-    with `deny` stays confined even after approval.
+    """The stricter of `ask` and `deny` in rules about files below a directory that the command
+    reads. Only the sandbox can hide these files: without one this is the verdict, and with one a
+    command with `deny` stays confined even after approval.
     """
 
 
@@ -68,13 +68,13 @@ def decide(
     cwd: Path,
     permissions: Permissions = NO_PERMISSIONS,
 ) -> Decision:
-    """Return the strictest of the built-in denials, the user's `deny` and `ask` rules, and the
-    findings about the call. The user's `allow` rules loosen the findings, but lift no denial and,
-    for a command, do not lift the sandbox.
+    """Decide about a call: the strictest of the built-in denials, the user's `deny` and `ask`
+    rules, and the findings about it. The user's `allow` rules loosen the findings, but override no
+    denial and, for a command, do not remove the sandbox.
 
     Modes: plan allows only reads; ask allows reads inside the workspace; accept-edits also allows
-    writes to unguarded files there; full allows everything not denied. `needs_approval` asks in
-    every mode. Reads the disk, changes nothing, never raises.
+    writes to unguarded files there; full allows everything not denied. `needs_approval` requires
+    approval in every mode. Reads the disk, changes nothing, never raises.
     """
     touched = _touched(tool, arguments, cwd)
     findings = _by_name(tool, permissions.rules)
@@ -124,19 +124,19 @@ def decide(
 
 
 def delegates(tool: Tool[Any]) -> bool:
-    """Return True if the tool only starts runs, whose calls are judged one by one. Any tool may
-    declare so.
+    """Return True if the tool only starts runs, whose calls are checked individually. Any tool may
+    declare this.
     """
     return getattr(tool, "delegates", False) is True
 
 
 def acts_as(tool: Tool[Any]) -> tuple[str, ...]:
-    """Return the names of tools whose `ask` and `deny` rules apply to this tool too."""
+    """Return the names of tools whose `ask` and `deny` rules also apply to this tool."""
     return getattr(tool, "acts_as", ())
 
 
 def _touched(tool: Tool[Any], arguments: Any, cwd: Path) -> Touched | None:
-    """Return what the call touches; None if that cannot be determined."""
+    """Return the resources that the call touches; None if they cannot be determined."""
     try:
         touched: object = tool.touches(arguments, cwd)
     except Exception:  # noqa: BLE001  a tool may be anybody's code
@@ -192,7 +192,7 @@ def _by_name(tool: Tool[Any], rules: Rules) -> list[CallFinding]:
 
 
 def _first(rules: Sequence[PermissionRule], *names: str) -> PermissionRule | None:
-    """Return the first rule about the first of these tools that has one."""
+    """Return the first matching rule, in the order of these tools."""
     for name in names:
         for rule in rules:
             if rule.is_of_tool(name):
@@ -200,7 +200,7 @@ def _first(rules: Sequence[PermissionRule], *names: str) -> PermissionRule | Non
     return None
 
 
-# ---------------------------------------------------------------- by what it touches
+# ---------------------------------------------------------------- by touched resources
 
 
 def _of_paths(touched: Touched, reach: Reach) -> list[CallFinding]:
@@ -212,7 +212,7 @@ def _of_paths(touched: Touched, reach: Reach) -> list[CallFinding]:
 
 
 def _places(touched: Touched, reach: Reach) -> dict[str, str]:
-    """Return the places of paths that were judged just now, without looking them up again."""
+    """Return the locations of paths that were just checked, without resolving them again."""
     found: dict[str, str] = {}
     for path in (*touched.reads, *touched.lists, *touched.writes):
         try:
@@ -247,7 +247,7 @@ def _of_host(host: str, rules: Rules) -> CallFinding:
 
 
 def _tool_pattern(tool: Tool[Any], found: Sequence[CallFinding]) -> tuple[str, ...] | None:
-    """Return a rule for this tool if only its name is in question, else None."""
+    """Return a rule for this tool if only its name matters, else None."""
     return (
         (f"tool({tool.name})",)
         if all(finding.kind is FindingKind.READS or finding is _ANYTHING for finding in found)
@@ -311,7 +311,9 @@ def _judged(argv: tuple[str, ...], findings: Sequence[CallFinding], mode: Mode) 
 
 
 def _asking_words(found: Sequence[CallFinding], mode: Mode) -> str:
-    """Join all reasons for asking about a line: its second half may be the dangerous one."""
+    """Join all reasons for requiring approval, because the second half of a line may be the
+    dangerous one.
+    """
     why = reasons(found, "ask", mode)
     more = [f"{len(why) - MAX_REASONS} more reasons"] if len(why) > MAX_REASONS else []
     return "; ".join([*why[:MAX_REASONS], *more])
@@ -321,7 +323,7 @@ def _asking_words(found: Sequence[CallFinding], mode: Mode) -> str:
 
 
 def without_sandbox(decision: Decision) -> Decision:
-    """Return the decision for a machine where no sandbox works."""
+    """Return the decision for a machine without a working sandbox."""
     if decision.partly == "deny" and decision.verdict != "deny":
         why = (
             decision.reason
@@ -341,7 +343,7 @@ def without_sandbox(decision: Decision) -> Decision:
 
 
 def headless_denial(decision: Decision) -> str:
-    """Return the model's reason for a refusal without an approver."""
+    """Return the reason, for the model, of a denial that is due to a missing approver."""
     return (
         f"Not run: {decision.reason}. No one can approve it: continue without this call, or "
         "say what you would need."

@@ -1,9 +1,9 @@
-"""Files on disk that a user's `deny` and `ask` rules match, so that a sandbox can hide them from
+"""Files on disk that match a user's `deny` and `ask` rules, so that a sandbox can hide them from
 commands.
 
-A rule judges a path that a call names; a command also reads paths without naming them, such as
-everything below a folder. rules.py compares paths with rules, and the sandbox hides the files found
-here. Entry point: `RuledFiles`.
+A rule applies to a path that a call names; a command also reads paths without naming them, such as
+everything below a directory. rules.py compares paths with rules, and the sandbox hides the files
+found here. Entry point: `RuledFiles`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from treadle.policy.permissions import Permissions
 from treadle.tools.confinement import Ruled
 
 MAX_LOOKED_AT = 100_000
-"""Limit on the folder entries compared with the rules before one command."""
+"""Maximum number of directory entries compared with the rules before one command."""
 MAX_FOUND = 200
-"""Limit on the separate files and folders kept from one command; each is a mount."""
+"""Maximum number of separate files and directories protected from one command; each needs a
+mount.
+"""
 
 Part: TypeAlias = re.Pattern[str] | None
-"""Name in a pattern; None is `**`."""
+"""Name in a pattern. None for `**`."""
 
 
 class _Pattern(NamedTuple):
     base: str
-    """Start of the search: no name above it holds a wildcard."""
+    """Start of the search: no component of it has a wildcard."""
     parts: tuple[Part, ...]
 
 
@@ -46,16 +48,16 @@ class _Entry(NamedTuple):
 
 
 class RuledFiles:
-    """The files covered by one set of rules in one workspace.
+    """Files covered by one set of rules in one workspace.
 
-    Caches each folder's entries until its ctime changes. Thread-safe.
+    Caches each directory's entries until its ctime changes. Thread-safe.
     """
 
     def __init__(self, rules: Rules, workspace: Path, home: str) -> None:
         self._rules, self._root, self._home = rules, os.path.realpath(workspace), home
         self._known: dict[str, tuple[Stamp, tuple[_Entry, ...]]] = {}
         self._lock = Lock()
-        """Serialises walks, so that a second thread uses the entries that the first has read."""
+        """Serialises walks, so that a second thread reuses the entries that the first has read."""
 
     @classmethod
     def of(cls, permissions: Permissions, workspace: Path) -> RuledFiles | None:
@@ -65,12 +67,12 @@ class RuledFiles:
         return cls(rules, workspace, permissions.home) if about else None
 
     def look(self, *, approved: bool) -> Ruled:
-        """Return the files as they are now. `approved`: a person has approved this command, which
+        """Return the files that currently match. `approved`: the user approved this command, which
         satisfies the `ask` rules.
 
         More entries or matches than the limits above set `too_many`. Files that a rule denies to
         write are found without a limit, so that those a command creates are still removed after it.
-        Blocks. Raises AgentError(tool) if a folder cannot be listed.
+        Blocks. Raises AgentError(tool) if a directory cannot be listed.
         """
         asking = () if approved else self._rules.ask
         excess: list[str] = []
@@ -121,7 +123,7 @@ class RuledFiles:
     ) -> Iterator[str]:
         """Yield the paths that the rule matches, without anything below a match.
 
-        Links are followed, each folder once.
+        Links are followed, visiting each directory once.
         """
         pattern = self._patterns[rule]
         left, seen = MAX_LOOKED_AT, set[str]()
@@ -160,7 +162,7 @@ class RuledFiles:
                 )
         except (FileNotFoundError, NotADirectoryError):
             return ()
-        except OSError as e:  # its files can still be opened by name
+        except OSError as e:  # unlistable, but its files can still be opened by name
             raise AgentError(
                 "tool",
                 (
@@ -174,8 +176,8 @@ class RuledFiles:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return True if it is a folder or leads to one. `entry.is_dir()` would raise for a link that
-    leads to itself.
+    """Return True for a directory or a link to one. `entry.is_dir()` would raise for a link to
+    itself.
     """
     return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir(follow_symlinks=False)
 
@@ -209,7 +211,7 @@ def _pattern(text: str, root: str, home: str) -> _Pattern:
 
 
 def _after(name: str, states: frozenset[int], parts: Sequence[Part]) -> frozenset[int]:
-    """Return the possible positions in the pattern after one more name."""
+    """Return the possible positions in the pattern after one more component."""
     found: set[int] = set()
     for state in states:
         if state == len(parts):
@@ -223,7 +225,7 @@ def _after(name: str, states: frozenset[int], parts: Sequence[Part]) -> frozense
 
 
 def _further(states: set[int], parts: Sequence[Part]) -> frozenset[int]:
-    """Add the positions after each `**`, which may match no folder at all."""
+    """Add the positions after each `**`, which may match no directory at all."""
     found = set(states)
     for state in sorted(states):
         while state < len(parts) and parts[state] is None:

@@ -1,7 +1,7 @@
-"""Places below a user's home folder where programs keep credentials, private data and histories.
+"""Places in a user's home directory where programs keep credentials, private data and histories.
 
-secret_places.txt lists them, one a line. guarded_paths.py has names that hold secrets anywhere,
-such as `.env`. Entry points: `PLACES`, `ONLY_IN_HOME`, `names_a_place`.
+secret_places.txt lists them, one per line. guarded_paths.py has names that indicate secrets
+anywhere, such as `.env`. Entry points: `PLACES`, `ONLY_IN_HOME`, `names_a_place`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,15 @@ ONLY_IN_HOME = (
     ".bundle/config", ".condarc", ".config/pip/pip.conf", ".pip/pip.conf", "Library/Application Support/pip/pip.conf", ".hgrc",  # noqa: E501
     ".config/nix/nix.conf", ".history", ".config/uv/uv.toml",
 )  # fmt: skip
-"""Files that may hold a password in a home folder but are ordinary project files. They stay visible
-in a workspace.
+"""Files that may hold a password in a home directory but are ordinary project files. They stay
+visible in a workspace.
 """
 
 _Piece: TypeAlias = "str | re.Pattern[str]"
 
 
 def names_a_place(folded: str) -> bool:
-    """True if a normalised path in lower case is one of `PLACES` or lies below one, wherever it
-    begins.
-    """
+    """Return True if a normalised path in lower case contains one of `PLACES`, at any depth."""
     names = folded.split("/")
     exact, patterns, any_pattern = _by_first_name()
     if exact.keys().isdisjoint(names) and any_pattern.search(folded) is None:
@@ -59,8 +57,8 @@ def _fits(piece: _Piece, name: str) -> bool:
 def _by_first_name() -> tuple[
     dict[str, list[tuple[_Piece, ...]]], list[tuple[_Piece, ...]], re.Pattern[str]
 ]:
-    """Return the places by their first name, those whose first name is a pattern, and a pattern
-    that finds any of these names in a path.
+    """Return the places by their first component, those whose first component is a pattern, and a
+    pattern that finds any of these names in a path.
     """
     exact: dict[str, list[tuple[_Piece, ...]]] = {}
     patterns: list[tuple[_Piece, ...]] = []

@@ -1,4 +1,4 @@
-"""A search for files below a folder that likely hold a secret, or a repository with a key in it.
+"""Search below a directory for files that likely hold a secret, or a repository with a key in it.
 
 Entry point: `secret_below`.
 """
@@ -12,7 +12,7 @@ from collections import Counter
 from treadle.policy.guarded_paths import is_secret
 
 MAX_LOOKED_AT = 2_000
-"""Limit on the folder entries that one decision inspects for secrets."""
+"""Maximum number of directory entries that one decision inspects for secrets."""
 
 _CREDENTIALS = re.compile(
     rb"://[^/\s@]*@|extraheader|password|passwd|token|secret|askpass", re.IGNORECASE
@@ -21,9 +21,9 @@ GIT_CONFIG_BYTES = 256 * 1024
 
 
 def secret_below(top: str, root: str, work: Counter[str]) -> str | None:
-    """Return why a file below `top` may hold a secret, or None.
+    """Return the reason why a file below `top` may hold a secret, or None.
 
-    `work` counts the entries that one decision has looked at.
+    `work` counts the entries that one decision has inspected.
     """
     if not os.path.isdir(top):
         return None
@@ -54,8 +54,8 @@ def shown(path: str) -> str:
 
 
 def _holds_credentials(repository: str) -> bool:
-    """Return True if the configuration in a `.git` folder, or a file that was added to it, is
-    likely to contain a key. Git stores no keys in its other files.
+    """Return True if the configuration in a `.git` directory, or a file added to it, likely
+    contains a key. Git stores no keys in its other files.
     """
     if not os.path.isdir(repository):
         return False

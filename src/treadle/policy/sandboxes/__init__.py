@@ -1,33 +1,32 @@
-"""The ways to confine commands, and which of them this machine has.
+"""The implementations of command confinement, and the choice of one for this machine.
 
-bubblewrap on Linux: bubblewrap.py, with what it hides (hidden.py), which files of a workspace it
-guards (control_files.py, walking.py) and moves away afterwards (leftovers.py, replaced.py), what
-processes share of that (shared_sight.py), what git reads (repositories.py, git_contents.py,
-git_index.py, git_settings.py), where the repository of a worktree lies (worktree.py), which system
-calls it refuses (seccomp.py), how much commands may use (limits.py) and which variables they get
-(surroundings.py). Whether it works is found out by trying: trial.py at the start, escapes.py for
-`treadle doctor --full`. sandbox-exec on macOS: seatbelt.py, unproven. Either is tried in a thread:
-trial_thread.py.
+bubblewrap on Linux: bubblewrap.py, with hidden files (hidden.py), guarded files of a workspace
+(control_files.py, walking.py) and their quarantine (leftovers.py, replaced.py), state shared by
+processes (shared_sight.py), files that git reads (repositories.py, git_contents.py, git_index.py,
+git_settings.py), the repository of a worktree (worktree.py), blocked system calls (seccomp.py),
+resource limits (limits.py) and environment variables (surroundings.py). Tests of the sandbox:
+trial.py at the start, escapes.py for `treadle doctor --full`. sandbox-exec on macOS: seatbelt.py,
+unproven. Either is tested in a thread: trial_thread.py.
 
 Entry: `find_sandbox`.
 
     cage.py               one confined command
     connections.py        the connections of all proxies of this process
-    escape_attempt.py     an attempt of escapes.py, and the ground that it runs on
+    escape_attempt.py     an attempt of escapes.py, and its environment
     file_escapes.py       ways out through files
     system_escapes.py     ways out through processes, the network and the kernel
-    egress.py             A network namespace that confined commands share, and the proxy on its
+    egress.py             a network namespace that confined commands share, and the proxy on its
     git_files.py          files and folders of a repository
     plain_settings.py     settings of git that name no program
     pending_operations.py operations of git that have not ended
     quarantine.py         moves of leftovers into quarantine
     lookups.py            names that a proxy resolves
-    mounts.py             mounts that hide files of a workspace, or keep them from being written
+    mounts.py             mounts that hide files of a workspace, or make them read-only
     parent_proxy.py       proxies of the user's own environment, through which ours reaches
     proxy.py              the proxy through which confined commands reach listed hosts
-    proxy_streams.py      the two ends of a connection through the proxy
-    request_head.py       the head of a request to the proxy, read strictly
-    ruled_writes.py       new files that a `deny` rule for writing is about
+    proxy_streams.py      the two sides of a connection through the proxy
+    request_head.py       strict parser of request heads for the proxy
+    ruled_writes.py       new files that a `deny` rule for writing covers
     workspace_secrets.py  the files of a workspace that likely hold a secret, found again before
 """
 
@@ -48,7 +47,7 @@ INSTALL = (
 
 
 class NoSandbox:
-    """A `Sandbox` that reports that commands cannot be confined."""
+    """`Sandbox` for machines on which commands cannot be confined."""
 
     name = "none"
 
@@ -71,7 +70,9 @@ class NoSandbox:
 
 
 def find_sandbox(own: Path | None) -> Sandbox:
-    """`own`: Treadle's folder, if there is one. Does not test the sandbox yet."""
+    """Return the sandbox for this machine, without testing it yet. `own`: Treadle's directory, if
+    there is one.
+    """
     if sys.platform.startswith("linux"):
         from treadle.policy.sandboxes.bubblewrap import Bubblewrap  # noqa: PLC0415  only on Linux
 

@@ -1,8 +1,8 @@
-"""Commands confined by bubblewrap on Linux: a file system of their own view, namespaces, no
-capability, no network.
+"""Confinement by bubblewrap on Linux: a separate view of the file system, namespaces, no
+capabilities, no network.
 
-What is hidden and guarded is found by hidden.py, workspace_secrets.py and control_files.py, and
-mounted as mounts.py says; whether it all holds here is tried by trial.py. Entry: `Bubblewrap`.
+hidden.py, workspace_secrets.py and control_files.py find the files to hide and guard, mounts.py
+mounts them, and trial.py tests that the protections work. Entry: `Bubblewrap`.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from treadle.tools.confinement import CommandRoom, NetworkGate, SandboxStatus
 
 PRIVATE = ("/run", "/var/tmp")
 SHOWN_OF_RUN = ("/run/current-system", "/run/opengl-driver")
-"""Programs of NixOS."""
+"""Directories below /run with programs of NixOS."""
 OF_THE_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
-"""Paths of the kernel that root could write without any capability. A written core_pattern, for
-example, runs a program outside.
+"""Kernel files that root could write without any capability. Writing core_pattern, for example,
+runs a program outside.
 """
 MORE_OF_THE_KERNEL = ("/proc/acpi", "/proc/fs", "/proc/scsi")
 
 
 class Protection(NamedTuple):
-    """Arguments that hold one thing. Each is needed: tests take it away and see something escape."""  # noqa: E501
+    """Arguments of one protection. Each is needed: tests remove it and observe an escape."""
 
     name: str
     arguments: Sequence[str]
 
 
 class Bubblewrap:
-    """A `Sandbox` over the program `bwrap`."""
+    """`Sandbox` that uses the program `bwrap`."""
 
     name = "bubblewrap"
 
@@ -68,7 +68,7 @@ class Bubblewrap:
         home: Path | None = None,
         limits: CommandLimits | None = None,
     ) -> None:
-        """`own`: Treadle's folder, which is hidden, and where is kept how the trial went.
+        """`own`: Treadle's directory, which is hidden, and where test results are stored.
 
         `home`: the user's.
         """
@@ -93,11 +93,12 @@ class Bubblewrap:
     async def cage(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom
     ) -> BubblewrapCage:
-        """Cancellation: nothing is held yet.
+        """Prepare the confinement of one command. Raises AgentError(tool) for the root of the file
+        system as a workspace.
 
-        Raises AgentError(tool) for the root of the file system as a workspace.
+        Cancellation: no resources are held yet.
         """
-        await self.standing()  # from it is known what this bubblewrap understands
+        await self.standing()  # the test also shows which options this bubblewrap supports
         room = await through_gate(room, partial(isolated, self.program))
         if room.ruled is None and self._is_quick(room):
             return self.make_cage(argv, cwd, environment, room)
@@ -108,8 +109,8 @@ class Bubblewrap:
     def make_cage(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom
     ) -> BubblewrapCage:
-        """Blocking variant, which takes a few milliseconds. A network that is not open yet counts
-        as none.
+        """Blocking variant of `cage`, which takes a few milliseconds. A network that is not open
+        yet counts as none.
         """
         if room.workspace == Path("/"):
             raise AgentError(
@@ -149,9 +150,9 @@ class Bubblewrap:
         return all(one is not None and one.is_quick for one in known)
 
     def _view(self, room: CommandRoom) -> MountView:
-        """Return what is hidden from a command in `room`, except for control files.
+        """Return the files hidden from a command in `room`, except for control files.
 
-        Raises AgentError(tool) if that cannot be determined.
+        Raises AgentError(tool) if they cannot be determined.
         """
         ruled = ruled_before(room)
         secrets = Secrets()
@@ -161,7 +162,7 @@ class Bubblewrap:
         return MountView(hidden=self._hidden.look(), secrets=secrets, ruled=ruled)
 
     def twin(self, *, home: Path, own: Path, limits: CommandLimits | None = None) -> Self:
-        """Variant with another home, for trials."""
+        """Return a copy with another home directory, for tests."""
         twin = type(self)(self.program, own=own, home=home, limits=limits or self.limits)
         twin._trial.knows_disable_userns = self._trial.knows_disable_userns
         return twin
@@ -195,7 +196,7 @@ class Bubblewrap:
         ]
 
     def system_calls(self, room: CommandRoom) -> bytes:
-        """The filter of a command."""
+        """The seccomp filter of a command."""
         return seccomp_filter(platform.machine(), network=room.network != "none")
 
 

@@ -1,5 +1,5 @@
-"""One confined command: the words and descriptors that start it in bubblewrap, and what is found
-once it has ended. Entry point: `BubblewrapCage`.
+"""One confined command: the arguments and descriptors with which bubblewrap starts it, and the
+checks after it has ended. Entry point: `BubblewrapCage`.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _FIRST = """unset BASH_ENV; {{ {ulimits}; }} 2>/dev/null
 trap 'set -- /proc/[0-9]*; while [ $# -gt 2 ] && [ $((treadle += 1)) -le 20 ]; do sleep 0.01; set -- /proc/[0-9]*; done
 [ $# -le 2 ] || echo left >&{fd}' EXIT
 """  # noqa: E501
-"""Shell code before the command: it sets limits, and finally waits a moment for processes that the
-command has left running, which end with it.
+"""Shell code before the command. It sets limits and, when the command has ended, waits a moment for
+processes that it left running, which end with the sandbox.
 
-It begins at our word, which comes once all of it would die with us: bubblewrap's processes ask for
-that one after the other, and do not check whether we still exist. If we died before, the word never
-comes, and it ends. The first process is bubblewrap's, the second the shell. A command that ends its
-shell otherwise is not waited for.
+It waits for our signal, sent once every process would die with this one: bubblewrap's processes
+request that one after the other, and do not check whether their parent still exists. If this
+process dies earlier, the signal never comes, and the code exits. The first process is bubblewrap's,
+the second the shell. A command that ends its shell in another way is not waited for.
 """
 
 _BOUND = """for ((treadle = 0; treadle < 1000; treadle++)); do
     read -rd '' REPLY < /proc/1/status; [[ $REPLY == *Seccomp:?2* ]] && break
 done; unset REPLY
 """
-"""Waits for the first process, which filters its system calls right after it has asked to die with
-its parent.
+"""Waits for the first process, which installs its seccomp filter right after it has requested to
+die with its parent.
 """
 
 
@@ -58,10 +58,10 @@ class Confinement(NamedTuple):
     """Restrictions on a command."""
 
     program: str
-    """bubblewrap."""
+    """Path of bubblewrap."""
     arguments: Sequence[str]
     system_calls: bytes
-    """The filter; empty for none."""
+    """The seccomp filter; empty for none."""
     limits: CommandLimits
 
 
@@ -76,15 +76,18 @@ class BubblewrapCage:
         view: MountView,
         files: ControlFiles | None = None,
     ) -> None:
-        """`files`: where the command has entered; None if it can write nothing there."""
+        """`files`: control files that the command has entered; None if it cannot write the
+        workspace.
+        """
         self.environment = dict(command.environment)
         self._room, self._files, self._view = room, files, view
         self._theirs: list[int] = []
-        """Descriptors that are closed here once the child has them."""
+        """Descriptors to close in this process once the child has inherited them."""
         self._ours: list[int] = []
         self._group = Group.make(confinement.limits)
         self._speaks = os.path.basename(command.argv[0]) == "bash"
-        """True if its shell reports that it has started, and then waits for permission to continue.
+        """True if its shell reports that it has started, and then waits for permission to
+        continue.
         """
         self._said = b""
         self._left: CommandNotes | None = None
@@ -101,7 +104,9 @@ class BubblewrapCage:
     def _command(
         self, command: ConfinedCommand, confinement: Confinement, status: int
     ) -> list[str]:
-        """Return the words that start bubblewrap; it reads its arguments from a descriptor."""
+        """Return the command that starts bubblewrap, which reads its arguments from a
+        descriptor.
+        """
         filtered = confinement.system_calls
         arguments = [
             *confinement.arguments,
@@ -122,7 +127,7 @@ class BubblewrapCage:
         return words if self._group is None else self._group.joined(words)
 
     def _let_wait(self, confinement: Confinement, status: int) -> None:
-        """Have the shell run our code before the command."""
+        """Run the shell code before the command."""
         word, self._word = os.pipe()
         self._theirs.append(word)
         self._ours.append(self._word)
@@ -155,7 +160,7 @@ class BubblewrapCage:
         return self._let_begin(pid)
 
     def _is_there(self) -> bool:
-        """Return True if it has reported that it waits, or ended before it could."""
+        """Return True if the shell has reported that it waits, or has ended before."""
         with suppress(BlockingIOError):
             while piece := os.read(self._status, 4096):
                 self._said += piece
@@ -170,7 +175,7 @@ class BubblewrapCage:
         with suppress(OSError, IndexError):
             inside = int(Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split()[0])
         if self._speaks:
-            with suppress(BrokenPipeError):  # it has ended
+            with suppress(BrokenPipeError):  # the process has ended
                 os.write(self._word, b"!")
         return inside
 
@@ -184,7 +189,7 @@ class BubblewrapCage:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                # also where bubblewrap is a program that does not go there itself
+                # also if bubblewrap is a wrapper that does not change directory itself
                 cwd=self._room.workspace,
                 env=dict(self.environment),
                 pass_fds=self.pass_fds,

@@ -1,8 +1,8 @@
-"""The connections of all proxies of this process: how they are accepted, and how many there may be,
-so that descriptors are left for everything else.
+"""Connections of all proxies of this process: acceptance and limits, so that descriptors remain for
+other uses.
 
-Each takes two descriptors. Proxies share them fairly: one that has more than its share loses some
-to one that has less. Entry: `accept`, `Shares`.
+Each takes two descriptors. Proxies share them fairly: a proxy above its share loses connections to
+one below it. Entry: `accept`, `Shares`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Protocol
 import anyio
 
 AGAIN_S = 0.2
-"""Pause before a proxy accepts again if the process has no descriptor left."""
+"""Seconds before a proxy accepts again after the process had no descriptor left."""
 LEAST = 16
 
 
@@ -28,7 +28,7 @@ class ProxyConnection(Protocol):
 
 
 class Shares:
-    """Connections of each proxy. Used in the one thread of all proxies."""
+    """Connection counts by proxy. Used only in the thread that runs all proxies."""
 
     def __init__(self) -> None:
         self._of_all: list[set[ProxyConnection]] = []
@@ -46,7 +46,7 @@ class Shares:
         """Return True if a proxy must not open another connection.
 
         If it may open one, but all proxies together are at the limit, abort the longest-idle
-        connection of the proxy that has most.
+        connection of the proxy with the most.
         """
         if len(own) >= most:
             return True
@@ -64,8 +64,8 @@ SHARES = Shares()
 
 
 def connections_max() -> int:
-    """Return the limit for all proxies together: half of the descriptors that the process may have,
-    at two for each connection.
+    """Return the limit for all proxies together: half of the process's descriptor limit, at two
+    descriptors for each connection.
     """
     if sys.platform == "win32":
         return 128
@@ -76,7 +76,7 @@ def connections_max() -> int:
 
 
 async def accept(listening: socket.socket, make: Callable[[], asyncio.Protocol]) -> None:
-    """Accept one connection after the other, until cancelled.
+    """Accept connections one at a time, until cancelled.
 
     `asyncio.Server` accepts a whole backlog at once, and logs each failure.
     """

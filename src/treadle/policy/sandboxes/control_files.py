@@ -1,9 +1,8 @@
-"""Control files of a workspace, which a confined command may not write: found before it runs, and
+"""Control files of a workspace, which a confined command must not write: found before it runs, and
 checked again afterwards.
 
-guarded_paths.py decides which names are guarded, repositories.py knows git's repositories,
-leftovers.py moves new ones away, and bubblewrap.py makes files read-only. Entry point:
-`ControlFiles`.
+guarded_paths.py has the guarded names, repositories.py detects git repositories, leftovers.py
+quarantines new files, and bubblewrap.py makes files read-only. Entry point: `ControlFiles`.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from treadle.policy.sandboxes.walking import WalkedFolder, WorkspaceWalk, found_
 from treadle.policy.sandboxes.worktree import repository_of
 
 MAX_GUARDED = 100_000
-"""Folders whose control files are made read-only, those near the top first.
+"""Maximum number of directories whose control files are made read-only, topmost first.
 
-What lies deeper is only inspected afterwards.
+Deeper ones are only checked afterwards.
 """
 MAX_FOLDERS = 100_000
-"""Maximum number of inspected folders; more are reported."""
+"""Maximum number of inspected directories. Exceeding it is reported."""
 QUICK_FOLDERS = 200
 DIED = (
     "Treadle ended before it inspected what an earlier command left behind: everything that came "
@@ -44,44 +43,45 @@ LOST = (
 
 
 class ControlFiles:
-    """Control files of one workspace. The content of a folder is remembered until the folder
-    changes, so that another look costs a stat for each.
+    """Control files of one workspace. Directory contents are cached until the directory changes, so
+    that another look costs one stat per directory.
 
-    Safe from many threads, and from many processes with the same folder of their own. The lock
-    guards `_inside`, `_trusted` and `_note`, which belong together, and every look that is compared
-    with them.
+    Safe for use by many threads, and by many processes with the same own directory. The lock guards
+    `_inside`, `_trusted` and `_note`, which belong together, and every look that is compared with
+    them.
     """
 
     def __init__(self, workspace: Path, own: Path | None = None) -> None:
-        """`own`: Treadle's folder, which no command can write."""
+        """`own`: Treadle's directory, which no command can write."""
         self._root = str(workspace)
         self._known: dict[tuple[str, bool], WalkedFolder] = {}
         self._lock = Lock()
         self._shared = SharedSight(own, self._root)
         self._inside = 0
-        """Commands of this process that run in the workspace now, including those in the
-        background.
+        """Number of this process's commands that currently run in the workspace, including
+        background ones.
         """
         self._trusted: Sequence[Watched] = ()
-        """State when the first command of any process began: in the workspace, and in the
-        repository elsewhere that it is a worktree of.
+        """State when the first command of any process began: of the workspace, and of the external
+        repository if it is a worktree.
         """
         self._note = ""
-        """Note for the next inspection: a process died before it inspected its command's leftovers.
+        """Note for the next inspection, set if a process died before it inspected its command's
+        leftovers.
         """
         self._writable: set[str] = set()
-        """Folders outside the workspace that commands may write, without links."""
+        """Directories outside the workspace that commands may write, without links."""
 
     @property
     def is_quick(self) -> bool:
-        """True if another look takes less time than a change of threads."""
+        """True if another look is faster than switching threads."""
         return 0 < len(self._known) <= QUICK_FOLDERS and self._shared.is_free()
 
     def enter(self, *, is_open: bool, scratch: Path | None = None) -> Sight:
-        """Return the state before a command, which may write `scratch` too; the caller calls
+        """Return the state before a command, which may also write `scratch`. The caller must call
         `leave` after it.
 
-        Blocks while another command is inspected. Raises AgentError(tool) if Treadle's folder
+        Blocks while another command is inspected. Raises AgentError(tool) if Treadle's directory
         cannot be written.
         """
         with self._lock, self._shared.held():
@@ -98,7 +98,7 @@ class ControlFiles:
         return sight
 
     def leave(self, quarantine: Callable[[], Path], *, is_open: bool) -> list[str]:
-        """Move away files that appeared since the first command started that is still running.
+        """Quarantine files that appeared since the start of the oldest command that still runs.
         Returns one sentence for each: what it was and where it is now.
         """
         with self._lock, self._shared.held():
@@ -120,11 +120,11 @@ class ControlFiles:
         ]
 
     def look(self, *, is_open: bool, is_before: bool = False) -> Sight:
-        """Look at the workspace. `is_open`: files that run elsewhere later, such as workflows of
-        CI, are not guarded. Blocks; raises nothing.
+        """Inspect the workspace. Blocks; never raises. `is_open`: files that run elsewhere later,
+        such as CI workflows, are not guarded.
 
-        `is_before`: without the folders of packages, where nothing is made read-only; new files
-        there are recognised by their ctime.
+        `is_before`: skip package directories, where nothing is made read-only; new files there are
+        recognised by their ctime.
         """
         seen = WorkspaceWalk(
             self._root, is_open=is_open, writable=tuple(self._writable), is_before=is_before
@@ -224,7 +224,9 @@ class ControlFiles:
         return said
 
     def _opened(self, before: Sight, after: Sight, *, is_open: bool) -> Sight:
-        """Open folders that a command has made unreadable: git can still use what is in them."""
+        """Make directories readable again that a command has made unreadable, because git can still
+        use their contents.
+        """
         while new := after.unread - before.unread:
             opened = [_is_opened(os.path.join(self._root, path)) for path in new]
             if not any(opened):

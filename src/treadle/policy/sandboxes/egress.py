@@ -1,9 +1,9 @@
-"""A network namespace that confined commands share, and the proxy on its loopback through which
-they reach listed hosts.
+"""Network namespace that confined commands share, and the proxy on its loopback through which they
+reach listed hosts.
 
-The namespace is made once, by a process that hands over its descriptors and ends; it lasts for as
-long as these are open. The proxy runs in this process, in a thread with an event loop of its own,
-so that nothing that blocks elsewhere keeps it waiting. Entry: `Egress`.
+The namespace is created once, by a process that passes its descriptors and exits; it lasts as long
+as these are open. The proxy runs in this process, in a thread with its own event loop, so that
+blocking code elsewhere does not delay it. Entry: `Egress`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from treadle.tools.confinement import CommandRoom, NetworkGate, Opening
 
 WITHIN_S = 10.0
 AGAIN_S = 30.0
-"""Time after which a failed attempt is repeated."""
+"""Seconds after which a failed attempt is repeated."""
 _PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM))
-"""Failures that do not depend on the machine: the next command tries again."""
+"""Failures that do not depend on the machine, so that the next command retries."""
 _HELPER = """import os, socket, sys
 listening = socket.socket()
 listening.bind(("127.0.0.1", 0))
@@ -44,14 +44,14 @@ listening.listen(128)
 spaces = [os.open("/proc/self/ns/" + name, os.O_RDONLY) for name in ("user", "net")]
 socket.send_fds(socket.socket(fileno=int(sys.argv[1])), [b"."], [listening.fileno(), *spaces])
 """
-"""Runs in the namespace, where bubblewrap has brought up the loopback."""
+"""Program that runs in the namespace, where bubblewrap has brought up the loopback."""
 
 _portals = BlockingPortalProvider()
-"""Thread for all proxies of the process, which ends with the last of them."""
+"""Thread for all proxies of the process. It ends with the last of them."""
 
 
 class Egress:
-    """A `Network`. Its owner closes it when nothing uses it any more."""
+    """Implementation of `Network`. The owner closes it when it is no longer used."""
 
     def __init__(
         self,
@@ -77,9 +77,9 @@ class Egress:
         """Serialises opening and closing, so that there is only one namespace."""
 
     async def open(self, listen: Callable[[], Opening]) -> NetworkGate:
-        """Cancellation takes effect once it is open.
+        """Open the network. Cancellation takes effect once it is open.
 
-        A failure is kept for a while: what fails is not tried again for every command.
+        A failure is cached for a while, so that it is not repeated for every command.
         """
         gate: NetworkGate | None = None
         with anyio.CancelScope(shield=True):
@@ -96,7 +96,7 @@ class Egress:
 
     @property
     def is_idle(self) -> bool:
-        """True if it is open, and no command is in it."""
+        """True if it is open, and no command uses it."""
         return self._gate is not None and all(is_over() for is_over in self._holding)
 
     async def rest(self) -> None:
@@ -112,7 +112,7 @@ class Egress:
         return [self._refused.pop(host) for host in found]
 
     async def aclose(self) -> None:
-        """Idempotent."""
+        """Close the network. Idempotent."""
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 self._gate, self._failure, self._again_at = None, OSError("it is closed"), math.inf
@@ -160,16 +160,18 @@ class Egress:
         _close_all(opening.descriptors)
 
     def _note_refused(self, host: str, why: str) -> None:
-        """Called in the proxy's thread. How many hosts are kept is bounded."""
+        """Record a refused host. Called in the proxy's thread; the number of recorded hosts is
+        limited.
+        """
         if len(self._refused) < 20:
             self._refused[host] = why
 
 
 def isolated(bwrap: str) -> Opening:
-    """Make a user and a network namespace, and listen on the loopback of the latter. Blocks for
-    about 20 ms. Raises OSError.
+    """Create a user and a network namespace, and listen on the latter's loopback. Blocks for about
+    20 ms. Raises OSError.
 
-    The descriptors are named by this process: inherited ones would stay open in the command.
+    This process opens the descriptors itself: inherited ones would stay open in the command.
     """
     program = shutil.which("nsenter", path=path_outside(os.environ.get("PATH"), Path.cwd()))
     if program is None or not sys.executable:
@@ -198,8 +200,8 @@ def isolated(bwrap: str) -> Opening:
 
 
 def _descriptors(bwrap: str) -> Sequence[int]:
-    """Make the namespaces; return the descriptors of the socket that listens in them, of the user
-    and of the network namespace. Raises OSError.
+    """Create the namespaces. Return the descriptors of the listening socket, the user namespace and
+    the network namespace. Raises OSError.
     """
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -218,8 +220,8 @@ def _descriptors(bwrap: str) -> Sequence[int]:
 
 
 def _check(opening: Opening, bwrap: str) -> None:
-    """Raises OSError where bubblewrap does not work in the namespaces: every command would fail,
-    instead of having no network.
+    """Check that bubblewrap works in the namespaces. Raises OSError if not: otherwise, every
+    command would fail instead of running without a network.
     """
     jailed = [bwrap, "--unshare-user", "--ro-bind", "/", "/", "--", "/bin/sh", "-c", ":"]
     tried = _run([*opening.enter, *jailed])
@@ -245,7 +247,7 @@ def _close_all(descriptors: Sequence[int]) -> None:
 
 
 def on_loopback() -> Opening:
-    """Listen on the loopback of the machine, where there are no namespaces. Raises OSError."""
+    """Listen on the machine's own loopback, if there are no namespaces. Raises OSError."""
     return Opening(listening=socket.create_server(("127.0.0.1", 0)))
 
 
@@ -264,8 +266,8 @@ _OTHER_PROXIES = frozenset(
 
 
 async def through_gate(room: CommandRoom, listen: Callable[[], Opening]) -> CommandRoom:
-    """Return a room with its network open. If that fails, the room has none, and the network
-    records the reason among its refusals.
+    """Return a copy of the room with its network open. If opening fails, the room has no network,
+    and the network lists the reason among its refusals.
     """
     if isinstance(room.network, str | NetworkGate):
         return room
@@ -276,8 +278,8 @@ async def through_gate(room: CommandRoom, listen: Callable[[], Opening]) -> Comm
 
 
 def with_proxy(environment: Mapping[str, str], room: CommandRoom) -> Mapping[str, str]:
-    """Return an environment in which programs find this proxy, in both spellings, and no other one:
-    the user's proxies are unreachable.
+    """Return an environment that points programs to this proxy, in upper and lower case, and to no
+    other one, because the user's proxies are unreachable.
     """
     if not isinstance(room.network, NetworkGate):
         return environment

@@ -1,6 +1,4 @@
-"""An attempt to get out of the sandbox, and the ground that it runs on. Entry point:
-`EscapeAttempt`.
-"""
+"""Attempt to escape from the sandbox, and its environment. Entry point: `EscapeAttempt`."""
 
 from __future__ import annotations
 
@@ -19,15 +17,15 @@ AS_IT_WAS = "as it was\n"
 
 
 class EscapeGround(NamedTuple):
-    """Surroundings of an attempt: a workspace with control files, a home with secrets, and files
-    outside.
+    """Environment of an attempt: a workspace with control files, a home directory with secrets, and
+    files outside.
     """
 
     place: Path
     tcp: socket.socket
     udp: socket.socket
     public: Path
-    """A file among the temporary ones of everybody."""
+    """File in the shared temporary directory."""
     neighbour: subprocess.Popen[bytes]
     """Another process of this user, with a secret in its environment."""
     quarantined: list[str]
@@ -63,14 +61,14 @@ class EscapeAttempt(NamedTuple):
     name.
     """
     traces: Callable[[EscapeGround], bool] = lambda ground: False
-    """Returns True if something outside shows that it got through. Called when everything inside is
-    dead.
+    """Return True if something outside shows that the attempt succeeded. Called after everything
+    inside has ended.
     """
     times_out: bool = False
     as_root: bool = False
-    """True if only root could get through."""
+    """True if the attempt could succeed only as root."""
     grouped: bool = False
-    """True if only a control group holds it."""
+    """True if only a control group prevents it."""
     only_looks: bool = False
     """True for an attempt in a read-only room."""
 

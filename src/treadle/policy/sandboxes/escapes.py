@@ -1,7 +1,7 @@
-"""Every way out of the sandbox that we know, really tried: what `treadle doctor --full` does, and
+"""All known escapes from the sandbox, actually attempted: used by `treadle doctor --full` and by
 the tests of each protection.
 
-An attempt says ESCAPED where it got through, or leaves a trace outside. Entry: `ATTEMPTS`,
+An attempt prints ESCAPED if it succeeds, or leaves a trace outside. Entry: `ATTEMPTS`,
 `try_escape`.
 """
 
@@ -35,14 +35,14 @@ WITHIN_S = 10.0
 SMALL = CommandLimits(memory_bytes=256 * MIB, processes=48, file_bytes=16 * MIB)
 
 ATTEMPTS = (*FILE_ESCAPES, *SYSTEM_ESCAPES)
-"""Attempts, named by what must not succeed."""
+"""Attempts, by the effect that must be prevented."""
 
 
 def try_escape(sandbox: Bubblewrap, attempt: EscapeAttempt, base: Path) -> str:
-    """Return what got through; empty if it was held. `base`: an existing, writable folder, best not
-    among the temporary ones.
+    """Return the evidence of success; empty if the attempt was prevented. `base`: an existing,
+    writable directory, preferably not a temporary one.
 
-    Blocks, usually for a tenth of a second. Raises RuntimeError if it could not be tried.
+    Blocks, usually for a tenth of a second. Raises RuntimeError if it could not be attempted.
     """
     with _ground(base) as ground:
         tried = sandbox.twin(home=ground.place / "home", own=ground.place / "own", limits=SMALL)
@@ -81,7 +81,7 @@ def try_escape(sandbox: Bubblewrap, attempt: EscapeAttempt, base: Path) -> str:
 
 
 def _room(place: Path, *, is_read_only: bool) -> CommandRoom:
-    """Return a room with rules about `private`, `prod` and `later`, of which the last does not
+    """Return a room with rules about `private`, `prod` and `later`, the last of which does not
     exist yet.
     """
     work = place / "work"
@@ -121,7 +121,7 @@ _FILES = (
     "work/prod/file",
     "scratch/x",
 )
-"""Files in the surroundings of the attempts."""
+"""Files in the environment of the attempts."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Ways out of the sandbox through files: the disk, secrets, what rules deny, control files.
+"""Escapes through files: the disk, secrets, denied files, control files.
 
 Entry point: `FILE_ESCAPES`.
 """
@@ -27,7 +27,7 @@ def _is_no_link(ground: EscapeGround) -> bool:
 
 
 def _planted(*paths: str) -> Callable[[EscapeGround], bool]:
-    """Return a check that one of the files exists, or was not moved away."""
+    """Return a check that one of the files exists and was not quarantined."""
     return lambda ground: (
         any(os.path.lexists(ground.place / "work" / path) for path in paths)
         or len(ground.quarantined) < len(paths)

@@ -1,5 +1,5 @@
-"""Allowed content of a repository besides its control entries: files of git's own commands, and
-nothing that leads git out of the workspace.
+"""Content of a repository that is allowed besides its control entries: files of git's own commands,
+without anything that leads git out of the workspace.
 
 Source: gitrepository-layout(5), and git 2.39 path.c, rerere.c, sequencer.c and builtin/am.c,
 2026-11-22. Entry points: `contents`, `veiled`.
@@ -17,8 +17,8 @@ from treadle._internal.stamps import Stamp, stamp_of
 from treadle.policy.sandboxes.git_index import index_at, is_astray
 
 MAX_FOLDERS = 20_000
-"""Folders of one repository that are looked into for links, but for those of objects, which are not
-looked into.
+"""Maximum number of directories of one repository that are searched for links. Object directories
+are not searched.
 """
 _ORDINARY = re.compile(
     r"""(?:[A-Z]+_)*HEAD(?:S|\.lock)? | MERGE_(?:MSG|MODE|RR|AUTOSTASH) | SQUASH_MSG | AUTO_MERGE | (?:COMMIT|TAG|NOTES|MERGE|ADD|BRANCH)_?EDIT(?:MSG|\.patch)
@@ -72,21 +72,21 @@ _TEXTS: Mapping[str, bytes] = {
 PLAIN_OPTIONS: Mapping[str, re.Pattern[bytes]] = {
     name: re.compile(text) for name, text in _TEXTS.items()
 }
-"""Files of an operation that has not ended, each with what git itself writes into it."""
+"""Files of an unfinished operation, each with the content that git itself writes."""
 FREE_TEXT = re.compile(
     r"\d{4,} | message(?:-fixup|-squash)? | patch | info | msg | msg-clean | final-commit | "
     r"onto_name | patch-merge-index | done | git-rebase-todo\.backup"
     r"| [\w.-]+ (?: ~ | \.sw[a-p] | \.lock )",
     re.VERBOSE,
 )
-"""Other such files, which lead nowhere: messages, patches, records of finished steps, and editors'
-files.
+"""Other such files, which refer to no other file: messages, patches, records of finished steps, and
+editors' files.
 """
 
 
 def contents(folder: str, kind: str) -> dict[str, frozenset[bytes]]:
-    """Return what of a repository is not as git leaves it, by its path below `folder`, each with
-    what tells it from another such thing.
+    """Return the entries of a repository that git did not create, by path below `folder`, each with
+    a value that identifies it.
     """
     found: dict[str, frozenset[bytes]] = {}
     found.update(_links(folder))
@@ -105,8 +105,8 @@ def contents(folder: str, kind: str) -> dict[str, frozenset[bytes]]:
 
 
 def veiled(folder: str) -> frozenset[bytes]:
-    """Return what makes git show a repository otherwise than it is: paths of its index without
-    changes, and objects that others stand for.
+    """Return entries that make git misreport a repository: index paths marked as unchanged, and
+    replaced objects.
     """
     replaced = {os.fsencode(entry.name) for entry in _entries(os.path.join(folder, "refs/replace"))}
     with suppress(OSError):
@@ -127,8 +127,8 @@ def _replaced(place: str, _stamp: Stamp) -> frozenset[bytes]:
 
 
 def _links(folder: str) -> Iterator[tuple[str, frozenset[bytes]]]:
-    """Yield every symbolic link except for control entries, which are judged separately. Git itself
-    creates none.
+    """Yield every symbolic link except for control entries, which are checked separately. Git
+    itself creates none.
     """
     waiting, left = [""], MAX_FOLDERS
     while waiting:
@@ -165,7 +165,7 @@ def _hash_size(folder: str) -> int:
 
 def _leads_inside(folder: str, kind: str, place: str) -> bool:
     """Return True if the conflicts that git records with the next commit are of files in the work
-    tree: it writes these files, through links too.
+    tree. Git writes these files, also through links.
     """
     try:
         with open(

@@ -12,8 +12,8 @@ MAX_BYTES = 1 << 20
 
 
 def read(place: str) -> bytes | None:
-    """Return a regular file's whole content; None for a link, anything else, a file over
-    `MAX_BYTES`, or one that cannot be read.
+    """Return a regular file's whole content; None for anything else, a file over `MAX_BYTES`, or an
+    unreadable one.
     """
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
@@ -36,9 +36,9 @@ def is_folder(place: str) -> bool:
 
 
 def entries_of(folder: str) -> list[os.DirEntry[str]]:
-    """List a folder.
+    """List a directory.
 
-    A command may have taken our right to do so, and git needs none to open what is in it.
+    Restores read permission if a command removed it, because git can still open its files.
     """
     for _ in range(2):
         try:

@@ -1,8 +1,8 @@
-"""Paths in an index of git that lead where no checkout may write, and those whose changes no status
-shows.
+"""Index entries that lead outside the places where a checkout may write, and those whose changes
+`git status` does not show.
 
-Git verifies paths when it adds them, but not when it reads an index.
-Source: gitformat-index(5) and git 2.39 read-cache.c, 2026-11-22. Entry: `index_at`, `is_astray`.
+Git verifies paths when it adds them, but not when it reads an index. Source: gitformat-index(5) and
+git 2.39 read-cache.c, 2026-11-22. Entry: `index_at`, `is_astray`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ _FOLDER_MODE = 0o040000
 _IGNORABLE = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 """Characters that HFS+ omits from a name."""
 MAX_VEILED = 2_000
-"""Paths without changes that are remembered. A sparse checkout may have more: then none are."""
+"""Maximum number of paths marked as unchanged that are stored. A sparse checkout may have more:
+none are stored then.
+"""
 
 
 class Index(NamedTuple):
     astray: frozenset[bytes]
-    """Paths that are absolute or have a component such as `..` or `.git`; `UNREADABLE` where the
-    file is not plain.
+    """Paths that are absolute or have a component such as `..` or `.git`; `UNREADABLE` if the index
+    is in another format.
     """
     veiled: frozenset[bytes] = frozenset()
     """Paths that are marked as unchanged or as not checked out, so that git ignores the files'
@@ -44,7 +46,7 @@ _known: dict[Stamp, Index] = {}
 
 
 def index_at(place: str, hash_size: int) -> Index:
-    """Read an index. An unchanged one is not read again."""
+    """Read an index. The result is cached until it changes."""
     try:
         stamp = stamp_of(os.lstat(place))._replace(size=hash_size)
         if (known := _known.get(stamp)) is not None:
@@ -114,7 +116,7 @@ def _read(data: bytes, hash_size: int) -> Index:
         if name and is_astray(path):
             astray.append(name)
     names = _checked_extensions(data, at, len(data) - hash_size, hash_size, starts, count)
-    # an entry that takes the place of one in the shared index has no name
+    # an entry that replaces one in the shared index has no name
     if empty and b"link" not in names:
         astray.append(b"")
     return Index(frozenset(astray), frozenset(veiled if len(veiled) <= MAX_VEILED else ()))
@@ -132,8 +134,8 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 def _checked_extensions(
     data: bytes, at: int, end: int, hash_size: int, starts: dict[int, tuple[int, bool]], count: int
 ) -> set[bytes]:
-    """Git reads entries from where two extensions say that they begin and end; these must say what
-    the entries do. Raises ValueError.
+    """Check two extensions from which git takes the bounds of the entries: they must agree with the
+    entries. Raises ValueError.
     """
     names, begin, is_told = set[bytes](), at, False
     while at < end:

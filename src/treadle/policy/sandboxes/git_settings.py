@@ -1,7 +1,7 @@
-"""Places of a workspace that a repository's settings name: folders of hooks, and files of settings
-that it includes.
+"""Places in a workspace that a repository's settings name: hook directories, and included settings
+files.
 
-Asks `git config`, which reads settings and runs nothing that they name. Entry: `named_places`.
+Calls `git config`, which reads settings and runs nothing that they name. Entry: `named_places`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ fsmonitor-watchman p4-changelist p4-prepare-changelist p4-post-changelist p4-pre
 
 
 class _Tree(NamedTuple):
-    """A folder of git, and a folder that git calls hooks in."""
+    """Directory of git, and directories in which git calls hooks."""
 
     gitdir: str
     folder: str
@@ -44,10 +44,11 @@ class _Tree(NamedTuple):
 
 def named_places(root: str, sight: Sight) -> frozenset[str]:
     """Return the places below the workspace that settings of its repositories name, whether they
-    exist or not. Blocks for milliseconds at first.
+    exist or not. Blocks for milliseconds on first use.
 
-    A relative folder of hooks is one in each worktree. A folder of hooks that contains the worktree
-    stands for the names of hooks in it. Every condition of an `includeIf` counts as met.
+    A relative hook directory counts for each worktree. For a hook directory that contains the
+    worktree, the names of hooks in it are returned. Every condition of an `includeIf` counts as
+    true.
     """
     trees = {*_trees(root, sight)}
     if not trees:
@@ -81,7 +82,7 @@ def _trees(root: str, sight: Sight) -> Iterator[_Tree]:
 
 
 def _told(place: str, before: str) -> str:
-    """Return the path in a small file of git, made absolute; empty if there is none."""
+    """Return the path stored in a small file of git, made absolute; empty if there is none."""
     text = os.fsdecode(read(place) or b"").rstrip("\n")
     return (
         os.path.realpath(os.path.join(os.path.dirname(place), text.removeprefix(before)))
@@ -132,8 +133,8 @@ def _named_places(
 def _settings_of(
     root: str, gitdir: str, of_user: tuple[int, ...]
 ) -> Sequence[tuple[str, str, str]]:
-    """Return the settings of a repository. Plain ones, of which there may be many, set no more than
-    the user's own settings do, so git is not asked about them.
+    """Return the settings of a repository. If they are plain, which is common, git is not called,
+    because they set no more than the user's own settings do.
     """
     users = _of_user(root, of_user)
     plain = [
@@ -159,7 +160,7 @@ def _of_user(root: str, _stamps: tuple[int, ...]) -> tuple[tuple[str, str, str],
 
 
 def _asked(root: str, *options: str, cwd: str) -> Iterator[tuple[str, str, str]]:
-    """Return the origin, key and value of each setting; None if git is missing or refuses, because
+    """Return the origin, key and value of each setting; None if git is missing or fails, because
     then it runs no hook either.
     """
     program = shutil.which("git", path=path_outside(os.environ.get("PATH"), Path(root)))
@@ -190,7 +191,7 @@ def _asked(root: str, *options: str, cwd: str) -> Iterator[tuple[str, str, str]]
 
 
 def _below(root: str, place: str, trees: Sequence[str]) -> Iterator[str]:
-    """`trees`: of a folder of hooks, the folders that git calls them in."""
+    """`trees`: for a hook directory, the directories in which git calls its hooks."""
     real = os.path.normpath(place)
     if real == root or real.startswith(f"{root}/"):
         holds_a_tree = any(f"{tree}/".startswith(f"{real}/") for tree in trees)

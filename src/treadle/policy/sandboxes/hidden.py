@@ -1,9 +1,9 @@
-"""The files outside the workspace that a confined command does not see: keys, passwords, private
-data, and Treadle's own folder.
+"""Files outside the workspace that are hidden from confined commands: keys, passwords, private
+data, and Treadle's own directory.
 
-Home folders are searched at known places (secret_places.py), and by name at their top and in
-`.config`, not as a whole: the rest of the disk can be read. Secrets of the workspace are found by
-workspace_secrets.py. Entry: `HiddenPlaces`.
+In home directories, known places (secret_places.py) are hidden, and names at the top level and in
+`.config` are checked; the rest of the disk is readable. workspace_secrets.py finds secrets of the
+workspace. Entry: `HiddenPlaces`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OF_THE_SYSTEM = (
     "/etc/wireguard",
     "/etc/ipsec.secrets",
 )
-"""Places that only root can read, which it can even without any capability."""
+"""Places that only root can read, even without any capability."""
 MOVED = {
     "XDG_CONFIG_HOME": ".config",
     "XDG_DATA_HOME": ".local/share",
@@ -45,18 +45,18 @@ MOVED = {
     "CLAUDE_CONFIG_DIR": ".claude",
     "CODEX_HOME": ".codex",
 }
-"""Variables that move a folder of the home elsewhere."""
+"""Variables that relocate a directory of the home directory."""
 NAMED = (
     "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "KUBECONFIG", "NETRC", "PGPASSFILE",  # noqa: E501
     "PGSERVICEFILE", "NPM_CONFIG_USERCONFIG", "REGISTRY_AUTH_FILE", "HISTFILE", "PYTHON_HISTORY", "XAUTHORITY", "BOTO_CONFIG", "DATABRICKS_CONFIG_FILE",  # noqa: E501
     "SOPS_AGE_KEY_FILE", "RCLONE_CONFIG",
 )  # fmt: skip
-"""Variables that name a file with credentials, or several with a colon between them."""
+"""Variables that name a file with credentials, or several separated by colons."""
 EMPTIED = frozenset({".yarnrc.yml"})
-"""Files that programs must be able to read: an empty file replaces them."""
+"""Files that programs must be able to read. An empty file replaces them."""
 
 _ALSO_LISTED = 200
-"""Folders in `.config` that are searched by name."""
+"""Directories in `.config` whose names are checked."""
 
 
 class Hidden(NamedTuple):
@@ -69,12 +69,14 @@ class Hidden(NamedTuple):
 
 
 class HiddenPlaces:
-    """The places of one home folder. Remembers the names in each folder until its ctime changes."""
+    """Hidden places of one home directory. Caches the names in each directory until its ctime
+    changes.
+    """
 
     def __init__(
         self, home: Path, own: Path | None = None, environment: Mapping[str, str] | None = None
     ) -> None:
-        """`own`: Treadle's folder. `environment`: the user's variables; by default those of this
+        """`own`: Treadle's directory. `environment`: the user's variables; by default those of this
         process.
         """
         self._home, self._own = str(home), own
@@ -83,13 +85,13 @@ class HiddenPlaces:
         self._of_the_system: list[str] | None = None
         self._found: list[Hidden] | None = None
         self._seen: dict[str, int] = {}
-        """The folders that `_found` follows from, with their ctimes.
+        """Directories from which `_found` was computed, with their ctimes.
 
-        A place can only come up in one of them.
+        A new place can only appear in one of them.
         """
 
     def look(self) -> Sequence[Hidden]:
-        """The places that exist now and can be read, in sorted order, none below another.
+        """Return the places that currently exist and are readable, sorted, none below another.
 
         Blocks for a fraction of a millisecond.
         """
@@ -128,8 +130,8 @@ class HiddenPlaces:
         ]
 
     def _of_home(self) -> Iterator[str]:
-        """Yield secrets of a home folder: known places, names at the top, in `.config` and its
-        folders, and next to places whose names hold a pattern.
+        """Yield secrets of a home directory: known places, names at the top level, in `.config` and
+        its directories, and next to places whose names have a pattern.
         """
         yield from self._in_places(self._home, _below(""))
         config = [f".config/{name}" for name in self._names(f"{self._home}/.config")[:_ALSO_LISTED]]
@@ -178,7 +180,7 @@ class HiddenPlaces:
 
 
 def _changed(folder: str) -> int:
-    """Return its ctime in ns; 0 if it is not a folder."""
+    """Return the directory's ctime in ns; 0 if it is not a directory."""
     try:
         return os.stat(folder).st_ctime_ns
     except OSError:
@@ -191,8 +193,8 @@ def _fits(pattern: str, name: str) -> bool:
 
 @lru_cache(maxsize=32)
 def _below(folder: str) -> dict[str, list[tuple[str, ...]]]:
-    """The places in one folder of a home, by their first name in it; `""` stands for the folder
-    itself.
+    """Return the places in one directory of a home directory, by their first component below it;
+    `""` stands for the directory itself.
     """
     found: dict[str, list[tuple[str, ...]]] = {}
     for place in (*PLACES, *ONLY_IN_HOME):
@@ -206,7 +208,7 @@ def _below(folder: str) -> dict[str, list[tuple[str, ...]]]:
 
 @lru_cache(maxsize=1)
 def _folders_of_secrets() -> set[str]:
-    """The folders in which guarded_paths.py names a secret."""
+    """Return the directories in which guarded_paths.py names a secret."""
     return {
         line.rpartition("/")[0]
         for line in SECRET.split()

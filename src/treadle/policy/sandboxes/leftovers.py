@@ -1,5 +1,5 @@
-"""Leftovers of a command that run later: found by comparing a workspace before and after, and moved
-to quarantine.
+"""Leftovers of a command that may be executed later: found by comparing a workspace before and
+after, and quarantined.
 
 Entry points: `clear`, `put_away`.
 """
@@ -23,9 +23,11 @@ from treadle.policy.sandboxes.repositories import (
 from treadle.policy.sandboxes.sight import NOT_LOOKED_INTO, FoundPath, Sight
 
 MAX_SAID = 20
-"""Maximum number of sentences about one command, because a command chooses the names in them."""
+"""Maximum number of sentences about one command. Limited because the command chooses the names in
+them.
+"""
 MAX_PATH = 3_500
-"""Bytes of a path that a folder can be listed by, with room for a name."""
+"""Maximum length in bytes of a path whose directory can be listed, with room for a name."""
 
 
 def shortened(said: list[str]) -> list[str]:
@@ -41,7 +43,7 @@ class _Leftover(NamedTuple):
     path: str
     why: str
     old: FoundPath | None = None
-    """A link that existed before and is restored."""
+    """Previous link, to be restored."""
 
 
 _INTO = "is a link to where nothing is inspected for files that run later"
@@ -53,14 +55,14 @@ _RUNS = "leads git to a program or out of the workspace"
 def clear(
     root: str, before: Sight, after: Sight, quarantine: Callable[[], Path], *, since_ns: int
 ) -> list[str]:
-    """Move away new files that are not plain. Return one sentence for each: what it was and where
+    """Quarantine new files that are not plain. Return one sentence for each: what it was and where
     it is now.
     """
     compared = _Compared(root, before, after, since_ns)
     said: list[str] = []
     moved: list[str] = []
     place: Path | None = None
-    # files `.git` last: where they lead may have been moved
+    # `.git` files last, because their targets may have been moved
     for leftovers in (compared.leftovers, lambda: compared.gitfiles(moved)):
         for leftover in sorted(leftovers(), key=lambda leftover: leftover.path):
             if (
@@ -83,8 +85,8 @@ def clear(
 
 
 def staying(root: str, before: Sight, after: Sight) -> Sight:
-    """Return `after` without new repositories that will be moved away, and files `.git` that lead
-    there: they name whatever a command likes.
+    """Return `after` without new repositories that will be quarantined, and `.git` files that point
+    to them, because a command can choose their target.
     """
     kept = {
         path: one
@@ -114,7 +116,7 @@ class _Compared(NamedTuple):
                 if found.leads and (self._is_new(found, old) or _leads_elsewhere(found, old)):
                     yield _Leftover(found.path, _INTO, _link(old))
             elif self._is_new(found, old):
-                # the link goes
+                # the link is removed
                 if not any(
                     found.path.startswith(f"{folder}/")
                     for folder in self.after.opened - self.before.opened
@@ -130,8 +132,8 @@ class _Compared(NamedTuple):
                 yield from self._of_known(repository, known)
 
     def veiled(self) -> Iterator[str]:
-        """Report files that git does not show. They stay: sparse checkouts mark files too, but
-        leave none there.
+        """Report files that git does not show. They are kept: sparse checkouts also mark files, but
+        have none there.
         """
         for path, repository in self.after.repositories.items():
             known = self.before.repositories.get(path)
@@ -221,7 +223,9 @@ class _Compared(NamedTuple):
         return []
 
     def _led_to(self, found: FoundPath) -> str:
-        """Return the new target of an old link; the link itself if its target is elsewhere."""
+        """Return the new target of an old link; the link itself if its target is outside the
+        workspace.
+        """
         return (
             os.path.relpath(found.leads, self.root)
             if found.leads.startswith(f"{self.root}/")
@@ -244,8 +248,8 @@ class _Compared(NamedTuple):
         )
 
     def _changed_at(self, path: str) -> int:
-        """Return its ctime, which no program can set: it distinguishes new files from those that
-        had not been inspected.
+        """Return the ctime, which no program can set. It distinguishes new files from those that
+        were not inspected before.
         """
         try:
             return os.lstat(os.path.join(self.root, path)).st_ctime_ns

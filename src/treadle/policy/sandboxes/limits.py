@@ -1,6 +1,6 @@
-"""Resource limits of a confined command: a control group if possible, and limits of each process.
+"""Resource limits of a confined command: a control group if possible, and limits for each process.
 
-The caller bounds time and output. Entry points: `CommandLimits`, `Group`.
+The caller limits time and output. Entry points: `CommandLimits`, `Group`.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ def _three_quarters() -> int:
 
 
 class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one command, with everything that it starts."""
+    """Limits of one command and all its descendants."""
 
     memory_bytes: int = msgspec.field(default_factory=_three_quarters)
-    """Memory of all its processes together in a control group; else of each."""
+    """Memory limit in bytes: of all its processes together in a control group, otherwise of
+    each.
+    """
     processes: int = 2_048
-    """Number of processes and threads."""
+    """Maximum number of processes and threads."""
     file_bytes: int = 8 << 30
 
     def ulimits(self, *, grouped: bool) -> str:
-        """Shell commands that set the limits. Without a group, processes are counted if the kernel
+        """Shell commands that set the limits. Without a group, processes are limited if the kernel
         counts them per user namespace.
         """
         limits = [f"ulimit -c 0 -f {self.file_bytes // 1024}"]
@@ -56,9 +58,9 @@ def kernel() -> tuple[int, int]:
 
 class _Controller(NamedTuple):
     folder: Path
-    """Folder for new groups."""
+    """Directory in which groups are created."""
     settings: Mapping[str, str]
-    """File -> the name of a limit."""
+    """Names of the limits by file."""
 
 
 _JOIN = (
@@ -68,14 +70,16 @@ _JOIN = (
 
 
 class Group:
-    """A control group, for one command. Made empty; it goes with `aclose`."""
+    """Control group of one command. Created empty; `aclose` deletes it."""
 
     def __init__(self, folders: list[Path], limits: CommandLimits) -> None:
         self._folders, self._limits = folders, limits
 
     @classmethod
     def make(cls, limits: CommandLimits) -> Group | None:
-        """Create a group; None if this process may not. Blocks for less than a millisecond."""
+        """Create a group; None if this process lacks permission. Blocks for less than a
+        millisecond.
+        """
         made: list[Path] = []
         name = new_id(_NAME)
         values = {
@@ -99,8 +103,8 @@ class Group:
         return cls(made, limits) if made else None
 
     def joined(self, argv: Sequence[str]) -> list[str]:
-        """The command that joins the group and becomes `argv`: a thread that moves itself need not
-        wait until the kernel has looked at all others.
+        """Return the command that joins the group and then becomes `argv`. A thread that moves
+        itself need not wait for the kernel to check all others.
         """
         files = [
             str(folder / ("tasks" if (folder / "tasks").exists() else "cgroup.procs"))
@@ -109,7 +113,7 @@ class Group:
         return ["/bin/sh", "-c", _JOIN, "sh", str(len(files)), *files, *argv]
 
     def exceeded(self) -> str | None:
-        """Name the limit that was reached."""
+        """Return the name of the limit that was reached."""
         for folder in self._folders:
             if _count(folder / "memory.events", "oom_kill ") or _count(
                 folder / "memory.oom_control", "oom_kill "
@@ -130,7 +134,7 @@ class Group:
                     self._folders[-1].rmdir()
                 except FileNotFoundError:
                     pass
-                except OSError:  # the last of its processes is still being collected
+                except OSError:  # the last of its processes has not been reaped yet
                     await anyio.sleep(_POLL_S)
                     continue
                 self._folders.pop()
@@ -140,8 +144,8 @@ _swept: set[Path] = set()
 
 
 def _sweep(folder: Path) -> None:
-    """Delete empty groups whose creators were killed, once per process. Recent ones stay, because a
-    process may be about to join them.
+    """Delete empty groups whose creators were killed, once per process. Recent ones are kept,
+    because a process may be about to join them.
     """
     if folder in _swept:
         return
@@ -193,8 +197,8 @@ def _below(mount: str, path: str) -> Path:
 
 
 def _delegated(mount: Path, path: str) -> Path:
-    """The nearest group above ours in which one with limits may be made: ours holds processes, and
-    so may hold no groups that are limited.
+    """Return the nearest ancestor group in which a limited one can be created. Ours contains
+    processes, so it cannot contain limited groups.
 
     Raises OSError.
     """

@@ -1,8 +1,8 @@
-"""Names that a proxy resolves: few at a time, each once however many ask, and a failure is kept for
-a moment. Entry: `Lookups`, `resolve`.
+"""Name resolution of a proxy: a few at a time, each name once for all callers, with failures cached
+briefly. Entry: `Lookups`, `resolve`.
 
-A resolver may take half a minute for a name that its owner answers slowly. So each proxy waits for
-its own names only, and starves no other.
+A resolver may take half a minute for a name whose server responds slowly. Each proxy therefore
+waits only for its own names.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import anyio
 from anyio import to_thread
 
 AT_ONCE = 4
-"""Lookups of one proxy.
+"""Maximum number of concurrent lookups of one proxy.
 
-Each occupies a thread until the resolver answers, also after all who asked have left.
+Each occupies a thread until the resolver answers, even after all callers have left.
 """
 FAILED_S = 5.0
 FAILED_MAX = 256
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
-"""Return the addresses of a name. Raises OSError."""
+"""Function that returns the addresses of a name. Raises OSError."""
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """Ask the system's resolver, in a thread that no other proxy waits for."""
+    """Resolve a name with the system's resolver, in a thread that no other proxy waits for."""
     ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     found = await to_thread.run_sync(ask, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
     return [str(where[0]) for *_, where in found]
@@ -71,7 +71,7 @@ class Lookups:
         return lookup.found
 
     def forget(self) -> None:
-        """Resolve names that failed again."""
+        """Forget failed lookups, so that they are repeated."""
         self._failed.clear()
 
     async def _look_up(self, host: str, port: int, lookup: _Lookup) -> None:

@@ -1,5 +1,5 @@
-"""Mounts that hide files of a workspace, or keep them from being written, as arguments of
-bubblewrap. Entry: `hiding`, `guarding`, `of_worktree`.
+"""Mounts that hide files of a workspace or make them read-only, as arguments of bubblewrap. Entry:
+`hiding`, `guarding`, `of_worktree`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from treadle.policy.sandboxes.worktree import repository_of, worktree_binds
 from treadle.tools.confinement import CommandRoom, Ruled
 
 MAX_BINDS = 256
-"""Mounts for control files, each of which makes the start a little slower.
+"""Maximum number of mounts for control files. Each delays the start slightly.
 
-Beyond these, whole folders at the top are read-only.
+Beyond it, whole top-level directories are made read-only.
 """
 
 EMPTY = "empty"
-"""Placeholder in arguments for a descriptor of an empty file."""
+"""Placeholder in arguments for the descriptor of an empty file."""
 
 
 class MountView(NamedTuple):
@@ -67,19 +67,19 @@ def each(option: str, places: Iterator[str] | Sequence[str]) -> Iterator[str]:
 
 
 def _hide(path: str, *, is_folder: bool) -> tuple[str, ...]:
-    """A device on a mount for no devices: opening it is refused."""
+    """Mount a device on a nodev mount, which makes opening it fail."""
     return ("--tmpfs", path) if is_folder else ("--ro-bind", "/dev/null", path)
 
 
 def guarding(root: str, guarded: Iterable[FoundPath], ruled: Ruled) -> Iterator[str]:
-    """Yield the mounts for control files and files of rules, read-only; every folder above them is
-    bound on itself.
+    """Yield read-only mounts for control files and files of rules; every directory above them is
+    bound to itself.
 
-    A mount point cannot be renamed, nor can the folder that contains it. Hidden files are pinned
-    too: renaming a folder above one would move it out of its rule. All of them are one list,
+    A mount point cannot be renamed, nor can the directory that contains it. Hidden files are pinned
+    too: renaming a directory above one would move it out of its rule. All of them are one list,
     because a later mount covers earlier ones below it. Filling a workspace with control files does
-    not help an attacker: files that cannot be mounted one by one are closed with the folder at the
-    top.
+    not help an attacker: files beyond the limit are protected by making the top-level directory
+    read-only.
     """
     if any(f"{root}/".startswith(f"{path.rstrip('/')}/") for path in ruled.fixed):
         yield from ("--ro-bind", root, root)
@@ -102,14 +102,14 @@ def guarding(root: str, guarded: Iterable[FoundPath], ruled: Ruled) -> Iterator[
         for name, option in new.items():
             kinds[name] = "--ro-bind" if "--ro-bind" in (option, kinds.get(name)) else option
     for path in sorted(kinds, key=lambda path: (path.count("/"), path)):
-        # a mount of its own could be written again
+        # a separate mount would be writable again
         if not any(kinds.get(above) == "--ro-bind" for above in _above(path)):
             yield from (kinds[path], f"{root}/{path}", f"{root}/{path}")
 
 
 def of_worktree(workspace: Path) -> Iterator[str]:
-    """The repository of a workspace that is a worktree: writable for commits, with its control
-    entries and those of its submodules read-only.
+    """Return the mounts of a worktree's repository: writable for commits, with its control entries
+    and those of its submodules read-only.
     """
     yield from worktree_binds(workspace)
     if (found := repository_of(workspace)) is not None:
@@ -133,8 +133,8 @@ def _above(path: str) -> list[str]:
 
 
 def _closed(path: str) -> str:
-    """Return the folder that is made read-only in place of one entry in it: all submodules or
-    worktrees of a repository, or a folder at the top.
+    """Return the directory that is made read-only in place of one entry in it: all submodules or
+    worktrees of a repository, or a top-level directory.
     """
     names = path.split("/")
     for depth, name in enumerate(names):
@@ -144,8 +144,8 @@ def _closed(path: str) -> str:
 
 
 def _real(root: str, found: FoundPath) -> str | None:
-    """Return the path below the workspace to mount over: for a link its target, if that is in the
-    workspace.
+    """Return the path below the workspace to mount over. For a link, this is its target if that is
+    in the workspace.
     """
     if found.kind != "link":
         return found.path

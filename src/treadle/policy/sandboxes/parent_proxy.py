@@ -1,4 +1,4 @@
-"""Proxies of the user's own environment, through which ours reaches the internet where they are
+"""Proxies of the user's own environment, through which our proxy reaches the internet if they are
 set.
 
 Such a proxy resolves names itself, so their addresses cannot be checked here. Entry:
@@ -36,7 +36,7 @@ class ParentProxies:
     """The variables HTTPS_PROXY, http_proxy, ALL_PROXY and NO_PROXY."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """Parse a proxy. Raises ValueError if it is not reached by HTTP."""
+        """Parse the variables. Raises ValueError for a proxy that does not use HTTP."""
         every = _first(environment, ("all_proxy", "ALL_PROXY"))
         self._by_scheme = {
             scheme: _parent(_first(environment, names) or every)
@@ -58,7 +58,7 @@ def _is_bypassed(place: str, direct: str) -> bool:
     """Apply NO_PROXY as the standard library does: names and their subdomains, with or without a
     port.
     """
-    name = "proxy_bypass_environment"  # typeshed leaves it out
+    name = "proxy_bypass_environment"  # missing in typeshed
     from urllib import request  # noqa: PLC0415  15 ms, and only confined commands need it
 
     bypass: Callable[[str, Mapping[str, str]], bool] = getattr(request, name)
@@ -95,7 +95,7 @@ async def connect_through(
 ) -> None:
     """Connect to the host of a request through a proxy.
 
-    `server` makes the protocol, given what it writes first. Raises OSError.
+    `server` creates the protocol, given the bytes to write first. Raises OSError.
     """
     loop = asyncio.get_running_loop()
     tls = True if parent.is_tls else None
@@ -141,7 +141,7 @@ def _in_absolute_form(parent: ParentProxy, head: RequestHead) -> bytes:
 
 
 class _Asking(asyncio.Protocol):
-    """Request a tunnel from a proxy, and return the bytes that followed its answer."""
+    """Protocol that requests a tunnel from a proxy, and returns the bytes after its response."""
 
     def __init__(
         self, parent: ParentProxy, head: RequestHead, answered: asyncio.Future[bytes]

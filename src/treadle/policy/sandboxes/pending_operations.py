@@ -1,5 +1,5 @@
-"""Operations of git that have not ended, and settings in them that make the next call of git run a
-program. Entry point: `pending_settings`.
+"""Unfinished git operations, and settings in them that make the next call of git run a program.
+Entry point: `pending_settings`.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _HARMLESS = re.compile(
 )
 """A line of a todo list.
 
-`exec` runs a program, and so may a word that another version of git knows.
+`exec` runs a program, and so may a command of another git version.
 """
 _AUTHOR = re.compile(rb"(?:GIT_AUTHOR_(?:NAME|EMAIL|DATE)='(?:[^']|'\\'')*'(?:\n|\Z))*")
-"""Shells of git before 2.20 ran this file."""
+"""Shell scripts of git before 2.20 executed this file."""
 _STRATEGY = re.compile(rb"(?:ort|recursive|resolve|octopus|ours|subtree)?\n?")
-"""Any other word names a program `git-merge-WORD`, also one with a slash, which is looked for in
-the working directory.
+"""Any other word names a program `git-merge-WORD`. If it contains a slash, git looks for it in the
+working directory.
 """
 _QUOTED = re.compile(rb"(?:[ \t]*'(?:[^']|'\\'')*')*[ \t]*\n?")
-"""`git bisect visualize` before 2.35 ran this file's text in a shell."""
+"""`git bisect visualize` before 2.35 executed this file's text in a shell."""
 
 
 def pending_settings(folder: str, name: str) -> Iterator[tuple[str, frozenset[bytes]]]:

@@ -1,4 +1,4 @@
-"""Settings of git that name no program: a small subset of what git accepts, and nothing else.
+"""Git settings that name no program: a small, strictly parsed subset of git's syntax.
 
 Entry points: `plain_settings`, `is_plain_setting`.
 """
@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from treadle.policy.sandboxes.git_files import read
 
 MAX_LINE = 4_096
-"""Bytes of a line of settings. Every expression here takes time in proportion to a line."""
+"""Maximum length of a line in bytes. Every expression here takes time proportional to it."""
 
 _ANY = (
     rb"(?!-)(?![A-Za-z0-9+.-]*::)[\x21-\x7e\x80-\xff](?:[\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?"
 )
 """A value that is neither an option nor the address of a helper program.
 
-The line's own expression keeps out what git would not read literally.
+The expression for lines excludes text that git would not read literally.
 """
 BOOLEAN = rb"(?i:true|false|yes|no|on|off|[01])"
 _WORD = rb"[A-Za-z0-9][A-Za-z0-9_.:-]*"
@@ -65,25 +65,27 @@ _SECTION = re.compile(rb'\[([A-Za-z]+)(?: "([\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff
 _SETTING = re.compile(
     rb"([A-Za-z][A-Za-z0-9-]*)[ \t]*=([\x20\x21\x24-\x3a\x3c-\x5b\x5d-\x7e\x80-\xff\t]*)"
 )
-"""Without a quote, a backslash, a comment sign or a control character, every line says the same to
-git and to us.
+"""Without quotes, backslashes, comment signs and control characters, git reads every line as this
+module does.
 """
 
 
 def plain_settings(file: str) -> list[tuple[str, bytes]] | None:
-    """Return the keys and values of a configuration; None where it is not plain."""
+    """Return the keys and values of a configuration; None if it is not plain."""
     text = read(file)
     return None if text is None else settings_in(text, _PLAIN)
 
 
 def is_plain_setting(section: bytes, line: bytes) -> bool:
-    """Return whether a line of a configuration below this line of a section names no program."""
+    """Return whether a line of a configuration, in the section of the given heading, names no
+    program.
+    """
     return settings_in(section + b"\n" + line, _PLAIN) is not None
 
 
 def settings_in(text: bytes, table: Mapping[str, bytes]) -> list[tuple[str, bytes]] | None:
-    """Return keys and values; None where a line is not in the table or could mean something else to
-    git.
+    """Return keys and values; None if a line is not in the table, or if git could read it
+    differently.
     """
     found: list[tuple[str, bytes]] = []
     section = ""

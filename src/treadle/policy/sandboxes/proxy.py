@@ -1,11 +1,11 @@
-"""The proxy through which confined commands reach listed hosts: CONNECT and plain HTTP, names
-checked first and addresses after them.
+"""Proxy through which confined commands reach listed hosts, with CONNECT and plain HTTP. It checks
+names first and then addresses.
 
-A name is resolved once; each of its addresses must be public, and exactly these are connected to.
-TLS is never opened, so the proxy knows the host of a tunnel and not what it carries. A plain
-request has a connection of its own. Not here: reading requests (request_head.py), asking for names
-(lookups.py), how many connections there may be (connections.py), which hosts are listed
-(config/hosts.py), the namespace (egress.py). Entry: `Proxy`.
+A name is resolved once, each of its addresses must be public, and only these are connected to. TLS
+is never decrypted, so the proxy knows the host of a tunnel but not its contents. A plain request
+has its own connection. Not here: parsing requests (request_head.py), resolving names (lookups.py),
+limits on connections (connections.py), listed hosts (config/hosts.py), the namespace (egress.py).
+Entry: `Proxy`.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from treadle.policy.sandboxes.request_head import (
 
 HEAD_S = 30.0
 IDLE_S = 900.0
-"""Time without traffic after which a connection is closed."""
+"""Seconds without traffic after which a connection is closed."""
 CONNECT_S = 20.0
-"""Time for the resolution of a name and all attempts to connect."""
+"""Timeout in seconds for resolving a name and all attempts to connect."""
 _ATTEMPT_S = 5.0
-"""Time for an address other than the last one."""
+"""Timeout in seconds for an address other than the last one."""
 _ADDRESSES_S = 30.0
-"""Time for which the checked addresses of a name are reused."""
+"""Seconds for which the checked addresses of a name are reused."""
 _ADDRESSES_MAX = 256
 _SWEEP_S = 5.0
 
 Route: TypeAlias = Callable[[str, int], tuple[str, int]]
-"""Maps an address and a port to those to connect to: the same, except in tests."""
+"""Function that maps an address and a port to the actual destination: the same, except in tests."""
 
 
 class RefusedHost(Exception):
-    """Refusal of a host. The text names the host, the setting and the remedy."""
+    """Refusal of a host. The text has the host, the setting and the remedy."""
 
 
 def straight(address: str, port: int) -> tuple[str, int]:
@@ -55,7 +55,7 @@ def straight(address: str, port: int) -> tuple[str, int]:
 
 
 class Proxy:
-    """Serves one listening socket for as long as `serve` runs."""
+    """Proxy for one listening socket, running for as long as `serve`."""
 
     def __init__(
         self,
@@ -66,29 +66,29 @@ class Proxy:
         resolve: Resolve = resolve,
         route: Route = straight,
     ) -> None:
-        """`allows`: by plain name and port. `refused` is called with each refused host and the
-        reason. `resolve` and `route` differ in tests only.
+        """`allows`: decides by normalised name and port. `refused` is called with each refused host
+        and the reason. `resolve` and `route` differ only in tests.
 
-        `parents`: proxies of the user's own environment. Names that go through one are resolved
-        there, so their addresses are not checked.
+        `parents`: proxies of the user's own environment. They resolve names themselves, so the
+        addresses are not checked.
         """
         self._allows, self._refused = allows, refused
         self._parents = parents or ParentProxies({})
         self._resolve, self._route = resolve, route
         self._checked: dict[tuple[str, int], tuple[float, list[str]]] = {}
-        self._lookups: Lookups | None = None  # while it serves
+        self._lookups: Lookups | None = None  # while `serve` runs
         self._stopped = anyio.Event()
         self.connections: set[ProxyClient] = set()
 
     async def serve(self, listening: socket.socket) -> None:
-        """Serve until `stop` or cancelled; then every connection is aborted. Closes the socket."""
+        """Serve until `stop` or cancelled, then abort every connection. Closes the socket."""
         try:
             with listening, SHARES.sharing(cast("set[ProxyConnection]", self.connections)):
                 await self._serve(listening)
         finally:
             for client in list(self.connections):
                 client.abort()
-        await checkpoint()  # asyncio closes an aborted socket with the next turn of its loop
+        await checkpoint()  # asyncio closes an aborted socket in the next iteration of its loop
 
     async def _serve(self, listening: socket.socket) -> None:
         async with anyio.create_task_group() as opening:
@@ -118,9 +118,9 @@ class Proxy:
                 client.abort()
 
     async def _open(self, client: ProxyClient, head: RequestHead) -> None:
-        """Connect a client, or answer it with the reason. Cancellation leaves no connection:
+        """Connect a client, or send it the reason for refusal. Cancellation leaves no connection:
 
-        `serve` aborts those that stand.
+        `serve` aborts open ones.
         """
         try:
             with anyio.fail_after(CONNECT_S):
@@ -195,4 +195,4 @@ def _private(host: str, address: str, why: str) -> str:
     )
 
 
-# ---------------------------------------------------------------- the two ends of a connection
+# ---------------------------------------------------------------- the two sides of a connection

@@ -1,4 +1,4 @@
-"""The two ends of a connection through the proxy, each of which goes no faster than the other.
+"""The two sides of a connection through the proxy, with backpressure in both directions.
 
 Entry points: `ProxyClient`, `ProxyServer`.
 """
@@ -21,7 +21,7 @@ from treadle.policy.sandboxes.request_head import (
 )
 
 CONNECTIONS_MAX = 128
-"""Connections of one proxy; connections.py limits those of all."""
+"""Maximum number of connections of one proxy; connections.py limits those of all."""
 
 _PIECE = 64 * 1024
 
@@ -42,13 +42,13 @@ class _End(asyncio.Protocol):
     transport: asyncio.Transport
     other: _End | None = None
     has_ended = False
-    """True after its end of input."""
+    """True after the end of its input."""
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        # 256 KiB, which the allocator would map and unmap for each piece: a fifth of the processor
-        # time
+        # larger buffers, such as 256 KiB, are mapped and unmapped by the allocator for each read: a
+        # fifth of the CPU time
         if hasattr(transport, "max_size"):
             setattr(transport, "max_size", _PIECE)  # noqa: B010  asyncio's own, which its interface leaves out
 
@@ -64,7 +64,7 @@ class _End(asyncio.Protocol):
 
     @override
     def eof_received(self) -> bool:
-        """End one direction; the other continues by itself."""
+        """End one direction. The other continues."""
         self.has_ended = True
         if self.other is None:
             return False
@@ -81,15 +81,15 @@ class _End(asyncio.Protocol):
 
 
 class ProxyClient(_End):
-    """The command's side. Reads one request, has it connected, and then relays."""
+    """The command's side. Reads one request, connects it, and then relays."""
 
     def __init__(
         self, connections: set[ProxyClient], open_for: Callable[[ProxyClient, RequestHead], object]
     ) -> None:
-        """`connections` counts it while it lasts. `open_for` connects or answers a request."""
+        """`connections` counts it while it is open. `open_for` connects a request or refuses it."""
         self._connections, self._open_for = connections, open_for
         self._received = b""
-        """Input received before it is connected."""
+        """Input received before the connection to the host is open."""
         self._head: RequestHead | None = None
         self.body: RequestBody | None = None
         """Body of a plain request."""
@@ -141,7 +141,7 @@ class ProxyClient(_End):
         self._open_for(self, head)
 
     def connected(self, server: ProxyServer, first: bytes) -> None:
-        """`first`: the head for the server; empty for a tunnel."""
+        """Start relaying. `first`: the head for the server; empty for a tunnel."""
         if self.transport.is_closing() or self.other is not None:
             server.transport.abort()
             return
@@ -166,7 +166,7 @@ class ProxyClient(_End):
         except BadRequest:
             self.abort()
             return
-        # what comes after the body would be another request, which was not checked: it goes nowhere
+        # bytes after the body would be another, unchecked request: they are discarded
         if size:
             self.other.transport.write(data[:size])
 
@@ -184,8 +184,8 @@ class ProxyClient(_End):
         super().connection_lost(exc)
 
     def answer(self, status: int, text: str) -> None:
-        """Send an answer of the proxy itself. Further input is dropped, so that the client can read
-        the answer before it closes.
+        """Send a response of the proxy itself. Further input is discarded, so that the client can
+        read the response before the connection closes.
         """
         if self._answered or self.other is not None or self.transport.is_closing():
             return
@@ -201,7 +201,7 @@ class ProxyClient(_End):
 
 
 class ProxyServer(_End):
-    """The side of the host."""
+    """The host's side."""
 
     def __init__(self, client: ProxyClient, first: bytes) -> None:
         self._client, self._first = client, first

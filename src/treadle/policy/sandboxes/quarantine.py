@@ -1,4 +1,6 @@
-"""Moves of leftovers into quarantine, past links and lost rights. Entry point: `put_away`."""
+"""Moving leftovers to quarantine, without following links and despite removed permissions. Entry
+point: `put_away`.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,17 @@ from pathlib import Path
 from treadle.policy.sandboxes.sight import FoundPath
 
 MAX_NAME = 60
-"""Characters of a path that are part of its name in quarantine."""
+"""Number of characters of a path that are part of its name in quarantine."""
 
 MAX_ALIKE = 1_000_000
 
 
 def put_away(root: str, path: str, place: Path, old: FoundPath | None = None) -> str:
-    """Move what lies at `path` below `root` to quarantine and return where it is now. Raises
+    """Move the entry at `path` below `root` to quarantine and return its new location. Raises
     OSError.
 
-    Where it cannot leave its folder, it stays there under a name that no program reads. It is never
-    copied: it may be endless, or hold what is no file. `old`: a link to put back.
+    If it cannot leave its directory, it stays there under a name that no program reads. It is never
+    copied, because it may be endless or not a regular file. `old`: link to restore.
     """
     target = _free(place, path)
     with _opened_above(root, path) as (above, name):
@@ -42,7 +44,7 @@ def put_away(root: str, path: str, place: Path, old: FoundPath | None = None) ->
 
 
 def _free(place: Path, path: str) -> Path:
-    """Return a short name that describes it and is valid for file systems and git."""
+    """Return a short descriptive name that is valid for file systems and git."""
     name = "moved-" + re.sub(r"[^A-Za-z0-9._-]", "-", path)[-MAX_NAME:]
     return next(
         target
@@ -60,7 +62,7 @@ def _is_there(name: str, above: int) -> bool:
 
 
 def _close(name: str, above: int) -> None:
-    """Make a folder that stays in the workspace unreadable, with all its content."""
+    """Make a directory that stays in the workspace unreadable, with all its contents."""
     with suppress(OSError):
         folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
         try:
@@ -71,8 +73,8 @@ def _close(name: str, above: int) -> None:
 
 @contextmanager
 def _opened_above(root: str, path: str) -> Generator[tuple[int, str]]:
-    """Open the folder of `path`, and return it with the name there. No link is followed: a running
-    command may have placed one.
+    """Open the directory of `path`, and return it with the name there. No link is followed, because
+    a running command may have placed one.
     """
     *folders, name = path.split("/")
     above = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
@@ -87,7 +89,7 @@ def _opened_above(root: str, path: str) -> Generator[tuple[int, str]]:
 
 
 def _renamed(above: int, name: str, target: str, into: int | None) -> None:
-    """Rename an entry, after restoring rights that a command may have removed."""
+    """Rename an entry, after restoring permissions that a command may have removed."""
     try:
         os.rename(name, target, src_dir_fd=above, dst_dir_fd=into)
     except PermissionError:

@@ -1,9 +1,9 @@
-"""Guarded files and folders that changed while a command ran: a rename outside the sandbox takes
-the mount off, and the command could write there.
+"""Guarded files and directories that changed while a command ran: a rename outside the sandbox
+removes the mount, and the command could then write there.
 
-A file that is another one than before (by its inode) and has other content is moved to quarantine
-and the old content put back, but for plain settings of git. The same file with new content was
-written from outside, unless it was moved away and back. Entry: `states_of`, `replaced`.
+A file that has been replaced (its inode differs) and has other content is quarantined and the old
+content restored, except for plain settings of git. If the inode is the same, the content was
+written from outside, unless the file was moved away and back. Entry: `states_of`, `replaced`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from treadle.policy.sandboxes.sight import FoundPath, Sight
 from treadle.policy.sandboxes.walking import GROWS
 
 MAX_STATES = 2_000
-"""Maximum number of remembered entries over all guarded folders."""
+"""Maximum number of stored entries over all guarded directories."""
 MAX_TEXT = MAX_BYTES
-"""Maximum remembered bytes of guarded files. Larger files are still moved away, but nothing is put
-back.
+"""Maximum number of stored bytes of guarded files. Larger files are still quarantined, but their
+content is not restored.
 """
 
 
@@ -37,11 +37,13 @@ class State(NamedTuple):
     stamp: Stamp
     mode: int
     text: bytes | None
-    """The content of a file or the target of a link; None for a folder and for what is not kept."""
+    """Content of the file or target of the link; None for a directory and for content that is not
+    stored.
+    """
 
 
 def kept_as_they_are(sight: Sight) -> list[FoundPath]:
-    """Return what no command of any kind may write. The workflows of CI are written by some."""
+    """Return the places that no command may write. Some commands may write CI workflows."""
     return [
         found
         for found in sight.guarded.values()
@@ -52,7 +54,7 @@ def kept_as_they_are(sight: Sight) -> list[FoundPath]:
 def states_of(
     root: str, guarded: Iterable[FoundPath], known: Mapping[str, State]
 ) -> dict[str, State]:
-    """Read what stands at guarded places, by path.
+    """Read the state of guarded places, by path.
 
     `known`: an earlier result, from which unchanged files are taken.
     """
@@ -76,8 +78,8 @@ def states_of(
 
 
 def _places(root: str, guarded: Iterable[FoundPath], *, most: int) -> Iterator[str]:
-    """Each guarded file and folder, and all that is in the folders but for those that hold too
-    many.
+    """Yield each guarded file and directory, and the contents of these directories unless there are
+    too many.
     """
     for found in guarded:
         path = _real(root, found)
@@ -116,7 +118,7 @@ def replaced(
     before: Mapping[str, State],
     quarantine: Callable[[], Path],
 ) -> list[str]:
-    """Undo changes at guarded places, and remove what appeared there. Returns one sentence for
+    """Undo changes at guarded places, and remove new entries there. Returns one sentence for
     each.
     """
     said: list[str] = []
@@ -135,7 +137,7 @@ def _is_as_before(root: str, path: str, old: State | None) -> bool:
     try:
         status = os.lstat(place)
     except OSError:
-        return True  # nothing is left there
+        return True  # the place is empty
     if old is None:
         return False
     stamp = stamp_of(status)
@@ -144,7 +146,7 @@ def _is_as_before(root: str, path: str, old: State | None) -> bool:
     if (stamp.device, stamp.inode) == (old.stamp.device, old.stamp.inode) and stat.S_ISREG(
         status.st_mode
     ):
-        return True  # its mount was never off, so a process outside has written it
+        return True  # its mount was never removed, so an outside process wrote it
     text = _content(place, status)
     if text is None or old.text is None or stat.S_IFMT(status.st_mode) != stat.S_IFMT(old.mode):
         return False

@@ -1,9 +1,8 @@
-"""Repositories of git, recognised as git recognises them, and what in one of them can make git run
-a program.
+"""Git repositories, detected as git does, and the entries of one that can make git run a program.
 
-Reads files only and never runs git. Each reader accepts a small subset of what git accepts and
-reports everything else, so a difference between the two readings is never in favour of the file.
-Entry: `RepositoryFolder`, `is_repository`, `flaws`.
+Reads files only and never runs git. Each parser accepts a small subset of git's syntax and reports
+everything else, so a difference from git can only lead to a stricter result. Entry:
+`RepositoryFolder`, `is_repository`, `flaws`.
 
 Source: git 2.39 setup.c (is_git_directory, read_gitfile_gently, get_common_dir), config.c and
 sequencer.c, and gitrepository-layout(5), 2026-11-22.
@@ -23,9 +22,9 @@ from treadle.policy.sandboxes.pending_operations import pending_settings
 from treadle.policy.sandboxes.plain_settings import plain_settings
 
 Kind = Literal["git", "bare", "module", "worktree"]
-"""`git`: a folder `.git`.
+"""`git`: a `.git` directory.
 
-`module` and `worktree`: a folder that a repository keeps for a submodule or a linked worktree.
+`module` and `worktree`: a directory that a repository keeps for a submodule or a linked worktree.
 """
 
 CONTROL = frozenset(
@@ -33,45 +32,45 @@ CONTROL = frozenset(
 )
 """Entries of a repository that name programs or lead to such entries.
 
-Every commit writes the others.
+Every commit writes the other entries.
 """
 PENDING = frozenset(
     {"rebase-merge", "rebase-apply", "sequencer", "bisect_names", "remotes", "branches"}
 )
-"""Entries that an operation leaves for the next call of git."""
+"""Entries that an unfinished operation leaves for the next call of git."""
 MAX_INNER = 1_000
-"""Folders of submodules and worktrees that are inspected in one repository."""
+"""Maximum number of submodule and worktree directories that are inspected in one repository."""
 
 _OF_HEAD = {"head", "objects", "refs"}
 _INFO = frozenset({"exclude", "sparse-checkout", "refs"})
 
 
 class RepositoryFolder(NamedTuple):
-    """A folder that git regards as a repository or as part of one."""
+    """Directory that git regards as a repository or as part of one."""
 
     path: str
-    """Path below the workspace."""
+    """Path relative to the workspace."""
     kind: Kind
     parts: tuple[str, ...]
     """Names of its `CONTROL` entries."""
     pending: Mapping[str, frozenset[bytes]]
-    """Settings that make git run a program or write elsewhere, by the entry below the repository
-    that holds them.
+    """Settings that make git run a program or write elsewhere, by the entry of the repository that
+    holds them.
     """
     veiled: frozenset[bytes] = frozenset()
     """Settings that make git show fewer changes than there are."""
 
 
 def is_repository(names: Iterable[str]) -> bool:
-    """Return whether a folder with these entries may be a repository, with any letter case and
-    without a look at the entries.
+    """Return whether a directory with these entries may be a repository. Case-insensitive; does not
+    look at the entries.
     """
     folded = {name.casefold() for name in names if len(name) <= len("commondir")}
     return "head" in folded and ("commondir" in folded or folded >= _OF_HEAD)
 
 
 def repository_at(root: str, path: str, kind: Kind) -> RepositoryFolder:
-    """Read one repository's entries. A folder that cannot be read has none."""
+    """Read one repository's entries. An unreadable directory has none."""
     folder = os.path.join(root, path)
     names = names_in(folder)
     parts = tuple(sorted(name for name in names if name.casefold() in CONTROL))
@@ -87,8 +86,8 @@ def repository_at(root: str, path: str, kind: Kind) -> RepositoryFolder:
 def inner_repositories(root: str, path: str) -> Iterator[tuple[str, Kind | None]]:
     """Yield the submodules and worktrees that a repository keeps, at any depth, as path and kind.
 
-    A kind of None marks an entry that stands where such a folder may stand and is none that can be
-    inspected: a link, or one folder too many.
+    A kind of None marks an entry in the place of such a directory that cannot be inspected: a link,
+    or one directory too many.
     """
     waiting = _inner_folders(root, path)
     left = MAX_INNER
@@ -137,12 +136,12 @@ def last_changed(folder: str) -> int:
     return newest
 
 
-# ---------------------------------------------------------------- what is not plain
+# ---------------------------------------------------------------- unusual content
 
 
 def flaws(root: str, repository: RepositoryFolder) -> list[str]:
-    """Return the names in a repository that are not as `git init` and `git clone` make them,
-    sorted. None: nothing in it names a program.
+    """Return the sorted names in a repository that differ from those of `git init` and `git clone`.
+    None: nothing in it names a program.
     """
     folder = os.path.join(root, repository.path)
     found = {name for name in repository.parts if not is_plain_part(root, repository, name)} | set(
@@ -179,8 +178,8 @@ def is_plain_part(root: str, repository: RepositoryFolder, name: str) -> bool:
 
 
 def gitfile_target(root: str, path: str) -> str | None:
-    """Return where a file `.git` leads, below the workspace; None where that cannot be said for
-    certain or lies outside.
+    """Return the target of a `.git` file, below the workspace; None if it is uncertain or
+    outside.
     """
     found = re.fullmatch(
         rb"gitdir: ([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)\n?",

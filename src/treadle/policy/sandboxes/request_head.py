@@ -1,5 +1,5 @@
-"""The head of a request to the proxy, read strictly: what two programs could read differently is
-refused.
+"""Strict parser of request heads for the proxy: a head that two programs could read differently is
+rejected.
 
 Source: RFC 9112 and RFC 9110, section 7.6.1 (hop-by-hop fields). Entry: `read_head`, `RequestBody`.
 """
@@ -14,10 +14,10 @@ from treadle.config.hosts import plain_host
 HEAD_BYTES_MAX = 32 * 1024
 _BODY_BYTES_MAX = 1 << 50
 _LINE_BYTES_MAX = 15
-"""Longest framing line."""
+"""Maximum length of a framing line."""
 _TINY = 64
 _TINY_MAX = 1_000
-"""Chunks below so many bytes, in one body: they keep the whole process busy."""
+"""Maximum number of tiny chunks in one body, because they keep the whole process busy."""
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 _HEAD = re.compile(
@@ -35,8 +35,8 @@ _METHODS = frozenset(
 )
 """Methods of HTTP, WebDAV and Subversion.
 
-TRACE and similar ones are missing: with them, a proxy on the way returns what it received,
-including the user's password for it.
+Excludes TRACE and similar methods: with them, an upstream proxy returns what it received, including
+the user's password for it.
 """
 _HOP_BY_HOP = frozenset(
     (
@@ -51,23 +51,23 @@ _HOP_BY_HOP = frozenset(
 )
 """Hop-by-hop fields, together with every field that begins with `Proxy-`."""
 _END_TO_END = frozenset((b"host", b"content-length", b"transfer-encoding"))
-"""Fields that decide where a request goes and where it ends: `Connection` cannot take them out."""
+"""Fields that decide where a request goes and where it ends. `Connection` cannot remove them."""
 
 
 class BadRequest(Exception):
-    """A request that is not forwarded; the text is a sentence that names the reason."""
+    """Raised for a request that is not forwarded. The text is a sentence with the reason."""
 
 
 class RequestHead(NamedTuple):
     host: str
-    """Host in its plain spelling."""
+    """Normalised host."""
     port: int
     data: bytes = b""
     """Bytes for the server: the request line in origin form and the end-to-end fields. Empty for a
     tunnel.
     """
     length: int | None = 0
-    """Bytes of the body; None: it is chunked."""
+    """Length of the body in bytes; None if it is chunked."""
 
     @property
     def is_tunnel(self) -> bool:
@@ -105,7 +105,7 @@ def read_head(data: bytes) -> RequestHead:
 
 
 def _fields(block: bytes) -> list[tuple[bytes, bytes, bytes]]:
-    """Return each field: its name in lower case, its value, and its original spelling."""
+    """Return each field: its lower-case name, its value, and its original spelling."""
     found: list[tuple[bytes, bytes, bytes]] = []
     for line in block.split(b"\r\n")[:-1]:
         name, _, value = line.partition(b":")
@@ -142,7 +142,7 @@ def _check_host(
     *,
     needed: bool,
 ) -> None:
-    """Check that `Host` names the same place as the target, since servers use either. Raises
+    """Check that `Host` names the same host as the target, because servers may use either. Raises
     BadRequest.
     """
     named = [value for name, value, _ in fields if name == b"host"]
@@ -184,15 +184,13 @@ def _kept(fields: list[tuple[bytes, bytes, bytes]]) -> list[bytes]:
 
 
 class RequestBody:
-    """Follows the body of a request, so that nothing after its end is forwarded."""
+    """Tracker of a request's body, so that nothing after its end is forwarded."""
 
     def __init__(self, length: int | None) -> None:
-        """`length`: None for a chunked one."""
+        """`length`: None for a chunked body."""
         self._left = length or 0
         self._line: bytes | None = b"" if length is None else None
-        """The part of a framing line that has come; None inside data, and where there is no
-        framing.
-        """
+        """Part of a framing line received so far; None inside data, and without chunked framing."""
         self._awaits = "size"
         self._tiny = 0
         self._chunked = length is None

@@ -1,7 +1,7 @@
-"""New files that a `deny` rule for writing is about: moved away after the command that made them.
+"""New files covered by a `deny` rule for writing: quarantined after the command that created them.
 Entry: `ruled_before`, `taken_away`.
 
-Files that exist are mounted read-only while a command runs; one that does not exist yet cannot be
+Existing files are mounted read-only while a command runs; a file that does not exist yet cannot be
 mounted over.
 """
 
@@ -13,9 +13,9 @@ from treadle.tools.confinement import CommandRoom, Ruled
 
 
 def ruled_before(room: CommandRoom) -> Ruled:
-    """Look up the files that rules keep from a command.
+    """Find the files that rules protect from a command.
 
-    Raises AgentError(tool) if there are too many to keep it from all of them.
+    Raises AgentError(tool) if there are too many to protect them all.
     """
     ruled = Ruled() if room.ruled is None else room.ruled()
     if ruled.too_many:
@@ -24,8 +24,8 @@ def ruled_before(room: CommandRoom) -> Ruled:
 
 
 def taken_away(room: CommandRoom, before: Ruled) -> list[str]:
-    """Return a sentence for each file or folder that was moved to a new quarantine: its name and
-    its new place. Blocks.
+    """Return a sentence for each file or directory that was quarantined: its name and its new
+    location. Blocks.
     """
     assert room.ruled is not None, "a room without rules has no such files"
     try:

@@ -1,8 +1,8 @@
-"""Confinement by macOS's sandbox-exec, under a profile written for each command: unproven, because
-escapes have not been tried.
+"""Confinement by macOS's sandbox-exec, with a profile for each command. Unproven, because escapes
+have not been attempted.
 
-It has no namespaces: processes are visible, /tmp is shared, and processes that leave their group do
-not end. Entry points: `Seatbelt`, `profile_of`.
+It has no namespaces: processes are visible, /tmp is shared, and processes that leave their group
+survive. Entry points: `Seatbelt`, `profile_of`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class HiddenPaths(NamedTuple):
 def profile_of(room: CommandRoom, kept: HiddenPaths, scratch: Path) -> str:
     """Return the profile for sandbox-exec.
 
-    The last matching rule applies, so refusals follow permissions.
+    The last matching rule applies, so denials follow permissions.
     """
     root, sight = str(room.workspace), kept.sight
     guarded = [
@@ -103,13 +103,15 @@ def _quoted(path: str) -> str:
 
 
 def _parents(path: str) -> list[str]:
-    """Return the folders above a path: renaming one would move the guarded contents away."""
+    """Return the directories above a path. Renaming one would move the guarded contents
+    elsewhere.
+    """
     names = path.split("/")[:-1]
     return ["/".join(names[: depth + 1]) for depth in range(len(names))]
 
 
 class Seatbelt:
-    """A `Sandbox` over sandbox-exec."""
+    """`Sandbox` that uses sandbox-exec."""
 
     name = "seatbelt"
 
@@ -130,7 +132,7 @@ class Seatbelt:
         await self._trial.aclose()
 
     def _tried(self) -> SandboxStatus:
-        """Test that it refuses a file outside and allows writing one inside."""
+        """Test that a write outside is denied and one inside is allowed."""
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder).resolve()
             (place / "work").mkdir()
@@ -160,7 +162,9 @@ class Seatbelt:
     async def cage(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom
     ) -> SeatbeltCage:
-        """Raises AgentError(tool) for the root of the file system as a workspace."""
+        """Prepare the confinement of one command. Raises AgentError(tool) for the root of the file
+        system as a workspace.
+        """
         if room.workspace == Path("/"):
             raise AgentError(
                 "tool",
@@ -202,8 +206,8 @@ class Seatbelt:
 
 
 def surrounded(environment: Mapping[str, str], scratch: Path, *, is_open: bool) -> dict[str, str]:
-    """Return the environment of a command, with temporary files where it can write: it has no /tmp
-    of its own.
+    """Return the environment of a command, with a writable directory for temporary files, because
+    it has no private /tmp.
     """
     inside = confined_environment(environment, is_open=is_open)
     return inside | {
@@ -214,7 +218,9 @@ def surrounded(environment: Mapping[str, str], scratch: Path, *, is_open: bool) 
 
 
 class SeatbeltCage:
-    """Confinement of one command. Its processes are found by their group, as without a sandbox."""
+    """Confinement of one command. Its processes are identified by their group, as without a
+    sandbox.
+    """
 
     pass_fds: Sequence[int] = ()
 

@@ -1,8 +1,8 @@
-"""System calls that a confined command cannot make, as a program of classic BPF that bubblewrap
-passes to the kernel.
+"""System calls that a confined command cannot make, as a classic BPF program that bubblewrap passes
+to the kernel.
 
-Everything else is allowed: it is one wall behind others, such as the namespaces (bubblewrap.py).
-Entry point: `seccomp_filter`.
+All others are allowed, because this is one layer of several, such as the namespaces
+(bubblewrap.py). Entry point: `seccomp_filter`.
 
 Numbers: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux 6.18;
 a test compares them with the headers of the machine.
@@ -121,7 +121,7 @@ class Machine(NamedTuple):
     audit: int
     refused: dict[str, int]
     judged: dict[str, int]
-    """System calls that are judged by their arguments."""
+    """System calls that are filtered by their arguments."""
 
 
 MACHINES = {
@@ -132,7 +132,7 @@ MACHINES = {
         AARCH64, _ON_AARCH64 | _COMMON, {"ioctl": 29, "socket": 198, "clone": 220, "clone3": 435}
     ),
 }
-"""Machines by `platform.machine()`. On any other, the sandbox does not work, since an incomplete
+"""Machines by `platform.machine()`. On any other, the sandbox does not work, because an incomplete
 filter is no protection.
 """
 
@@ -140,7 +140,7 @@ NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
 AF_INET, AF_INET6, AF_NETLINK = 2, 10, 16
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
-"""ioctls that type into a terminal, in the name of its user."""
+"""ioctls that inject input into a terminal on behalf of its user."""
 _X32 = 0x40000000
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -149,12 +149,12 @@ _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 
 
 def seccomp_filter(machine: str, *, network: bool = False) -> bytes:
-    """The program, for the kernel of a `machine` in MACHINES. `network`: also what asks the kernel
-    for addresses and routes.
+    """Return the program for the kernel of a `machine` in MACHINES. `network`: also allow asking
+    the kernel for addresses and routes.
 
-    The net that is in view is the namespace's: sockets of the internet reach the loopback of the
-    sandbox where there is no other. Unix sockets are refused, since those of the host lie in its
-    file system, which can be read; a socketpair is none of them.
+    The visible network is the namespace's: without a proxy, internet sockets reach only the
+    sandbox's own loopback. Unix sockets are denied, because those of the host are in its file
+    system, which is readable; a socketpair is unaffected.
     """
     audit, refused, judged = MACHINES[machine]
     program = [
@@ -167,7 +167,7 @@ def seccomp_filter(machine: str, *, network: bool = False) -> bytes:
         program += [_step(_AT_LEAST, _X32, 0, 1), _step(_RETURN, _ERROR | ENOSYS)]
     for number in sorted(refused.values()):
         program += [_step(_EQUAL, number, 0, 1), _step(_RETURN, _ERROR | EPERM)]
-    # its flags lie in memory: libc takes clone instead
+    # its flags are in memory, out of reach of the filter: libc falls back to clone
     program += [_step(_EQUAL, judged["clone3"], 0, 1), _step(_RETURN, _ERROR | ENOSYS)]
     program += _case(
         judged["clone"],
@@ -202,7 +202,7 @@ def seccomp_filter(machine: str, *, network: bool = False) -> bytes:
 
 
 def _case(number: int, steps: list[bytes]) -> list[bytes]:
-    """Return `steps` for one system call; calls that they do not decide are allowed."""
+    """Return `steps` for one system call. Calls that they do not decide are allowed."""
     return [_step(_EQUAL, number, 0, len(steps) + 1), *steps, _step(_RETURN, _ALLOW)]
 
 

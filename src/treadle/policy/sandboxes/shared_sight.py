@@ -1,19 +1,18 @@
-"""The last trusted sight of a workspace, kept in Treadle's own folder while any command of any
+"""The last trusted state of a workspace, kept in Treadle's own directory while any command of any
 Treadle process runs in that workspace.
 
 The first command writes it, every later one is compared with it, and the last one to end removes
-it. A file that still exists when no process holds the lock means that a process died before it
-inspected its command's leftovers: the next command is compared with it as well, and so inspects
-everything that appeared since. Locks are `flock`, which ends with the process, so a killed process
-blocks no other.
+it. If the file exists while no process holds the lock, a process died before it inspected its
+command's leftovers. The next command is then compared with it too, and so inspects everything that
+appeared since. Locks use `flock`, which ends with the process, so a killed process blocks no other.
 
-Limits: the user's own control files that appeared since then are moved to quarantine as well.
-Writes are not synced: after a loss of power the sight may be gone. Two workspaces of which one
-contains the other, and worktrees of one repository, have sights of their own. Between the kernel
-closing the lock of a killed process and ending its command lie some microseconds, in which a new
-command may begin. A process that is stopped (not ended) while it inspects delays the others.
-Without a folder of Treadle's own, a sight belongs to one `ControlFiles` in one process. Entry
-points: `SharedSight`, `Watched`.
+Limitations: the user's own control files that appeared since then are also quarantined. Writes are
+not synced: after a power loss the state may be lost. Two workspaces of which one contains the
+other, and worktrees of one repository, have separate states. A few microseconds pass between the
+kernel releasing the lock of a killed process and ending its command, in which a new command may
+begin. A process that is stopped (not ended) while it inspects delays the others. Without its own
+directory, a state belongs to one `ControlFiles` in one process. Entry points: `SharedSight`,
+`Watched`.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ from treadle.policy.sandboxes.sight import Sight
 
 FOLDER = "workspaces"
 _SIGHT = "sight-1.json"
-"""Name of the file; its number is the version of the format."""
+"""File name, with the version of the format."""
 
 
 class Watched(NamedTuple):
-    """A workspace, or the repository elsewhere that it is a worktree of."""
+    """A workspace, or the external repository of a worktree."""
 
     root: str
     sight: Sight
@@ -47,19 +46,19 @@ class Watched(NamedTuple):
 
 
 class SharedSight:
-    """Shared state of one workspace. Not safe from several threads: its owner has a lock."""
+    """Shared state of one workspace. Not thread-safe: its owner has a lock."""
 
     def __init__(self, own: Path | None, workspace: str) -> None:
         name = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:32]
         self._folder = None if own is None else own / FOLDER / name
         self._running: int | None = None
-        """Locked as long as commands of this process run in the workspace."""
+        """Locked while commands of this process run in the workspace."""
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Keep every other process from beginning, ending and inspecting. Blocks.
+        """Prevent every other process from beginning, ending and inspecting. Blocks.
 
-        Raises AgentError(tool) if Treadle's folder cannot be written.
+        Raises AgentError(tool) if Treadle's directory cannot be written.
         """
         with self._opened("lock") as lock:
             if lock is not None:
@@ -67,7 +66,7 @@ class SharedSight:
             yield
 
     def is_free(self) -> bool:
-        """Return whether `held` would begin at once."""
+        """Return whether `held` can begin without waiting."""
         with suppress(OSError, AgentError), self._opened("lock") as lock:
             if lock is not None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -75,9 +74,9 @@ class SharedSight:
         return False
 
     def begin(self) -> tuple[Sequence[Watched], bool]:
-        """Note that a command of this process runs, inside `held`.
+        """Record that a command of this process runs, inside `held`.
 
-        Return the sight of those before it, and whether they died; empty if there is none.
+        Return the state from the earlier commands, and whether they died; empty if there is none.
         """
         if self._folder is None:
             return (), False
@@ -106,7 +105,7 @@ class SharedSight:
             ) from e
 
     def keep(self, watched: Sequence[Watched]) -> None:
-        """Write the sight, inside `held`. Raises AgentError(tool) if that fails."""
+        """Write the state, inside `held`. Raises AgentError(tool) on failure."""
         if self._folder is None:
             return
         new = self._folder / f"{_SIGHT}.new"
@@ -118,9 +117,9 @@ class SharedSight:
             raise self._unwritable(e) from e
 
     def end(self) -> None:
-        """Note that no command of this process runs any more, inside `held`.
+        """Record that no command of this process runs any more, inside `held`.
 
-        The last process removes the sight.
+        The last process removes the state.
         """
         if self._folder is None or self._running is None:
             return

@@ -1,4 +1,6 @@
-"""A workspace at one moment, as far as it decides what runs later. Entry: `Sight`, `FoundPath`."""
+"""Snapshot of the files of a workspace that determine what is executed later. Entry: `Sight`,
+`FoundPath`.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +16,25 @@ NOT_LOOKED_INTO = frozenset(
         ".gradle", ".terraform", "target",
     }
 )  # fmt: skip
-"""Folders with other people's files, where agents and editors look for no files of their own. Only
-repositories are searched for there, as git does.
+"""Directories of third-party files, where agents and editors expect no files of their own. They are
+searched only for repositories, as git does.
 """
 
 
 class FoundPath(NamedTuple):
-    """A file, by its path below the workspace."""
+    """File, by its path below the workspace."""
 
     path: str
     kind: str
-    """`file`, `folder`, `link`, `git`: a folder of git, in which only some things are guarded; or
-    `into`: a link to where a look finds nothing.
+    """`file`, `folder`, `link`; `git`: a directory of git, in which only some entries are guarded;
+    or `into`: a link to a place that is not inspected.
     """
     identity: tuple[int, int, str]
     """Identity of a link: device, inode and target. Links cannot be made read-only; they are
     restored.
     """
     leads: str = ""
-    """Final target of a link; empty if nothing is there."""
+    """Final target of a link; empty if it does not exist."""
     is_part: bool = False
     """True for one of a repository's control entries, which may be harmless when new."""
 
@@ -45,20 +47,20 @@ class FoundPath(NamedTuple):
 
 class Sight(NamedTuple):
     guarded: Mapping[str, FoundPath]
-    """Files that are made read-only."""
+    """Files to make read-only."""
     at_ns: int = 0
     is_whole: bool = True
-    """False if there are more folders than are inspected."""
+    """False if there are more directories than the limit."""
     seen: Mapping[str, FoundPath] = {}
-    """Everything that is guarded by its name, including files too deep to be made read-only, and
+    """All entries that are guarded by name, including those too deep to be made read-only, and
     every repository's control entries.
     """
     repositories: Mapping[str, RepositoryFolder] = {}
     changed: Mapping[str, int] = {}
-    """When the control entries of a repository that is not made read-only last changed."""
+    """Time when the control entries of a repository that is not made read-only last changed."""
     named: frozenset[str] = frozenset()
-    """Places that git's settings name."""
+    """Places that git settings name."""
     opened: frozenset[str] = frozenset()
-    """Folders that are only looked into because links lead there."""
+    """Directories that are inspected only because links lead there."""
     unread: frozenset[str] = frozenset()
-    """Folders that could not be listed."""
+    """Directories that could not be listed."""

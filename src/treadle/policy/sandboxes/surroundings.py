@@ -1,5 +1,5 @@
-"""The environment of a confined command: what is on a list, and nothing else, unless everything was
-allowed. Entry: `confined_environment`.
+"""Environment of a confined command: only listed variables, unless everything was allowed. Entry:
+`confined_environment`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CPPFLAGS LDFLAGS PKG_CONFIG_PATH MAKEFLAGS CMAKE_PREFIX_PATH NIX_PATH NIX_PROFIL
 PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED PYTHONUTF8 PYTHONIOENCODING PYTHONHASHSEED NODE_ENV RAILS_ENV RACK_ENV DJANGO_SETTINGS_MODULE
 """  # noqa: E501
 ALWAYS = frozenset(_ALWAYS.split())
-"""Variables that describe the user, the place, and the folders of languages' tools.
+"""Variables that describe the user, the location, and the directories of language tools.
 
 Excludes variables that name code to be loaded, such as LD_PRELOAD and PYTHONPATH.
 """
@@ -27,7 +27,7 @@ IN_PLACE = {
     "npm_config_cache": "/tmp/.cache/npm",
     "GIT_OPTIONAL_LOCKS": "0",
 }
-"""Caches are redirected: the home cannot be written."""
+"""Caches are redirected, because the home directory is not writable."""
 
 
 def confined_environment(
@@ -36,7 +36,8 @@ def confined_environment(
     """Return the variables that a confined command receives.
 
     `is_open`: everything was allowed, so every variable without a key is passed. Variables of the
-    dynamic loader are never passed: they would also affect bubblewrap, which is not confined.
+    dynamic loader are never passed, because they would also affect bubblewrap, which is not
+    confined.
     """
     passed = {
         name: value

@@ -1,4 +1,4 @@
-"""Ways out of the sandbox through the system: processes, the network, the kernel, exhaustion.
+"""Escapes through the system: processes, the network, the kernel, resource exhaustion.
 
 Entry points: `SYSTEM_ESCAPES`, `PROGRAM`.
 """
@@ -104,7 +104,7 @@ if name == "udp":
         except OSError: pass
 if name == "interfaces" and set(n for _, n in socket.if_nameindex()) - {"lo"}: got("interfaces of the host are there")
 """  # noqa: E501
-"""Program of the attempts that a shell cannot make; its first argument names the part."""
+"""Program of the attempts that a shell cannot make. Its first argument selects the attempt."""
 
 
 def _all_alive(ground: EscapeGround) -> bool:
@@ -230,7 +230,7 @@ SYSTEM_ESCAPES = (
         for name in ("user", "pid", "ipc", "uts", "cgroup", "net", "mnt")
         if os.path.exists(f"/proc/self/ns/{name}")
     ),
-    # ---- how much
+    # ---- resource limits
     EscapeAttempt("use much memory", "$PY memory; true"),
     EscapeAttempt(
         "use much memory in many processes",

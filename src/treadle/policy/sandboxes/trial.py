@@ -1,7 +1,7 @@
-"""Test that bubblewrap confines anything here: ten properties, tried from inside in one command,
-and remembered until something changes.
+"""Test that bubblewrap works on this machine: ten properties, checked from inside in one command,
+and cached until something changes.
 
-escapes.py tries all known escapes one by one. Entry point: `Trial`.
+escapes.py attempts all known escapes one by one. Entry point: `Trial`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 WITHIN_S = 10.0
-"""On a machine that is very busy. As a rule it takes a twentieth of a second."""
+"""Timeout in seconds, for a very busy machine. The test usually takes a twentieth of a second."""
 REMEMBERED = "sandbox.json"
 
 _ATTEMPTS = r"""
@@ -57,18 +57,18 @@ echo 'to the end'
 
 
 class TrialCage(Protocol):
-    """A confined command, ready to run."""
+    """Confined command, ready to run."""
 
     def run_blocking(self, timeout_s: float) -> tuple[int, str]: ...
 
 
 class TrialSandbox(Protocol):
-    """The part of a bubblewrap sandbox that a trial uses."""
+    """The part of a bubblewrap sandbox that a test uses."""
 
     program: str
 
     def twin(self, *, home: Path, own: Path) -> TrialSandbox:
-        """Return the same sandbox for another home."""
+        """Return the same sandbox with another home directory."""
         ...
 
     def make_cage(
@@ -77,7 +77,7 @@ class TrialSandbox(Protocol):
 
 
 class Trial:
-    """Trial of one bubblewrap, in a thread of its own."""
+    """Test of one bubblewrap, in its own thread."""
 
     def __init__(self, sandbox: TrialSandbox, own: Path | None) -> None:
         self._sandbox = sandbox
@@ -95,7 +95,7 @@ class Trial:
         await self._thread.aclose()
 
     def forget(self) -> None:
-        """The next process tries again."""
+        """Discard the result, so that the next process tests again."""
         if self._remembered is not None:
             self._remembered.unlink(missing_ok=True)
 
@@ -133,7 +133,7 @@ class Trial:
         return tuple(int(number) for number in re.findall(r"\d+", said)[:3])
 
     def _attempted(self) -> str:
-        """Return what is wrong; empty if everything holds."""
+        """Return the first failure; empty if everything works."""
         own = self._remembered.parent if self._remembered is not None else None
         with _fixture(own if own is not None and os.access(own, os.W_OK) else None) as (
             place,
@@ -164,7 +164,7 @@ class Trial:
             wrong = [*lines[:-1], *_traces(place)]
             return "; ".join(wrong)
 
-    # ------------------------------------------------------------ remembered
+    # ------------------------------------------------------------ cached result
 
     def _key(self) -> list[str]:
         system, program = os.uname(), os.stat(self._sandbox.program)
@@ -180,7 +180,7 @@ class Trial:
         return [str(part) for part in parts]
 
     def _recalled(self) -> SandboxStatus | None:
-        """Return a remembered success. Failures are not remembered: their cause may have been
+        """Return a cached success. Failures are not cached, because their cause may have been
         fixed.
         """
         if self._remembered is None:
@@ -207,8 +207,8 @@ class Trial:
 
 @contextmanager
 def _fixture(base: Path | None) -> Generator[tuple[Path, int, str]]:
-    """A home, a workspace and what lies outside; a port that listens; a folder among the temporary
-    files of everybody.
+    """Create the fixture of the test: a home directory, a workspace, files outside, a listening
+    port, and a directory in the shared temporary directory.
     """
     folder, public = TemporaryFolder(base), TemporaryFolder()
     place = folder.path

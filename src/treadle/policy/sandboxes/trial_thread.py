@@ -1,6 +1,6 @@
-"""A trial of a sandbox in a thread of its own, so that callers can do other work.
+"""Test of a sandbox in its own thread, so that callers can do other work.
 
-trial.py and seatbelt.py define the trials. Entry point: `TrialThread`.
+trial.py and seatbelt.py define the tests. Entry point: `TrialThread`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from treadle.tools.confinement import SandboxStatus
 
 
 class TrialThread:
-    """Begins once, and keeps what came of it."""
+    """Thread that runs the test once, and keeps the result."""
 
     def __init__(self, name: str, tried: Callable[[], SandboxStatus]) -> None:
         """`name`: of the sandbox.
 
-        `tried` may block and raise: whatever it raises, nothing is confined then.
+        `tried` may block and raise: after any exception, commands are not confined.
         """
         self._name, self._tried = name, tried
         self._thread: threading.Thread | None = None
@@ -33,7 +33,7 @@ class TrialThread:
             self._thread.start()
 
     async def standing(self) -> SandboxStatus:
-        """Return the result of the trial. Cancellation takes effect then, and not before."""
+        """Return the result of the test. Cancellation takes effect only when it has ended."""
         if self._standing is None:
             self.begin()
             await self.aclose()

@@ -1,4 +1,4 @@
-"""Walk through a workspace, folder by folder: control files, repositories and their content.
+"""Walk through a workspace, directory by directory: control files, repositories and their content.
 
 Entry points: `WorkspaceWalk`, `sorted_out`.
 """
@@ -27,8 +27,8 @@ from treadle.policy.sandboxes.repositories import (
 from treadle.policy.sandboxes.sight import NOT_LOOKED_INTO, FoundPath, Sight
 
 GROWS = frozenset({"modules", "worktrees"})
-"""Entries of a repository that git adds to: where everything is allowed, each submodule and
-worktree in them is guarded by itself.
+"""Entries of a repository that git extends. If everything is allowed, each submodule and worktree
+in them is guarded individually.
 """
 
 
@@ -41,14 +41,14 @@ class WalkedFolder(NamedTuple):
 
 
 class WorkspaceWalk:
-    """A workspace while it is looked at."""
+    """Inspection of a workspace in progress."""
 
     def __init__(
         self, root: str, *, is_open: bool, writable: Collection[str] = (), is_before: bool = False
     ) -> None:
-        """`writable`: folders elsewhere that commands may write.
+        """`writable`: directories elsewhere that commands may write.
 
-        `is_before`: what is not guarded for this command may be new to another one.
+        `is_before`: a file that is not guarded for this command may be new to another one.
         """
         self._root, self._is_open, self._writable, self._is_before = (
             root,
@@ -86,8 +86,8 @@ class WorkspaceWalk:
             self.add_repository(found.path, "git", is_near=is_near)
 
     def add_link(self, path: str, *, is_foreign: bool) -> str | None:
-        """Note a link to where no look finds anything; return the folder that it leads to if it is
-        to be looked into because of it.
+        """Record a link to a place that is not inspected. Return the directory that it leads to if
+        it must be inspected because of the link.
         """
         place = os.path.join(self._root, path)
         real = os.path.realpath(place)
@@ -114,9 +114,9 @@ class WorkspaceWalk:
     def add_repository(
         self, path: str, kind: Kind, *, is_near: bool, is_alone: bool = False
     ) -> None:
-        """`is_alone`: without its submodules and worktrees.
+        """Add a repository. `is_alone`: without its submodules and worktrees.
 
-        One that is known as another kind stays that.
+        A repository that is already known keeps its kind.
         """
         if kind == "bare" and path in self._repositories:
             return
@@ -146,7 +146,7 @@ class WorkspaceWalk:
         return {name.casefold() for name in repository.parts}
 
 
-# ---------------------------------------------------------------- one folder
+# ---------------------------------------------------------------- one directory
 
 
 def sorted_out(
@@ -180,8 +180,8 @@ def sorted_out(
 
 
 def _may_lead_out(entry: os.DirEntry[str]) -> bool:
-    """Return True if a link among packages may lead out of them by itself. Through another link it
-    does if that one does.
+    """Return True if a link among packages may itself lead out of them. A chain of links does if
+    its last link does.
     """
     try:
         target = os.readlink(entry.path)
@@ -206,7 +206,7 @@ def _may_be_guarded(entry: os.DirEntry[str], *, is_foreign: bool) -> bool:
 def _guard(entry: os.DirEntry[str], path: str) -> PathGuard | None:
     guard = guard_of(f"/w/{path}")
     if guard is None and entry.name.casefold() in _guarded_names()[1] and entry.is_symlink():
-        # what is guarded by the names of several folders is not found through a link
+        # paths guarded by several components are not found through a link
         return PathGuard.INSTRUCTS
     return guard
 
@@ -232,8 +232,8 @@ def found_at(place: str, path: str) -> FoundPath | None:
 
 @lru_cache(maxsize=1)
 def _guarded_names() -> tuple[frozenset[str], frozenset[str], re.Pattern[str]]:
-    """The last names of guarded paths, and those of the folders above them: whatever is called
-    otherwise need not be looked at more closely.
+    """Return the last components of guarded paths, and those of the directories above them. Entries
+    with other names need no further check.
     """
     lines = [line.casefold() for line in guarded_paths.guard_patterns() if not line.startswith("/")]
     last = {line.rpartition("/")[2] for line in lines}

@@ -1,8 +1,8 @@
-"""The files of a workspace that likely hold a secret, found again before each command that must not
-see them, and its named pipes.
+"""Files of a workspace that likely hold a secret, and its named pipes, searched before each command
+that must not see them.
 
-Names decide, as for file tools (guarded_paths.py). Not looked into: `.git`, whose configuration git
-itself needs, and folders full of other people's files (`NOT_LOOKED_INTO`). Entry:
+Detection is by name, as for file tools (guarded_paths.py). Not searched: `.git`, whose
+configuration git itself needs, and directories of third-party files (`NOT_LOOKED_INTO`). Entry:
 `WorkspaceSecrets`.
 """
 
@@ -22,11 +22,11 @@ from treadle.policy.guarded_paths import holds_only_secrets, is_secret, may_be_s
 from treadle.policy.sandboxes.control_files import NOT_LOOKED_INTO
 
 MAX_FOLDERS = 20_000
-"""Folders that are looked into, those near the top first."""
+"""Maximum number of searched directories, topmost first."""
 MAX_HIDDEN = 150
-"""Files and folders that are hidden one by one, each by a mount.
+"""Maximum number of files and directories that are hidden individually, each by a mount.
 
-Beyond these, the folders that hold most of them are hidden whole.
+Beyond it, the directories with most of them are hidden as a whole.
 """
 QUICK_FOLDERS = 200
 NOTE = (
@@ -44,20 +44,21 @@ class _Folder(NamedTuple):
 
 class Secrets(NamedTuple):
     paths: Sequence[str] = ()
-    """Absolute, links as they are."""
+    """Absolute paths; links are not resolved."""
     notes: Sequence[str] = ()
     """Notes for the model, if not everything is hidden file by file."""
     pipes: Sequence[str] = ()
-    """Named pipes, absolute.
+    """Named pipes, by absolute path.
 
-    They can be written on a read-only mount, and whatever reads them does what is written.
+    They are writable even on a read-only mount, and their readers may act on what is written.
     """
 
 
 class WorkspaceSecrets:
-    """The secrets of one workspace.
+    """Secrets of one workspace.
 
-    Remembers each folder until its ctime changes, so that looking again costs a stat for each.
+    Caches each directory until its ctime changes, so that another search costs one stat per
+    directory.
     """
 
     def __init__(self, workspace: Path) -> None:
@@ -66,7 +67,7 @@ class WorkspaceSecrets:
 
     @property
     def is_quick(self) -> bool:
-        """True if another search takes less time than a switch to a thread."""
+        """True if another search is faster than switching threads."""
         return 0 < len(self._known) <= QUICK_FOLDERS
 
     def look(self, is_granted: Callable[[str], bool]) -> Secrets:
@@ -114,7 +115,7 @@ class WorkspaceSecrets:
                 known = _sorted_out(path, stamp, list(entries))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except OSError:  # its files can be opened by name all the same
+        except OSError:  # its files can still be opened by name
             return _Folder(Stamp(), (path,), ()) if path else None
         if is_settled:
             self._known[path] = known
@@ -159,7 +160,9 @@ def _is_pipe(entry: os.DirEntry[str]) -> bool:
 
 
 def _with_folders(paths: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Fewer places that hide the same, and the folders among them that are hidden whole."""
+    """Return fewer places that hide the same files, and the directories among them that are hidden
+    as a whole.
+    """
     kept, folders = list(paths), list[str]()
     while len(kept) > MAX_HIDDEN:
         parents = Counter(parent for path in kept if (parent := path.rpartition("/")[0]))

@@ -1,6 +1,6 @@
-"""The repository of a workspace that is a worktree of git: it lies elsewhere, and a commit writes
-there. Entry: `worktree_binds`, `repository_of`. The submodules of such a worktree are mounted by
-mounts.py.
+"""Repository of a workspace that is a git worktree: it is outside the workspace, and a commit
+writes there. Entry: `worktree_binds`, `repository_of`. mounts.py mounts the submodules of such a
+worktree.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ _OF_ALL = ("config", "config.worktree", "hooks", "info", "modules", "worktrees")
 """Read-only parts of the repository: those that name programs, and other worktrees."""
 _OF_ONE = ("gitdir", "commondir", "config.worktree")
 _FOLDERS = frozenset({"hooks", "info", "modules"})
-"""Folders that are covered if they do not exist, so that nothing can be put there."""
+"""Directories that are covered if they do not exist, so that nothing can be created there."""
 
 
 def worktree_binds(workspace: Path) -> list[str]:
-    """Return arguments of bubblewrap for a workspace whose `.git` is a file that leads to a
-    repository which knows this workspace; else none.
+    """Return arguments of bubblewrap for a workspace whose `.git` file points to a repository that
+    lists this workspace; else none.
 
-    The repository must confirm it: otherwise, writing the file alone could make any folder of the
-    disk writable.
+    The repository must confirm the link. Otherwise, writing that file could make any directory of
+    the disk writable.
     """
     found = repository_of(workspace)
     return [] if found is None else [*_binds(*found)]
 
 
 def repository_of(workspace: Path) -> tuple[Path, Path] | None:
-    """Return the repository of a worktree, and the folder in it that is this worktree's; None for
-    any other workspace.
+    """Return the repository of a worktree, and its directory for this worktree; None for any other
+    workspace.
     """
     link = workspace / ".git"
     try:
@@ -60,7 +60,7 @@ def _binds(whole: Path, own: Path) -> Iterator[str]:
         in (whole / "config").read_text(encoding="utf-8", errors="replace").casefold()
     ):
         for folder in (whole, own):
-            # git reads it from here on: what is there can be kept as it is
+            # git reads through it from now on, so the existing content can be kept
             (folder / "config.worktree").touch()
     yield from ("--bind", str(whole), str(whole))
     for name in _OF_ALL:

@@ -1,4 +1,4 @@
-"""Commands of a line in the small language, provided that two readers agree on them: language.py,
+"""Commands of a line in the small language, provided that two parsers agree on them: language.py,
 and bash's grammar (syntax.py). Entry point: `agreed`.
 """
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Differ(Exception):
-    """Raised if the two readers find different words or operators."""
+    """Raised if the two parsers find different words or operators."""
 
 
 def agreed(text: str, script: Script, home: str) -> list[ParsedCommand] | OutsideLanguage:
     """Return the commands of `text`, or the reason why it is outside the language. Raises Differ.
 
-    `script`: `text` as the grammar reads it.
+    `script`: `text` as parsed by the grammar.
     """
     line = read_line(text, home)
     if isinstance(line, OutsideLanguage):

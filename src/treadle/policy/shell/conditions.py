@@ -1,4 +1,4 @@
-"""Judgement of `[ … ]`, `[[ … ]]` and `test`. Some of their operators evaluate their operands.
+"""Judgement of `[ … ]`, `[[ … ]]` and `test`, some of whose operators evaluate their operands.
 
 Entry points: `judge_test`, `judge_plain_test`.
 """

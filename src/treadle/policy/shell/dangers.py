@@ -1,5 +1,5 @@
-"""Commands that never run, whatever the rules and the mode: those that destroy the machine or the
-home folder.
+"""Commands that never run, regardless of rules and mode: those that destroy the machine or the home
+directory.
 
 Entry points: `danger_of`.
 """
@@ -50,7 +50,7 @@ _SYSTEM = frozenset(
 _SYSTEM_PARENTS = frozenset(
     {"usr", "etc", "home", "Users", "System", "boot", "lib", "var", "Library"}
 )
-"""System folders each of whose entries is vital too."""
+"""System directories whose entries are all vital too."""
 _OFF = re.compile(
     r"(?:poweroff|reboot|halt|shutdown|kexec|emergency|rescue|suspend|hibernate)(?:\.target)?"
 )

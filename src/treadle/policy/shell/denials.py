@@ -59,7 +59,7 @@ class Denials:
 
     def is_danger(self, words: list[str]) -> bool:
         """Return True if one of the words is a program that could be dangerous with the words after
-        it, should an unknown one be an option.
+        it, should an unknown word be an option.
         """
         start = next(
             (i for i, word in enumerate(words[:40]) if program_of(word) in dangers.PROGRAMS),

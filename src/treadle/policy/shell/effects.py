@@ -1,5 +1,5 @@
-"""Descriptions of a command's effects for the person who approves it, like "it deletes files:
-build". They do not affect the judgement. Entry point: `effect_of`.
+"""Descriptions of a command's effects for the user who approves it, such as "it deletes files:
+build". They do not affect the decision. Entry point: `effect_of`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""git: which of its commands only look, with which options, and which may be extended where a rule
-allows them.
+"""git: its read-only commands with their options, and the commands that a rule may extend.
 
-Nothing of git is provably read-only: what it looks at, the repository's configuration says, and
-that names programs. So the best it gets is held by the sandbox. Entry: `read_git`.
+No git command is provably read-only, because the configuration of the repository decides what git
+reads, and may name programs. At best, a command therefore runs inside the sandbox. Entry:
+`read_git`.
 """
 
 from __future__ import annotations

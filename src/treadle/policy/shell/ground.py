@@ -23,7 +23,7 @@ MAX_NAMES = 2_000
 
 
 class Ground:
-    """Judges the paths of one line. A relative path may start in any of `cwds`; the strictest
+    """Checks of the paths of one line. A relative path may start in any of `cwds`; the strictest
     finding counts.
     """
 
@@ -44,7 +44,7 @@ class Ground:
         return other
 
     def _may_look_up(self) -> bool:
-        """Return True while links may be followed. The literal path is always checked."""
+        """Return True while links may still be followed. The literal path is always checked."""
         self._looked_up += 1
         return self._looked_up <= MAX_PATHS
 
@@ -118,7 +118,7 @@ class Ground:
         return self._written[key]
 
     def write_all(self, paths: Sequence[str]) -> list[CallFinding]:
-        """Judge writes to many paths. Paths beyond `MAX_PATHS` are judged together, and only by
+        """Check writes to many paths. Paths beyond `MAX_PATHS` are checked together, and only by
         their names.
         """
         found = [self.writes(path) for path in paths[:MAX_PATHS]]
@@ -149,7 +149,7 @@ class Ground:
         return _strictest(found if follow else [*found, _TOO_MANY])
 
     def redirects(self, redirect: Redirect) -> list[CallFinding]:
-        """Judge a redirection of a command."""
+        """Check a redirection of a command."""
         target, operator = redirect.target, redirect.operator
         if operator in ("<<", "<<<"):
             return (
@@ -184,8 +184,8 @@ class Ground:
         return [*findings, written]
 
     def denied(self, path: str, *, writes: bool = False) -> CallFinding:
-        """Judge a path only by the rules that deny reads, and with `writes` also by those that deny
-        writes.
+        """Check a path only against the rules that deny reads, and with `writes` also against those
+        that deny writes.
         """
         return _strictest([self.reach.denied(path, cwd, writes=writes) for cwd in self.cwds])
 

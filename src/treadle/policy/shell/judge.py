@@ -1,7 +1,7 @@
 """Judgement of a command line: findings about the line and each simple command in it. A command
 that is not known to be harmless needs approval.
 
-Denials and dangers are searched for everywhere in the text, also in wrappers and `sh -c`, and
+Denials and dangers are searched for everywhere in the text, including wrappers and `sh -c`, and
 regardless of size limits. Nothing is executed. Entry point: `judge`.
 """
 
@@ -40,7 +40,7 @@ MAX_COMMANDS = 400
 _REACHES_MORE = frozenset(
     {FindingKind.HELD, FindingKind.PERMITTED, FindingKind.READS_BEYOND, FindingKind.UNSURE}
 )
-"""Findings about commands that may read or write further files."""
+"""Findings about commands that may read or write other files too."""
 _TAKE_NUMBERS = frozenset({"echo", "printf", "test", "[", "exit"})
 """Programs to which `$?` may be passed."""
 _LOOKS_ONLY = CallFinding(FindingKind.READS)

@@ -1,6 +1,6 @@
 """Search of unparsed text for mentions of denied or dangerous programs, in any quoting.
 
-It takes linear time, and finds too much rather than too little. Entry points: `commands_in`,
+Takes linear time, and prefers false positives to false negatives. Entry points: `commands_in`,
 `invisible_in`.
 """
 

@@ -12,15 +12,15 @@ from functools import lru_cache
 from treadle._internal.environment import find_shell
 
 _OTHERS_MAKE = frozenset({"busybox", "toybox", "coreutils", "volta-shim", "aqua-proxy"})
-"""Programs that replace many others, with different options, or as files in the workspace
+"""Programs that dispatch to others, with different options or as files in the workspace
 configure.
 """
 _BY_NAME = re.compile(rb"#!\s*\S*/env\s+(?:-S\s*)?([\w.+-]+)")
 
 
 def doubt_about(name: str, root: str) -> str | None:
-    """Return the reason why `name` may not run the program that the tables describe; None if there
-    is no doubt.
+    """Return the reason why `name` may not run the program that the tables describe; None if it
+    certainly does.
 
     `root`: the resolved workspace. Earlier commands can have written programs there, and shims read
     configuration from there.

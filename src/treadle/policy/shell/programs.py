@@ -55,7 +55,7 @@ def _ps(parsed: Parsed) -> str | None:
 
 PROGRAMS: dict[str, Program] = {
     **TEXT_PROGRAMS,
-    # ---------------------------------------------------------------- names and places
+    # ---------------------------------------------------------------- names and locations
     "ls": Program(
         "names",
         _o(
