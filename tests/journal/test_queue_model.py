@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.journal.runs import answers, finished, resumed, started
@@ -144,6 +144,7 @@ class Stage:
     async def take(self, who: int, run: str) -> None:
         if (one := self.known(run)) is not None and one.owner is None:
             one.owner, one.waiting = who % len(self.journals), False
+            one.holder = one.holder if one.holder in (one.owner, *ENGINES) else None
             writer = self.writers[run] = await self.at(who).take_over(run)
             await writer.append([resumed(writer.fence)])
 
@@ -185,8 +186,8 @@ class Stage:
             await self.journals[who].aclose()
             self.journals[who] = open_journal(self.url)
             for one in self.runs.values():
-                if one.owner == who:  # a journal that closes releases its runs
-                    one.owner, one.holder = None, None
+                one.owner = None if one.owner == who else one.owner
+                # an engine still has what it was sent, and delivers it again
                 one.holder = None if one.holder == who else one.holder
 
     # ------------------------------------------------------------ what it says
@@ -258,7 +259,16 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         await journal.aclose()
 
 
+A_DRIVER_ENDS: list[Step] = [("take", 0, 0, ()), ("restart", 0, 0, ())]
+CLAIMED: Step = ("claim", 0, 0, ({"a"}, "near", 1))
+SENT: Step = ("sent", 0, 0, ("near",))
+
+
 @given(steps=st.lists(STEP, min_size=8, max_size=40))
+@example([CLAIMED, *A_DRIVER_ENDS])
+@example([CLAIMED, SENT, *A_DRIVER_ENDS])
+@example([CLAIMED, A_DRIVER_ENDS[0], SENT, A_DRIVER_ENDS[1]])
+@example([("claim", 1, 0, ({"a"}, "near", 1)), *A_DRIVER_ENDS])
 @settings(
     max_examples=25,
     deadline=None,

@@ -141,8 +141,8 @@ class RunQueue(Protocol):
         ...
 
     async def sent(self, run_ids: Collection[str], *, engine: str) -> None:
-        """Record that an engine has the runs and delivers them, even if this process dies: they
-        cannot be claimed until `put_back` or the end of a driver.
+        """Record that an engine has the runs and delivers them, even if this process or a driver
+        dies: it cannot claim them until `put_back`, or until a driver releases them.
         """
         ...
 
