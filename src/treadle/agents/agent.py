@@ -40,8 +40,8 @@ Other = TypeVar("Other")
 
 COMPLETE = "complete"
 _ANSWERS: WeakKeyDictionary[type, AnswerType[Any]] = WeakKeyDictionary()
-"""Answer types by output type. Caching them keeps the names that were in scope when the first agent
-with that type was created.
+"""Cached answer types, by output type. The cache keeps the names that were in scope when the first
+agent with that type was created.
 """
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -60,15 +60,15 @@ class Agent(Generic[Deps, Out]):
             dollar sign. Or a sync or async function of the run's `RunContext` that returns the
             text, in which nothing is replaced. It is called once, before the first request.
         context: Further blocks of the system prompt, which follow the instructions and are also
-            templates. Put the most volatile block last, so that prompt caches keep the others.
+            templates. Put the most volatile block last, to keep the others in prompt caches.
         model: `provider:id`, a Model object, or None for the configuration's large model.
         tools: Tools of the agent. An `Agent` in the list becomes a tool that takes a prompt
             (`Subagent`). Or a function of the run's `RunContext` that returns the list.
         output: Output type of a run: a pydantic model, dataclass, TypedDict, msgspec Struct, any
             other type that JSON can describe, or a JSON Schema. None: text.
         output_check: Sync or async function of the run's `RunContext` and a valid output. If it
-            raises `ToolFailed`, the model reads why and corrects the output, within `retries`. A
-            resume may call it again, so it must have no effects.
+            raises `ToolFailed`, the model reads the message and corrects the output, within
+            `retries`. A resume may call it again, so it must have no side effects.
         completion: If true, a run completes only when the model calls the tool `complete` with its
             output.
         retries: Number of times that the model may correct an invalid output, at least 0.
@@ -103,7 +103,7 @@ class Agent(Generic[Deps, Out]):
     inputs: Mapping[str, Input] = field(default_factory=dict[str, Input])
     evaluated: Evaluated | None = field(init=False, repr=False, compare=False, default=None)
 
-    # overloads, because a JSON Schema as `output` has no static type
+    # overloads, because the output of a JSON Schema has no static type
     if TYPE_CHECKING:
 
         @overload
@@ -198,8 +198,8 @@ class Agent(Generic[Deps, Out]):
         )
 
     def evaluated_from(self, definition: Agent[Deps, Out], found: Evaluated) -> Agent[Deps, Out]:
-        """Return this agent, marked as what one run found for a definition: its inputs and its
-        fingerprint are the definition's.
+        """Return this agent, marked as evaluated from a definition, whose inputs and fingerprint it
+        keeps.
         """
         self._keep(
             evaluated=found,
@@ -306,8 +306,8 @@ class Agent(Generic[Deps, Out]):
 
         @property
         def own_tools(self) -> tuple[Tool[Deps], ...]:
-            """Tools of the agent, with agents wrapped as `Subagent`s; none if a function of the
-            definition gives them, which a run calls.
+            """Tools of the agent, with agents wrapped as `Subagent`s. Empty if a function of the
+            definition returns them, because only a run calls it.
             """
             ...
 
@@ -340,7 +340,7 @@ _FIELDS = tuple(one.name for one in fields(Agent) if one.init)
 
 
 def _named(value: object) -> object:
-    """Return the name of a function, which is the same in every process; any other value itself."""
+    """Return a function's name, which is the same in every process; any other value unchanged."""
     if not callable(value):
         return value
     inner = getattr(value, "func", value)

@@ -1,5 +1,5 @@
-"""Checks of an agent's fields in code that no type checker has seen: each mix-up would otherwise
-fail much later, with a misleading error.
+"""Checks of an agent's fields for code without a type checker: each mistake would otherwise surface
+much later, with a misleading error.
 
 Entry points: `check_kinds`, `check_output_change`, `check_tool`.
 """
@@ -28,7 +28,7 @@ _TOOL_MEMBERS = get_protocol_members(Tool)
 
 
 def check_kinds(agent: str, fields: Mapping[str, object]) -> None:
-    """Raise AgentError(invalid) if a field of the agent is of another kind than its type says."""
+    """Raise AgentError(invalid) if a field of the agent has the wrong type."""
     _check_functions(agent, fields)
     if isinstance(model := fields["model"], type) or not (
         model is None or isinstance(model, str) or hasattr(model, "stream")
@@ -103,7 +103,7 @@ def check_tool(agent: str, one: object) -> None:
             f"agent {agent!r}: {shown(one)} among its tools is an MCP server: "
             "pass it as mcp_servers=[…]",
         )
-    # reading its definition would build the schema, which imports pydantic
+    # the definition would build the schema, which imports pydantic
     has = dir(one)
     if "execute" not in has and not hasattr(one, "execute"):
         name = getattr(one, "__name__", None) or repr(one)
@@ -125,7 +125,7 @@ def _mixed_up(agent: str, field: str, given: object, instead: str) -> AgentError
 
 
 def shown(value: object) -> str:
-    """Return only the kind of the value: a misplaced value may be a secret."""
+    """Return only the type of the value, because a misplaced value may be a secret."""
     if value is None:
         return "None"
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"

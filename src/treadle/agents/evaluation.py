@@ -1,8 +1,8 @@
-"""The functions of a definition, evaluated for one run: its instructions, its tools, and their
+"""Evaluation of a definition's functions for one run: its instructions, its tools, and their
 conditions.
 
-The result is journaled. A resume reads it and does not ask again, so that it sees the same
-instructions and the same tools. Entry point: `evaluated`.
+The result is journaled. A resumed run reuses it instead of calling the functions again, so that
+instructions and tools stay the same. Entry point: `evaluated`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 async def evaluated(
     agent: Agent[Any, Any], ctx: RunContext[Any], stored: Evaluated | None = None
 ) -> Agent[Any, Any]:
-    """Return the agent as its run has it: with a text as instructions and a list of tools.
-
-    `stored`: results that the run has had from its beginning, which are used again. A function of
-    tools is then called for the tools themselves, and no condition of a tool is; tools that the run
-    did not offer are left out, and a `GoneTool` stands in for each that no longer exists. Raises
+    """Return the agent as its run uses it: with text as instructions and a list of tools. Raises
     AgentError(agent) if a function fails, AgentError(invalid) for a wrong result.
+
+    `stored`: results from the beginning of the run, which are reused. A function of tools is then
+    called only for the tools themselves, and conditions are not evaluated. Tools that the run did
+    not offer are omitted, and a `GoneTool` replaces each that no longer exists.
     """
     stored = stored or Evaluated()
     text = None
@@ -60,7 +60,7 @@ async def _instructions(agent: Agent[Any, Any], ctx: RunContext[Any]) -> str:
 
 
 async def _listed(agent: Agent[Any, Any], ctx: RunContext[Any]) -> Sequence[Tool[Any]]:
-    """Return the tools that the definition gives now."""
+    """Return the tools that the definition currently has."""
     given = agent.tools
     if not callable(given):
         return agent.own_tools
@@ -82,7 +82,7 @@ def _as_offered(tool: Tool[Any] | None, offer: ToolDefinition) -> Tool[Any]:
 def _as_found(
     agent: Agent[Any, Any], found: Evaluated, tools: Sequence[Tool[Any]]
 ) -> Agent[Any, Any]:
-    """Return the agent with what was found in the place of its functions."""
+    """Return the agent with its functions replaced by their results."""
     text = agent.instructions if isinstance(agent.instructions, str) else ""
     if found.instructions is not None:
         text = found.instructions.replace("$", "$$")

@@ -76,7 +76,7 @@ class KnownAgents:
     def __init__(self, registry: AgentRegistry) -> None:
         self._registry = registry
         self._ran: dict[str, Agent[Any, Any]] = {}
-        """The last agent that ran under each name."""
+        """Most recently run agent by name."""
 
     def remember(self, agent: Agent[Any, Any]) -> None:
         self._ran[agent.name] = agent

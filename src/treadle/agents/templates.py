@@ -35,7 +35,7 @@ class Input:
 
     Attributes:
         type: JSON Schema type of the value.
-        required: True if a run without a value is rejected, unless there is a default.
+        required: True to reject a run without a value, unless there is a default.
         default: Value for runs that do not pass one.
         description: Meaning of the input, shown in lists and to models.
     """

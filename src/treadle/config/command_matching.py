@@ -8,7 +8,7 @@ from treadle.config.rule import PermissionRule
 
 
 def begins_with(rule: PermissionRule, argv: Sequence[str]) -> bool:
-    """True if the command begins with the rule's words exactly, as allow rules require."""
+    """Return True if the command begins with the rule's exact words, as allow rules require."""
     return tuple(argv[: len(rule.words)]) == rule.words
 
 
@@ -32,7 +32,7 @@ _PLUMBING = {"send-pack": "push", "http-push": "push", "fetch-pack": "fetch", "h
 
 
 def is_meant_by(rule: PermissionRule, argv: Sequence[str]) -> bool:
-    """True if the command matches the rule in any spelling and order, as deny and ask rules
+    """Return True if the command matches the rule in any spelling and order, as deny and ask rules
     require.
 
     Prefers false positives, which only deny or ask.
@@ -108,8 +108,8 @@ def _is_long_with_one_dash(program: str, word: str) -> bool:
 
 
 def _follow(wanted: Sequence[str], words: Sequence[str]) -> bool:
-    """True if the operands of the rule are the first operands of the command. Options, and words
-    that may be their values, are ignored.
+    """Return True if the operands of the rule are the first operands of the command. Options, and
+    words that may be their values, are ignored.
     """
     i, after_option = 0, False
     for word in words:

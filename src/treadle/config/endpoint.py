@@ -199,7 +199,9 @@ def key_variables(
 
 
 def needs_no_key(wire: str, address: str | None) -> bool:
-    """True for a local server, and for a compatible one at its own address, which may be open."""
+    """Return True for a local server, and for a compatible one at its own address, which may not
+    require a key.
+    """
     return address is not None and (wire == "openai-chat" or on_this_machine(address))
 
 

@@ -56,8 +56,8 @@ def secrets_in(env: Mapping[str, str], settings: Mapping[KeyPath, Setting]) -> f
 
 
 def _no_word_or_path(value: str) -> bool:
-    """Return False for a single word, as in `SOME_KEY=off`, and for an existing path: masking them
-    would remove ordinary text.
+    """Return False for a single word, as in `SOME_KEY=off`, and for an existing path, because
+    masking them would remove ordinary text.
     """
     return not value.isalpha() and not os.path.lexists(os.path.expanduser(value))
 

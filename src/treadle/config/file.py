@@ -110,7 +110,7 @@ def read_bytes(path: Path, *, own: bool = False) -> FileContent | None:
 
 
 def owned_alone(path: Path) -> str:
-    """Return the command that restricts a file to its owner."""
+    """Return the command that makes a file private to its owner."""
     import shlex  # noqa: PLC0415  only for a message
 
     return f"chmod 600 {shlex.quote(str(path))}"

@@ -55,7 +55,7 @@ class ReadResult(NamedTuple):
 def read_settings(
     root: Node | None, *, workspace: bool = False, trusted: bool = False
 ) -> ReadResult:
-    """Read every setting of a file with its line. Problems are collected, not raised."""
+    """Read every setting of a file with its line. Problems are collected instead of raised."""
     walk = _Walk(workspace, trusted)
     if root is not None:
         walk.visit(root, SCHEMA, (), root.line)

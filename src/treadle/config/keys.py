@@ -92,8 +92,8 @@ class KeySpec(msgspec.Struct, frozen=True):
     nullable: bool = False
     """True if `null` is a value; otherwise `null` leaves the key unset."""
     absent_if_empty: bool = False
-    """True if an empty string leaves the key unset, as `null` does. Deployment templates write
-    `api_key: ""` for a missing key.
+    """True if an empty string leaves the key unset, as `null` does, because deployment templates
+    write `api_key: ""` for a missing key.
     """
     joins: bool = False
     """True if layers extend the list instead of replacing it."""

@@ -55,9 +55,9 @@ def load(
 
     `env`: defaults to the process environment. `files`: False reads no configuration files, as in
     `Runtime.open`. `flags`: values by option, as in FLAGS; None means not given. `trusted`: True if
-    agent modules and MCP servers of the workspace also apply; None uses the stored trust (`treadle
-    trust`), file by file. Raises AgentError(invalid), which lists every problem with its file and
-    line.
+    agent modules and MCP servers of the workspace also apply; None: according to the stored trust
+    (`treadle trust`), file by file. Raises AgentError(invalid), which lists every problem with its
+    file and line.
     """
     env = os.environ if env is None else env
     own = home(env) if files else None
@@ -70,7 +70,7 @@ def load(
 
 def own_secrets(env: Mapping[str, str] | None = None) -> frozenset[str]:
     """Return every secret in the user's own file and the environment, even if other settings are
-    invalid. Raises nothing.
+    invalid. Never raises.
     """
     return Layers(os.environ if env is None else env).own_secrets()
 
@@ -111,7 +111,7 @@ class Layers:
                 self._add_value(path, value, Origin("environment", variable))
         for variable, names in ADDRESSES.items():
             if value := self._env.get(variable, "").strip():
-                # validated when used: the variable may be meant for another program
+                # validated on use, because the variable may be meant for another program
                 if names == ("azure",):
                     value = azure_address(value)
                 self._settings |= {

@@ -43,7 +43,7 @@ class Abilities(Value, frozen=True, kw_only=True):
     chat_tools: Literal["without_thinking", "never"] | None = None
     """Restriction on tool calls over Chat Completions; None if there is none."""
     apply_patch: bool | None = None
-    """True if the model is trained on patches for the `apply_patch` tool."""
+    """True if the model was trained on patches for the `apply_patch` tool."""
     forced_tools: bool | None = None
     """True if a request can force a tool call."""
     temperature: bool | None = None
@@ -89,7 +89,7 @@ class Abilities(Value, frozen=True, kw_only=True):
         return msgspec.structs.replace(lower, **mine) if mine else lower
 
     def refused(self) -> frozenset[str]:
-        """Return the names that `Model.refuses` reports: only what is known to be rejected."""
+        """Return the names that `Model.refuses` reports: only settings known to be rejected."""
         refused = {
             "temperature": self.temperature,
             "thinking": self.reasoning,

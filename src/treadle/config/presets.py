@@ -14,7 +14,7 @@ class Preset(NamedTuple):
     """A provider that is known by name."""
 
     label: str
-    """Name for people."""
+    """Display name."""
     base_url: str | None
     """Base URL; None if each customer has one."""
     key_variable: str = ""

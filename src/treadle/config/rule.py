@@ -136,6 +136,6 @@ def _expression(path: str) -> str:
     for part in path.lstrip("/").split("/"):
         runs.append([""]) if part == "**" else runs[-1].append(wildcards(part, "[^/]"))
     first, *others = ("/".join(run) for run in runs)
-    # the first match of a segment is as good as any other
+    # the first match of a segment is sufficient
     out = "".join([first, *(rf"(?>(?:/[^/]+)*?{run}(?=/|\Z))" for run in others)])
     return f"(?:{out}(?:/.*)?)"

@@ -94,7 +94,8 @@ class Rules:
         key = (rule, workspace, home)
         found = self._patterns.get(key)
         if found is None:
-            if len(self._patterns) == PATTERNS_KEPT:  # mostly of workspaces whose runs have ended
+            # caches mostly for workspaces whose runs have ended
+            if len(self._patterns) == PATTERNS_KEPT:
                 self._patterns.clear()
             found = rule.path_pattern(workspace, home, through_links=rule not in self.allow)
             if rule not in self.allow:

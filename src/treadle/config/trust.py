@@ -1,4 +1,4 @@
-"""Trust in projects: a person's decision that a project's own files may be used, bound to the
+"""Trust in projects: the user's decision that a project's own files may be used, bound to the
 content of each file.
 
 Any changed, missing or new file voids it, so that no unreviewed file is used. The modules that read
@@ -44,7 +44,7 @@ which would void the trust at each update.
 
 class TrustState(StrEnum):
     UNKNOWN = "unknown"
-    """No decision was made."""
+    """The user has not decided."""
     HOLDS = "holds"
     VOID = "void"
     """The files have changed since they were trusted."""
@@ -71,7 +71,7 @@ class Trust:
 
     def at(self, root: Path) -> Trust:
         """Return the same trust for a copy of the project that Treadle made, such as a worktree. A
-        file of the copy applies if its content is what was trusted.
+        file of the copy applies if its content is identical to the trusted one.
         """
         return replace(self, root=root)
 
@@ -245,7 +245,7 @@ def _all_below(folder: Path) -> Iterator[Path]:
 
 
 def _nested(root: Path) -> Iterator[Path]:
-    """Yield nested folders, except those of other projects, of git, and of package managers."""
+    """Yield nested directories, except those of other projects, of git, and of package managers."""
     folders, left = [root], FOLDERS_MAX
     while folders and left:
         left -= 1

@@ -3,7 +3,7 @@
     application.py contract of a mounted application: its chat agent, routes and page
     state.py       state shared by all requests: `Service`
     app.py         routes, error handlers and checks in one ASGI application: `create_app`
-    serving.py     the application in a server process, from binding to graceful shutdown
+    serving.py     running the application in a server process, from binding to graceful shutdown
     connection.py  limits per connection, before a request is parsed
     connection_table.py  limits per address and server
     border.py      checks before every request: hosts.py, bodies.py, limits by address; response
@@ -25,7 +25,7 @@
                    subscribers; resuming.py: recovery of runs whose process died
     elsewhere.py   runs driven by other processes; queueing.py: runs left to workers
     openapi.py     the OpenAPI document (forms.py); health.py, metrics.py: probes and metrics
-    database/      rows of users
+    database/      users' rows
 
 The modules below import the service's libraries; this one does not. Entry points:
 `require_service`, then `create_app`.

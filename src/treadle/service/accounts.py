@@ -85,12 +85,12 @@ class Accounts:
             session.flush()
             return True
 
-        # Checked before hashing, because hashing is expensive.
+        # Before hashing, which is expensive.
         await self._database.read_unscoped(self._totals.admit_account)
         account_id, stored = new_row_id(), await self._passwords.hashed(password, network=network)
         try:
             made = await self._database.run_unscoped(add)
-        except IntegrityError:  # a concurrent request created it first
+        except IntegrityError:  # a concurrent request created the account first
             made = False
         return await self._signed(account_id, stored) if made else None
 
@@ -138,7 +138,7 @@ class Accounts:
         claims = self._tokens.verified(refresh_token, "refresh")
         if claims is None:
             return None
-        # Derived, so that a repeated use yields the same token and neither holder gains one that
+        # Derived, so that a repeated use returns the same token, and neither holder gets one that
         # the other lacks.
         nonce = self._tokens.digest(f"refresh {claims.login_id} {claims.nonce}")
 

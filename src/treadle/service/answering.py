@@ -1,4 +1,4 @@
-"""Answering of a person's message: its run is driven until the reply is stored, even if the client
+"""Answering of a user's message: its run is driven until the reply is stored, even if the client
 disconnects.
 
 Not here: routes (chat.py), how the application answers (application.py). Entry points: `ask`,
@@ -110,9 +110,9 @@ async def answer(
 ) -> None:
     """Drive the run, store its reply and publish it to subscribers.
 
-    Raises AgentError: network if the database does not answer, cancelled if the run was released,
+    Raises AgentError: network if the database does not respond, cancelled if the run was released,
     busy if another process drives it. In these cases, and on cancellation, the journal has the run,
-    and the reply is stored once the run is settled.
+    and the reply is stored once the run has ended.
     """
     try:
         reply = await _driven(service, live, asked, spending, again=again)

@@ -52,7 +52,7 @@ class PastMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatTurn:
-    """Message from a person, to be answered."""
+    """Message from a user, to be answered."""
 
     scope: Scope
     conversation_id: str
@@ -68,7 +68,7 @@ class ChatTurn:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Reply shown to the person."""
+    """Reply shown to the user."""
 
     text: str
     tool_calls: tuple[dict[str, Any], ...] = ()
@@ -111,10 +111,12 @@ class ReplyStream(Protocol):
 
 
 class EventView(Protocol):
-    """Filter for the events of a chat run that a person may see."""
+    """Filter that selects the events of a chat run that a user may see."""
 
     def take(self, event: Event) -> Iterable[Event]:
-        """Return the events to show for this one. Call it in order, from the run's first event."""
+        """Return the events to show in place of this one. Call it in order, from the run's first
+        event.
+        """
         ...
 
 
@@ -128,7 +130,7 @@ class ChatBackend(Protocol):
 
     @property
     def unclear(self) -> str:
-        """Reply to a message without readable content."""
+        """Reply to a message that contains nothing readable."""
         ...
 
     def stream(self, turn: ChatTurn, limits: Limits) -> ReplyStream:
@@ -166,7 +168,7 @@ class NewMessage(NamedTuple):
     run_id: str
 
 
-# ---------------------------------------------------------------- what is mounted
+# ---------------------------------------------------------------- mounted applications
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,7 @@ class ServiceHost:
     database: Database
     runtime: Runtime
     notify: Callable[[Scope, str], None]
-    """Send a named event to the person's open streams of that name (following.py: `notices`)."""
+    """Send a named event to the user's open streams of that name (following.py: `notices`)."""
     stopping: anyio.Event
     """Set when the service shuts down, so that background jobs return."""
 

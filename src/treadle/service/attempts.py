@@ -1,11 +1,11 @@
-"""Rate limits on password attempts. A wrong password slows down the address that sent it, and that
-address for that account; no other address.
+"""Rate limits on password attempts. A wrong password counts against the address that sent it, and
+against that address for that account; other addresses are unaffected.
 
-No limit applies to an account as such, because anyone could then lock out its owner. The cost of
-hashing bounds guesses from many addresses (passwords.py), where networks take turns. An IPv6
-address counts as its /64, and as its /48, which one customer may have as a whole. Addresses are
-those after `service.proxies` (border.py). Counts are kept in this process, in bounded memory. Entry
-point: `Attempts`.
+There is no limit per account, because anyone could then lock out its owner. The cost of hashing
+bounds guesses from many addresses (passwords.py), where networks take turns. An IPv6 address counts
+as its /64, and as its /48, which one customer may have as a whole. Addresses are those after
+`service.proxies` (border.py). Counts are kept in this process, in bounded memory. Entry point:
+`Attempts`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WRONG_OF_ACCOUNT = 10
 ACCOUNT_S: Final = 300.0
 HOUR_S: Final = 3600.0
 ACCOUNTS_PART: Final = 5
-"""Divisor of the hourly account limit. One neighbourhood can take at most a fifth of it."""
+"""Divisor of the hourly account limit: one neighbourhood can use at most a fifth of it."""
 ACCOUNTS_LEAST: Final = 10
 WIDE_TIMES: Final = 3
 """Factor by which the limit of an IPv6 /48 exceeds that of a /64."""
@@ -66,7 +66,7 @@ class Attempts:
         self._of_wide_pair = SlidingWindow(WIDE_TIMES * WRONG_OF_ACCOUNT, ACCOUNT_S)
         self._under_way: Counter[str] = Counter()
         self._trusted: OrderedDict[str, None] = OrderedDict()
-        """Least recently used first."""
+        """Ordered from least recently used."""
 
     def registration(self, address: str) -> None:
         """Count an attempt to create an account."""
@@ -79,7 +79,7 @@ class Attempts:
         """Count an attempt with a password. `account`: the typed name, or the id of the account.
 
         Both counts are taken before the password is checked, so that concurrent guesses cannot pass
-        the limit. The count of the pair is returned if the password was right.
+        the limit. The count of the pair is refunded if the password was right.
         """
         network = network_of(address)
         pair = f"{network} {account}"

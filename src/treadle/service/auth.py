@@ -104,7 +104,7 @@ async def refresh(
     service.limits.stranger(_address(request))
     signed = await service.accounts.renew(_refresh_token(service, request))
     if signed is None:
-        await service.open_streams.look()  # a second use of the cookie has ended its login
+        await service.open_streams.look()  # a second use of the cookie ended its login
         raise unauthorized("Sign in again.")
     return _answer(signed, response, service, request)
 

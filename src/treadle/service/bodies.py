@@ -108,7 +108,7 @@ def _check_json(body: bytes) -> None:
         raise HttpProblem(
             422, "The body is not valid JSON in UTF-8, or contains a lone surrogate."
         ) from e
-    # Inspect the whole body only if it may contain NUL or nest too deeply, which is rare.
+    # Inspect the whole body only if it may contain NUL or nest too deeply, both of which are rare.
     if b"\\u0000" in body or body.count(b"[") + body.count(b"{") > DEPTH_MOST:
         _check_inside(value)
 

@@ -59,14 +59,14 @@ UNCOUNTED: Final = frozenset({"/healthz", "/readyz"})
 
 
 class Border:
-    """ASGI middleware around the whole application."""
+    """ASGI middleware that wraps the whole application."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
         settings, page = service.settings, service.application.page
         self._uncounted = UNCOUNTED if page is None else UNCOUNTED | page.paths
-        """Paths whose requests are not counted, including the page's own files, about a dozen per
-        visit.
+        """Paths whose requests are not counted, including the page's own files: a visit loads about
+        a dozen.
         """
         self._hosts = Hosts(settings.hosts, settings.public_url)
         self._proxies: Collection[str] = frozenset(settings.proxies)
@@ -90,7 +90,7 @@ class Border:
             await problem_response(e, Request(scope))(scope, receive, answer)
         except EOFError:  # the client disconnected in the middle of its request
             answer.status = answer.status or 499
-        except Exception:  # boundary of a request
+        except Exception:  # request boundary
             logger.exception("request %s failed", answer.request_id)
             if answer.status:
                 raise  # the response has begun: the server closes the connection
@@ -134,7 +134,7 @@ class Border:
         try:
             return await read_body(headers, receive, min(most, STRANGERS_BODY_BYTES))
         except HttpProblem as e:
-            if e.status_code == 413 and "authorization" in headers:  # possibly an expired token
+            if e.status_code == 413 and "authorization" in headers:  # the token may have expired
                 raise unauthorized() from e
             raise
 

@@ -1,7 +1,7 @@
-"""Client connections with bounds in bytes and seconds in every state.
+"""Client connections with limits on bytes and time in every state.
 
-A connection rests, then receives the head of a request, then its body while the application
-answers. A refused connection is still read for a short time. connection_table.py closes connections
+A connection is idle, then receives the head of a request, then its body while the application
+responds. After a refusal it is still read for a short time. connection_table.py closes connections
 that stay too long in one state. Entry point: `BoundedConnection`.
 """
 
@@ -38,11 +38,11 @@ BODY_S = 40.0
 with 408; this limit applies if the application does not read the body.
 """
 LINGERING_S = 2.0
-"""Seconds for which a refused client is kept, and read at each sweep. Closing at once would reset
-the connection and lose the response; besides, the client would soon be back.
+"""Seconds for which a refused client is kept open and read at each sweep. Closing at once would
+reset the connection and lose the response, and the client would reconnect immediately.
 """
 READ_BYTES: Final = 65_536
-"""Maximum bytes read from a client before the others have their turn."""
+"""Maximum bytes read from a client before others are served."""
 READING_S = 30.0
 READING_BYTES: Final = 16_384
 """Minimum number of bytes that a client must read within `READING_S`."""
@@ -64,7 +64,7 @@ _ELSEWHERE: Final = (
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """uvicorn connection with bounds. `table`: the table of its server."""
+    """uvicorn connection with limits. `table`: the table of its server."""
 
     def __init__(
         self,
@@ -80,25 +80,27 @@ class BoundedConnection(HttpToolsProtocol):
         self._table = table
         self._at: Literal["rest", "head", "body", "refused"] = "rest"
         self._since = self.loop.time()
-        """Time at which the state was entered, or at which the first byte after a rest arrived."""
+        """Time at which the state was entered, or at which the first byte after an idle period
+        arrived.
+        """
         self._has_begun = True
-        """True if a request has begun while at rest. A new connection must send its first request
-        at once.
+        """True if a request has begun while the connection was idle. A new connection must send its
+        first request at once.
         """
         self._framing = self._content = self._trailers = 0
-        """Bytes of the current request that count: of its head, or of its body's framing."""
+        """Counted bytes of the current request: of its head, or of its body's framing."""
         self._answering: RequestResponseCycle | None = None
-        """Newest request that the application has."""
+        """Newest request that the application is handling."""
         self._unread: tuple[float, int] | None = None
-        """Time at which the client last read enough of the response, and the number of bytes left
-        then.
+        """Time at which the client last read enough of the response, and the number of bytes that
+        were left then.
         """
 
     # ------------------------------------------------------------ bounds
 
     @property
     def is_waiting(self) -> bool:
-        """True if the client must send something next, because no response is due."""
+        """True if the client must send something next, because no response is pending."""
         cycle = self._latest
         if cycle is None or cycle.response_complete or self._at == "refused":
             return True
@@ -107,7 +109,7 @@ class BoundedConnection(HttpToolsProtocol):
     @property
     def _latest(self) -> RequestResponseCycle | None:
         """Newest request and its response."""
-        return cast("RequestResponseCycle | None", self.cycle)  # None before the first
+        return cast("RequestResponseCycle | None", self.cycle)  # None before the first request
 
     def is_overdue(self) -> bool:
         at = self.loop.time()
@@ -135,7 +137,7 @@ class BoundedConnection(HttpToolsProtocol):
     @override
     def connection_made(self, transport: Transport) -> None:
         super().connection_made(transport)
-        if hasattr(transport, "max_size"):  # asyncio's, which would allocate 256 KiB at each read
+        if hasattr(transport, "max_size"):  # asyncio's own would allocate 256 KiB at each read
             transport.max_size = READ_BYTES  # pyright: ignore[reportAttributeAccessIssue]  it has one
         self.network = network_of(self.client[0]) if self.client else ""
         if not self._table.admit(self):
@@ -143,14 +145,14 @@ class BoundedConnection(HttpToolsProtocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the request that is being answered, and drop those that wait. Leave no references in
-        a circle: clients that come and go would keep the garbage collector busy.
+        """Notify the request that is being answered, and drop waiting ones. Leave no reference
+        cycles, because frequent reconnects would keep the garbage collector busy.
         """
         self._table.discard(self)
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
         if (cycle := self._answering) is not None and not cycle.response_complete:
-            cycle.disconnected = True  # uvicorn tells only the newest request
+            cycle.disconnected = True  # uvicorn notifies only the newest request
             cycle.message_event.set()
         self.pipeline.clear()
         self.cycle = self._answering = None  # pyright: ignore[reportAttributeAccessIssue]  as before the first
@@ -232,8 +234,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     @override
     def on_response_complete(self) -> None:
-        """Keep the connection open unless part of the request's body is still to come, which would
-        never be read.
+        """Keep the connection open, unless part of the request's body is still expected, which
+        would never be read.
         """
         super().on_response_complete()
         if self._at == "body" and self.cycle.response_complete:
@@ -251,20 +253,20 @@ class BoundedConnection(HttpToolsProtocol):
         self._table.used(self)
 
     def linger(self) -> None:
-        """Read on, once, from a client that was refused. Called at each sweep."""
+        """Read once more from a refused client. Called at each sweep."""
         if self._at == "refused":
             self.flow.resume_reading()
 
     def _refuse(self, status: int, detail: str) -> None:
         """Respond without the application, and let the connection linger.
 
-        If a response is in progress or due, send none: it belongs to another request, and two
+        If a response is in progress or pending, send none: it belongs to another request, and two
         responses must not mix.
         """
         is_due = False
         if (cycle := self._answering) is not None and not cycle.response_complete:
             is_due = cycle is not self.cycle or self._at != "body" or cycle.response_started
-            cycle.disconnected = True  # makes the application stop
+            cycle.disconnected = True  # stops the application
             cycle.waiting_for_100_continue = False  # nothing is written after the response
             cycle.message_event.set()
         self.pipeline.clear()

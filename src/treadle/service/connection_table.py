@@ -44,7 +44,7 @@ class ConnectionTable:
         return BoundedConnection(config, server_state, app_state, _loop, table=self)
 
     def admit(self, connection: BoundedConnection) -> bool:
-        """Register a new connection. Return False if there is no place for it.
+        """Register a new connection. Return False if the table is full.
 
         If its network or the server is full, the least recently used connection without a complete
         request is closed: one of that network, or of the largest one.
@@ -63,7 +63,7 @@ class ConnectionTable:
         return True
 
     def used(self, connection: BoundedConnection) -> None:
-        """Record that a connection has had a request or a response."""
+        """Record that a connection has received a request or sent a response."""
         mine = self._by_network.get(connection.network, OrderedDict())
         if connection in mine:
             mine.move_to_end(connection)
@@ -77,8 +77,8 @@ class ConnectionTable:
                 del self._by_network[connection.network]
 
     def sweep(self) -> None:
-        """Close each connection that has been in one state for too long; let the others linger that
-        were refused. Called about twice a second.
+        """Close each connection that has been in one state for too long, and read from refused
+        ones. Called about twice a second.
         """
         for connection in [one for mine in self._by_network.values() for one in mine]:
             if connection.is_overdue():

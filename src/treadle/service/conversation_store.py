@@ -1,7 +1,7 @@
 """Queries over conversations, messages and served runs, in one user's scope.
 
-Synchronous, inside a transaction of `Database.run`. Not here: routes (conversations.py), what a run
-is (chat.py). Entry point: `ConversationStore`.
+Synchronous, inside a transaction of `Database.run`. Not here: routes (conversations.py), the runs
+(chat.py). Entry point: `ConversationStore`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class ConversationStore:
             *self._session.exec(wanted.order_by(col(ChatMessage.number).desc()).limit(SHOWN_MOST))
         ][::-1]
 
-    # ------------------------------------------------------------ a message, and its answer
+    # ------------------------------------------------------------ messages and answers
 
     def ask(
         self,

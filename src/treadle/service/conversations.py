@@ -85,7 +85,7 @@ async def conversation(
         )
 
     whole = await service.database.read(scope, work)
-    # The run's process died, and no process has resumed the run.
+    # The run's process died, and no other process has resumed it.
     if whole.run_id is not None and service.live.get(whole.run_id) is None:
         await settle(service, scope, whole.run_id)
         return await service.database.read(scope, work)

@@ -1,7 +1,7 @@
-"""Runs that are read here and driven elsewhere: by another replica, by a worker, or not yet. Each
-has one follower, shared by all its readers.
+"""Runs that this process reads and others drive: another replica, a worker, or none yet. Each has
+one follower, shared by all its readers.
 
-A reader reads the journal up to a position before it watches, and skips events up to there. So it
+A reader reads the journal up to a position before it watches, and skips events up to there. It thus
 receives each event once, however often followers and drivers of this process alternate. A follower
 begins after the position of its first reader; a reader that is further behind reads the journal
 again (`Reader.begins`).
@@ -39,11 +39,11 @@ from treadle.service.sse import frame_of, position_of, said
 logger = logging.getLogger("treadle.service")
 
 AGAIN_S: Final = 0.5
-"""Seconds before the journal or the database is queried again."""
+"""Seconds until the journal or the database is queried again."""
 DEPTH_MOST: Final = 4
 """Maximum depth of child runs."""
 AT_ONCE: Final = 32
-"""Number of frames published before their readers get a turn."""
+"""Number of frames published before their readers are scheduled."""
 
 
 class RemoteRuns:
@@ -147,7 +147,7 @@ class _Watch:
             run = await self._remote.database.read(
                 self._scope, partial(_row, self._scope, self.run_id)
             )
-            return run is None or run.finished_at is not None  # it never began, or was deleted
+            return run is None or run.finished_at is not None  # the run never began, or was deleted
         return True
 
     # ------------------------------------------------------------ any run
@@ -158,7 +158,7 @@ class _Watch:
         async with anyio.create_task_group() as group:
             try:
                 await self._follow_tree(self.run_id, None, DEPTH_MOST, group)
-            except AgentError as e:  # the group would wrap it
+            except AgentError as e:  # the task group would wrap it
                 failed = e
             group.cancel_scope.cancel()
         if failed is not None:
@@ -255,7 +255,7 @@ class _Watch:
             await anyio.sleep(AGAIN_S)
 
     async def _tell(self, frame: EncodedEvent) -> None:
-        if self._is_over:  # this process drives the run now and publishes its events
+        if self._is_over:  # this process now drives the run and publishes its events
             await lowlevel.checkpoint()
             return
         self._remote.live.channels.tell(self.run_id, frame)

@@ -55,7 +55,7 @@ async def follow(
     """
     reader, held = await subscribe(service, scope, run.run_id)
     try:
-        # Read before the journal: if the reply is there, the journal is complete.
+        # Read before the journal: if the reply exists, the journal is complete.
         reply = await _reply(service, scope, run)
         events = await events_so_far(service, scope, run)
         # Another reader has read further in the meantime, and only later events are published.

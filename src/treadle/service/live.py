@@ -35,13 +35,13 @@ ENDS: Final = (TurnEnd, ToolCallEnd, OutputReady, ErrorRaised, RunEnd)
 
 class Approvals:
     """A user's decisions on the pending calls of one run. A call without a decision releases the
-    run, which then waits in the journal and can be answered from any process.
+    run, which then waits in the journal and can be approved from any process.
     """
 
     def __init__(self) -> None:
         self._answers: dict[str, Decision] = {}
         self._left: dict[str, Decision] = {}
-        """Answers that the run has not asked for yet."""
+        """Decisions that the run has not requested yet."""
 
     async def ask(self, request: ApprovalRequest) -> Decision:
         """Return the decision on a call, as the run's approver. Raises Unanswered if there is
@@ -101,7 +101,7 @@ class LiveRun:
         self.reply: StoredReply | None = None
         """Reply to a message, once the run has ended."""
         self.goes_on = False
-        """True if the run was released before its end, because it waits for a person or another
+        """True if the run was released before its end, because it waits for its user or another
         process drives it.
         """
         self.told: Position | None = None
@@ -229,7 +229,7 @@ class LiveRuns:
     async def _driven(self, run: LiveRun, work: Work) -> None:
         try:
             await work(run)
-        except Exception as e:  # boundary of a task
+        except Exception as e:  # task boundary
             run.error = e
             if isinstance(e, AgentError) and e.kind is ErrorKind.BUSY:
                 run.goes_on = True
@@ -276,5 +276,5 @@ def _nothing(what: object, /) -> None: ...
 async def _logged(work: Callable[[], Awaitable[None]]) -> None:
     try:
         await work()
-    except Exception:  # boundary of a task
+    except Exception:  # task boundary
         logger.exception("a background job failed")

@@ -233,7 +233,8 @@ class _Held:
             for session_id, session in self._sessions.items()
             if not session.requests
         ]
-        return max(idle, key=lambda one: counts[one[1]], default=None)  # the first of equals
+        # the first one if several qualify
+        return max(idle, key=lambda one: counts[one[1]], default=None)
 
     def forget(self, session_id: str) -> None:
         self._sessions.pop(session_id, None)
@@ -275,7 +276,7 @@ def _manager(service: Service) -> StreamableHTTPSessionManager:
         service.application.mcp(service.host, identity_of),
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         session_idle_timeout=IDLE_S,
-        max_sessions=None,  # the endpoint closes sessions before there are too many
+        max_sessions=None,  # the endpoint closes sessions before this limit is reached
         max_request_body_size=service.settings.limits.body_bytes,
     )
 

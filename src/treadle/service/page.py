@@ -98,5 +98,5 @@ def page_router(page: PageFiles) -> APIRouter:
             raise HTTPException(404)
         return _answer(request, page_file(page, name))
 
-    del index, asset  # registered in the router
+    del index, asset  # registered by the router
     return router

@@ -74,7 +74,7 @@ class Passwords:
 
 
 class _Place:
-    """Place of one waiting request."""
+    """A waiting request."""
 
     __slots__ = ("is_refused", "turn")
 
@@ -143,7 +143,7 @@ class _Lane:
             del self._waiting[network]
 
     def _leave(self) -> None:
-        """Pass the place of a finished hash to the next network."""
+        """Release the slot of a finished hash to the next network."""
         if not self._waiting:
             self._running -= 1
             return

@@ -1,5 +1,5 @@
-"""Queued runs of served agents, driven by workers: submission, usage accounting, and a person's
-answers to their calls.
+"""Queued runs of served agents, driven by workers: submission, usage accounting, and the user's
+decisions on their calls.
 
 Not here: the queue itself (queue.py), runs driven by the service (running.py). Entry points:
 `queued`, `account`, `wake`.
@@ -139,7 +139,7 @@ def _open(service: Service, scope: Scope, session: Session) -> list[ServedRun]:
 
 
 async def reserve_again(service: Service, scope: Scope, run_id: str) -> None:
-    """Restore the reservation of a run that waited for a person, because a long wait releases it
+    """Restore the reservation of a run that waited for its user, because a long wait releases it
     (shares.py). Raises Problem(503).
     """
     limits = (await service.runtime.journal.load(run_id)).ledger.limits

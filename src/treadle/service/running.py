@@ -1,4 +1,4 @@
-"""Runs of served agents other than the chat: start, resumption, and a person's decisions on their
+"""Runs of served agents other than the chat: start, resumption, and the user's decisions on their
 calls.
 
 Not here: routes (runs.py), messages of a conversation (answering.py). Entry points: `start_run`,
@@ -136,7 +136,7 @@ async def go_on(
                 spending.limits,
             ),
         )
-        # Another request was faster. There is no await between this check and the start.
+        # Another request was faster. Nothing is awaited between this check and the start.
         if (live := service.live.get(run.run_id)) is not None:
             for call_id, decision in decisions.items():
                 _answer(live, call_id, decision)

@@ -296,7 +296,8 @@ async def _head(service: Service, scope: Scope, row: ServedRun) -> dict[str, Any
         and info.queue is not None
         and row.finished_at is None
     ):
-        await settled(service, scope, row.run_id)  # a worker drove it and did not update the row
+        # a worker drove the run and did not update the row
+        await settled(service, scope, row.run_id)
         row = await _own(service, scope, row.run_id)
     live = service.live.get(row.run_id) is not None
     status = ("running" if live else "stopped") if info is None else info.status

@@ -63,14 +63,14 @@ async def look(service: Service) -> None:
             await service.database.run_unscoped(partial(totals.renew, run_id=run_id))
         elif info is not None and (info.status != "stopped" or left_s <= 0):
             await _settle(service, run_id, info.status)
-        elif left_s <= 0:  # until then another process, with another journal, may be driving it
+        elif left_s <= 0:  # until then another process with another journal may drive it
             await service.database.run_unscoped(
                 partial(totals.settle, run_id=run_id, tokens=0, cost_usd=0.0)
             )
 
 
 async def _settle(service: Service, run_id: str, status: RunStatus) -> None:
-    """Count the usage of a run that has ended or waits for a person, and release its share."""
+    """Count the usage of a run that has ended or waits for its user, and release its share."""
     if (scope := await of_whom(service, run_id)) is None:
         await service.database.run_unscoped(
             partial(service.limits.totals.settle, run_id=run_id, tokens=0, cost_usd=0.0)

@@ -1,4 +1,4 @@
-"""Usage of a run that counts towards its user's limits, and limits on the remainder.
+"""Usage of a run that counts towards its user's limits, and limits for the rest of the run.
 
 Entry point: `RunSpending`.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RunSpending:
-    """Usage of a run, recorded by its driver before its place is released."""
+    """Usage of a run, recorded by its driver before its slot is released."""
 
     def __init__(self) -> None:
         self.tokens = 0
@@ -85,7 +85,7 @@ def beyond(first: RunLimits, before: TotalsShare, share: RunLimits) -> RunLimits
 
 async def measurable(runtime: Runtime, agent: Agent[Any, Any], limits: RunLimits) -> RunLimits:
     """Return the limits of a share, without the cost limit if the price of a model is unknown,
-    because no usage could count towards it.
+    because usage could not be counted towards it.
     """
     return (
         limits

@@ -160,7 +160,7 @@ class Readiness:
                 return False
             except (
                 Exception
-            ):  # boundary of a check, which fails for example for a database without our tables
+            ):  # boundary of a check, which fails for example if the database lacks our tables
                 logger.exception("the readiness check failed")
                 return False
             return True

@@ -3,8 +3,7 @@
 
 Everything is counted in the database, so the limits hold across all its processes and survive a
 restart. A run reserves its share before it begins and may use no more; the share lasts until the
-run is settled (shares.py). Runs that begin at the same time therefore cannot exceed a limit
-together.
+run has been accounted for (shares.py). Concurrent runs therefore cannot exceed a limit together.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ After it, a share whose run is in no known journal is free.
 """
 LOOKED_AT_MOST: Final = 1_000
 LEAST_TOKENS: Final = 20_000
-"""Smallest share in tokens with which a run begins: its first request would hardly fit into less. A
-smaller remainder counts as used up.
+"""Smallest share in tokens with which a run may begin: its first request would hardly fit into
+less. A smaller remainder counts as used up.
 """
 LEAST_USD: Final = 0.01
 """Smallest share of money with which a run begins."""
 QUEUED_PART: Final = 0.5
-"""Fraction of the day's remainder that all shares may take before a further run is queued. Queued
+"""Fraction of the day's remainder that all shares may take before a further run is queued: queued
 runs use nothing yet, while others continue.
 """
 SOON_S: Final = 5.0
@@ -146,7 +145,7 @@ class Totals:
         """
         wanted = self._shares.get(agent.name) or share_of(agent)
         share = self._reserve(session, run_id, wanted, queued=queued)
-        # These replace the default.
+        # Overrides the default.
         turns = DEFAULT_LIMITS.turns if agent.limits is None else None
         tokens = share.tokens if share.tokens >= min(LEAST_TOKENS, wanted.tokens) else None
         return Limits(tokens=tokens, cost_usd=share.cost_usd, turns=turns)

@@ -53,7 +53,7 @@ class SlidingWindow:
             seen.pop()
 
     def _forget(self, at: float) -> None:
-        for _ in range(2):  # drop two for each one added
+        for _ in range(2):  # remove two entries for each one added
             key, seen = next(iter(self._seen.items()))
             if len(self._seen) <= REMEMBERED_MOST and seen and seen[-1] > at - self._span_s:
                 return
@@ -65,8 +65,8 @@ _WITH_PORT: Final = re.compile(r'"?(?:\[([^\[\]]*)\](?::\d*)?|([^:"\[\]]*)(?::\d
 
 
 def without_port(forwarded: str) -> str:
-    """Return an address of `X-Forwarded-For` without its port, brackets and quotes. Some proxies
-    add the port, which is another one for each connection.
+    """Return an address of `X-Forwarded-For` without port, brackets and quotes. Some proxies add
+    the port, which differs for each connection.
     """
     found = _WITH_PORT.fullmatch(forwarded)
     return forwarded if found is None else found[1] or found[2] or ""

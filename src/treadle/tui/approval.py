@@ -100,7 +100,7 @@ class Approval:
         self._choices = choices_of(request)
         self._at = 0
         self._is_chosen: bool | None = None
-        """True once the selection was moved. An Enter before that makes it False."""
+        """True once the selection was moved. An Enter before that resets it."""
         self._rows = 20
         self._deaf_until = 0.0
         self._says_why = False

@@ -28,8 +28,8 @@ PATHS_SHOWN: Final = 20
 
 
 async def prompts(desk: Desk) -> list[RunInfo]:
-    """Return the runs in view, oldest first: those of this conversation, preceded by those from
-    which it was forked.
+    """Return the runs in view, oldest first: those of this conversation, preceded by those of the
+    conversation that it was forked from.
     """
     runs = await desk.conversation.runs()
     journal, seen = desk.conversation.runtime.journal, set[str]()

@@ -30,7 +30,7 @@ from treadle.types import SystemBlock
 def colleagues(
     config: Config, own: Path | None, project: Project, trust: Trust
 ) -> tuple[dict[str, Agent[Any, Any]], list[str]]:
-    """Return the usable agents by name, and a warning for each one that has errors.
+    """Return the usable agents by name, and a warning for each one with errors.
 
     `trust`: the trust in `project`.
     """
@@ -77,10 +77,10 @@ def coding_agent(
 ) -> Assistant:
     """Build the coding assistant for `cwd`. Blocks while it reads files.
 
-    The same configuration, directory and day give identical prompts. `attended`: a person can
-    answer questions. `trust`: replaces the stored trust in the project of `cwd`, for a copy of a
-    project that Treadle has made. `moved`: the run is resumed in another directory and gets new
-    texts; other resumed runs keep the journaled ones.
+    The prompt is identical for the same configuration, directory and day. `attended`: True if a
+    user can answer questions. `trust`: replaces the stored trust in the project of `cwd`, for a
+    copy of a project that Treadle has made. `moved`: the run is resumed in another directory and
+    gets new texts; other resumed runs keep the journaled ones.
     """
     own = Path(config.home) if config.home else None
     project = project_of(cwd)

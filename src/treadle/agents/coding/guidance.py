@@ -51,7 +51,7 @@ class _File(NamedTuple):
 def guidance(own: Path | None, project: Project, trust: Trust) -> Guidance:
     """Collect the guidance for a project. Blocks while it reads files.
 
-    `own`: Treadle's own folder; None ignores it. The same files always give the same text.
+    `own`: Treadle's own folder; None ignores it. The text depends only on the files.
     """
     warnings: list[str] = [trust.warning] if trust.warning else []
     if (
@@ -93,7 +93,7 @@ def _own_file(own: Path | None, warnings: list[str]) -> Iterator[_File]:
 
 
 def _files(project: Project, trust: Trust, warnings: list[str]) -> Iterator[_File]:
-    """Yield the project's files, from the root to the working directory."""
+    """Yield the project's files, from the root down to the working directory."""
     for folder in project.folders() if trust.standing is TrustState.HOLDS else ():
         path = folder / GUIDANCE_NAME
         try:

@@ -65,7 +65,7 @@ def find_skills(own: Path | None, project: Project, trust: Trust, warnings: list
 
 def _folders(place: Path) -> list[Path]:
     try:
-        # isfile() is false for folders that cannot be entered
+        # isfile() returns False for directories without search permission
         return sorted(folder for folder in place.iterdir() if os.path.isfile(folder / SKILL_NAME))
     except OSError:
         return []

@@ -41,7 +41,7 @@ PROGRAMS = (
         "dotnet",
     ),
 )
-"""Programs looked up on the PATH, so that the model does not have to try them."""
+"""Programs to look up on the PATH, so that the model need not probe for them."""
 
 PATH_MAX_CHARS = 1_000
 HEAD_MAX_BYTES = 4_096
@@ -65,7 +65,7 @@ def whereabouts(
 ) -> str:
     """Return the environment block of the system prompt.
 
-    `attended`: True if a person can answer questions during the run.
+    `attended`: True if a user can answer questions during the run.
     """
     environment = os.environ if environment is None else environment
     lines = [

@@ -44,7 +44,7 @@ SIZES = ("large", "small")
 
 
 class _Unmakeable(Exception):
-    """Raised for a problem that appears when an agent is made, not when its file is read."""
+    """Raised for a problem that is detected when an agent is created, not when its file is read."""
 
     def __init__(self, file: DefinitionFile, text: str) -> None:
         super().__init__(text)
@@ -70,7 +70,8 @@ class Catalog:
         own, project = Path(config.home) if config.home else None, project_of(cwd)
         trust = trust or (trust_of(own, project) if own is not None else None)
         self.found: FoundDefinitions
-        self.found, self.withheld = find(own, project, trust)  # withheld: of an untrusted project
+        # withheld, because the project is untrusted
+        self.found, self.withheld = find(own, project, trust)
         self._read: dict[str, ResolvedDefinition] = {}
         self._made: dict[str, Agent[Any, Any]] = {}
         self._maker = AgentMaker(config, self._cwd, self._agent)
@@ -92,7 +93,7 @@ class Catalog:
         return sorted({*self.found.files, *self.found.refused, *self.modules.agents})
 
     def name(self, name: str) -> None:
-        """Admit the definitions of an untrusted project if a person typed a name that only this
+        """Admit the definitions of an untrusted project if the user typed a name that only this
         project defines.
 
         Admits all of them, because the agent may have others among its tools. Names that are
@@ -111,7 +112,7 @@ class Catalog:
                 )
 
     def admit_all(self) -> None:
-        """Admit every definition of an untrusted project, for display to a person."""
+        """Admit every definition of an untrusted project, for display to the user."""
         self.found.admit(self.withheld, self.modules.agents)
         self.withheld = FoundDefinitions()
         self.__dict__.pop("tool_names", None)
@@ -137,7 +138,7 @@ class Catalog:
         return self.found.replaced()
 
     def remarks(self, name: str) -> tuple[str, ...]:
-        """Return the warnings for a person who runs this agent. Call it after `agent`."""
+        """Return the warnings for the user who runs this agent. Call it after `agent`."""
         return (*(line for line in self.hidden() if line.startswith(f"{name}: ")), *self.warnings)
 
     def add(self, path: Path) -> str:
@@ -158,7 +159,7 @@ class Catalog:
         if same is not None:
             return same.name
         one_of = FoundDefinitions()
-        add_file(one_of, [path], real.parent)  # trusted, because a person named it
+        add_file(one_of, [path], real.parent)  # trusted, because the user named it
         self.found.files.pop(path.stem, None)
         self.found.refused.pop(path.stem, None)
         self.found.files.update(one_of.files)

@@ -52,7 +52,7 @@ def _is(kind: InputType, value: object) -> bool:
 
 
 def typed(name: str, text: str, declared: Input | None) -> Any:
-    """Parse a person's text as a value of the declared type. An undeclared input stays text.
+    """Parse the user's text as a value of the declared type. An undeclared input stays text.
 
     Raises AgentError(invalid).
     """

@@ -27,7 +27,7 @@ from treadle.types import Limits
 
 
 class AgentMaker:
-    """Makes the agents of one configuration."""
+    """Factory for the agents of one configuration."""
 
     def __init__(
         self, config: Config, cwd: Path, agent_of: Callable[[str], Agent[Any, Any]]
@@ -40,8 +40,8 @@ class AgentMaker:
         """Warnings for the user about the agents made so far."""
 
     def make(self, definition: ReadDefinition, meanings: Sequence[Meaning]) -> Agent[Any, Any]:
-        """Return the agent. Raises AgentError(invalid) for a problem that its file alone does not
-        show.
+        """Return the agent. Raises AgentError(invalid) for a problem that cannot be detected in its
+        file alone.
         """
         tools: list[Tool[Any] | Agent[Any, Any]] = []
         wanted: dict[str, list[str | None]] = {}

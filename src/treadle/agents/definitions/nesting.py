@@ -1,5 +1,5 @@
-"""Problems of agents that use each other as tools: cycles, depth, and inputs that no caller gives.
-Entry point: `Nesting`.
+"""Problems of agents that use each other as tools: cycles, depth, and inputs that no caller
+provides. Entry point: `Nesting`.
 
 catalog.py reads the definitions.
 """
@@ -23,7 +23,7 @@ class ResolvedDefinition(NamedTuple):
     """A definition file as read, with the meanings of its tool names."""
 
     definition: ReadDefinition | None
-    """The definition; None if there are problems."""
+    """The definition; None if it has problems."""
     tools: tuple[tuple[Meaning, int], ...]
     """Resolved tools with their line numbers."""
     problems: tuple[DefinitionProblem, ...]

@@ -1,7 +1,7 @@
 """Discovery of agent definition files, in Treadle's own folder and in the project's folders down to
 the working directory.
 
-The files of an untrusted project are returned separately, for a person to inspect or name. keys.py
+The files of an untrusted project are returned separately, for the user to inspect or name. keys.py
 reads the contents. Entry points: `find`.
 """
 
@@ -47,7 +47,9 @@ class DefinitionFile(NamedTuple):
     root: Path | None = None
     """Project that the file belongs to; None for the user's own."""
     trust: Trust | None = None
-    """Trust that admits the file; None for the user's own files and for untrusted projects."""
+    """Trust under which the file is used; None for the user's own files and for untrusted
+    projects.
+    """
 
     @property
     def is_untrusted(self) -> bool:
@@ -102,7 +104,7 @@ class FoundDefinitions:
     def left_out(self) -> str | None:
         """Return a warning that names these files of an untrusted project."""
         roots = {file.root: None for file in self.files.values() if file.root is not None}
-        for root in roots:  # there is at most one
+        for root in roots:  # at most one exists
             shown = ", ".join(
                 file.path.relative_to(root).as_posix()
                 for file in list(self.files.values())[:SHOWN_MAX]

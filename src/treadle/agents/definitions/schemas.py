@@ -45,7 +45,7 @@ def fault_of(schema: Mapping[str, object]) -> Fault | None:
         path = tuple(e.instance_path)
         why = _type(e.instance) if path[-1:] == ("type",) else e.message
         return Fault(path, f"is not a valid JSON Schema: {why}")
-    except (ValueError, TypeError) as e:  # an unresolved reference; a key that is not a string
+    except (ValueError, TypeError) as e:  # an unresolved reference, or a key that is not a string
         return Fault((), f"is not a usable JSON Schema: {str(e).partition(chr(10))[0]}")
     return None
 

@@ -155,7 +155,7 @@ class FrameSource:
         """True if the run began after the last frame."""
         return bool(self._seen) and info.started_at > self._seen[-1][0]
 
-    # ------------------------------------------------------------ what is stuck
+    # ------------------------------------------------------------ stuck runs and queues
 
     def _command(self, *words: str) -> str:
         return shlex.join(["treadle", *words, *self._there])

@@ -1,14 +1,14 @@
 """Rows of users: tables, access control and transactions.
 
-The subject of the rows is in apps/ and service/. The modules below import SQLModel, this one does
-not. Entry points: `Database.open`, `Identity`, `Scope`.
+apps/ and service/ define their content. The modules below import SQLModel, this one does not. Entry
+points: `Database.open`, `Identity`, `Scope`.
 
     scope.py                        verified identities, and the scope of their rows
     tables.py                       the tables
-    database.py                     one transaction at a time, in a thread
-    guard.py                        the first lock: a session sees its scope's rows
-    statements.py                   tables that a statement touches, and refused statements
-    row_security.py                 the second lock, on PostgreSQL
+    database.py                     transactions, each in a thread
+    guard.py                        first access check: a session sees only its scope's rows
+    statements.py                   tables that a statement touches, and rejected statements
+    row_security.py                 second access check, on PostgreSQL
     engines.py                      database URLs and connections
     failures.py                     translation of database errors, and which ones to retry
     migrating.py                    upgrade to the newest schema, under a lock

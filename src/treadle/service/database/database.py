@@ -1,8 +1,8 @@
-"""Database of users' rows: one transaction at a time, in a thread, in one user's scope.
+"""Database of users' rows: transactions in threads, each in one user's scope.
 
-Two locks keep users apart. The first: every statement over `Owned` rows is narrowed to the
-session's scope, and refused without one; written rows must belong to the scope (guard.py). The
-second, on PostgreSQL: row-level security (row_security.py). Entry point: `Database.open`.
+Two mechanisms isolate users. First, every statement over `Owned` rows is restricted to the
+session's scope, and rejected without one; written rows must belong to the scope (guard.py). Second,
+on PostgreSQL, row-level security (row_security.py). Entry point: `Database.open`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Database:
         until known.
         """
         self.owes_log = False
-        """True while SQLite's log may contain deleted rows, because a reader prevented emptying it
-        or an earlier process died. `scrub` tries again.
+        """True while SQLite's write-ahead log may contain deleted rows, because a reader prevented
+        emptying it or an earlier process died. `scrub` tries again.
         """
 
     @classmethod
@@ -67,7 +67,7 @@ class Database:
 
         `sqlite:///FILE`, `sqlite://` (in memory) or `postgresql://…`. Raises AgentError(invalid)
         for another URL, a missing library or a schema that is newer than this code; when awaited or
-        entered, AgentError(network) for a database that does not answer, is locked, full or
+        entered, AgentError(network) for a database that does not respond, is locked, full or
         read-only.
         """
         database = cls(Session)
@@ -129,8 +129,8 @@ class Database:
         be retried, so it must have no other effects.
 
         Returned rows can be read afterwards. Raises AgentError(network) if the database does not
-        answer, is locked, full or read-only; a constraint violation is sqlalchemy's IntegrityError.
-        Cancellation waits for the transaction to end; a commit stays.
+        respond, is locked, full or read-only; a constraint violation raises SQLAlchemy's
+        IntegrityError. Cancellation waits for the transaction to end, and does not undo a commit.
         """
         return await to_thread.run_sync(
             self._transaction, scope, work, False, limiter=self._writers
@@ -153,8 +153,8 @@ class Database:
         return await to_thread.run_sync(self._transaction, None, work, True, limiter=self._limiter)
 
     async def scrub(self, *, wait_s: float = 1) -> None:
-        """Remove deleted rows from SQLite's log, and return once the log is durable. PostgreSQL
-        reuses their space by itself.
+        """Remove deleted rows from SQLite's write-ahead log, and return once that is durable.
+        PostgreSQL reclaims their space by itself.
 
         If a reader prevents it for longer than `wait_s` seconds, `owes_log` is set: call this again
         until it is not.

@@ -100,8 +100,8 @@ def _sqlite(address: URL) -> Engines:
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     reading = engine.execution_options(treadle_reads=True)
-    # SQLite allows one writer at a time. A queue here keeps the writers' order; SQLite itself polls
-    # with growing pauses.
+    # SQLite allows one writer at a time. A queue here serves writers in order; SQLite itself polls
+    # with growing delays.
     return Engines(engine, reading, engine, readers=size, writers=None if in_memory else 1)
 
 
@@ -144,7 +144,7 @@ def _prepare(connection: Any, _record: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    """Begin a transaction. A writer takes the lock at once, because taking it after a read can
+    """Begin a transaction. A writer takes the lock immediately, because taking it after a read can
     fail. A reader takes none.
     """
     connection.exec_driver_sql(

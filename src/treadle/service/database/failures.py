@@ -65,7 +65,7 @@ CONFLICTS: Final = frozenset({"40001", "40P01"})
 
 def told(error: DBAPIError | PoolTimeout) -> AgentError | None:
     """Translate an error. Return None for an error that the caller handles, such as a duplicate
-    row, and for a mistake in our statements.
+    row, and for a bug in our statements.
     """
     if isinstance(error, PoolTimeout):
         return AgentError("network", "the database is busy: all connections are in use; try again")
@@ -109,7 +109,7 @@ def is_lost(error: DBAPIError) -> bool:
 
 
 def _is_ours(error: DBAPIError) -> bool:
-    """True for a mistake in a statement. SQLite reports those as "operational" too."""
+    """Return True for a bug in a statement, which SQLite also reports as "operational"."""
     return _sqlite_code(error) == "SQLITE_ERROR"
 
 

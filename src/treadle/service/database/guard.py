@@ -1,9 +1,9 @@
-"""First lock: statements over `Owned` rows see one user's rows, and written rows must belong to the
-scope.
+"""First access check: statements over `Owned` rows see one user's rows, and written rows must
+belong to the scope.
 
 Unbound sessions are left alone: they and their tables belong to an application. An engine's own
-connection passes this lock and meets the second one on PostgreSQL (row_security.py). Entry points:
-`scoped`, `GuardedSession`.
+connection bypasses this check, and on PostgreSQL meets the second one (row_security.py). Entry
+points: `scoped`, `GuardedSession`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from treadle.service.database.tables import Owned
 
 _BOUND: Final = "treadle.bound"
 _WHOSE: Final = "treadle_scope"
-"""Parameter of every narrowed statement, set at each execution. Overrides any value from the
+"""Parameter of every restricted statement, set at each execution. It overrides any value from the
 caller.
 """
 
@@ -43,7 +43,7 @@ class _Bound:
 
 @dataclass(frozen=True, slots=True)
 class _Narrowed:
-    """Tables that a statement touches, and the statement executed in its place.
+    """Tables that a statement touches, and its restricted replacement.
 
     Valid for every scope: the user is a parameter of the execution.
     """
@@ -99,7 +99,9 @@ class GuardedSession(Session):
 
 
 def connection_of(session: OrmSession) -> Connection:
-    """Return the session's connection. Only database.py may use it, to set the second lock."""
+    """Return the session's connection. Only database.py may use it, to set up row-level
+    security.
+    """
     return OrmSession.connection(session)
 
 
@@ -199,8 +201,8 @@ def _own(row: Owned, scope: Scope | None) -> None:
 
 
 def _before_attach(session: OrmSession, row: object) -> None:
-    """Refuse a row that claims to be persistent: it would be changed by its key alone, whatever its
-    user.
+    """Reject a row that claims to be persistent: it would be changed by its key alone, whoever owns
+    it.
     """
     if (
         _BOUND in session.info

@@ -59,11 +59,11 @@ def _migrate(engine: Engine) -> None:
     from alembic import command  # noqa: PLC0415  only where something changes
     from alembic.config import Config  # noqa: PLC0415  only needed for a migration
 
-    with engine.begin() as connection:  # on SQLite this takes the lock
+    with engine.begin() as connection:  # takes the lock on SQLite
         if connection.dialect.name == "postgresql":
             connection.execute(text("SET LOCAL statement_timeout = '60s'"))
             first_come(connection)
-        if _is_newest(_version(connection)):  # another process was first
+        if _is_newest(_version(connection)):  # another process upgraded first
             return
         config = Config(attributes={"connection": connection})
         config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))

@@ -1,5 +1,5 @@
-"""Second lock, on PostgreSQL: row-level security by the transaction's user. The migrations create
-the policies.
+"""Second access check, on PostgreSQL: row-level security by the transaction's user. The migrations
+create the policies.
 
 A superuser, or a role with BYPASSRLS, would bypass it. Such a login therefore assumes the role
 `treadle_rows` for each transaction, which cannot log in and owns nothing. Entry points: `lock` for
@@ -46,8 +46,8 @@ _POWERS = text(
     "SELECT rolsuper OR rolbypassrls OR rolcanlogin OR rolcreaterole OR EXISTS (SELECT FROM "
     "pg_auth_members AS m WHERE m.member = r.oid) FROM pg_roles AS r WHERE r.rolname = :role"
 )
-"""Query that is true if the role has more than rights on our tables, so that Treadle did not create
-it.
+"""Query that is true if the role has more than rights on our tables, which means that Treadle did
+not create it.
 """
 _UNLOCKED = text(
     "SELECT count(*) FROM unnest(CAST(:names AS text[])) AS owned(name) LEFT JOIN pg_class AS c "
@@ -72,9 +72,9 @@ def lock(connection: Connection, scope: Scope | None, *, role: bool, alone: bool
 
 
 def takes_role(connection: Connection) -> bool:
-    """True if transactions must assume the role. Creates it if missing.
+    """Return True if transactions must assume the role. Creates it if missing.
 
-    Raises AgentError(invalid) if the lock would not hold.
+    Raises AgentError(invalid) if row-level security would not be effective.
     """
     if not look(connection):
         return False
@@ -118,7 +118,9 @@ def first_come(connection: Connection) -> None:
 
 
 def look(connection: Connection) -> bool:
-    """True if the login bypasses the policies. Raises AgentError(invalid) if there are none."""
+    """Return True if the login bypasses the policies. Raises AgentError(invalid) if there are
+    none.
+    """
     if connection.execute(_UNLOCKED, {"names": owned_names()}).scalar_one():
         raise AgentError(
             "invalid",

@@ -1,7 +1,7 @@
 """Tables of users' rows that a statement touches, in all of its parts. Statements that the ORM
-would not narrow are refused: text, and tables named without their class.
+cannot restrict are rejected: text, and tables named without their class.
 
-Not here: narrowing (guard.py). Entry points: `touched`, `OutOfScope`.
+Not here: restriction (guard.py). Entry points: `touched`, `OutOfScope`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LEAVES: Final = (BindParameter, Null)
 
 
 class OutOfScope(AssertionError):
-    """Raised for a programming error: a statement or change outside the scope. Nothing of it
-    reached the database.
+    """Raised for a programming error: a statement or change outside the scope. None of it reached
+    the database.
     """
 
 
@@ -54,7 +54,7 @@ def touched(statement: ClauseElement) -> set[type[Owned]]:
             continue
         if (owned := _owned(element, within)) is not None:
             found.add(owned)
-            # UPDATE ... FROM narrows only its target.
+            # UPDATE ... FROM restricts only its target.
             if target is not None and owned is not target and within is None:
                 refuse("an update or delete may name other tables only in a subquery")
         if isinstance(element, Select):

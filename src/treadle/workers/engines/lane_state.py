@@ -17,7 +17,7 @@ Place: TypeAlias = tuple[int, Time, int]
 class LaneState:
     def __init__(self, lane: QueueLimits) -> None:
         self.watched = False
-        """True if a task waits until the rate limit allows the next run."""
+        """True if a task is waiting for the rate limit to allow the next run."""
         self.waiting = 0
         self._lane = lane
         self._heaps: dict[str | None, list[tuple[Place, Ticket]]] = {}
@@ -80,7 +80,7 @@ class LaneState:
         return dropped
 
     def ready(self, at: float) -> int:
-        """Return the number of waiting runs that could begin, given enough slots."""
+        """Return the number of waiting runs that could begin if there were enough slots."""
         room = self._room(at)
         return (
             int(
@@ -97,7 +97,7 @@ class LaneState:
         )
 
     def has_room(self, at: float) -> bool:
-        """Return True if the lane's own limits, without those per tenant, allow another run."""
+        """Return True if the lane's own limits, excluding those per tenant, allow another run."""
         return self._room(at) > 0
 
     def opens_in(self, at: float) -> float | None:

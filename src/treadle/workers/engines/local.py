@@ -21,10 +21,10 @@ from treadle.workers.engines.bare_group import bare_group
 from treadle.workers.engines.lane_state import LaneState
 
 MORE: Final = 2
-"""Number of runs taken in addition to the free slots, so that no slot waits for a claim."""
+"""Number of runs taken beyond the free slots, so that no slot waits for a claim."""
 HELD_MOST: Final = 256
 """Approximate maximum of waiting runs in a lane. It exceeds the slots, because runs of tenants
-without limits reached may be queued behind others.
+below their limits may be queued behind others.
 """
 
 
@@ -140,7 +140,7 @@ class LocalEngine:
     async def _later(self, ticket: Ticket, seconds: float) -> None:
         await self._clock.sleep(max(seconds, 0.0))
         if self._deliver is not None:
-            # the delivery that put the run off may still be active
+            # the delivery that delayed the run may still be active
             self._known.add((ticket.run_id, ticket.delivery))
             self._add(ticket)
             self._begin()

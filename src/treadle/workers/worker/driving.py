@@ -58,7 +58,7 @@ class Driving:
         self._owed: dict[str, Time | None] = {}
         """Runs that could not be returned to the journal, and until when they are delayed."""
         self._told: set[str] = set()
-        """Reasons of delays that were logged as a warning."""
+        """Reasons for delays that were already logged as a warning."""
         self.running = self.deliveries = self.held_off = 0
 
     async def deliver(self, ticket: Ticket) -> None:
@@ -166,7 +166,7 @@ class Driving:
                 why,
             )
         except AgentError as e:
-            if e.kind is not ErrorKind.INVALID:  # ignore a run that no longer exists
+            if e.kind is not ErrorKind.INVALID:  # the run no longer exists
                 self._owe(ticket.run_id, at, e)
 
     def _loudness(self, why: str) -> int:

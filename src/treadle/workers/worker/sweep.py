@@ -30,8 +30,8 @@ AUDIT_S: Final = 30.0
 """Interval of the checks for runs that the engine lost, and for runs whose parent has ended."""
 AUDIT_MOST: Final = 1000
 SENIORS: Final = 3
-"""Number of workers of an engine, the oldest living ones that do not drain, that recover the runs
-of dead workers. The others check every `AUDIT_S` whether they are among them.
+"""Number of an engine's workers that recover the runs of dead ones: the oldest living ones that are
+not draining. The others check every `AUDIT_S` whether they are among them.
 """
 BACKOFF_MOST_S: Final = 10.0
 DOUBLED_MOST: Final = 16
@@ -64,7 +64,7 @@ class Sweep:
         self._rescued: set[str] = set()
         self._asked = ""
         """Id of the last audited run."""
-        if not engine.keeps:  # an engine that keeps runs does not depend on free slots here
+        if not engine.keeps:  # an engine with its own storage does not depend on free slots here
             driving.ended = self.stir
 
     def stir(self) -> None:
@@ -96,7 +96,7 @@ class Sweep:
         while True:
             try:
                 async with self._journal.notifier.listen(QUEUE) as listening:
-                    self.stir()  # for runs submitted before the subscription
+                    self.stir()  # covers runs submitted before the subscription
                     while True:
                         if await listening.wait():
                             self.stir()
@@ -124,7 +124,7 @@ class Sweep:
 
     async def _sweep(self) -> None:
         await self._driving.pay()
-        # runs that the engine may already have, but that are not recorded as sent
+        # runs that the engine may have, but that are not recorded as sent
         if self._engine.keeps and self._driving.waiting:
             await self._hand_over([*self._driving.waiting.values()])
         await self._claim()
@@ -141,7 +141,7 @@ class Sweep:
             if not tickets:
                 return
             self._driving.waiting.update((ticket.run_id, ticket) for ticket in tickets)
-            if self._ending.is_set():  # since the claim began: the worker gives them back
+            if self._ending.is_set():  # draining began during the claim: the worker returns them
                 return
             await self._hand_over(tickets)
 

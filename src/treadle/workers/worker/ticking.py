@@ -22,7 +22,7 @@ from treadle.workers.schedules import Timetable
 logger = logging.getLogger("treadle")
 
 LOOK_MOST_S: Final = 60.0
-"""Longest sleep, in seconds, since the clock may be changed."""
+"""Longest sleep, in seconds, because the clock may be changed."""
 AGAIN_S: Final = 5.0
 
 

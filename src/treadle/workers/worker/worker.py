@@ -34,11 +34,11 @@ class WorkerOptions(TypedDict, total=False):
     """Further options of a `Worker`."""
 
     deps_of: DepsOf | None
-    """Returns the deps of a run; None: no run has deps."""
+    """Function that returns the deps of a run; None: no run has deps."""
     grace_s: float
-    """Time for active runs to end after `drain`; 30 seconds if not given."""
+    """Seconds for active runs to end after `drain`; 30 if not given."""
     poll_s: float
-    """Polling interval; 1 second if not given."""
+    """Polling interval in seconds; 1 if not given."""
     lanes: Mapping[str, QueueLimits] | None
     """Limits of queues; None: from the configuration."""
     schedules: Mapping[str, Schedule] | None
@@ -46,8 +46,8 @@ class WorkerOptions(TypedDict, total=False):
 
 
 class Worker:
-    """Drives runs of its queues, at most `slots` at once: `async with Worker(runtime) as worker:
-    await worker.work()`.
+    """Worker that drives runs of its queues, at most `slots` at once: `async with Worker(runtime)
+    as worker: await worker.work()`.
 
     A runtime can have one worker, in its event loop. When the worker ends, runs that it still
     drives become ready for other workers.
@@ -115,12 +115,12 @@ class Worker:
 
     @property
     def held_off(self) -> int:
-        """Number of deliveries whose run it could not drive."""
+        """Number of deliveries whose run could not be driven."""
         return self._driving.held_off
 
     def drain(self, *, at_once: bool = False) -> None:
         """Claim no more runs, and let active ones end within `grace_s` (`at_once`: without grace).
-        Others become ready for other workers; then `work` returns. Idempotent.
+        The others become ready for other workers; then `work` returns. Idempotent.
         """
         self._sweep.end()
         self._draining.set()
@@ -154,7 +154,7 @@ class Worker:
         try:
             await self._sweep.run()
             self._driving.closed = True
-            await self._give_back()  # so that others drive these runs during the grace period
+            await self._give_back()  # lets others drive these runs during the grace period
             await self._say_that_it_drains()
         except BaseException:
             with anyio.CancelScope(shield=True):

@@ -33,10 +33,10 @@ TAKES: Final = 1000
 POLL_S: Final = 0.05
 """Polling interval in seconds. A poll takes 2 ms of CPU time."""
 SETTLE_S: Final = 5.0
-"""Maximum time to wait, at the end, until DBOS has recorded deliveries, in seconds."""
+"""Maximum time in seconds to wait, at the end, until DBOS has recorded deliveries."""
 LOST_S: Final = 15.0
-"""Time after which a run that DBOS holds for this worker, neither delivered nor recorded as done,
-counts as lost. Also the time between two looks at DBOS's threads.
+"""Seconds after which a run that DBOS holds for this worker, neither delivered nor recorded as
+done, counts as lost. Also the interval of checks on DBOS's threads.
 """
 
 
@@ -50,16 +50,17 @@ class DbosEngine:
     counts_globally = True
 
     def __init__(self, store: Store, *, poll_s: float = POLL_S) -> None:
-        """Prefer `DbosEngine.open`."""
+        """Create an engine. Prefer `DbosEngine.open`."""
         self._store, self._poll_s = store, poll_s
         self._threads = anyio.CapacityLimiter(4)
 
     @classmethod
     def open(cls, url: str, *, poll_s: float = POLL_S) -> Self:
-        """`url`: the journal's; DBOS has a schema of its own there. `poll_s`: how often each worker
-        looks into each queue.
+        """Open an engine on the journal's database. Raises AgentError(invalid) for a journal that
+        processes cannot share.
 
-        Raises AgentError(invalid) for a journal that processes cannot share.
+        `url`: the journal's URL; DBOS has its own schema there. `poll_s`: interval in seconds at
+        which each worker polls each queue.
         """
         process.quieten()
         return cls(Store(database_of(url)), poll_s=poll_s)
@@ -137,7 +138,7 @@ class DbosEngine:
         self, worker: str, queues: Collection[str], handover: Handover, scope: anyio.CancelScope
     ) -> None:
         """Return lost deliveries until cancelled. If the database fails after DBOS's claim, or
-        before DBOS records the end, a row would wait for this worker for ever.
+        before DBOS records the end, a row would otherwise wait for this worker forever.
 
         Raises AgentError(agent) if DBOS no longer takes from the queues.
         """
@@ -160,7 +161,8 @@ class DbosEngine:
                         for name in await self._in_thread(self._store.under_way, worker)
                         if not handover.has(name)
                     }
-                    if lost := names & before:  # seen twice, since active deliveries disappear
+                    # absent in two successive checks, because active deliveries disappear too
+                    if lost := names & before:
                         await self._in_thread(self._store.put_back_lost, worker, lost)
                         logger.info(
                             "DBOS had lost %d deliveries to worker %s: they come again",
@@ -186,7 +188,7 @@ class DbosEngine:
                 "what worker %s had under way may be delivered once more: %s", worker, e.message
             )
         await run_in_thread(process.destroy, or_here=True)
-        with suppress(AgentError):  # others rescue them
+        with suppress(AgentError):  # other workers rescue them
             await self._in_thread(self._store.put_back, worker)
 
     async def _in_thread(self, what: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

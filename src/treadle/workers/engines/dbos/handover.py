@@ -19,7 +19,7 @@ WAIT_S: Final = 1.0
 
 
 class Handover:
-    """Passes tickets to our event loop. Create it there, within `group`."""
+    """Bridge that passes tickets to our event loop. Create it there, within `group`."""
 
     def __init__(
         self,
@@ -32,7 +32,9 @@ class Handover:
         self._group, self._deliver, self._give_back = group, deliver, give_back
         self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
         self._slots = anyio.Semaphore(slots)
-        """Limits deliveries over all queues of the worker. DBOS counts them for each queue."""
+        """Limits deliveries over all queues of the worker, because DBOS limits each queue
+        separately.
+        """
         self._waiting: set[anyio.CancelScope] = set()
         self._taken: Counter[str] = Counter()
         self.left = 0
@@ -44,7 +46,7 @@ class Handover:
         return name in self._taken
 
     async def close(self) -> None:
-        """Return runs that have not begun, wait for those that have; later ones are left to a
+        """Return runs that have not begun, wait for those that have, and leave later ones to a
         rescue.
         """
         self._closed = True
@@ -55,11 +57,11 @@ class Handover:
         self._gone = True
 
     async def take(self, name: str, ticket: Ticket) -> None:
-        """Called in DBOS's event loop. Returns after the ticket is delivered, which marks it as
-        done; otherwise waits until it is cancelled.
+        """Deliver a ticket. Called in DBOS's event loop. Returns once it is delivered, which marks
+        it as done; otherwise waits until cancelled.
         """
         done: Future[None] = Future()
-        # and not in that of DBOS's task
+        # rather than in DBOS's task
         self._loop.call_soon_threadsafe(self._begin, name, ticket, done, context=self._context)
         await asyncio.wrap_future(done)
 
@@ -88,7 +90,7 @@ class Handover:
                 self._idle.set()
 
     async def _slot(self) -> bool:
-        """Wait for a slot, for a bounded time, since another worker may have a free one."""
+        """Wait for a slot, for a bounded time, because another worker may have a free one."""
         if self._closed:
             return False
         with anyio.move_on_after(WAIT_S) as scope:

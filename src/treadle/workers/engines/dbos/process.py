@@ -1,4 +1,4 @@
-"""The single DBOS instance of a process: launched for a worker, and ended with it.
+"""The single DBOS instance of a process: launched for a worker, and destroyed with it.
 
 Entry points: `launch`, `is_taking`, `stop`, `destroy`.
 """
@@ -21,9 +21,9 @@ from treadle.workers.engines.dbos.handover import Handover
 from treadle.workers.engines.dbos.store import APPLICATION, SCHEMA, VERSION, WORKFLOW
 
 TAKER: Final = "queue-worker-"
-"""Prefix of DBOS's threads that take from a queue."""
+"""Name prefix of DBOS's threads that take from a queue."""
 TAKEN_S: Final = 5.0
-"""Maximum time to wait for these threads at the end, in seconds."""
+"""Maximum seconds to wait for these threads at the end."""
 
 _handover: Handover | None = None
 """Handover of the current worker."""
@@ -31,7 +31,7 @@ _dbos: DBOS | None = None
 
 
 def quieten() -> None:
-    """Silence DBOS's log on standard error. The engine reports errors."""
+    """Silence DBOS's log on standard error, because the engine reports errors."""
     logger = logging.getLogger("dbos")
     logger.setLevel(logging.CRITICAL)
     if not logger.handlers:
@@ -95,8 +95,8 @@ def launch(database: Database, worker: str, queues: Collection[str], handover: H
 
 
 def is_taking(queues: Collection[str]) -> bool:
-    """Return True while DBOS has a thread for each queue. If a thread cannot be started, DBOS stops
-    starting others without reporting it.
+    """Return True while DBOS has a thread for each queue. If one cannot be started, DBOS silently
+    starts no others.
     """
     alive = {thread.name for thread in threading.enumerate()}
     return all(TAKER + queue in alive for queue in queues)
@@ -110,15 +110,15 @@ def stop() -> None:
 
 
 def destroy() -> None:
-    """End DBOS. Blocks until its threads have ended. Idempotent."""
+    """Shut DBOS down. Blocks until its threads have ended. Idempotent."""
     global _handover, _dbos
     if _dbos is not None:
         stop()
         until = time.monotonic() + TAKEN_S
-        # what they have just taken needs DBOS's event loop, or they wait for it in vain
+        # the runs they have just taken need DBOS's event loop; without it they would wait forever
         for thread in threading.enumerate():
             if thread.name.startswith(TAKER):
-                # one that has not begun yet stops before it takes anything
+                # a thread that has not begun yet stops before it takes anything
                 with suppress(RuntimeError):
                     thread.join(max(until - time.monotonic(), 0))
         DBOS.destroy()

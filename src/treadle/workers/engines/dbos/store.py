@@ -52,7 +52,7 @@ def database_of(journal_url: str) -> Database:
     Raises AgentError(invalid) for any other journal, or if DBOS cannot use SQLite here.
     """
     if journal_url.startswith("sqlite:///"):
-        # DBOS asks for the one, and takes the other for granted
+        # DBOS requires the first, and assumes the second without checking
         if sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < SQLITE_MIN:
             needs = (
                 f"SQLite {SQLITE_MIN[0]}.{SQLITE_MIN[1]} or newer, and this Python brings "
@@ -98,7 +98,7 @@ class Store:
 
     def open(self) -> None:
         self._closed = False
-        # the file's way of writing is set before anybody else opens it
+        # sets the file's journal mode before any other process opens it
         with self.database.connect():
             DBOS.migrate(self.database.url.render_as_string(hide_password=False), schema=SCHEMA)
         self._client = DBOSClient(
@@ -113,8 +113,8 @@ class Store:
         self.database.dispose()
 
     def _connects(self, *_: object) -> None:
-        """Refuse new connections after `close`. DBOS would retry for ever, in a thread that the
-        process waits for when it ends.
+        """Refuse new connections after `close`. DBOS would otherwise retry forever, in a thread
+        that process exit waits for.
         """
         if self._closed:
             raise AgentError("invalid", "this engine is closed")
@@ -174,7 +174,7 @@ class Store:
             self._client.cancel_workflows(ids)
 
     def rescue(self, living: Collection[str]) -> None:
-        """Put back the runs of dead workers. A row that another worker puts back at the same moment
+        """Requeue the runs of dead workers. A row that another worker requeues at the same moment
         may be delivered twice.
         """
         self._again(row for row in self._rows("PENDING") if row.executor_id not in living)
@@ -245,7 +245,7 @@ def _options(ticket: Ticket, name: str) -> EnqueueOptions:
         "workflow_id": name,
         "queue_name": ticket.queue,
         "app_version": VERSION,
-        "priority": 1001 - ticket.priority,  # the smaller goes first, from 1
+        "priority": 1001 - ticket.priority,  # lower numbers first, from 1
         "queue_partition_key": "-" if ticket.tenant is None else f"={ticket.tenant}",
         "serialization_type": WorkflowSerializationFormat.PORTABLE,
     }
@@ -256,12 +256,12 @@ def _is_of(name: str, run_id: str) -> bool:
 
 
 def _sqlite(connection: Any, _: object) -> None:
-    connection.isolation_level = "IMMEDIATE"  # as DBOS has it for a database that it opens itself
+    connection.isolation_level = "IMMEDIATE"  # as DBOS configures a database that it opens itself
     for pragma in SQLITE:
         connection.execute(f"pragma {pragma}")
 
 
 def _postgres(connection: Any, _: object) -> None:
-    """Set a timeout for idle transactions, so that a stalled process cannot block others."""
+    """Set a timeout for idle transactions, so that a stalled process does not block others."""
     connection.execute("set idle_in_transaction_session_timeout = '15s'")
     connection.commit()

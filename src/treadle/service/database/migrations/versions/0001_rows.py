@@ -1,4 +1,4 @@
-"""The first tables, and on PostgreSQL the policies that keep users apart."""
+"""The first tables and, on PostgreSQL, the policies that isolate users."""
 
 from __future__ import annotations
 
@@ -163,8 +163,8 @@ def _runs() -> None:
 
 
 def _keep_apart(table: str) -> None:
-    """Restrict reads and writes to rows of the user that the transaction names; without a user, to
-    none. Applies to the owner of the table too.
+    """Restrict reads and writes to rows of the transaction's user; without a user, to none. Also
+    applies to the owner of the table.
     """
     own = "user_id = current_setting('treadle.user_id', true)"
     op.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")

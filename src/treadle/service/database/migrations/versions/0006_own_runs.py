@@ -1,4 +1,4 @@
-"""A run is in a conversation of its own user, or in none: the foreign key has both columns."""
+"""Foreign key from a run to a conversation of the same user, or to none, over both columns."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def upgrade() -> None:
 
 
 def _delete_strays() -> None:
-    """Delete runs of conversations that are gone, or of another user: only SQL past the application
-    can have left them.
+    """Delete runs whose conversation is missing or belongs to another user: only SQL outside the
+    application can have created them.
     """
     postgres = op.get_bind().dialect.name == "postgresql"
     tables = ("servedrun", "conversation") if postgres else ()
-    for table in tables:  # its owner sees rows of no user otherwise
+    for table in tables:  # otherwise the policies hide all rows from the owner
         op.execute(f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY")
     op.execute(
         "DELETE FROM servedrun WHERE conversation_id IS NOT NULL AND NOT EXISTS "
