@@ -10,6 +10,8 @@ import base64
 import gc
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -572,3 +574,16 @@ async def test_the_betas_of_a_request_follow_those_of_the_connection() -> None:
             assert reply.status == 200
         await connection.aclose()
         assert server.seen[0].headers["anthropic-beta"] == "ours,theirs"
+
+
+def test_no_proxy_alone_imports_nothing_to_find_a_proxy() -> None:
+    found = (
+        "import sys; from treadle.models.providers.http_dialing import proxy_for; "
+        "print(proxy_for('https://api.example'), 'urllib.request' in sys.modules)"
+    )
+    alone = {"NO_PROXY": "*", "HTTP_PROXY": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", found], env=alone, capture_output=True, text=True, check=True
+    )
+    if sys.platform not in ("darwin", "win32"):  # their settings have proxies too
+        assert done.stdout == "None False\n"

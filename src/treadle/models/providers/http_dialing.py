@@ -139,7 +139,8 @@ def proxy_for(base_url: str) -> EnvironmentProxy | None:
     Raises AgentError(invalid) for a kind of proxy that is not supported.
     """
     if sys.platform not in ("darwin", "win32") and not any(
-        name.lower().endswith("_proxy") for name in os.environ
+        value and name.lower().endswith("_proxy") and name.lower() != "no_proxy"
+        for name, value in os.environ.items()
     ):
         return None
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415  15 ms, and few have a proxy
