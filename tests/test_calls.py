@@ -11,16 +11,16 @@ ROOT = Path(__file__).parent.parent
 TOLERANCE = 1.02
 COUNTED = {
     "append-sqlite": 35,
-    "run-memory": 551,
-    "turn-memory": 486,
-    "run-memory-wire": 782,
-    "turn-memory-wire": 425,
-    "delta-memory-wire": 8,
-    "run-sqlite": 706,
-    "turn-sqlite": 583,
-    "run-sqlite-wire": 937,
-    "turn-sqlite-wire": 501,
-    "delta-sqlite-wire": 8,
+    "run-memory": 549,
+    "turn-memory": 476,
+    "run-memory-wire": 773,
+    "turn-memory-wire": 408,
+    "delta-memory-wire": 7,
+    "run-sqlite": 704,
+    "turn-sqlite": 574,
+    "run-sqlite-wire": 928,
+    "turn-sqlite-wire": 482,
+    "delta-sqlite-wire": 7,
 }
 """Calls by row of `python -m benchmarks.calls`, on Python 3.11. Newer versions need fewer."""
 

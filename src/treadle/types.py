@@ -6,8 +6,6 @@ Entry points: `Value`, `Usage`, `Outcome`, `Settings`, `Limits`.
 from __future__ import annotations
 
 import math
-import os
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, cast
 
 import msgspec
 
+from treadle._internal.ids import new_id as new_id
 from treadle._internal.json_text import decode_json, encode_json
 from treadle._internal.value_schema import core_schema_of, json_schema_of
 from treadle.errors import AgentError
@@ -26,11 +25,6 @@ if TYPE_CHECKING:
 
 Time: TypeAlias = Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 """Aware, in UTC."""
-
-
-def new_id(prefix: str) -> str:
-    """`prefix_` and 26 hex digits that sort by time: 48 bits of milliseconds, then 56 random bits."""  # noqa: E501
-    return f"{prefix}_{time.time_ns() // 1_000_000:012x}{os.urandom(7).hex()}"
 
 
 now: Callable[[], Time] = partial(datetime.now, UTC)

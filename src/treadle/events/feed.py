@@ -48,18 +48,15 @@ class EventStream:
 
     def put(self, event: Event) -> None:
         waiting = self._events
-        if (
-            len(waiting) >= STREAM_BUFFER
-            and isinstance(event, events.DELTAS)
-            and (whole := joined(waiting[-1], event))
-        ):
-            waiting[-1] = whole
-            return
-        if len(waiting) >= STREAM_BUFFER and isinstance(event, events.ToolProgress):
-            _drop_older(waiting, event)
-        waiting.append(event)
-        if len(waiting) == 1:
+        if not waiting:
             self._news.set()
+        elif len(waiting) >= STREAM_BUFFER:
+            if isinstance(event, events.DELTAS) and (whole := joined(waiting[-1], event)):
+                waiting[-1] = whole
+                return
+            if isinstance(event, events.ToolProgress):
+                _drop_older(waiting, event)
+        waiting.append(event)
 
     def close(self) -> None:
         self._closed = True
@@ -377,5 +374,5 @@ class Feed:
             self._stream.put(event)
         if self._hook is not None:
             self._hook(event)
-        if self._hub.heard:
+        if self._agents.heard or self._tools.heard:
             self._hub.publish(event)

@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 
 import anyio
 
@@ -34,12 +33,12 @@ class RunTime:
         self._deadline = self._since = 0.0
         self._stood_s = 0.0
         """Seconds of pauses that no entry records yet."""
-        self._begun: tuple[Time, float] | None = None
-        """One moment on the system clock and on the monotonic clock."""
+        self._apart_s: float | None = None
+        """System clock minus monotonic clock when they were last compared."""
 
     def counts_from(self, at: Time) -> None:
         """Use `at`, the time of an entry written just now, as the reference for later entries."""
-        self._begun = at, time.monotonic()
+        self._apart_s = at.timestamp() - time.monotonic()
 
     @contextmanager
     def standing_still(self) -> Generator[None]:
@@ -58,11 +57,10 @@ class RunTime:
         changes of the system clock. Negative if that clock was set back.
         """
         idle_s, self._stood_s = self._stood_s, 0.0
-        if self._begun is not None:
-            begun, monotonic_s = self._begun
-            changed_s = (at - begun).total_seconds() - (time.monotonic() - monotonic_s)
-            if abs(changed_s) > CHANGED_S:
-                self._begun = begun + timedelta(seconds=changed_s), monotonic_s
+        if self._apart_s is not None:
+            apart_s = at.timestamp() - time.monotonic()
+            if abs(changed_s := apart_s - self._apart_s) > CHANGED_S:
+                self._apart_s = apart_s
                 idle_s += changed_s
         return idle_s
 

@@ -175,6 +175,9 @@ class Fold:
 
     def add(self, delta: Delta) -> None:
         """Add a delta. Raises AgentError(invalid) for any other object."""
+        if type(delta) is TextDelta and self._kind is TextPart:
+            self._pieces.append(delta.text)
+            return
         match delta:
             case TextDelta() | ReasoningDelta():
                 kind = TextPart if type(delta) is TextDelta else ReasoningPart

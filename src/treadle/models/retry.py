@@ -7,7 +7,6 @@ caller's scopes handle deadlines and cancellation. Entry points: `ask`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
@@ -168,26 +167,27 @@ async def _whole(
     failed: Failed,
 ) -> ModelResponse:
     reached = False
+    deltas = model.stream(request)
     try:
-        async with aclosing(model.stream(request)) as deltas:
-            async for delta in deltas:
-                if type(delta) is Switch:
-                    error = AgentError(
-                        "network", delta.why, status=delta.status, request_id=delta.request_id
-                    )
-                    await failed(error, 0.0, delta)
-                    attempt.switch(delta)
-                    reached = False
-                    continue
-                reached = True
-                attempt.fold.add(delta)
-                if listen is not None:
-                    listen(delta)
-                if type(delta) is Restart:
-                    attempt.number += 1
+        async for delta in deltas:
+            if type(delta) is Switch:
+                error = AgentError(
+                    "network", delta.why, status=delta.status, request_id=delta.request_id
+                )
+                await failed(error, 0.0, delta)
+                attempt.switch(delta)
+                reached = False
+                continue
+            reached = True
+            attempt.fold.add(delta)
+            if listen is not None:
+                listen(delta)
+            if type(delta) is Restart:
+                attempt.number += 1
         return attempt.fold.response()
     except AgentError as error:
         reached |= error.status is not None
         raise
     finally:
         attempt.reached += reached
+        await deltas.aclose()

@@ -48,6 +48,8 @@ class HttpConnection:
         self.timeout_s, self.total_s = timeout_s, total_s
         self._headers = {"accept-encoding": "identity", "user-agent": "treadle", **headers}
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+        self._new: type[Exchange]
+        """Set by the first request, because only requests need httptools."""
         # loops run in threads of their own: `_pools` changes in one of them at a time
         self._adding = threading.Lock()
 
@@ -62,12 +64,11 @@ class HttpConnection:
         return self._exchange(path, None, headers)
 
     def _exchange(self, path: str, body: bytes | None, headers: Mapping[str, str]) -> Exchange:
-        from treadle.models.providers.http_exchange import Exchange  # noqa: PLC0415  only a request needs httptools
-
         if real_requests.refused:
             real_requests.check(self.host)
         loop = asyncio.get_running_loop()
-        return Exchange(self._pools.get(loop) or self._add_pool(loop), path, body, headers)
+        pool = self._pools.get(loop) or self._add_pool(loop)
+        return self._new(pool, path, body, headers)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop. The next request opens new ones."""
@@ -77,8 +78,10 @@ class HttpConnection:
             await pool.close()
 
     def _add_pool(self, loop: asyncio.AbstractEventLoop) -> Pool:
-        from treadle.models.providers.http_pool import Pool  # noqa: PLC0415  as above
+        from treadle.models.providers.http_exchange import Exchange  # noqa: PLC0415  see `_new`
+        from treadle.models.providers.http_pool import Pool  # noqa: PLC0415
 
+        self._new = Exchange
         with self._adding:
             self._pools = {
                 other: pool for other, pool in self._pools.items() if not other.is_closed()

@@ -73,7 +73,10 @@ class Exchange:
 
     async def __aenter__(self) -> Self:
         pool = self._pool
-        await pool.slots.acquire()
+        try:
+            pool.slots.acquire_nowait()
+        except anyio.WouldBlock:
+            await pool.slots.acquire()
         try:
             route = pool.route or await pool.open()
             pool.watch(self)
