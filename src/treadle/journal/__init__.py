@@ -4,16 +4,16 @@ in memory/, sqlite/ and postgres/; tables/ holds what the two databases share.
     journal.py     `Journal`, `RunWriter`: the contract
     run_info.py    `RunInfo`: a run in lists
     entries.py     the entries of a run
-    entry_codec.py  reading stored entries, of other versions too
+    entry_codec.py  decoding of stored entries, including other versions'
     run_state.py   `RunState`: the fold of a run's entries
     run_values.py  values that make up a `RunState`: turn, approvals, spending, context
     projection.py  `events_of`: the events of an entry
     receipts.py    compaction receipts, and the history after them
-    window.py      which messages of a session its next run sees
+    window.py      the part of a session that its next run sees
     sessions.py    `Sessions`: the contract of conversations
     session_store.py  `SessionStore`: conversations in memory
     session_names.py  ids and titles of sessions
-    repetition.py  detecting a run that repeats itself
+    repetition.py  detection of a run that repeats itself
     run_messages.py  messages that a run derives from its entries
     load.py        a run's state from its entries
     importing.py   an imported run without its authority
@@ -22,9 +22,9 @@ in memory/, sqlite/ and postgres/; tables/ holds what the two databases share.
     diff.py        comparing two runs
     queue.py       runs that wait for a worker
     engine.py      `Engine`: the contract of a delivery engine
-    notifier.py    hints between processes that something changed
-    threads.py     starting threads, and what an exhausted system answers
-    pending.py     results that a thread owes to coroutines
+    notifier.py    change notifications between processes
+    threads.py     starting threads, and errors if the system has none left
+    pending.py     work that a thread does for waiting coroutines
     forks.py       connections that a forked process must not touch
     removable.py   checking whether runs may be removed
     totals.py      totals over trees of runs
@@ -50,9 +50,9 @@ def open_journal(
     """Open the journal at a URL: `memory:`, `sqlite:///FILE` (relative; `sqlite:////FILE` from the
     root), or `postgresql://USER:PASSWORD@HOST/DATABASE`.
 
-    `lease_s`: with PostgreSQL, seconds after its last sign of life for which a process keeps its
-    runs; afterwards another can take them over. Raises AgentError(invalid) if the journal cannot be
-    opened; blocks while a server is queried.
+    `lease_s`: with PostgreSQL, seconds after its last renewal for which a process keeps its runs;
+    afterwards another process can take them over. Raises AgentError(invalid) if the journal cannot
+    be opened; blocks while a server is queried.
     """
     if durability not in get_args(Durability):
         raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")

@@ -30,13 +30,13 @@ class QueueLimits(Value, frozen=True, kw_only=True):
 
 
 Deliver: TypeAlias = Callable[[Ticket], Awaitable[None]]
-"""Drives the run until it is finished, waits, or is released; raises only the task's
-cancellation.
+"""Function that drives the run until it is finished, waits, or is released. Raises only on
+cancellation of the task.
 """
 
 
 class Engine(Protocol):
-    """Engine, used inside `async with`. It belongs to one event loop, whatever threads it has."""
+    """Engine, used inside `async with`. It belongs to one event loop, even if it has threads."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -65,13 +65,15 @@ class Engine(Protocol):
         ...
 
     def free(self) -> int:
-        """Maximum number of runs that it accepts now: unbounded if the engine is persistent, else
-        its free slots and a few more.
+        """Maximum number of runs that it accepts now: unbounded for an engine with its own storage,
+        else its free slots and a few more.
         """
         ...
 
     def takes(self, queue: str) -> bool:
-        """Return True if it accepts more runs of this queue, which must not block other queues."""
+        """Return True if it accepts more runs of this queue. A full queue must not block the
+        others.
+        """
         ...
 
     async def submit(self, tickets: Sequence[Ticket]) -> None:
@@ -90,7 +92,7 @@ class Engine(Protocol):
     async def cancel(self, run_id: str) -> None:
         """Drop undelivered tickets of a run.
 
-        Best effort: delivering a finished run has no effect.
+        Best effort, because delivering a finished run has no effect.
         """
         ...
 
@@ -101,5 +103,7 @@ class Engine(Protocol):
         ...
 
     async def forgotten(self, tickets: Sequence[Ticket]) -> list[Ticket]:
-        """Return the tickets that it will not deliver: unknown or finished ones."""
+        """Return the tickets that it will not deliver, because they are unknown to it or
+        finished.
+        """
         ...

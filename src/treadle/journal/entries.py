@@ -45,17 +45,19 @@ SCHEMA = 1
 class _Entry(Value, frozen=True, kw_only=True, tag_field="type"):
     at: Time
     idle_s: float = 0.0
-    """Seconds before it that do not count: a person was asked, or the clock was set."""
+    """Seconds before this entry that do not count as driven: a user was being asked, or the clock
+    was set.
+    """
 
 
 class Fork(Value, frozen=True, kw_only=True):
-    """Origin of a run that continues another run, whose entries it reads and never copies."""
+    """Origin of a run that continues another run, whose entries are read and never copied."""
 
     run_id: str
     turn: int
-    """Number of the other run's closed turns that are kept; 0: only what precedes its prompt."""
+    """Number of closed turns of the other run to keep; 0: only what precedes its prompt."""
     seq: int
-    """Sequence number of the last entry of the other run that is read."""
+    """Sequence number of the last entry of the other run to read."""
     asks: bool = True
     """True if the run's own prompt follows; False if it continues where the other run stopped."""
     results: dict[str, str] = msgspec.field(default_factory=dict[str, str])
@@ -63,7 +65,7 @@ class Fork(Value, frozen=True, kw_only=True):
 
 
 class Evaluated(Value, frozen=True, kw_only=True):
-    """Results of the functions of an agent's definition, which hold for the rest of a run."""
+    """Results of the functions of an agent's definition, valid for the rest of the run."""
 
     instructions: str | None = None
     """Text of its instructions; None if the definition states the text itself."""
@@ -94,7 +96,7 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     parent_call_id: str | None = None
     user_id: str | None = None
     past: int | None = None
-    """Written by older versions: number of the session's messages that it found.
+    """Written by older versions: number of the session's messages when it began.
 
     None: all that were in view at its position in the session.
     """
@@ -111,9 +113,11 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     passing: tuple[str, ...] = ()
     """Temporary blocks of its system prompt, which the next runs of its session send too."""
     evaluated: Evaluated | None = None
-    """None if the definition has no functions or conditions, or its first driver evaluates them."""
+    """None if the definition has no functions or conditions, or if its first driver evaluates
+    them.
+    """
     schema: int = msgspec.field(default_factory=lambda: SCHEMA)
-    """Always written: omitting the default would mean the reader's own version."""
+    """Always written: an omitted default would be read as the reader's own version."""
 
 
 class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
@@ -126,18 +130,18 @@ class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
     turn: int
     attempt: int = 1
     reserved: Reserved | None = None
-    """Maximum cost of the attempt; None without a limit."""
+    """Maximum cost of the attempt; None without a cost limit."""
     last: Outcome | None = None
     """Limit that makes this turn the last one."""
     failed: ErrorInfo | None = None
     """Error of the previous attempt; None if it was lost with its process."""
     wait_s: float = 0.0
     max_tokens: int | None = None
-    """Bound on the response, if the run's budget leaves less than its settings ask for."""
+    """Limit on the response, if the run's budget leaves less than its settings request."""
     clamped_by: Outcome | None = None
-    """Limit that leaves less; if `max_tokens` is set without it, the token limit."""
+    """The limit that leaves less. If `max_tokens` is set without it, that is the token limit."""
     spent: Usage | None = None
-    """Known usage of the failed attempt before this one, by the model asked then."""
+    """Known usage of the failed attempt before this one, by the model of that attempt."""
     spent_usd: float | None = None
     """Cost of that usage; None if its price was unknown."""
     free: bool = False
@@ -152,9 +156,9 @@ class ModelResponded(_Entry, frozen=True, kw_only=True, tag="model.responded"):
     message: Message
     usage: Usage
     cost_usd: float | None = None
-    """Cost by the price of that day; None if no price was known."""
+    """Cost at the prices of that day; None if no price was known."""
     stop_reason: StopReason | None
-    """Stop reason; None if the end of the run cut the response short."""
+    """Stop reason; None if the response was cut off by the end of the run."""
     raw_stop_reason: str = ""
     response_id: str = ""
     model: str = ""
@@ -168,11 +172,11 @@ class ModelResponded(_Entry, frozen=True, kw_only=True, tag="model.responded"):
     them.
     """
     withdraws: bool = False
-    """True for a refusal after which the provider refuses all that follows, so that the exchange
-    must be withdrawn.
+    """True for a refusal after which the provider refuses all further requests, so that the
+    exchange must be withdrawn.
     """
     hook: str | None = None
-    """Name of the hook that answered in the model's place; no request was sent."""
+    """Name of the hook that answered instead of the model; no request was sent."""
     details: ResponseDetails | None = None
 
 
@@ -185,7 +189,9 @@ class ToolStarted(_Entry, frozen=True, kw_only=True, tag="tool.started"):
     """Idempotency key: the same for every attempt of this call."""
     attempt: int = 1
     polls: bool = False
-    """True if the tool only polls something in progress, so that equal results are no loop."""
+    """True if the tool only polls work in progress, so that equal results do not count as a
+    loop.
+    """
 
 
 class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):
@@ -195,7 +201,7 @@ class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):
     result: ToolResult
     duration_ms: float = 0.0
     started: bool = True
-    """False if the call was refused before its start, so that it has no tool.started."""
+    """False if the call was refused before its start, and therefore has no tool.started."""
     ends_run: bool = False
     """True if the tool ended the run with an error."""
     done: JsonText | None = None
@@ -232,14 +238,14 @@ class ApprovalAnswered(_Entry, frozen=True, kw_only=True, tag="approval.answered
     by: str
     reason: str = ""
     arguments_json: JsonText | None = None
-    """Arguments with which a person replaced the model's."""
+    """Arguments that a user substituted for the model's."""
 
 
 class InputAdded(_Entry, frozen=True, kw_only=True, tag="input.added"):
     message: Message
     by: Literal["user", "runtime", "hook"]
     mends: bool = False
-    """True if the message lists errors of the previous answer, which the model must give again."""
+    """True if the message lists errors of the previous answer, which the model must correct."""
 
 
 class ModelSwitched(_Entry, frozen=True, kw_only=True, tag="model.switched"):
@@ -259,24 +265,24 @@ class CancelAsked(_Entry, frozen=True, kw_only=True, tag="cancel.asked"):
 
 
 class RunResumed(_Entry, frozen=True, kw_only=True, tag="run.resumed"):
-    """Takeover by a new driver; later appends of the previous one are refused."""
+    """Takeover by a new driver. Later appends of the previous one are rejected."""
 
     fence: int
     agent: str
     agent_hash: str
     model: str
     asked: str | None = None
-    """Model to use from here on, if this driver cannot use the one that answered last."""
+    """Model to use from now on, if this driver cannot use the one that answered last."""
     mode: Mode
     cwd: str
     limits: Limits | None = None
-    """Limits from here on, as in run.started; None: unchanged."""
+    """Limits from now on, as in run.started; None: unchanged."""
     failed_over: bool = False
     """True if the database has failed over since the previous driver, whose newest entries may be
     missing.
     """
     evaluated: Evaluated | None = None
-    """Set by the first driver of a queued run; None: as before."""
+    """Set by the first driver of a queued run; None: unchanged."""
 
 
 class RunFinished(_Entry, frozen=True, kw_only=True, tag="run.finished"):
@@ -297,7 +303,7 @@ class RunFinished(_Entry, frozen=True, kw_only=True, tag="run.finished"):
     output: JsonText = "null"
     validated: bool = False
     open_turn: int | None = None
-    """Turn that the end cut or closed."""
+    """Turn that was cut off or closed by the end."""
     error: ErrorInfo | None = None
 
 
@@ -320,7 +326,7 @@ Entry: TypeAlias = (
 
 
 class Record(Value, frozen=True, kw_only=True):
-    """An entry and its position."""
+    """An entry with its position."""
 
     seq: int
     """Sequence number from 1, without gaps."""

@@ -1,7 +1,7 @@
-"""Decoding of stored entries, newer versions' content included. Entry point: `read_entry`.
+"""Decoding of stored entries, including content of newer versions. Entry point: `read_entry`.
 
-The encoding is the struct's own (`Value.to_json`, entries.py). tables/upcasting.py raises what an
-older schema wrote before it comes here.
+The encoding is the struct's own (`Value.to_json`, entries.py). tables/upcasting.py first converts
+entries of older schemas.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def fork_of(
     run_id: str, state: RunState, turn: int, results: Mapping[str, str], *, asks: bool
 ) -> Fork:
     """Return the fork of a run after a turn. Raises AgentError(invalid) if there is no such turn or
-    nothing to continue from.
+    nothing to continue.
     """
     check_texts("results", results)
     turns = state.ledger.turns

@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Abandonable(Protocol):
-    """An object that a forked child has a copy of."""
+    """Object that may be copied into a forked child."""
 
     def abandon(self) -> None:
         """Detach this object in the child, before anything else runs there; the parent's object is
@@ -25,7 +25,7 @@ _open: weakref.WeakSet[Abandonable] = weakref.WeakSet()
 
 
 def abandon_in_children(thing: Abandonable) -> None:
-    """Register an object for as long as it lives."""
+    """Register an object for its lifetime."""
     _open.add(thing)
 
 

@@ -18,24 +18,28 @@ from treadle.messages.message import Message, ToolResult
 from treadle.types import Settings, Time, Value, now
 
 LINE_BYTES: Final = 32 << 20
-"""Longest line of an export, and largest entry: a prompt with some images has a few megabytes."""
+"""Maximum size in bytes of a line of an export, and of an entry: a prompt with some images has a
+few megabytes.
+"""
 RUN_BYTES: Final = 256 << 20
 LINES: Final = 100_000
-"""Most lines of an export, and entries of a run: 10,000 turns have about 60,000."""
+"""Maximum number of lines of an export, and of entries of a run: 10,000 turns have about 60,000."""
 VALUES: Final = 2_000_000
-"""Most JSON values of a run: small ones take a hundred times more memory than text."""
+"""Maximum number of JSON values of a run. Small ones take a hundred times more memory than text."""
 REWRITTEN: Final = 5_000_000
-"""Most messages that the compactions of a run go through, summed: each goes through all of them."""
+"""Maximum number of messages that all compactions of a run process together, because each processes
+the whole history.
+"""
 FIGURE_MOST: Final = 10**12
-"""Largest count, number of seconds or dollars of an entry: sums of them fit into a column."""
+"""Largest count, number of seconds or dollars in an entry, so that sums fit into a column."""
 YEARS: Final = range(1970, 9999)
-"""Years of entries: a time close to the ends of the calendar has no local time."""
+"""Valid years of entries: a time close to the ends of the calendar has no local time."""
 AHEAD: Final = timedelta(days=1)
-"""Time by which an entry may be in the future, because clocks differ."""
+"""Maximum time by which an entry may be in the future, because clocks differ."""
 
 
 class ImportBounds:
-    """Sizes of a run so far. Every method raises AgentError(invalid) at the first limit that is
+    """Size of a run so far. Every method raises AgentError(invalid) at the first limit that is
     exceeded.
     """
 
@@ -69,7 +73,7 @@ class ImportBounds:
             _refuse("the run has too many entries", f"{LINES:,} lines")
 
     def text(self, text: str) -> None:
-        """Count the values of JSON text that is about to be decoded."""
+        """Count the values in JSON text before it is decoded."""
         self._values += count_values(text)
         if self._values > VALUES:
             _refuse("the run has too many parts", f"{VALUES:,} JSON values in all")
@@ -125,7 +129,7 @@ def _check_figure(name: str, value: object) -> None:
     if not isinstance(value, int | float):
         _check_figures(value)
         return
-    least = -FIGURE_MOST if name in ("idle_s", "schema") else 0  # a clock that was set back
+    least = -FIGURE_MOST if name in ("idle_s", "schema") else 0  # the clock was set back
     if not least <= value <= FIGURE_MOST:
         raise AgentError(
             "invalid", f"its {name} must be a number from {least:,} to {FIGURE_MOST:,}"

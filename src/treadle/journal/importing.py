@@ -1,9 +1,9 @@
 """Runs from a file as data: entries without the authority that they claim. Entry points: `as_data`,
 `standing_of`.
 
-An export is untrusted. Its text, results and figures are kept; everything that would take effect
-here is replaced by the importer's values, and every call without a result becomes a question for a
-person.
+An export is untrusted. Its text, results and figures are kept. Everything that would take effect
+here is replaced by the importer's values, and every call without a result needs the user's
+approval.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def as_data(entries: Sequence[Entry], importer: Importer) -> list[Entry]:
 
     Removes approvals, edited arguments, modes, directories, file models, users, sessions, hosted
     tools, additions to requests, inputs and parts of system prompts. A call without a result loses
-    its start and gets an `approval.asked` with the model's arguments, so that the run waits for a
-    person.
+    its start and gets an `approval.asked` with the model's arguments, so that the run waits for the
+    user.
     """
     state = RunState()
     for entry in entries:
@@ -156,7 +156,7 @@ class Standing(NamedTuple):
     fence: int
     """Highest fence in its entries; its next drivers get higher ones."""
     waiting: bool
-    """True if a question to a person is open."""
+    """True if a request for approval is open."""
     updated_at: Time | None = None
     """Time of its last entry."""
 

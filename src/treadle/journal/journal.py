@@ -51,7 +51,7 @@ class RunWriter(Protocol):
 
     @property
     def fence(self) -> int:
-        """1 for the first driver, one more for each takeover."""
+        """Number of the driver: 1 for the first, one more after each takeover."""
         ...
 
     @property
@@ -62,40 +62,39 @@ class RunWriter(Protocol):
     async def append(
         self, entries: Sequence[Entry], *, put_back: QueuePlace | None = None, wakes: bool = False
     ) -> int:
-        """Append all entries in order, or none. Returns the sequence number of the first once they
-        are durable.
+        """Append all entries in order, or none, and return the sequence number of the first once
+        they are durable.
 
         `put_back`: in the same transaction, release the run and queue it there, as
         `RunQueue.put_back` does. Not with run.finished or tool.late. `wakes`: in the same
-        transaction, a run that waits for a person waits no longer: it is ready in its queue, or
+        transaction, a run that waits for a user stops waiting: it becomes ready in its queue, or
         stopped. With tool.late only, which may be appended after the run was released. After
-        run.finished only tool.late is accepted. Raises AgentError(busy) if another driver has taken the run over, and
-        AgentError(agent) if the entries cannot be stored; then nothing was appended. Cancellation:
-        none. The journal completes an append that has begun even while its caller is being
-        cancelled (`uninterrupted.py`).
+        run.finished only tool.late is accepted. Raises AgentError(busy) if another driver has taken
+        the run over, and AgentError(agent) if the entries cannot be stored; then nothing was
+        appended. Cancellation does not interrupt an append that has begun (`uninterrupted.py`).
         """
         ...
 
     async def verify(self) -> None:
-        """Verify in the store that the run is still this driver's, for an effect without a
-        preceding append. Raises AgentError(busy) if it may not be.
+        """Check in the store that this driver still holds the run, before an effect without a
+        preceding append. Raises AgentError(busy) if it may not.
         """
 
     async def release(self, *, waiting: bool = False) -> None:
-        """Release the run, which then is finished, `waiting` for a person, or stopped.
+        """Release the run, which is then finished, `waiting` for a user, or stopped.
 
-        Idempotent. A lost journal raises nothing.
+        Idempotent. Does not raise if the journal is lost.
         """
 
 
 class Journal(Protocol):
-    """Storage of runs. Safe from many tasks. Raises AgentError: invalid for an unknown run, busy
-    for a run that another driver holds, agent for a failing store.
+    """Storage of runs. May be used from many tasks. Raises AgentError: invalid for an unknown run,
+    busy for a run that another driver holds, agent for a failing store.
     """
 
     @property
     def sessions(self) -> Sessions:
-        """Conversations that consist of these runs."""
+        """The conversations formed by these runs."""
         ...
 
     @property
@@ -105,7 +104,7 @@ class Journal(Protocol):
 
     @property
     def notifier(self) -> Notifier:
-        """Publishes hints that a run has more entries or has become ready; closed with the
+        """Publisher of hints that a run has more entries or has become ready; closed with the
         journal.
         """
         ...
@@ -114,9 +113,9 @@ class Journal(Protocol):
         """Create a run, append run.started as sequence 1, and hold the run. Creates its session if
         missing.
 
-        `found`: `SessionView.mark` of the view that the run was planned on. Raises SessionChanged,
-        and begins nothing, if the session has changed since; AgentError(busy) if the id exists or
-        the session has an unfinished run.
+        `found`: `SessionView.mark` of the view that the run was planned with. Raises
+        SessionChanged, without creating the run, if the session has changed since; AgentError(busy)
+        if the id exists or the session has an unfinished run.
         """
         ...
 
@@ -134,8 +133,8 @@ class Journal(Protocol):
         ...
 
     def on_stop(self, heard: Callable[[str], None]) -> None:
-        """Call `heard(run_id)` in the event loop of a run driven from here when its stop is
-        requested.
+        """Register a callback for stop requests of a run driven from here: `heard(run_id)`, in the
+        run's event loop.
         """
         ...
 
@@ -152,16 +151,14 @@ class Journal(Protocol):
         ...
 
     async def load(self, run_id: str) -> RunState:
-        """Return the state of a run, on top of its past (`loading.load`).
+        """Return the state of a run, including its past (`loading.load`).
 
         Raises AgentError(invalid) for an unknown run.
         """
         ...
 
     async def children(self, run_id: str) -> list[RunInfo]:
-        """Return the runs that this run's calls started, oldest first, without the children of
-        those.
-        """
+        """Return the runs that this run's calls started directly, oldest first."""
         ...
 
     async def load_fork(self, fork: Fork) -> RunState:
@@ -211,7 +208,7 @@ class Journal(Protocol):
 
     async def left_behind(self, *, limit: int) -> list[str]:
         """Return the ids of runs whose driver died or closed before their end, newest first: in no
-        queue, without an open question, and not started by another run.
+        queue, without an open approval request, and not started by another run.
         """
         ...
 
@@ -244,9 +241,9 @@ class Journal(Protocol):
         """Delete finished runs with their messages and their children, whatever their age. Unknown
         ids are ignored.
 
-        A run from which another was forked is kept. On return, the deletion is durable, and the
-        store's own files hold no deleted text where it can remove it. Raises AgentError(busy), and
-        deletes nothing, if one is not finished.
+        A run from which another was forked is kept. On return, the deletion is durable, and deleted
+        text has been removed from the store's own files as far as possible. Raises
+        AgentError(busy), and deletes nothing, if one is not finished.
         """
         ...
 
@@ -276,7 +273,7 @@ def read_run(entries: Sequence[bytes]) -> list[Entry]:
             state.apply(entry)
         except AgentError as e:
             raise AgentError("invalid", f"entry {number}: {e.message}") from e
-        except ValueError as e:  # from JSON inside a text
+        except ValueError as e:  # decoded from JSON inside a text
             raise AgentError("invalid", f"entry {number}: {e}") from e
         read.append(entry)
     if not read:
@@ -285,7 +282,7 @@ def read_run(entries: Sequence[bytes]) -> list[Entry]:
 
 
 def _check_place(entry: Entry, state: RunState) -> None:
-    """Raise AgentError(invalid) for an entry that cannot follow."""
+    """Check the position of an entry. Raises AgentError(invalid) if it cannot follow."""
     if (state.seq == 0) is not isinstance(entry, RunStarted):
         raise AgentError("invalid", "a run must begin with run.started, and have only one")
     if state.finished is not None and not isinstance(entry, ToolLate):
@@ -314,7 +311,7 @@ def _check_place(entry: Entry, state: RunState) -> None:
 
 
 def _check_call(call_id: str, state: RunState) -> None:
-    """Raise AgentError(invalid) for an unknown call or a second result."""
+    """Check that a call is known and has no result yet. Raises AgentError(invalid)."""
     if call_id not in state.current.call_ids:
         raise AgentError("invalid", f"no call {call_id!r} is requested before it")
     if call_id in state.current.results:

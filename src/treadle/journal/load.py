@@ -1,5 +1,5 @@
-"""Load a run from its journal on top of its past: its session's messages, or the run that it was
-forked from.
+"""Loading of a run from its journal, including its past: its session's messages, or the run that it
+was forked from.
 
 run_state.py folds the entries; journals store them. Entry points: `load`, `forked`.
 """
@@ -21,7 +21,7 @@ NO_RESULT = (
 
 
 def load(run_id: str, read: Callable[[str], Sequence[Record]], sessions: Sessions) -> RunState:
-    """Return the state of a run, on top of its past.
+    """Return the state of a run, including its past.
 
     Raises the errors of `read`.
     """
@@ -76,7 +76,7 @@ def forked(fork: Fork, read: Callable[[str], Sequence[Record]], sessions: Sessio
 
 
 def _instead(call: ToolCall, results: Mapping[str, str], parent: RunState) -> ToolResult:
-    """Return a result for a call that has none."""
+    """Return the substitute result for a call that has none."""
     if (text := results.get(call.id)) is not None:
         return ToolResult(call_id=call.id, name=call.name, content=text)
     if (late := parent.current.late.get(call.id)) is not None:

@@ -1,4 +1,4 @@
-"""Notifications between processes over one journal: hints about changes, and a model's deltas.
+"""Notifications between processes that share a journal: hints about changes, and a model's deltas.
 
 They may be lost, late or duplicated, so waiters also poll the journal. Entry points: `Notifier`,
 `Listening`.
@@ -25,8 +25,8 @@ def delta_topic(run_id: str) -> str:
 
 class Listening(Protocol):
     async def wait(self) -> list[bytes]:
-        """Return the payloads since the last call, in order within a topic, without the oldest if
-        there are too many; empty after the poll interval.
+        """Return the payloads since the last call, in order within a topic; empty after the poll
+        interval. If there are too many, the oldest are dropped.
 
         Returns at once if something has arrived: subscribe, then read the journal, then wait.
         Cancellation loses nothing: the next call returns it.
@@ -35,20 +35,21 @@ class Listening(Protocol):
 
 
 class Notifier(Protocol):
-    """Notifier of a journal object.
+    """Notifier of a journal.
 
-    `listen` and `wait` belong to one event loop; `tell` is safe from any thread.
+    `listen` and `wait` belong to one event loop; `tell` may be called from any thread.
     """
 
     def listen(self, *topics: str) -> AbstractAsyncContextManager[Listening]:
-        """Subscribe to all topics from the start of the block.
+        """Subscribe to all topics for the duration of the block.
 
-        An asynchronous generator may enter and leave it: no cancel scope or task group stays open.
+        An async generator may enter and exit it, because it keeps no cancel scope or task group
+        open.
         """
         ...
 
     def tell(self, topic: str, payload: bytes = b"") -> None:
-        """Notify every process over the journal, including this one.
+        """Notify every process that shares the journal, including this one.
 
         Never waits or raises; a burst is sent together.
         """

@@ -16,7 +16,7 @@ from treadle._internal.uninterrupted import cancel_again, uninterrupted
 T = TypeVar("T")
 
 MEMORY_WAIT_S = 0.01
-"""Interval of attempts at a step that needs memory and must not be left out."""
+"""Seconds between attempts at a step that needs memory and must not be skipped."""
 
 
 class Pending(Generic[T]):
@@ -26,17 +26,17 @@ class Pending(Generic[T]):
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
-        """Loop of the waiting coroutine. None: a thread waits, or there is no waiter."""
+        """Event loop of the waiting coroutine. None: a thread waits, or there is no waiter."""
         self.future: asyncio.Future[T] | concurrent.futures.Future[T] | None = None
         self.result: T | None = None
         self.error: BaseException | None = None
         self.done = False
-        """True once its result is durable: nothing makes it fail any more."""
+        """True once the result is durable: from then on, it cannot fail."""
         self.settled = False
 
     def awaited(self, hand_in: Callable[[Any], None]) -> Coroutine[Any, Any, T]:
-        """Mark the calling coroutine as the waiter, hand the work in, and return `outcome_of` it.
-        Raises the error of `hand_in`. Nothing fails once that has returned.
+        """Mark the calling coroutine as the waiter, submit the work, and return `outcome_of` it.
+        Raises the error of `hand_in`, after whose return nothing else can fail.
         """
         self.loop = asyncio.get_running_loop()
         self.future = self.loop.create_future()
@@ -58,9 +58,9 @@ class Pending(Generic[T]):
         thread.
         """
         self.settled = True
-        if self.future is None or self.future.done():  # it was cancelled, or has no waiter
+        if self.future is None or self.future.done():  # the waiter was cancelled, or there is none
             return
-        if isinstance(self.error, StopIteration):  # which no future of asyncio takes
+        if isinstance(self.error, StopIteration):  # asyncio futures do not accept it
             self.error = RuntimeError(f"the work raised {self.error!r}")
         if self.error is not None:
             self.future.set_exception(self.error)
@@ -77,14 +77,15 @@ async def outcome_of(pending: Pending[T]) -> T:
 
 
 async def _although_cancelled(pending: Pending[T]) -> T:
-    """Wait again after a real cancellation, as `uninterrupted` does; other writes avoid its
+    """Wait again after an actual cancellation, as `uninterrupted` does. Other writes avoid its
     cost.
     """
     assert pending.loop is not None, "it awaits in the loop of its work"
     assert pending.future is not None, "and has its future from there"
     if pending.future.cancelled():
         pending.future = pending.loop.create_future()
-        if pending.settled:  # the result arrived between the cancellation and this task's turn
+        # the result arrived after the cancellation, before this task was scheduled
+        if pending.settled:
             pending.settle()
     try:
         return await uninterrupted(cast("asyncio.Future[T]", pending.future))
@@ -93,8 +94,8 @@ async def _although_cancelled(pending: Pending[T]) -> T:
 
 
 def settle_all(batch: Iterable[Pending[Any]]) -> None:
-    """Settle a batch, waking each event loop once. Repeated until that succeeds: the waiters would
-    wait for ever.
+    """Deliver the outcomes of a batch, waking each event loop once. Repeated until it succeeds,
+    because the waiters would otherwise wait forever.
     """
     while True:
         try:
@@ -115,7 +116,7 @@ def _wake(loop: asyncio.AbstractEventLoop, batch: Sequence[Pending[Any]]) -> Non
     try:
         loop.call_soon_threadsafe(_settle, batch)
     except RuntimeError:
-        if not loop.is_closed():  # else it has no waiters
+        if not loop.is_closed():  # otherwise it has no waiters
             raise
 
 

@@ -1,4 +1,4 @@
-"""Events of entries: a pure function, the same on every host and at any time.
+"""Events of entries: a pure function, independent of host and time.
 
 Entry point: `events_of`.
 """
@@ -35,7 +35,7 @@ from treadle.messages.metrics import RunTotals
 
 
 def shown_arguments(arguments_json: JsonText) -> dict[str, object] | str:
-    """Return the arguments as an object, or as text if they are not one."""
+    """Return the arguments as an object, or as text if they are not an object."""
     try:
         return ToolCall(id="", name="", arguments_json=arguments_json).arguments
     except ValueError:
@@ -60,9 +60,9 @@ LOST = "lost"
 
 
 def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
-    """Yield the durable events of an entry, in order, as types and own fields.
+    """Yield the durable events of an entry, in order, as pairs of type and fields.
 
-    The same on every host and at any time.
+    Independent of host and time.
     """
     match entry:
         case RunStarted() | RunResumed():

@@ -1,4 +1,4 @@
-"""Runs that wait for a worker: the run's own row is the outbox from which an engine is fed.
+"""Runs that wait for a worker. The run's own row is the outbox from which an engine is fed.
 
 engine.py delivers them; workers drive them. Entry points: `RunQueue`, `QueuePlace`, `Ticket`.
 """
@@ -16,13 +16,13 @@ from treadle.types import Time, Value
 DEFAULT_QUEUE: Final = "default"
 """Queue that always exists."""
 FRUITLESS_MOST: Final = 10
-"""Consecutive deliveries without progress after which a run is parked: it crashes its workers, or
-none can drive it.
+"""Number of consecutive deliveries without progress after which a run is parked, because it crashes
+its workers or none can drive it.
 """
 BEGINNINGS: Final = frozenset(
     {"run.resumed", "model.requested", "model.switched", "tool.started", "cancel.asked"}
 )
-"""Types of entries that only record a beginning, which is not progress."""
+"""Types of entries that only record a beginning, and do not count as progress."""
 
 
 class QueuePlace(Value, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class QueuePlace(Value, frozen=True, kw_only=True):
 
     queue: str = DEFAULT_QUEUE
     priority: int = 0
-    """-1000 to 1000. Higher goes first; among equals, the older run."""
+    """-1000 to 1000. Higher priorities run first; within one priority, older runs."""
     tenant: str | None = None
     """Tenant to which queue limits apply."""
     ready_at: Time | None = None
@@ -38,9 +38,10 @@ class QueuePlace(Value, frozen=True, kw_only=True):
 
 
 class Ticket(Value, frozen=True, kw_only=True):
-    """A run to deliver.
+    """Delivery of a run.
 
-    Run and delivery together identify it: a duplicate is delivered once, or harmlessly twice.
+    Identified by run and delivery together, so that a duplicate is delivered once, or harmlessly
+    twice.
     """
 
     run_id: str
@@ -51,8 +52,8 @@ class Ticket(Value, frozen=True, kw_only=True):
     """Delivery number; 1 for the first."""
     queued_at: Time
     fruitless: int = 1
-    """Consecutive deliveries without a new entry, including this one: 1 if the previous one made
-    progress or there was none.
+    """Number of consecutive deliveries without a new entry, including this one: 1 if the previous
+    one made progress or there was none.
     """
 
 
@@ -63,19 +64,19 @@ class Backlog(Value, frozen=True, kw_only=True):
     ready: int
     """Runs that can be delivered now."""
     later: int
-    """Runs that are not due yet."""
+    """Runs scheduled for later."""
     sent: int
     """Runs that an engine has accepted and no process drives yet."""
     running: int
     waiting: int
-    """Runs that wait for a person."""
+    """Runs that wait for a user."""
     parked: int
-    """Runs that are no longer delivered: see `Parked`."""
+    """Runs that are no longer delivered; see `Parked`."""
     oldest_ready_at: Time | None
 
 
 class Parked(Value, frozen=True, kw_only=True):
-    """A run that is not delivered until it is woken."""
+    """A run that is not delivered until someone wakes it."""
 
     run_id: str
     queue: str
@@ -87,7 +88,7 @@ class WorkerCard(Value, frozen=True, kw_only=True):
     """Description of a worker."""
 
     name: str
-    """Name, unique among the living workers of a journal."""
+    """Unique name among the living workers of a journal."""
     host: str
     pid: int
     version: str
@@ -99,7 +100,7 @@ class WorkerCard(Value, frozen=True, kw_only=True):
 
 
 class WorkerInfo(Value, frozen=True, kw_only=True):
-    """A worker as a list shows it: living, or dead for less than a day."""
+    """Worker in a list: living, or dead for less than a day."""
 
     worker: str
     """Id that owns runs in the journal. A worker that restarts under the same name gets a new
@@ -108,7 +109,9 @@ class WorkerInfo(Value, frozen=True, kw_only=True):
     card: WorkerCard
     since: Time
     seen_at: Time
-    """Time of its last sign of life, by the journal's clock; now, if none is needed (SQLite)."""
+    """Time of its last renewal, by the journal's clock; the current time if none is needed
+    (SQLite).
+    """
     alive: bool
     draining: bool
     running: int
@@ -116,10 +119,10 @@ class WorkerInfo(Value, frozen=True, kw_only=True):
 
 
 class RunQueue(Protocol):
-    """Queue of a journal. Safe from many tasks; raises AgentError as the journal does.
+    """Queue of a journal. May be used from many tasks; raises AgentError as the journal does.
 
-    A run is ready if it is in a queue, due, not finished, not waiting for a person and not parked,
-    and if no living process owns it and no living worker and no engine has it.
+    A run is ready if it is in a queue, due, not finished, not waiting for a user and not parked,
+    and if neither a living process nor an engine has it.
     """
 
     async def add(
@@ -141,8 +144,8 @@ class RunQueue(Protocol):
         ...
 
     async def sent(self, run_ids: Collection[str], *, engine: str) -> None:
-        """Record that an engine has the runs and delivers them, even if this process or a driver
-        dies: it cannot claim them until `put_back`, or until a driver releases them.
+        """Record that an engine has the runs and will deliver them, even if this process or a
+        driver dies. They cannot be claimed until `put_back`, or until a driver releases them.
         """
         ...
 
@@ -155,8 +158,8 @@ class RunQueue(Protocol):
     async def put_back(
         self, run_id: str, *, at: Time | None = None, place: QueuePlace | None = None
     ) -> bool:
-        """Make a run ready again, now or at a time; also one that waited, is parked (its count
-        restarts), or was in no queue (`place`).
+        """Make a run ready again, now or at a given time, even if it waited, is parked (which
+        resets its count), or was in no queue (`place`).
 
         False if it is finished or has a living driver. Raises AgentError(invalid) for an unknown
         run or one without a place.
@@ -171,7 +174,7 @@ class RunQueue(Protocol):
         ...
 
     async def place(self, run_id: str) -> QueuePlace | None:
-        """Return the place in which the run waits or waited; None: in no queue.
+        """Return the place in which the run waits or waited; None if it was in no queue.
 
         Raises AgentError(invalid) for an unknown run.
         """
@@ -210,7 +213,7 @@ def engine_mark(name: str) -> str:
 
 
 def why_parked(deliveries: int) -> str:
-    """Explain why a run without progress is parked."""
+    """Return the explanation why a run without progress is parked."""
     return (
         f"it was delivered {deliveries} times in a row and got no further: its workers died over "
         "it, or had to let go of it"

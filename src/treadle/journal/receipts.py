@@ -1,9 +1,9 @@
 """Compaction receipts: the removed and remaining parts of a conversation, from which the shortened
 conversation can be computed again.
 
-context/shortening.py selects what goes, context/compaction.py requests summaries, window.py is the
-view of a session between its runs. Entry points: `Cleared`, `Summary`, `Withdrawn`, `read_receipt`,
-`folded`.
+context/shortening.py selects the removed parts, context/compaction.py requests summaries, window.py
+is the view of a session between its runs. Entry points: `Cleared`, `Summary`, `Withdrawn`,
+`read_receipt`, `folded`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from treadle.types import Usage, Value
 
 IMAGE = "image/"
 LINE_CHARS = 500
-"""Longest line that replaces something."""
+"""Maximum length of a line that replaces removed content."""
 
 AGAIN, RAN, TOO_LONG = range(3)
 LINES = (
@@ -40,7 +40,7 @@ UNSEEN = "[{name} ({kind}) is not shown: the provider refused it, or one that ca
 
 
 class SummaryCost(Value, frozen=True, kw_only=True):
-    """Cost of a summary, used or not."""
+    """Cost of a summary, whether it was used or not."""
 
     model: str
     usage: Usage
@@ -55,7 +55,7 @@ class Cut(Value, frozen=True, kw_only=True):
     line: int = AGAIN
     """Number of the receipt's line that replaces the removed part."""
     kept: int = 0
-    """Characters of its beginning that stay before the line."""
+    """Number of characters at its beginning that are kept before the line."""
 
     def of(self, result: ToolResult, lines: Sequence[str]) -> ToolResult:
         line = lines[self.line] if 0 <= self.line < len(lines) else ""
@@ -65,7 +65,9 @@ class Cut(Value, frozen=True, kw_only=True):
 
 
 def _filled(line: str, **values: str) -> str:
-    """Return a line with its placeholders filled. A file may have any: of `LINE_CHARS` at most."""
+    """Return a line with its placeholders filled, truncated to `LINE_CHARS` because a file may
+    contain any line.
+    """
     for name, value in values.items():
         line = line[:LINE_CHARS].replace(f"{{{name}}}", value[:LINE_CHARS])
     return line[:LINE_CHARS]
@@ -98,7 +100,7 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
     tokens_after: int = 0
     """Estimated tokens of the next request."""
     failed: str = ""
-    """Reason why an attempt at a summary gave none."""
+    """Reason why an attempt at a summary failed."""
     spent: SummaryCost | None = None
     """Cost of the attempts."""
     unseen: tuple[str, ...] = ()
@@ -110,10 +112,10 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
     type.
     """
     reserved: Reserved | None = None
-    """Reservation of an attempt at a summary that begins here."""
+    """Reservation for an attempt at a summary that begins with this entry."""
     ended: Literal["", "lost", "free"] = ""
-    """End of the attempt at a summary in progress: it may have cost its whole reservation ("lost"),
-    or certainly only `spent` ("free").
+    """End of the attempt at a summary in progress: its cost may be the whole reservation ("lost"),
+    or is exactly `spent` ("free").
     """
 
     @property
@@ -122,7 +124,7 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
         return self.reserved is not None or self.ended != ""
 
     def kept(self, messages: Sequence[Message]) -> KeptMessages | None:
-        """None: all messages stay."""
+        """Ids of the messages that remain. None: all."""
         return None
 
     def of(self, messages: Sequence[Message]) -> list[Message]:
@@ -168,20 +170,20 @@ class Summary(Value, frozen=True, kw_only=True, tag_field="kind", tag="summary")
     """Receipt of messages that were replaced by a summary."""
 
     pinned: tuple[str, ...]
-    """Ids of the messages that stay before it: the first words and the run's prompt."""
+    """Ids of the messages kept before it: the first words and the run's prompt."""
     kept_from: str
-    """Id of the oldest message that stays after it."""
+    """Id of the oldest message kept after it."""
     dropped: int
     """Number of removed messages."""
     message: Message
     spent: SummaryCost
     native: bool = False
-    """True if the provider of the run's model wrote it, in its own format."""
+    """True if the run's model provider wrote it, in its own format."""
     tokens_before: int = 0
     tokens_after: int = 0
 
     def kept(self, messages: Sequence[Message]) -> KeptMessages | None:
-        """Return the messages that stay, or None if the receipt was made for other messages."""
+        """Return the remaining messages, or None if the receipt was made for other messages."""
         return kept_of(messages, self.pinned, self.kept_from, self.message)
 
     def of(self, messages: Sequence[Message]) -> list[Message]:
@@ -189,8 +191,8 @@ class Summary(Value, frozen=True, kw_only=True, tag_field="kind", tag="summary")
 
 
 class Withdrawn(Value, frozen=True, kw_only=True, tag_field="kind", tag="withdrawn"):
-    """Receipt of the end of a conversation, withdrawn because the provider refused to continue and
-    would refuse all that follows.
+    """Receipt for the withdrawn end of a conversation, which the provider refused to continue and
+    would refuse in all further requests.
     """
 
     since: str
@@ -200,7 +202,7 @@ class Withdrawn(Value, frozen=True, kw_only=True, tag_field="kind", tag="withdra
     """Message that replaces the withdrawn ones."""
 
     def kept(self, messages: Sequence[Message]) -> KeptMessages | None:
-        """Return the messages that stay, or None if the receipt was made for other messages."""
+        """Return the remaining messages, or None if the receipt was made for other messages."""
         at = next((i for i, message in enumerate(messages) if message.id == self.since), None)
         return None if at is None else KeptMessages(range(at), at + self.dropped, self.message)
 
@@ -243,7 +245,7 @@ def read_receipt(text: JsonText) -> Receipt:
 
 
 Said: TypeAlias = Message | Receipt
-"""Additions of a run to its conversation, in order: unchanged messages, and compactions of
+"""Contributions of a run to its conversation, in order: unchanged messages, and compactions of
 everything before.
 """
 

@@ -1,5 +1,5 @@
-"""Runs that can be deleted: those that are old, and trees of runs, given their roots. Entry points:
-`aged`, `removable`.
+"""Runs that can be deleted: old ones, and trees given their roots. Entry points: `aged`,
+`removable`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from treadle.errors import AgentError
 from treadle.types import Time
 
 AHEAD_MOST: Final = timedelta(days=1)
-"""A run that seems to have ended later than this from now was written under a wrong clock."""
+"""Maximum plausible time in the future: a run that seems to have ended later was written with a
+wrong clock.
+"""
 
 _Run = TypeVar("_Run")
 
@@ -44,11 +46,11 @@ def aged(
 def removable(
     trees: Mapping[str, Collection[str]], forks_of: Callable[[str], Collection[str]]
 ) -> set[str]:
-    """Return the ids of all runs in trees that no remaining run was forked from. A tree goes or
-    stays as a whole.
+    """Return the ids of all runs in trees that no remaining run was forked from. A tree is deleted
+    or kept as a whole.
 
-    `trees`: root id -> ids of the root and all runs below it. `forks_of`: returns the ids of a
-    run's forks.
+    `trees`: root id -> ids of the root and all its descendants. `forks_of`: function that returns
+    the ids of a run's forks.
     """
     going = dict(trees)
     while True:

@@ -15,7 +15,7 @@ from treadle.messages.message import ToolCall, ToolResult
 
 DEFAULT_REPEATS = 10
 PACED_MS = 5_000.0
-"""Calls that take at least this long pace themselves, as polls do."""
+"""Duration in milliseconds from which a call counts as waiting, as polls do."""
 _ERROR_WEIGHT = 2
 
 
@@ -56,8 +56,8 @@ class Repetition:
         """Record the calls of a response. Return a call to warn the model about, at half of
         `limit`, or to end the run.
 
-        Considers the last 2 * `limit` calls. Equal calls of one response count once, and calls that
-        wait not at all. Errors count double. A call that may have changed something clears the
+        Considers the last 2 * `limit` calls. Equal calls of one response count once, and waiting
+        calls do not count. Errors count double. A call that may have changed something clears the
         record of all others.
         """
         found, here = None, set[int]()

@@ -18,14 +18,15 @@ from treadle.messages.metrics import RunTotals
 from treadle.types import Mode, Outcome, Time, Usage, Value
 
 RunStatus: TypeAlias = Literal["queued", "running", "waiting", "stopped", "finished"]
-"""queued: waits for a worker; running: a living process drives it; waiting: for a person; stopped:
-its process died or closed before its end, and it is in no queue, or parked there."""
+"""queued: waits for a worker; running: a living process drives it; waiting: for a user; stopped:
+its process died or closed before its end, and it is in no queue, or parked there.
+"""
 UNCOUNTED = RunTotals(runs=0)
-"""Placeholder of a `RunInfo` that its own entries do not complete: see journal/totals.py."""
+"""Placeholder for totals that a run's own entries do not contain: see journal/totals.py."""
 
 
 class RunInfo(Value, frozen=True, kw_only=True):
-    """A run as a list shows it: a fold of its entries."""
+    """Summary of a run for lists, folded from its entries."""
 
     run_id: str
     session_id: str | None
@@ -49,11 +50,11 @@ class RunInfo(Value, frozen=True, kw_only=True):
     cost_usd: float | None = None
     """Cost of the responses with a known price; None if none had one."""
     spending: tuple[Spending, ...] = ()
-    """Breakdown of both; empty if an older version wrote the run's end."""
+    """Breakdown of usage and cost; empty if an older version wrote the run's end."""
     total: RunTotals = UNCOUNTED
     """Totals of the run and its children, up to now. `Journal` always fills it."""
     user_id: str | None = None
-    """User id given to the run; None also if an older version wrote the run's end."""
+    """User id of the run; also None if an older version wrote the run's end."""
     entries: int
     """Number of entries, and sequence number of the last."""
     queue: str | None = None
@@ -69,7 +70,7 @@ class Holder(Value, frozen=True, kw_only=True):
 
     run_id: str
     pid: int | None
-    """Process id as that process sees it; in a container, the number differs outside.
+    """Process id as seen by that process itself; in a container, it differs from the one outside.
 
     None if the driver does not report it.
     """
@@ -80,19 +81,19 @@ class Holder(Value, frozen=True, kw_only=True):
 
 
 class Freed(Value, frozen=True, kw_only=True):
-    """Result of pruning, or of its preview."""
+    """Result of pruning, or of a preview of it."""
 
     runs: tuple[str, ...]
     kept: tuple[str, ...]
-    """Old enough, but required by a remaining run: its fork, a run that continues from its
-    messages, or one of the same tree.
+    """Old enough, but required by a remaining run: as the origin of a fork, for its messages, or as
+    part of the same tree.
     """
     size_bytes: int
     """Size of the entries; data shared with remaining runs is not counted."""
 
 
 def info_of(entries: Sequence[Entry], status: RunStatus) -> RunInfo:
-    """Return the row of a run in a list."""
+    """Return the summary of a run for lists."""
     state = RunState()
     for entry in entries:
         state.apply(entry)
@@ -134,7 +135,7 @@ class UnknownRun(AgentError):
 
 
 def unknown_run(run_id: str, known: Collection[str]) -> UnknownRun:
-    """Return the error for an unknown run, with the ids that were probably meant."""
+    """Return the error for an unknown run, with similar ids."""
     near = [name for name in known if name.startswith(run_id)][:3] if run_id else []
     if not near:
         from difflib import get_close_matches  # noqa: PLC0415  costs 5 ms of start-up, and ids are rarely wrong

@@ -1,4 +1,4 @@
-"""Messages derived from a run's entries, the same at any time.
+"""Messages derived from a run's entries, independent of time.
 
 Entry points: `tool_message`, `late_message`, `failover_message`.
 """

@@ -1,6 +1,6 @@
 """Fold of a run's entries into its state, for driving the run and for reading it.
 
-Resume, replay, fork and the view of a session use this fold. It makes no decisions and does no I/O;
+Resume, replay, fork and the view of a session use this fold. It decides nothing and does no I/O;
 load.py supplies the entries. Entry point: `RunState.apply`.
 """
 
@@ -49,7 +49,7 @@ from treadle.types import NO_LIMITS, Mode, Outcome, Time
 class RunState:
     """State of a run after the entries applied so far.
 
-    Everything may be read between two entries; only `apply` changes it.
+    All attributes may be read between two entries; only `apply` changes them.
     """
 
     def __init__(self, past: Sequence[Message] = (), *, settled: int | None = None) -> None:
@@ -80,7 +80,7 @@ class RunState:
         self.closed: list[int] = []
         """Sequence number of the last entry of each turn that is over."""
         self.repeatable: set[str] = set()
-        """Ids of calls that may run again."""
+        """Ids of calls that may be repeated."""
         self.unknown_calls: set[str] = set()
         """Ids of calls with an unknown outcome, whose results may still arrive."""
         self.cut_by: Outcome | None = None
@@ -89,7 +89,7 @@ class RunState:
         self._clock = RunClock()
 
     def stand_on(self, past: Sequence[Message], *, settled: int | None = None) -> None:
-        """Replace the messages before the run. Only before the first entry."""
+        """Replace the messages before the run. Allowed only before the first entry."""
         self.context = ContextState.after(past, settled=settled)
 
     @property
@@ -140,7 +140,7 @@ class RunState:
         clock = self._clock
         if type(entry) is RunResumed:
             clock.driven_before_s, clock.idle_s = clock.driven_s, 0.0
-        if type(entry) is not ToolLate:  # it may arrive while no process drives the run
+        if type(entry) is not ToolLate:  # may arrive while no process drives the run
             clock.at = entry.at
         if entry.idle_s:
             clock.idle_s += entry.idle_s
@@ -275,7 +275,7 @@ class RunState:
 
     def _pass_over(self, call_id: str, *, unless: bool = False) -> None:
         """Deliver a late result as a message, because a driver of an older version continued
-        without it; `unless` the call's result is known.
+        without it, `unless` the call's result is known.
         """
         late = self.current.late.pop(call_id, None)
         if late is not None and not unless:
@@ -338,7 +338,7 @@ class RunState:
         self.spending.summary = None
 
     def _summed_up(self, at: Time, spent: SummaryCost) -> None:
-        """Charge a summary, which may come from another model than the run's own."""
+        """Charge a summary, which may come from another model than the run's."""
         model = spent.model or self.models.answering
         self.ledger.spend(spent.usage, spent.cost_usd)
         self.spending.spend(at, spent.usage, spent.cost_usd, model, responses=1)

@@ -1,7 +1,7 @@
 """Values that make up a `RunState`, one for each concern: the current turn, approvals, spending,
 context, the model in use and time.
 
-The fold in run_state.py fills them, and only it changes them; they answer questions about it.
+Only the fold in run_state.py changes them.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from treadle.types import Outcome, StopReason, Time, Usage
 
 
 class AgentState(msgspec.Struct):
-    """The agent in charge of the run, as its definition was then."""
+    """Agent of the run, as defined at that time."""
 
     name: str = ""
     hash: str = ""
     evaluated: Evaluated | None = None
-    """Results of the functions of its definition, which hold for the rest of the run."""
+    """Results of the functions of its definition, valid for the rest of the run."""
 
     def drive(self, entry: RunStarted | RunResumed) -> None:
-        """Note the definition that a driver has."""
+        """Record the definition that a driver uses."""
         self.name, self.hash = entry.agent, entry.agent_hash
         self.evaluated = entry.evaluated or self.evaluated
 
@@ -54,7 +54,7 @@ class TurnState(msgspec.Struct):
     last: Outcome | None = None
     """Limit that makes this turn the last one."""
     clamped: Outcome | None = None
-    """Limit that left the turn fewer tokens than its settings ask for."""
+    """Limit that left the turn fewer tokens than its settings request."""
     response: ModelResponded | None = None
     """Last complete response."""
     calls: tuple[ToolCall, ...] = ()
@@ -66,9 +66,9 @@ class TurnState(msgspec.Struct):
     late: dict[str, ToolLate] = {}
     """Late results that end open calls, by call id; the next driver closes the calls with them."""
     doubtful: dict[str, bool] = {}
-    """Calls without a start that may have taken effect, because the database has failed over since
-    they were requested. By id; the value is True if a person was asked since, whose approval
-    removes the doubt.
+    """Ids of calls without a start that may nevertheless have taken effect, because the database
+    has failed over since they were requested. The value is True if the user was asked since then,
+    whose approval removes the doubt.
     """
     results_only: bool = False
     """True if only results may follow the response, because a program at the provider waits for
@@ -79,7 +79,7 @@ class TurnState(msgspec.Struct):
     cut_short: bool = False
     """True if max_tokens cut the response inside its thinking or a call."""
     repeated: Repeated | None = None
-    """Call of the response that gave the same result too often."""
+    """Call of the response that returned the same result too often."""
     completing: str = ""
     """Id of the call with which the model completed the run."""
     cut_bytes: int = 0
@@ -93,8 +93,8 @@ class TurnState(msgspec.Struct):
         self.completing, self.repeated, self.unread = "", None, False
 
     def judge(self, entry: ModelResponded, models: ModelState, *, text: bool) -> None:
-        """Note whether the response is cut or empty, and what may follow it. `text`: it has text
-        that is not blank.
+        """Record whether the response is truncated or empty, and what may follow it. `text`: True
+        if it has non-blank text.
         """
         reason = entry.stop_reason
         self.results_only = (entry.results_only and bool(self.calls)) or reason is StopReason.PAUSE
@@ -117,17 +117,17 @@ class TurnState(msgspec.Struct):
         )
 
     def doubt(self) -> None:
-        """Mark every call without a start as doubtful: its start may be lost."""
+        """Mark every call without a start as doubtful, because its start may be lost."""
         self.doubtful = {call.id: False for call in self.open_calls if call.id not in self.starts}
 
     def doubt_was_told(self, call_id: str) -> None:
-        """Record that a person is asked about the call."""
+        """Record that the user is asked about the call."""
         if call_id in self.doubtful:
             self.doubtful[call_id] = True
 
     def trust(self, call_id: str) -> None:
-        """Record a person's approval of the call. It counts if the question was newer than the
-        doubt.
+        """Record the user's approval of the call. It counts if the request was made after the doubt
+        arose.
         """
         if self.doubtful.get(call_id):
             del self.doubtful[call_id]
@@ -187,18 +187,18 @@ class TurnState(msgspec.Struct):
 
 
 class ApprovalState(msgspec.Struct):
-    """Questions about tool calls and the answers to them, by call id."""
+    """Approval requests for tool calls and the decisions on them, by call id."""
 
     asked: dict[str, ApprovalAsked] = {}
-    """Open questions."""
+    """Open requests."""
     allowed: set[str] = set()
-    """Calls that a person approved and that have not started since."""
+    """Calls that were approved and have not started since."""
     edited: dict[str, JsonText] = {}
-    """Arguments with which a person replaced the model's."""
+    """Arguments that a user substituted for the model's."""
     shown: dict[str, JsonText] = {}
-    """Arguments that the question showed."""
+    """Arguments that the request showed."""
     unapproved: bool = False
-    """True if a question was answered without a person."""
+    """True if a request was decided without a user."""
 
     def ask(self, entry: ApprovalAsked) -> None:
         self.asked[entry.call_id] = entry
@@ -219,10 +219,10 @@ class SpendingState(msgspec.Struct):
     by_day: dict[tuple[str, str], Spending] = {}
     """Spending by day (ISO 8601) and model."""
     used_up: dict[str, int] = {}
-    """Responses and errors that each model returned, by its name."""
+    """Number of responses and errors that each model returned, by its name."""
     retries: int = 0
     invocations: int = 0
-    """Requests that a provider answered."""
+    """Number of requests that a provider answered."""
     reserved: Reserved | None = None
     """Reservation of the attempt in progress."""
     summary: Reserved | None = None
@@ -231,8 +231,8 @@ class SpendingState(msgspec.Struct):
     def charge(
         self, entry: ModelResponded, ledger: Ledger, model: str, untold_bytes: int | None
     ) -> None:
-        """Charge a response. `untold_bytes`: size of the messages that it counts, if it reports no
-        usage.
+        """Charge a response. `untold_bytes`: size of the messages to estimate from, if it reports
+        no usage.
         """
         if untold_bytes is None:
             ledger.settle(entry.usage, entry.cost_usd, entry.context_tokens)
@@ -263,25 +263,25 @@ class SpendingState(msgspec.Struct):
 
 
 class ContextState(msgspec.Struct):
-    """Messages that the model sees, and what the run adds to its session."""
+    """Messages that the model sees, and those that the run adds to its session."""
 
     history: History
     past: int
-    """Number of messages at the beginning of the history that are older than the run."""
+    """Number of messages at the beginning of the history that precede the run."""
     prompt_at: int
     """Index in the history of the run's prompt."""
     call_ids: set[str]
     """Ids of all calls in the history."""
     said: list[Said] = []
-    """Messages and receipts of compactions that the run adds to its session."""
+    """Messages and compaction receipts that the run adds to its session."""
     measured: tuple[int, int] = (0, 0)
     """Number of messages at the beginning of the history that a response or a compaction has
-    counted, and their tokens.
+    measured, and their tokens.
     """
     made_room: bool = False
     """True if a compaction has removed something since the last response."""
     later: list[Message] = []
-    """Messages that may not yet follow the last response or its results."""
+    """Messages that cannot follow the last response or its results yet."""
 
     @classmethod
     def after(cls, past: Sequence[Message], *, settled: int | None = None) -> ContextState:
@@ -305,29 +305,29 @@ class ContextState(msgspec.Struct):
 
 
 class ModelState(msgspec.Struct):
-    """The model that the run uses, and what is known of it."""
+    """The model that the run uses, and its known properties."""
 
     asked: str = ""
-    """Model of the next request: the run's own, or the one it has switched to."""
+    """Model of the next request: the run's own, or the one that it switched to."""
     answering: str = ""
     """Model of the attempt in progress."""
     without: set[str] = set()
-    """Settings that the model is known to refuse."""
+    """Settings that the model is known to reject."""
     carried: dict[str, object] = {}
     """Provider data to return with the next request."""
     empty_responses: int = 0
     """Consecutive empty responses."""
     cuts: int = 0
-    """Responses that max_tokens cut inside their thinking or a call."""
+    """Number of responses that max_tokens truncated inside their thinking or a call."""
     mended: int = 0
-    """Times that an answer went back to the model with its errors."""
+    """Number of times that an answer was returned to the model with its errors."""
 
     def ask(self, model: str) -> None:
         self.asked, self.without = model, set()
 
 
 class RunClock(msgspec.Struct):
-    """Seconds in which a process drove the run."""
+    """Time in which a process drove the run, in seconds."""
 
     driven_before_s: float = 0.0
     """Seconds before the last resume."""
@@ -339,8 +339,8 @@ class RunClock(msgspec.Struct):
 
     @property
     def driven_s(self) -> float:
-        """Seconds up to the last entry, without idle time. Never less than before the last resume,
-        even if an older version wrote entries while the system clock was set back.
+        """Seconds up to the last entry, without idle time. Never decreases below the value at the
+        last resume, even if an older version wrote entries while the system clock was set back.
         """
         if self.segment_at is None or self.at is None:
             return self.driven_before_s

@@ -30,8 +30,8 @@ def excerpt_of(text: str, word: str) -> str:
 
 
 def title_of(text: str) -> str:
-    """Return the first non-empty line, at most 60 characters, without unprintable ones. A person's
-    text takes precedence over attached files.
+    """Return the first non-empty line, without unprintable characters, at most 60 characters long.
+    The user's text takes precedence over attached files.
     """
     text = _FILES.sub("", text) or text
     line = next((shown for line in text.splitlines() if (shown := _shown(line))), NEW_SESSION)

@@ -34,10 +34,10 @@ class _Conversation:
     """Increases with every change of any session."""
     count: int = 0
     left: list[bytes] = field(default_factory=list[bytes])
-    """Messages that have left the view; some may be in `packed` too."""
+    """Messages that have left the view; some may also be in `packed`."""
     packed: list[bytes] = field(default_factory=list[bytes])
-    """Messages, those added together in one piece: compressed, an idle conversation takes a tenth
-    of the space.
+    """Compressed messages, those added together in one piece. An idle conversation takes a tenth of
+    the space.
     """
     found: dict[str, tuple[bytes, ...]] = field(default_factory=dict[str, tuple[bytes, ...]])
     """Run id -> messages in view when that run began."""
@@ -57,14 +57,14 @@ class _Conversation:
 class SessionStore:
     """Sessions in memory.
 
-    Every method is safe from any thread (the lock guards the two dictionaries and each list of
-    messages).
+    Every method may be called from any thread: the lock guards the two dictionaries and each list
+    of messages.
     """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._sessions: dict[str, _Conversation] = {}
-        """Conversations in the order of their last change, for which clocks are too coarse."""
+        """Conversations in the order of their last change. Clocks are too coarse to order them."""
         self._changes = 0
         self._current: str | None = None
 
@@ -107,7 +107,7 @@ class SessionStore:
             return True
 
     def list(self) -> list[SessionInfo]:
-        """Return all sessions, the last changed first."""
+        """Return all sessions, most recently changed first."""
         with self._lock:
             return [session.info() for session in reversed(self._sessions.values())]
 
@@ -123,7 +123,7 @@ class SessionStore:
     def add_messages(self, session_id: str, messages: Iterable[Message]) -> bool:
         """Append all messages in order, or none; False if there is no such session.
 
-        A person's first message names an unnamed session.
+        The user's first message names an unnamed session.
         """
         whole = [*messages]
         packed = _packed(whole)
@@ -140,7 +140,7 @@ class SessionStore:
             return True
 
     def begin(self, session_id: str, run_id: str) -> None:
-        """Record the messages in view as those that the run found."""
+        """Record the messages in view as those with which the run began."""
         with self._lock:
             if (found := self._sessions.get(session_id)) is not None:
                 found.found[run_id] = (*found.packed,)
@@ -155,7 +155,7 @@ class SessionStore:
     def get_messages(self, session_id: str, *, before: str | None = None) -> Sequence[Message]:
         """Return a copy of the messages in view, oldest first; empty if there is no such session.
 
-        `before`: as that run of the session found them.
+        `before`: as they were when that run of the session began.
         """
         with self._lock:
             found = self._sessions.get(session_id)
@@ -173,7 +173,7 @@ class SessionStore:
             return _unpacked(packed)
         first: dict[str, Message] = {}
         for message in _unpacked((*left, *packed)):
-            # keep the original: the message in view may have lost its results
+            # keep the original, because the message in view may have lost its results
             first.setdefault(message.id, message)
         return [*first.values()]
 
@@ -191,7 +191,7 @@ class SessionStore:
             self.add_messages(session_id, messages)
 
     def search(self, words: str, *, limit: int = 20) -> list[SearchHit]:
-        """Search every message: meant for thousands, not for millions."""
+        """Search every message. Suitable for thousands of messages, not millions."""
         wanted = words.casefold().split()
         found: dict[str, SearchHit] = {}
         with self._lock:

@@ -28,7 +28,7 @@ class SessionInfo:
 
 
 class ViewMark(NamedTuple):
-    """State of a session's view; equal marks mean an equal view.
+    """Mark of a session's view. Equal marks mean equal views.
 
     A session that does not exist has `NO_MARK`.
     """
@@ -41,7 +41,7 @@ NO_MARK: Final = ViewMark(0)
 
 
 class SessionView(NamedTuple):
-    """Messages in view of a session's next run, and what identifies them."""
+    """Messages in view of a session's next run, and the mark that identifies them."""
 
     messages: Sequence[Message]
     """Oldest first."""
@@ -54,7 +54,7 @@ class SessionView(NamedTuple):
 
 class SessionChanged(AgentError):
     """Raised if the session has changed since the caller read it. Nothing was written; read it
-    again.
+    again and retry.
     """
 
     def __init__(self, session_id: str) -> None:
@@ -69,7 +69,7 @@ class SessionChanged(AgentError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchHit:
-    """A message that a search found."""
+    """Message found by a search."""
 
     session_id: str
     title: str
@@ -80,9 +80,10 @@ class SearchHit:
 
 
 class Sessions(Protocol):
-    """A store of conversations.
+    """Store of conversations.
 
-    Every method is safe from any thread, and quick: a front end may call it in its event loop.
+    Every method may be called from any thread, and is fast enough to be called in a front end's
+    event loop.
     """
 
     def create(self, title: str = "", *, session_id: str | None = None) -> SessionInfo:
@@ -103,7 +104,7 @@ class Sessions(Protocol):
         ...
 
     def list(self) -> list[SessionInfo]:
-        """Return all sessions, the last changed first."""
+        """Return all sessions, most recently changed first."""
         ...
 
     def delete(self, session_id: str) -> bool:
@@ -118,14 +119,14 @@ class Sessions(Protocol):
     def add_messages(self, session_id: str, messages: Iterable[Message]) -> bool:
         """Append all messages in order, or none; False if there is no such session.
 
-        A person's first message names an unnamed session.
+        The user's first message names an unnamed session.
         """
         ...
 
     def get_messages(self, session_id: str, *, before: str | None = None) -> Sequence[Message]:
         """Return a copy of the messages in view, oldest first; empty if there is no such session.
 
-        `before`: as that run of the session found them.
+        `before`: as they were when that run of the session began.
         """
         ...
 
@@ -145,13 +146,13 @@ class Sessions(Protocol):
     def update_title(self, session_id: str, title: str) -> bool: ...
 
     def remember(self, session_id: str, said: Sequence[Said], *, run_id: str) -> None:
-        """Take the messages of an ended run into view, unless the session was cleared or created
-        again since the run began. Stores that read the journal do nothing.
+        """Add the messages of an ended run to the view, unless the session was cleared or recreated
+        since the run began. Stores that read the journal do nothing.
         """
         ...
 
     def search(self, words: str, *, limit: int = 20) -> list[SearchHit]:
-        """Return messages of people and models that contain all the words, including those out of
+        """Return messages of users and models that contain all the words, including those out of
         view; newest first.
         """
         ...

@@ -1,4 +1,4 @@
-"""Threads of a journal. If the system has none left, they raise an explicit AgentError.
+"""Threads of a journal, with an explicit AgentError if the system has none left.
 
 Entry points: `start`, `run_in_thread`, `none_left`.
 """
@@ -26,9 +26,10 @@ def start(thread: threading.Thread) -> None:
 
 
 async def run_in_thread(work: Callable[[], T], *, or_here: bool = False) -> T:
-    """Run `work` in its own thread, since tools may occupy all others.
+    """Run `work` in its own thread, because tools may occupy all others.
 
-    If the system has none left: `or_here` runs it in the event loop, else AgentError(agent).
+    If the system has none left, `or_here` runs it in the event loop; otherwise raises
+    AgentError(agent).
     """
     begun = False
 
@@ -48,7 +49,7 @@ async def run_in_thread(work: Callable[[], T], *, or_here: bool = False) -> T:
 
 
 def none_left(error: RuntimeError) -> AgentError:
-    """Return the error for a thread that did not start."""
+    """Return the error for a thread that could not be started."""
     return AgentError(
         "agent",
         f"the journal cannot start a thread ({error}): nothing was done. End other processes, or "

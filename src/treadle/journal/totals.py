@@ -25,8 +25,8 @@ def own_total(info: RunInfo) -> RunTotals:
 def with_totals(
     infos: Sequence[RunInfo], children_of: Callable[[Collection[str]], Iterable[RunInfo]]
 ) -> list[RunInfo]:
-    """Fill `total` of each run, in the same order. `children_of`: the runs that any of these runs
-    started directly.
+    """Fill in `total` of each run, keeping the order. `children_of`: function that returns the runs
+    that any of these runs started directly.
 
     Only runs whose end has no total are looked up, level by level. Imported runs may name each
     other as parents; each counts once.

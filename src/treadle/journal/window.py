@@ -1,4 +1,4 @@
-"""The part of a long conversation that its next run sees. Chosen only between runs, at a closed
+"""The part of a long conversation that its next run sees. Selected only between runs, at a closed
 turn, and recorded.
 
 receipts.py compacts inside a run. Entry points: `window`, `WindowReceipt`.
@@ -22,8 +22,8 @@ stays stable for many runs.
 
 
 class KeptMessages(NamedTuple):
-    """The part of a list of messages that stays: some at its front, one that replaces the removed
-    ones, and its end.
+    """Remaining part of a list of messages: some at its front, one that replaces the removed ones,
+    and its end.
     """
 
     front: Sequence[int]
@@ -46,22 +46,22 @@ class KeptMessages(NamedTuple):
 
 
 class WindowReceipt(Value, frozen=True, kw_only=True):
-    """Receipt of the messages that stayed in view. The others remain stored."""
+    """Receipt of the messages that remained in view. The others stay in storage."""
 
     pinned: str
-    """Id of the first self-contained message, which stays."""
+    """Id of the first self-contained message, which is kept."""
     also: tuple[str, ...] = ()
-    """Ids of others that stay: the summary of what was removed before."""
+    """Ids of other kept messages: the summary of those removed earlier."""
     kept_from: str
-    """Id of the oldest other message that stayed."""
+    """Id of the oldest other kept message."""
     dropped: int
     """Number of removed messages."""
     kind: Literal["window"] = msgspec.field(default_factory=lambda: "window")
-    """Always written; if missing, this value applies."""
+    """Always written. If missing, this value applies."""
 
     def kept(self, messages: Sequence[Message]) -> KeptMessages | None:
-        """Return the messages that stay. None: the receipt was made for other messages, and all
-        stay.
+        """Return the remaining messages. None: the receipt was made for other messages, and all
+        remain.
         """
         return kept_of(messages, (self.pinned, *self.also), self.kept_from)
 
@@ -73,7 +73,7 @@ class WindowReceipt(Value, frozen=True, kw_only=True):
 def kept_of(
     messages: Sequence[Message], pinned: Sequence[str], kept_from: str, added: Message | None = None
 ) -> KeptMessages | None:
-    """Return the messages that stay. `pinned`: ids, of which the first must be present. None if
+    """Return the remaining messages. `pinned`: ids, of which the first must be present. None if
     these are other messages.
     """
     start = next((i for i, message in enumerate(messages) if message.id == kept_from), None)
@@ -91,14 +91,14 @@ def kept_of(
 
 
 def window(messages: Sequence[Message], most: int = MAX_SESSION_MESSAGES) -> WindowReceipt | None:
-    """Return the window, or None if all messages stay. Only whole exchanges leave: the rest begins
-    with a person's message.
+    """Return the window, or None if all messages remain. Only whole exchanges are removed: the rest
+    begins with a user's message.
     """
     if len(messages) <= most:
         return None
     oldest = len(messages) - most // 2 + 1
     start = next((i for i in range(oldest, len(messages)) if _is_asking(messages[i])), None)
-    if start is None:  # one long exchange at the end stays whole
+    if start is None:  # a long exchange at the end is kept whole
         start = next((i for i in range(oldest - 1, 1, -1) if _is_asking(messages[i])), None)
     pinned = first_words(messages[:start])
     if start is None or pinned is None:

@@ -1,7 +1,7 @@
-"""The journal in memory: the contract without the disk, for tests and for runs that need not
+"""Journal in memory: the full contract without durability, for tests and for runs that need not
 outlive the process.
 
-A finished run is packed into compressed JSON, so that a million of them cost little. Entry:
+A finished run is stored as compressed JSON, so that a million of them take little memory. Entry:
 `MemoryJournal`.
 """
 
@@ -44,18 +44,18 @@ from treadle.types import Time, now
 
 
 class MemoryJournal:
-    """Runs in a dictionary; gone with the process."""
+    """Journal that keeps runs in a dictionary, for the life of the process."""
 
     def __init__(self) -> None:
         self._runs: dict[str, MemoryRun] = {}
         self._last: dict[str, str] = {}
-        """The newest run of each session."""
+        """Newest run of each session."""
         self._late: dict[str, dict[str, int]] = {}
-        """Sequence number of the last late result of each run that got any after its end, by
-        session.
+        """By session, the sequence number of the last late result of each run that received any
+        after its end.
         """
         self._children: dict[str, list[MemoryRun]] = {}
-        """Children by the run that started them."""
+        """Child runs by the run that started them."""
         self.sessions = SessionStore()
         self.notifier = LocalNotifier()
         self.queue: RunQueue = MemoryQueue(self._runs, self._add, self._find, self.notifier)
@@ -87,7 +87,9 @@ class MemoryJournal:
         return run
 
     def _join(self, session_id: str, started: RunStarted, found: ViewMark | None) -> None:
-        """Join a session. It has one run at a time; the first one names it."""
+        """Add the run to its session, which has one open run at a time. The first run names the
+        session.
+        """
         last = self._last.get(session_id, "")
         if (other := self._runs.get(last)) is not None and not other.finished:
             now_what = (
@@ -265,7 +267,7 @@ class MemoryJournal:
             started = _started(run)
             if started.fork is not None:
                 needs.setdefault(run_id, set()).add(started.fork.run_id)
-            # one that goes on needs its children's ends
+            # a run that resumes needs its children's results
             if (parent := started.parent_run_id) in self._runs:
                 needs.setdefault(run_id, set()).add(parent)
                 needs.setdefault(parent, set()).add(run_id)
@@ -295,7 +297,7 @@ class MemoryJournal:
         return self._free([run_id for tree in trees.values() for run_id in tree], going)
 
     def _free(self, wanted: Iterable[str], going: Collection[str], *, apply: bool = True) -> Freed:
-        """Return what the removal of these runs frees; without `apply`, they stay."""
+        """Return what removing these runs would free; without `apply`, change nothing."""
         size = sum(len(self._runs[run_id].packed or b"") for run_id in going)
         if apply:
             for run_id in going:
@@ -306,7 +308,9 @@ class MemoryJournal:
         return Freed(runs=tuple(going), kept=kept, size_bytes=size)
 
     def _tree(self, root: str) -> list[str]:
-        """Ids of a run and all below it. Raises AgentError(busy) where one is not finished."""
+        """Return the ids of a run and all its descendants. Raises AgentError(busy) if one is not
+        finished.
+        """
         tree, found = list[str](), [root]
         while found:
             tree.append(run_id := found.pop())

@@ -1,7 +1,8 @@
-"""Notifications between processes of one machine: inside this process at once, for others by
-polling the journal.
+"""Notifications between processes of one machine: immediate inside this process, by polling the
+journal for others.
 
-It polls only with subscribers; deltas of a model stay in the process. Entry point: `LocalNotifier`.
+It polls only while there are subscribers; a model's deltas stay in the process. Entry point:
+`LocalNotifier`.
 """
 
 from __future__ import annotations
@@ -20,32 +21,32 @@ from treadle.journal.notifier import Notifier
 from treadle.journal.threads import start
 
 POLL_S: Final = 1.0
-"""Longest time that `wait` waits."""
+"""Maximum seconds that `wait` waits."""
 LOOK_S: Final = 0.05
-"""Interval of checks for changes by other processes."""
+"""Seconds between checks for changes by other processes."""
 KEPT_MAX: Final = 1000
-"""Payloads for one listener that does not come to read them."""
+"""Maximum number of payloads queued for a listener that does not read them."""
 
 
 class JournalWatch(Protocol):
-    """Changes by other processes. Belongs to one thread."""
+    """Detector of changes by other processes. Belongs to one thread."""
 
     def changed(self, topics: Collection[str], /) -> Collection[str]:
-        """Return the topics with changes since the last call; on the first call all of them."""
+        """Return the topics changed since the last call; on the first call, all of them."""
         ...
 
     def close(self) -> None: ...
 
 
 class _Ear:
-    """A subscriber's queue of payloads."""
+    """Subscriber's queue of payloads."""
 
     def __init__(self, poll_s: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._poll_s = poll_s
         self._came = anyio.Event()
         self._lock = threading.Lock()
-        """Guards the two below."""
+        """Guards the two attributes below."""
         self._payloads: deque[bytes] = deque(maxlen=KEPT_MAX)
         self._told = False
 
@@ -58,7 +59,7 @@ class _Ear:
             self._told = True
         try:
             self._loop.call_soon_threadsafe(self._wake)
-        except RuntimeError:  # the loop is closed, and has no waiters
+        except RuntimeError:  # the loop is closed and has no waiters
             return
 
     def _wake(self) -> None:
@@ -83,13 +84,13 @@ class LocalNotifier:
         """`watch` reports changes by other processes; None if there are no others."""
         self._watch, self._poll_s = watch, poll_s
         self._lock = threading.Lock()
-        """Guards all below."""
+        """Guards all attributes below."""
         self._ears: dict[str, tuple[_Ear, ...]] = {}
         self._thread: threading.Thread | None = None
         self._ends = threading.Event()
-        """Set to end the current thread: each has its own."""
+        """Event that ends the current thread. Each thread has its own."""
         self._ending: list[threading.Thread] = []
-        """Threads that are about to end."""
+        """Threads that are ending."""
 
     @asynccontextmanager
     async def listen(self, *topics: str) -> AsyncGenerator[_Ear]:
@@ -110,7 +111,7 @@ class LocalNotifier:
             thread = threading.Thread(
                 target=self._look, args=(self._watch, ends), name="treadle-notifier", daemon=True
             )
-            with suppress(AgentError):  # no thread is left: subscribers look at their own interval
+            with suppress(AgentError):  # without a thread, subscribers poll at their own interval
                 start(thread)
                 self._thread, self._ends = thread, ends
 
@@ -128,17 +129,17 @@ class LocalNotifier:
         try:
             for ear in self._ears.get(topic, ()):
                 ear.tell(payload)
-        except MemoryError:  # what is told is stored, and subscribers look at their own interval
+        except MemoryError:  # the entries are stored, and subscribers also poll
             return
 
     def wanted(self, topic: str) -> bool:
         return topic in self._ears
 
     def _look(self, watch: Callable[[], JournalWatch], ends: threading.Event) -> None:
-        """Poll in a thread. If polling fails, waiters check at their own interval."""
+        """Poll in a thread. If polling fails, waiters poll at their own interval."""
         try:
             looking = watch()
-        except AgentError:  # the journal is closed, or does not open now
+        except AgentError:  # the journal is closed, or cannot be opened now
             ends.wait()
             return
         try:
@@ -160,7 +161,9 @@ class LocalNotifier:
         self._ends.set()
 
     def close(self) -> None:
-        """Wake remaining subscribers, which receive nothing more from other processes. Idempotent."""
+        """Wake the remaining subscribers, which receive nothing more from other processes.
+        Idempotent.
+        """
         with self._lock:
             self._watch = None
             self._end()
@@ -171,7 +174,7 @@ class LocalNotifier:
             self.tell(topic)
 
     def abandon(self) -> None:
-        """Abandon in a forked child: its thread does not exist there, and no loop of its parent's
+        """Detach in a forked child, where the parent's thread does not exist and none of its loops
         listens.
         """
         self._lock, self._ends = threading.Lock(), threading.Event()

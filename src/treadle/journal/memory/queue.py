@@ -1,4 +1,4 @@
-"""Runs that wait for a worker, in memory: there is one process, which lives as long as they do.
+"""Runs in memory that wait for a worker, in the only process.
 
 Entry: `MemoryQueue`, `Queued`.
 """
@@ -45,15 +45,15 @@ class Queued:
         self.parked: str | None = None
 
     def let_go(self, *, waiting: bool) -> None:
-        """Its driver let go of it, and did not die over it."""
+        """Record that its driver released it in an orderly way."""
         self.sent_to, self.ready_at = None, now()
         if self.fruitless and not waiting:
             self.fruitless -= 1
 
     @classmethod
     def put_back(cls, queued: Queued | None, place: QueuePlace) -> Queued:
-        """Queue a run in `place`, ready at its time or now; a parked run counts its deliveries from
-        zero again.
+        """Queue a run in `place`, ready at its time or now. For a parked run, the count of
+        deliveries restarts.
         """
         found = cls(place) if queued is None else queued
         if found.parked is not None:
@@ -66,7 +66,7 @@ class Queued:
 
 
 class _Run(Protocol):
-    """The part of a journal's run that the queue reads."""
+    """Part of a journal's run that the queue reads."""
 
     held: bool
     waiting: bool
@@ -226,7 +226,7 @@ class MemoryQueue:
 
 
 def _column(run: _Run, queued: Queued, at: Time, others: Collection[str] | None = None) -> str:
-    """Return the column of a backlog. `others`: workers that may have it; None: any."""
+    """Return a column of the backlog. `others`: workers that may have it; None: any."""
     if run.held:
         return "running"
     if run.waiting:

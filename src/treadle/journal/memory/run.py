@@ -1,5 +1,5 @@
-"""A run of a journal in memory: its entries, packed once it is finished, and its one driver. Entry:
-`MemoryRun`, `MemoryWriter`.
+"""A run of a journal in memory, with its entries, compressed once it is finished, and its one
+driver. Entry: `MemoryRun`, `MemoryWriter`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from treadle.journal.run_info import RunInfo, RunStatus, info_of
 
 
 class MemoryRun:
-    """Changed by its writer and by the queue."""
+    """A run, changed only by its writer and by the queue."""
 
     __slots__ = ("entries", "fence", "held", "late", "packed", "queued", "session_id", "waiting")
 

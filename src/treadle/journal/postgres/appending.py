@@ -1,6 +1,6 @@
-"""Appends as the server executes them: those of many runs in one statement, which checks the run,
-fence, head and owner of each. writer.py decides which thread sends it and handles lost connections.
-Entry points: `PendingEntries`, `append_all`.
+"""Appends of many runs in one statement, which checks the run, fence, head and owner of each.
+writer.py selects the thread that sends it, and handles lost connections. Entry points:
+`PendingEntries`, `append_all`.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _APPEND_PIECES: Final[LiteralString] = (
 )"""
     + _DURABLY
 )
-"""Waits for a blob that another transaction creates at the same moment, and returns its number. The
-update changes nothing; it is there for the wait.
+"""Waits for a blob that another transaction is creating, and returns its number. The update changes
+nothing; its purpose is to wait.
 """
 
 
@@ -66,10 +66,10 @@ class DriverMark(Hold):
     ) -> None:
         super().__init__(run_id, num, fence=fence, head=head, owner=owner)
         self.lapses = lapses
-        """Number of lapses of the lease when the run was last verified to be this driver's."""
+        """Number of lapses of the lease when the run was last verified as this driver's."""
         self.doubtful = False
-        """True if an append turned out to be stored after its answer was lost: another driver may
-        have taken the run over since.
+        """True if an append turned out to be stored after its response was lost, so that another
+        driver may have taken over since.
         """
         self.lost = False
         """True if the last append failed because of the server and its outcome is unknown: only
@@ -78,7 +78,7 @@ class DriverMark(Hold):
 
 
 class PendingEntries:
-    """Entries to append to one run, after everything it has when they are sent."""
+    """Entries to append to one run, after everything that it has when they are sent."""
 
     __slots__ = ("at_us", "mark", "rows", "size")
 
@@ -92,7 +92,9 @@ class PendingEntries:
         """Size in bytes."""
 
     def stands(self, db: Cursor) -> bool:
-        """Return True if exactly these entries are stored at their place. Raises psycopg.Error."""
+        """Return True if exactly these entries are stored at their position. Raises
+        psycopg.Error.
+        """
         head, count = self.mark.head, len(self.rows)
         sent = [
             (head + n, whole(row.body, [(piece.at, piece.text) for piece in row.pieces]))
@@ -103,7 +105,7 @@ class PendingEntries:
 
 def append_all(db: psycopg.Connection, appends: Sequence[PendingEntries]) -> set[int]:
     """Append at most one batch per run. Returns the numbers of the runs whose append is stored; the
-    others were refused, and nothing of theirs was written.
+    others were rejected, and nothing of theirs was written.
 
     Raises psycopg.Error if nothing was written; if the connection was lost, the outcome is unknown.
     """
@@ -127,7 +129,7 @@ def append_all(db: psycopg.Connection, appends: Sequence[PendingEntries]) -> set
     pieces = [(run, seq, piece) for run, seq, row in lines for piece in row.pieces]
     if not pieces:
         return {num for num, _ in db.execute(_APPEND, values).fetchall()}
-    # in order: two that make the same ones do not wait for each other
+    # sorted, so that two transactions with the same texts do not deadlock
     texts = dict(sorted((piece.hash, piece.text) for _, _, piece in pieces))
     values += [
         _numbers(run for run, _, _ in pieces),
@@ -141,16 +143,16 @@ def append_all(db: psycopg.Connection, appends: Sequence[PendingEntries]) -> set
 
 
 def _hex(row: EntryRow) -> str:
-    """Quote a call's id as a word: an empty one would be lost without quotes."""
+    """Encode a call's id as a word in quotes, because an empty one would be lost without them."""
     call = call_of(row.call)
     return "null" if call is None else f'"{call.hex()}"'
 
 
 def _numbers(values: Iterable[int]) -> str:
-    """Write an array of PostgreSQL: every append has the same statement, whatever its content."""
+    """Encode an array for PostgreSQL, so that every append has the same statement."""
     return "{" + ",".join(map(str, values)) + "}"
 
 
 def _words(values: Iterable[str]) -> str:
-    """Write an array of words that have no special characters."""
+    """Encode an array of words without special characters."""
     return "{" + ",".join(values) + "}"

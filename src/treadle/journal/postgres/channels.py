@@ -1,9 +1,10 @@
 """Encoding of notifications for PostgreSQL: many messages in few texts of limited length, on
-channels and with signatures that take the journal's key.
+channels and with signatures that require the journal's key.
 
-LISTEN and NOTIFY need no right in a database but to connect. So the names of the channels and the
-signatures come from a key in the journal's schema: a role that cannot read the schema can neither
-listen nor be believed. Entry points: `ChannelKey`, `packed`, `Unpacking`.
+LISTEN and NOTIFY need no privilege other than connecting to the database. The names of the channels
+and the signatures are therefore derived from a key in the journal's schema: a role that cannot read
+the schema can neither listen nor forge notifications. Entry points: `ChannelKey`, `packed`,
+`Unpacking`.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 CHANNELS: Final = 32
-"""Number of channels that topics are spread over, so that a process receives little that it does
-not listen to.
+"""Number of channels over which topics are distributed, so that a process receives few
+notifications for topics without a subscriber.
 """
 _PART: Final = re.compile(r"[0-9]{1,9}")
-"""Number of a part, or of parts."""
+"""Index of a part, or number of parts."""
 TEXT_MAX: Final = 7900
 """Maximum length of a text. A notification holds less than 8000 bytes, and a signature takes 33."""
 
@@ -93,16 +94,16 @@ def batches(told: Iterable[Notification]) -> Iterator[list[Notification]]:
 
 
 class Unpacking:
-    """Decoder of texts from other processes, in the order of their arrival."""
+    """Decoder of texts from other processes, in order of arrival."""
 
     def __init__(self, me: str) -> None:
         self._me = me
         self._begun: dict[str, tuple[str, list[str]]] = {}
-        """Received parts of each sender's latest message, if it has several."""
+        """Parts received so far of each sender's latest message, if it has several."""
 
     def take(self, text: str) -> list[Notification]:
-        """Decode a text; empty for texts of this process, for incomplete ones, and for unknown
-        ones.
+        """Decode a text. Empty for texts of this process, incomplete messages, and unknown
+        formats.
         """
         sender, serial, number, count, part = (*text.split(" ", 4), "", "", "", "")[:5]
         if sender == self._me or not all(_PART.fullmatch(each) for each in (number, count)):
@@ -110,7 +111,7 @@ class Unpacking:
         if count != "1":
             last, parts = self._begun.pop(sender, ("", []))
             parts = [*parts, part] if last == serial else [part]
-            if len(parts) != int(number):  # one got lost
+            if len(parts) != int(number):  # a part was lost
                 return []
             if number != count:
                 self._begun[sender] = (serial, parts)
@@ -126,5 +127,5 @@ class Unpacking:
             ValueError,
             TypeError,
             RecursionError,
-        ):  # from another version, or of anybody who may connect to the database
+        ):  # from another version, or forged by a role that may connect to the database
             return []

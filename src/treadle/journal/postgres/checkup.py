@@ -1,6 +1,6 @@
 """Checks of a journal's server for `treadle doctor`. Entry point: `checked`.
 
-Nothing changes except for one commit that leaves nothing.
+Changes nothing, except for a commit without visible effect.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from treadle.journal.postgres.schema import VERSION
 
 _COMMITS: Final = 5
 _COMMIT: Final[LiteralString] = "select pg_logical_emit_message(true, 'treadle', 'doctor')"
-"""Written to the log of the server and nowhere else, and committed as an append is."""
+"""Writes only to the server's log, and is committed as an append is."""
 
 _MAY_WRITE: Final[LiteralString] = """
 select count(*) from pg_class where relnamespace = 'treadle'::regnamespace and relkind = 'r' and relname not in ('versions', 'notify_key')
 and not (has_table_privilege(oid, 'insert') and has_table_privilege(oid, 'update') and has_table_privilege(oid, 'delete'))
 """
-"""Number of tables that this user cannot change."""
+"""Query for the number of tables that this user cannot change."""
 _MAY_NOTIFY: Final[LiteralString] = """
 select count(*) from pg_class where oid = to_regclass('treadle.notify_key') and has_table_privilege(oid, 'select')
 """
@@ -45,15 +45,15 @@ class Checkup(NamedTuple):
     """Median time of a commit; None if this user cannot write."""
     round_trip_ms: float
     is_pooled: bool
-    """True if there is a pooler such as pgbouncer in between: notifications do not arrive, and
-    processes poll.
+    """True if a pooler such as pgbouncer is in between: notifications do not arrive, so processes
+    poll.
     """
     clock_s: float
     """Seconds by which the server's clock is ahead of this machine's."""
     may_write: bool
-    """True if this user can change the tables, or there are none."""
+    """True if this user can change the tables, or if there are none."""
     may_notify: bool
-    """True if this user can read the key of notifications, or there are no tables."""
+    """True if this user can read the key of notifications, or if there are no tables."""
     all_connect: bool
     """True if every role of the server may connect to the database, PostgreSQL's default."""
 
@@ -98,7 +98,7 @@ def _number(db: psycopg.Connection, statement: LiteralString) -> int:
 
 
 def _clock(db: psycopg.Connection) -> tuple[float, float]:
-    """Return how far its clock is ahead, and the time of the query."""
+    """Return how far the server's clock is ahead, and the duration of the query, in seconds."""
     began = time.perf_counter()
     row = db.execute(
         "select extract(epoch from clock_timestamp())::float8", prepare=False

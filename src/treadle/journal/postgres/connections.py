@@ -1,9 +1,8 @@
-"""Connections to the server: how one is made, how long one tries, and those that only read, kept
-for the next. Entry: `PostgresServer`, `PostgresReaders.read`.
+"""Connections to the server, with retries, and a pool for reads. Entry: `PostgresServer`,
+`PostgresReaders.read`.
 
-What works behind pgbouncer in transaction mode: everything but listening. A connection keeps no
-state from one transaction to the next, and no prepared statements where something stands between it
-and the server.
+Everything except listening works behind pgbouncer in transaction mode: a connection keeps no state
+between transactions, and no prepared statements if there is a pooler.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from treadle.journal.postgres.silence import SILENT_S, SilenceDetector, hang_up
 from treadle.journal.tables.database import Cursor
 
 PATIENCE_S: Final = 30.0
-"""Time that an open journal waits for an unreachable server."""
+"""Seconds for which an open journal retries an unreachable server."""
 HURRIED_S: Final = 5.0
-"""The same time in a process that ends."""
+"""The same in a process that is about to end."""
 SAID_S: Final = 10.0
-"""Maximum time from a connection to the first answer on it."""
+"""Maximum seconds from connecting to the first response."""
 _DEFAULTS: Final = {
     "application_name": "treadle",
     "connect_timeout": "10",
@@ -40,7 +39,7 @@ _DEFAULTS: Final = {
     "keepalives_idle": "15",
     "keepalives_interval": "5",
     "keepalives_count": "3",
-    "tcp_user_timeout": "25000",  # milliseconds: what was sent and is not taken
+    "tcp_user_timeout": "25000",  # milliseconds for data that was sent and not acknowledged
 }
 _BEGIN: Final[LiteralString] = (
     "begin isolation level read committed; set local search_path = treadle, pg_catalog; set local "
@@ -48,14 +47,14 @@ _BEGIN: Final[LiteralString] = (
     "true) where current_setting('synchronous_commit') = 'off'"
 )
 """Locks of a process that was stopped in mid-transaction, or whose machine is gone, are released
-before they cost others their leases; if it continues, it finds its connection lost and retries.
+before others lose their leases. If the process continues, it finds its connection lost and retries.
 """
 _BEGIN_READING: Final[LiteralString] = (
     "begin isolation level repeatable read read only; set local search_path = treadle, pg_catalog"
 )
 
-# psycopg logs a lost connection of a pipeline on standard error if the application has no handler;
-# it is handled or raised here
+# psycopg logs a lost connection of a pipeline to standard error if the application has no handler;
+# the error is handled or raised here
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
@@ -74,15 +73,15 @@ class PostgresServer:
             "", **{name: value for name, value in (_DEFAULTS | given).items() if value is not None}
         )
         self._until = math.inf
-        """Deadline of all waits."""
+        """Deadline of all retries."""
         self._given_up: str | None = None
-        """Message of the failure when the time ran out: there are no further attempts."""
+        """Message of the failure at the deadline, after which there are no further attempts."""
         self.silence = SilenceDetector(self._is_there, silent_s=silent_s)
 
     def connect(self, *, within_s: float | None = None) -> psycopg.Connection:
-        """Connect, with each statement committed by itself.
+        """Connect, in autocommit mode. Raises psycopg.Error.
 
-        `within_s`: timeout for a silent network. Raises psycopg.Error.
+        `within_s`: timeout for a silent network.
         """
         if self._given_up is not None and self.left_s <= 0:
             raise psycopg.OperationalError(self._given_up)
@@ -101,10 +100,10 @@ class PostgresServer:
             if self.left_s <= 0:
                 self._given_up = str(e)
             raise
-        except OSError as e:  # no descriptor is left in this process: it may have some later
+        except OSError as e:  # no descriptor is available in this process; there may be one later
             raise psycopg.OperationalError(f"no connection can be made: {e}") from e
         try:
-            # what stands between may have taken the connection, and hand nothing on
+            # a proxy may have accepted the connection without passing it on
             with within(db, min(most_s, SAID_S)):
                 pooled = is_pooled(db)
             if pooled:
@@ -115,7 +114,9 @@ class PostgresServer:
         return db
 
     def connect_patiently(self, patience: Patience) -> psycopg.Connection:
-        """Raises psycopg.Error if no connection was established in that time."""
+        """Connect with retries. Raises psycopg.Error if no connection was established in that
+        time.
+        """
         while True:
             try:
                 return self.connect()
@@ -124,23 +125,25 @@ class PostgresServer:
                     raise
 
     def patience(self, gone: threading.Event | None = None) -> Patience:
-        """Return the patience for an operation; `gone` is set when its result is no longer wanted."""
+        """Return the retry limit for an operation. `gone` is set when its result is no longer
+        needed.
+        """
         return Patience(self, gone)
 
     @property
     def left_s(self) -> float:
-        """Time left in a process that ends; otherwise unbounded."""
+        """Seconds left in a process that is about to end; otherwise unlimited."""
         return self._until - time.monotonic()
 
     def hurry(self) -> None:
-        """Limit all remaining waits for an unreachable or silent server to a few seconds in total,
+        """Limit all further waits for an unreachable or silent server to a few seconds in total,
         because the process is about to end. Idempotent.
         """
         self._until = min(self._until, time.monotonic() + HURRIED_S)
         self.silence.hurry()
 
     def _is_there(self, within_s: int) -> bool:
-        """Return True if the server answers, even with a refusal."""
+        """Return True if the server responds, even with an error."""
         answer = psycopg.pq.PGconn.ping(
             conninfo.make_conninfo(self._conninfo, connect_timeout=within_s).encode()
         )
@@ -154,7 +157,7 @@ class PostgresServer:
 
 
 class Patience:
-    """Bound on retries, with growing pauses."""
+    """Limit on retries, with growing delays."""
 
     def __init__(self, server: PostgresServer, gone: threading.Event | None) -> None:
         self._server = server
@@ -172,20 +175,20 @@ class Patience:
 
 
 def is_pooled(db: psycopg.Connection) -> bool:
-    """Return True if a pooler like pgbouncer gives each transaction another connection: it reports
-    a process id of its own.
+    """Return True if a pooler such as pgbouncer assigns each transaction another connection. It
+    reports its own process id.
     """
     row = db.execute("select pg_backend_pid()", prepare=False).fetchone()
     return row is None or row[0] != db.info.backend_pid
 
 
 _POLL: Final = getattr(selectors, "PollSelector", selectors.SelectSelector)
-"""Check for data without another descriptor: the process may have none left."""
+"""Check for data without another descriptor, because the process may have none left."""
 
 
 def is_stale(db: psycopg.Connection) -> bool:
-    """Return True if the server sent something, or closed, while no query was open: a query sent
-    now may get lost without notice.
+    """Return True if the server sent data, or closed the connection, while no query was open: a
+    query sent now may be lost silently.
     """
     if db.closed:
         return True
@@ -196,8 +199,8 @@ def is_stale(db: psycopg.Connection) -> bool:
 
 @contextlib.contextmanager
 def within(db: psycopg.Connection, seconds: float) -> Generator[None]:
-    """Lose the connection if a query inside is not answered in time: a proxy may be silent for
-    ever.
+    """Close the connection if a query inside is not answered in time, because a proxy may stay
+    silent forever.
     """
     timer = threading.Timer(seconds, hang_up, (db,))
     timer.daemon = True
@@ -213,7 +216,7 @@ def within(db: psycopg.Connection, seconds: float) -> Generator[None]:
 
 
 def begin(db: psycopg.Connection, *, reading: bool = False) -> Cursor:
-    """Run a transaction in which table names need no schema. Raises psycopg.Error."""
+    """Begin a transaction in which table names need no schema. Raises psycopg.Error."""
     db.execute(_BEGIN_READING if reading else _BEGIN, prepare=False)
     return cursor_of(db)
 

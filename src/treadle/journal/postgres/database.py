@@ -1,5 +1,5 @@
-"""psycopg's connection as the tables use it, and the parts that are specific to PostgreSQL.
-connections.py opens connections. Entry points: `cursor_of`, `call_of`.
+"""psycopg cursor for the tables, and the parts that are specific to PostgreSQL. connections.py
+opens connections. Entry points: `cursor_of`, `call_of`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from treadle.journal.postgres.words import VectorWords
 from treadle.journal.tables.database import Cursor, Dialect
 
 _ROWS_FIRST, _ROWS_MOST = 16, 512
-"""Rows of a stream fetched at a time."""
+"""Number of rows of a stream fetched at a time."""
 _CALL_BYTES = 2000
-"""Longest indexed id of a call; longer ones are only in the entry. An index takes 2,700 bytes in
-all.
+"""Maximum length in bytes of an indexed call id; longer ones are only in the entry. An index row is
+limited to 2,700 bytes.
 """
 _numbers = count()
 """Numbers for cursor names, so that streams of one transaction have different ones."""
 
 
 def try_hold(db: Cursor, what: str) -> bool:
-    """Take a lock as `Dialect.hold`, but without waiting: False if another transaction holds it."""
+    """Acquire a lock as `Dialect.hold` does, without waiting. False if another transaction holds
+    it.
+    """
     return db.execute(
         "select pg_try_advisory_xact_lock(hashtextextended(?, 0))", (_held(what),)
     ).get
@@ -61,8 +63,8 @@ POSTGRES: Dialect = _Postgres()
 
 
 def call_of(call: str | bytes | None) -> bytes | None:
-    """Return the id as the index stores it. PostgreSQL's text cannot hold NUL, which models also
-    put into ids; the index cannot hold long ids, in which gateways pass on reasoning.
+    """Return a call's id as the index stores it. PostgreSQL's text cannot contain NUL, which models
+    do put into ids; the index cannot contain long ids, in which gateways transport reasoning.
     """
     key = call.encode() if isinstance(call, str) else call
     return (
@@ -123,8 +125,8 @@ class _Cursor:
 
 @lru_cache(maxsize=256)
 def _translated(statement: str) -> bytes:
-    """Replace the parameter marks with those of psycopg. No statement contains a question mark
-    inside a string.
+    """Replace the parameter markers with psycopg's. No statement contains a question mark inside a
+    string.
     """
     return statement.replace("%", "%%").replace("?", "%s").encode()
 

@@ -1,5 +1,5 @@
-"""Runs that this process drives: requests to stop them, and releases that the journal did not
-accept at first. Entry point: `Driven`.
+"""Runs that this process drives: stop requests, and releases that the journal has not accepted yet.
+Entry point: `Driven`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from treadle.journal.tables.stopping import HeldRuns, wish
 
 
 class Driven:
-    """Part of one journal. Safe from many tasks, of many event loops."""
+    """Part of one journal. May be used from many tasks of many event loops."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class Driven:
         self._notifier = notifier
         self._ended = ended
         self._lock = threading.Lock()
-        """Guards the one below."""
+        """Guards the attribute below."""
         self._unwritten: list[Work[bool]] = []
-        """Releases that the journal did not accept yet."""
+        """Releases that the journal has not accepted yet."""
         self._held = HeldRuns()
 
     async def begin(
@@ -70,7 +70,7 @@ class Driven:
         self.appended(run.run_id)
         return run
 
-    # ------------------------------------------------------------ what its runs tell
+    # ------------------------------------------------------------ callbacks of its runs
 
     def let_go(self, num: int, unwritten: Work[bool] | None = None) -> None:
         self._held.remove(num)
@@ -97,7 +97,7 @@ class Driven:
             )
         )
 
-    # ------------------------------------------------------------ now and then
+    # ------------------------------------------------------------ periodic work
 
     def _look(self, db: psycopg.Connection) -> None:
         """Check the leases, in the thread of the lease. Raises psycopg.Error."""
@@ -115,7 +115,7 @@ class Driven:
                 end(db)
 
     def _release(self, db: psycopg.Connection, work: Work[bool]) -> None:
-        """Release a run. It checks its fence: at worst it changes nothing."""
+        """Release a run. Checks its fence, so at worst it changes nothing."""
         is_ready = work(begin(db))
         db.execute("commit", prepare=False)
         with self._lock:
@@ -128,11 +128,11 @@ class Driven:
         """Retry pending releases before a run starts, because the session's previous run may block
         it.
         """
-        # the thread of the lease removes some at the same time
+        # the lease thread removes some concurrently
         while (work := next(iter(self._unwritten), None)) is not None:
             try:
                 is_ready = await self._writer.write(work, stood=_asked_again)
-            except AgentError:  # the journal still takes nothing
+            except AgentError:  # the journal still cannot be written
                 return
             with self._lock:
                 if work in self._unwritten:

@@ -1,6 +1,6 @@
 """The one driver of a run: how a run is created, appended to, taken over and released. Each is one
-transaction that checks the fence. writer.py decides which thread writes, workers.py which process
-is alive. Entry points: `PostgresRun`, `begin`, `take_over`.
+transaction that checks the fence. writer.py selects the writing thread, workers.py detects which
+processes are alive. Entry points: `PostgresRun`, `begin`, `take_over`.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ update runs set owner = ?, fence = ?, waiting = 0, {TAKEN}, timeline = treadle.t
 where num = ?
 """
 _TAKEN = "select fence, head, coalesce(failed_over = head, false) from runs where num = ?"
-"""A driver that found another timeline may end before it has recorded that, so this compares the
-head at that time.
+"""Compares the head at that time, because a driver that found another timeline may have ended
+before recording that.
 """
 _MINE = "select 1 from runs where num = ? and fence = ? and owner = ?"
 
 
 class Home(Protocol):
-    """The part of a journal that its runs use."""
+    """Part of a journal that its runs use."""
 
     def let_go(self, num: int, unwritten: Work[bool] | None = None, /) -> None:
-        """Report that the run is not driven any more. `unwritten`: a release that the journal did
-        not accept yet; it returns whether the run waits in a queue.
+        """Report that the run is no longer driven. `unwritten`: a release that the journal has not
+        accepted yet; it returns whether the run waits in a queue.
         """
         ...
 
@@ -57,8 +57,8 @@ class Home(Protocol):
 
 
 class _LeaseRanOut(AgentError):
-    """The lease ran out. The run may still be this driver's, and other calls may be in progress, so
-    only the driver releases it.
+    """The lease has expired. The run may still belong to this driver, and other calls may be in
+    progress, so only the driver releases it.
     """
 
 
@@ -138,11 +138,11 @@ class PostgresRun:
             raise
 
     async def _be_sure(self) -> None:
-        """Make sure that the run has not been taken over, and cannot be without force while the
-        lease that was just read holds. Raises AgentError(busy).
+        """Verify that the run has not been taken over, and cannot be without force while the lease
+        that was just read is valid. Raises AgentError(busy).
 
-        A lease that has held without a gap since the run was last seen to be this driver's needs no
-        query.
+        No query is needed if the lease has been valid without a gap since the run was last
+        verified.
         """
         mark = self._mark
         if not (
@@ -198,7 +198,7 @@ class PostgresRun:
         try:
             if await self._writer.write(work, key=self.num, stood=_redone):
                 self._home.ready()
-        except AgentError:  # it is free only once that is written, or the lease has run out
+        except AgentError:  # the run is free only once that is written, or the lease has expired
             self._home.let_go(self.num, work)
 
     def _released(self, *, waiting: bool) -> Work[bool]:
@@ -217,7 +217,7 @@ def _redone(db: Cursor) -> None:
     """Release the run in the database. Idempotent."""
 
 
-# ---------------------------------------------------------------- how a driver comes to its run
+# ---------------------------------------------------------------- acquiring a run
 
 
 async def begin(
@@ -270,8 +270,8 @@ async def take_over(
             raise AgentError(
                 "invalid", f"run {run_id} is finished: `treadle runs fork {run_id}` goes on from it"
             )
-        # else one whose lease just ran out could renew it, and begin a call, between the look and
-        # the commit
+        # otherwise a worker whose lease just expired could renew it and begin a call between the
+        # check and the commit
         workers.hold_still(db, owner)
         process = None if force else workers.of(db, owner)
         if process is not None:

@@ -1,4 +1,5 @@
-"""Errors of PostgreSQL and psycopg as messages with the next step; never with a password.
+"""Translation of PostgreSQL's and psycopg's errors into messages with the next step and without
+passwords.
 
 Entry points: `translated`, `unusable`, `place_of`.
 """
@@ -34,7 +35,7 @@ def place_of(url: str) -> str:
             "the URL of the journal is none of PostgreSQL: use "
             "'postgresql://USER@HOST:5432/DATABASE'"
         )
-        raise AgentError("invalid", reason) from None  # libpq quotes what it does not understand
+        raise AgentError("invalid", reason) from None  # libpq quotes text that it cannot parse
     if "@" in url.partition("://")[2].partition("?")[0].partition("/")[2] or re.search(
         r"[^\d,]", parts.get("port", "")
     ):
@@ -54,7 +55,7 @@ def place_of(url: str) -> str:
 
 
 def secrets_of(url: str) -> tuple[str, ...]:
-    """Return the secrets of a URL, which no message may show."""
+    """Return the secrets in a URL, which no message may contain."""
     parts = conninfo.conninfo_to_dict(url)
     return tuple(
         str(value) for name in ("password", "sslpassword", "passfile") if (value := parts.get(name))
@@ -62,7 +63,7 @@ def secrets_of(url: str) -> tuple[str, ...]:
 
 
 class _Refusal(NamedTuple):
-    """A reason why a database cannot be opened; one of its three signs is enough."""
+    """Reason why a database cannot be opened, detected by any of its three criteria."""
 
     text: str
     """Message with the next step; `{found}` is the first group of `words`."""
@@ -121,7 +122,7 @@ _NO_SERVER = (
 def unusable(error: psycopg.Error, place: str, *, secrets: tuple[str, ...] = ()) -> AgentError:
     """Reasons why a database cannot be opened as a journal; the first match applies."""
     said, state = _said(error, secrets), error.sqlstate
-    # without a code the server has not answered, or libpq has not reached it
+    # without a code, the server has not responded, or libpq has not reached it
     for one in (*_REFUSALS, _NO_TLS) if state is None else _REFUSALS:
         found = re.search(one.words, said, re.IGNORECASE) if one.words else None
         if found or state in one.states or isinstance(error, one.kinds):
@@ -146,7 +147,7 @@ def _is_crowded(said: str) -> bool:
 
 
 class _Failure(NamedTuple):
-    """A reason why an operation of an open journal failed."""
+    """Reason why an operation of an open journal failed."""
 
     kinds: tuple[type[BaseException], ...]
     text: str
@@ -274,8 +275,8 @@ def _said(error: BaseException, secrets: tuple[str, ...]) -> str:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield the lines without repetitions: psycopg has one for each address it tried, and libpq's
-    hints.
+    """Yield the lines without repetitions, because psycopg has one for each address it tried, and
+    libpq adds hints.
     """
     seen: set[str] = set()
     for line in (line.strip() for line in text.splitlines()):

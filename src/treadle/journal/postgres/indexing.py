@@ -1,5 +1,5 @@
-"""Index of the messages of finished runs, for searching. A thread adds a few at a time; of many
-processes, one works at once. Entry point: `Indexing.wake`.
+"""Indexing of the messages of finished runs for search, a few at a time in a thread. Only one
+process indexes at a time. Entry point: `Indexing.wake`.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from treadle.journal.tables.holding import INDEX, hold_runs
 from treadle.journal.threads import start
 
 AT_ONCE: Final = 10
-"""Runs that one transaction adds."""
+"""Number of runs that one transaction adds."""
 PAUSE_S: Final = 1.0
-"""Pause before it starts, so that more runs can end; searches do not wait for it."""
+"""Seconds before it starts, so that more runs can end. Searches do not wait for it."""
 
 
 class Indexing:
-    """Starts its thread when a run first ends in this process."""
+    """Indexer, which starts its thread when the first run of this process ends."""
 
     def __init__(self, writing: Writing) -> None:
         self._writing = writing
         self._lock = threading.Lock()
-        """Guards the two below."""
+        """Guards the two attributes below."""
         self._thread: threading.Thread | None = None
         self._closed = False
         self._due, self._gone = threading.Event(), threading.Event()
         abandon_in_children(self)
 
     def wake(self) -> None:
-        """Notify it that a run may have ended. Never waits."""
+        """Notify the indexer that a run may have ended. Never waits."""
         self._due.set()
         if self._thread is None:
             with self._lock:
@@ -55,7 +55,7 @@ class Indexing:
             thread.join()
 
     def abandon(self) -> None:
-        """Abandon in a forked child: the thread does not exist there."""
+        """Detach in a forked child, where the thread does not exist."""
         self._lock, self._due, self._gone = threading.Lock(), threading.Event(), threading.Event()
         self._thread, self._closed = None, True
 
@@ -68,7 +68,7 @@ class Indexing:
             try:
                 while not self._gone.is_set() and self._writing.write_now(_some):
                     pass
-            except AgentError:  # it is tried again after the next run, or by a search
+            except AgentError:  # retried after the next run, or by a search
                 pass
             if self._gone.is_set():  # `close` may have set `_due` before it was cleared here
                 return
@@ -76,5 +76,5 @@ class Indexing:
 
 def _some(db: Cursor) -> bool:
     """Index some runs. Returns True if more are left for this process."""
-    hold_runs(db, shared=True)  # first, as everywhere
+    hold_runs(db, shared=True)  # first, as everywhere: a fixed order of locks
     return try_hold(db, INDEX) and search.index(db, most=AT_ONCE)

@@ -28,7 +28,7 @@ Durability = Literal["process", "power"]
 
 
 class PostgresJournal(TableJournal):
-    """Runs in a database that any number of processes on many machines can use at once. Created by
+    """Journal in a database that any number of processes on many machines can share. Created by
     `open`.
     """
 
@@ -60,12 +60,12 @@ class PostgresJournal(TableJournal):
         """Open the journal in that database, in a schema `treadle` of its own, which is created if
         missing. Connects, and blocks until then.
 
-        `durability`: the two words mean the same here. A confirmed commit is in the server's log on
-        disk (`synchronous_commit` is on for entries) and survives the death of this process, of the
-        server and of its power; a failover keeps what the promoted standby has (docs/runs.md). `lease_s`:
-        time after its last sign of life for which a process keeps its runs; a dead one's can be
-        taken over afterwards. Raises AgentError(invalid) for a URL, a server or a database that
-        cannot be used; no error shows a password.
+        `durability`: both values have the same effect here. A confirmed commit is in the server's
+        log on disk (`synchronous_commit` is on for entries) and survives the death of this process,
+        a crash of the server and a power loss; a failover keeps what the promoted standby has
+        (docs/runs.md). `lease_s`: seconds after its last renewal for which a process keeps its
+        runs; afterwards they can be taken over. Raises AgentError(invalid) for a URL, a server or a
+        database that cannot be used; no error shows a password.
         """
         if durability not in get_args(Durability):
             raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
@@ -96,7 +96,7 @@ class PostgresJournal(TableJournal):
         self._readers.close()
         self._writer.close()
         self._indexing.close()
-        # else its thread renews the lease until the process ends
+        # otherwise its thread renews the lease until the process ends
         if not (self._keeps_runs and self._driven.holds_runs):
             self._driven.workers.leave()
 

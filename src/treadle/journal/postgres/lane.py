@@ -1,9 +1,9 @@
 """A thread's connection and its work: appends of many runs in one statement, or a whole
 transaction.
 
-A lost connection is replaced, and the work in progress is repeated; results that may be stored
-already are looked up, never guessed. writer.py assigns work, pending_work.py states it. Entry point:
-`WriterLane`.
+A lost connection is replaced, and the work in progress is repeated. Results that may already be
+stored are looked up, never assumed. writer.py assigns work, pending_work.py defines it. Entry
+point: `WriterLane`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from treadle.journal.tables.database import Work
 T = TypeVar("T")
 
 TRIES_MAX: Final = 6
-"""Attempts at a transaction that conflicts with others."""
+"""Maximum number of attempts at a transaction that conflicts with others."""
 
 _DISTURBED = (errors.SerializationFailure, errors.DeadlockDetected, errors.ForeignKeyViolation)
 _AWAY = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow)
-"""Errors of a server that shuts down; a server that is gone has no error code."""
+"""Error codes of a server that is shutting down. A connection that is lost has no error code."""
 _NUMBER: Final[LiteralString] = (
     "select pg_current_xact_id_if_assigned()::text, pg_postmaster_start_time()::text"
 )
@@ -52,7 +52,7 @@ _UNKNOWN: Final = "nobody knows whether what was under way was committed"
 def _was_demoted(
     error: psycopg.Error, batch: Sequence[PendingAppend] | Sequence[PendingTransaction[Any]]
 ) -> bool:
-    """Return True if a read-only server answers in place of the one that received the statement,
+    """Return True if a read-only server responds in place of the one that received the statement,
     which may come back.
     """
     return isinstance(error, errors.ReadOnlySqlTransaction) and any(
@@ -71,11 +71,11 @@ class WriterLane:
         self._connections = connections
         self._db: psycopg.Connection | None = None
         self.batch: deque[PendingAppend | PendingTransaction[Any]] = deque()
-        """Work that was taken from the queue and not answered yet."""
+        """Work taken from the queue whose outcome was not delivered yet."""
 
     def do(self) -> None:
-        """Give everything in the batch an outcome. After an exception, another call goes on with
-        what has none.
+        """Process everything in the batch. After an exception, another call continues with the
+        rest.
         """
         patience = self._server.patience(self._gone)
         left = [pending for pending in self.batch if not pending.done and pending.error is None]
@@ -101,7 +101,9 @@ class WriterLane:
                     self._fail(pending, e)
 
     def give_up(self, error: BaseException) -> None:
-        """End what has no outcome with an error from outside of the work: it may be stored."""
+        """Fail everything without an outcome, because of an error outside the work: it may be
+        stored.
+        """
         for pending in self.batch:
             if not pending.done and pending.error is None:
                 pending.cannot_go_on()
@@ -115,7 +117,7 @@ class WriterLane:
             db.close()
 
     def _end(self) -> None:
-        """Roll back an open transaction, or lose the connection. Raises nothing, because the work
+        """Roll back an open transaction, or close the connection. Never raises, because the work
         may be committed.
         """
         try:
@@ -148,7 +150,7 @@ class WriterLane:
                     continue
                 if len(ready) == 1 or is_lost(e, db):
                     raise
-                for pending in ready:  # what goes wrong with one alone leaves the others
+                for pending in ready:  # the failure of one does not affect the others
                     self._guarded([pending], partial(self._append, [pending], patience))
                 return
             except BaseException:
@@ -175,8 +177,8 @@ class WriterLane:
         return len(batch) == 1 and isinstance(error, _DISTURBED) and patience.wait()
 
     def _may_be_asked(self, batch: Sequence[PendingAppend]) -> bool:
-        """Treat work that ran out of memory like one whose answer was lost: it may be stored.
-        Returns True once: another connection can tell.
+        """Treat work that ran out of memory like work whose response was lost: it may be stored.
+        Returns True once, because another connection can look it up.
         """
         is_first = True
         for pending in batch:
@@ -191,7 +193,7 @@ class WriterLane:
             pending.error = pending.append.mark.not_held()
 
     def _look_up(self, refused: Sequence[PendingAppend], patience: Patience) -> None:
-        """Look up whether the checks refused entries that an earlier, lost attempt had already
+        """Look up whether the checks rejected entries that an earlier, lost attempt had already
         appended. Raises psycopg.Error.
         """
         for pending in refused:
@@ -207,7 +209,7 @@ class WriterLane:
             db = None
             try:
                 db = self._connection(patience)
-                end(db)  # what failed before it
+                end(db)  # the error that it raised before
                 return look(begin(db, reading=True))
             except psycopg.Error as e:
                 if db is None or not is_lost(e, db):
@@ -235,8 +237,8 @@ class WriterLane:
     def _is_disturbed(
         self, pending: PendingTransaction[T], patience: Patience, tries_left: int
     ) -> bool:
-        """Try the transaction. Returns True if others were in the way; False if it is done, or if
-        the connection was lost and there is time for another one.
+        """Try the transaction. Returns True if it conflicted with others; False if it is done, or
+        if the connection was lost and there is time for another one.
         """
         db = None
         try:
@@ -249,7 +251,7 @@ class WriterLane:
                 or (found := self._again(pending.stood, patience)) is None
             ):
                 raise
-            # it had still been on its way when it was looked up
+            # it was still in transit when it was looked up
             pending.stands(found)
         except psycopg.Error as e:
             if db is not None and (is_lost(e, db) or _was_demoted(e, (pending,))):
@@ -298,7 +300,9 @@ class WriterLane:
     def _was_committed(
         self, db: psycopg.Connection, tried: TriedTransaction[Any], patience: Patience
     ) -> bool:
-        """Return True if the transaction was committed. Raises AgentError if that is unknown."""
+        """Return True if the transaction was committed. Raises AgentError if that cannot be
+        determined.
+        """
         while tried.number is not None:
             server, status = cast(
                 "tuple[str, str | None]",
@@ -324,10 +328,10 @@ class WriterLane:
                 )
         return False
 
-    # ------------------------------------------------------------ what goes wrong
+    # ------------------------------------------------------------ errors
 
     def _connection(self, patience: Patience) -> psycopg.Connection:
-        """Return the connection. Raises psycopg.Error if none can be made in time."""
+        """Return the connection. Raises psycopg.Error if none can be established in time."""
         if self._db is not None and is_stale(self._db):
             self.close()
         if self._db is None:
@@ -359,10 +363,10 @@ class WriterLane:
             if isinstance(error, _AWAY) or (
                 isinstance(error, psycopg.OperationalError) and error.sqlstate is None
             ):
-                # otherwise a server that comes back would get the end of a run that its absence
-                # caused
+                # otherwise a server that recovers would receive the end of a run that its own
+                # absence caused
                 pending.cannot_go_on()
-        # the next one may lead to the server that took its place
+        # the next connection may lead to its replacement
         if isinstance(error, errors.ReadOnlySqlTransaction):
             self.close()
 

@@ -1,5 +1,5 @@
-"""The connection over which a process sends and receives notifications: channels it listens to,
-texts with signatures. Entry point: `NotificationConnection`.
+"""The connection on which a process sends and receives signed notifications. Entry point:
+`NotificationConnection`.
 
 channels.py packs messages; notifier.py opens the connection, and decides what is sent when.
 """
@@ -42,13 +42,13 @@ do $$ declare channel text; begin
   end loop;
 end $$
 """
-"""LISTEN takes no parameters, and a statement's text is visible to roles with pg_read_all_stats, as
-monitoring has them.
+"""LISTEN takes no parameters, and statement texts are visible to roles with pg_read_all_stats,
+which monitoring systems have.
 """
 
 
 class NotificationConnection:
-    """The connection while it is open."""
+    """An open connection for notifications."""
 
     def __init__(self, server: PostgresServer, db: psycopg.Connection, me: str) -> None:
         self.db = db
@@ -77,7 +77,7 @@ class NotificationConnection:
         self._subscribed = {*channels}
 
     def notify(self, told: Collection[tuple[str, Collection[Notification]]]) -> None:
-        """Raises psycopg.Error."""
+        """Send a notification. Raises psycopg.Error."""
         channels: list[str] = []
         texts: list[str] = []
         for channel, some in told:
@@ -103,7 +103,7 @@ class NotificationConnection:
         while self._came:
             notify = self._came.popleft()
             if (text := self.key.verified(notify.channel, notify.payload)) is None:
-                continue  # anyone who may connect to the database may notify
+                continue  # any role that can connect to the database can notify
             some = self._unpacking.setdefault(notify.channel, Unpacking(self._me)).take(text)
             told += (
                 [Notification(f"wish {one.topic}", b"") for one in some]

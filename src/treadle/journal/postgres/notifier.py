@@ -1,8 +1,8 @@
-"""Notifications over PostgreSQL: one connection listens and notifies, in a thread; never in an
+"""Notifications over PostgreSQL: one connection listens and notifies, in a thread, and never in an
 append's transaction.
 
-Behind a pooler like pgbouncer nothing arrives from others, and waiters poll the journal.
-channels.py packs messages. Entry point: `PostgresNotifier`.
+Behind a pooler such as pgbouncer no notifications arrive, and waiters poll the journal. channels.py
+packs messages. Entry point: `PostgresNotifier`.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ from treadle.types import new_id
 logger = logging.getLogger("treadle.journal")
 
 TOGETHER_S: Final = 0.02
-"""Time after a notification in which further messages are gathered for the next."""
+"""Seconds after a notification in which further messages are collected for the next."""
 WISH_S: Final = 10.0
-"""Interval at which subscribers announce themselves; one that has not for two and a half times as
-long is gone.
+"""Seconds between announcements of a subscriber. One that has not announced itself for two and a
+half times as long is considered gone.
 """
 UNKNOWN_S: Final = 2.0
-"""Time in which a newly connected process sends everything, since it does not know the subscribers
-yet.
+"""Seconds for which a newly connected process sends everything, because it does not know the
+subscribers yet.
 """
 HELD_MAX: Final = 10_000
-"""Messages to be sent; the oldest are dropped."""
+"""Maximum number of messages waiting to be sent; the oldest are dropped."""
 SUBSCRIBED_WITHIN_S: Final = 2.0
 _ASKS: Final = "?"
-"""Request for the subscribers of other processes."""
+"""Request that the subscribers of other processes announce themselves."""
 
 
 class PostgresNotifier:
-    """Notifier of a journal object. Its thread and its connection start with the first subscriber
-    or message.
+    """Notifier of a journal. Its thread and its connection start with the first subscriber or
+    message.
     """
 
     def __init__(self, server: PostgresServer, *, poll_s: float = POLL_S) -> None:
@@ -65,13 +65,13 @@ class PostgresNotifier:
         self._local = LocalNotifier(poll_s=poll_s)
         self._me = new_id("ear")
         self._lock = threading.Lock()
-        """Guards all below."""
+        """Guards all attributes below."""
         self._topics: Counter[str] = Counter()
         self._waiting: list[tuple[asyncio.AbstractEventLoop, anyio.Event]] = []
         """New subscribers that the server does not know yet."""
         self._outgoing: deque[Notification] = deque(maxlen=HELD_MAX)
         self._wishes: dict[str, float] = {}
-        """Topics of other processes' subscribers, and the time until which each is valid."""
+        """Topics of other processes' subscribers, with the time until which each is valid."""
         self._all_until = 0.0
         """Time until which every message is sent."""
         self._thread: threading.Thread | None = None
@@ -94,7 +94,7 @@ class PostgresNotifier:
             self._begin()
             self._wake()
             try:
-                # a server that is away is waited for no longer
+                # stop waiting for an unreachable server
                 with anyio.move_on_after(SUBSCRIBED_WITHIN_S):
                     await subscribed.wait()
                 yield ear
@@ -107,7 +107,7 @@ class PostgresNotifier:
         self._local.tell(topic, payload)
         try:
             self._tell_others(topic, payload)
-        except MemoryError:  # the entries are stored, and subscribers look at their own interval
+        except MemoryError:  # the entries are stored, and subscribers poll at their own interval
             return
 
     def _tell_others(self, topic: str, payload: bytes) -> None:
@@ -136,12 +136,12 @@ class PostgresNotifier:
                     return
                 self._all_until = time.monotonic() + UNKNOWN_S
                 thread = threading.Thread(target=self._run, name="treadle-notifier", daemon=True)
-                with contextlib.suppress(AgentError):  # subscribers look at their own interval
+                with contextlib.suppress(AgentError):  # subscribers poll at their own interval
                     start(thread)
                     self._thread = thread
 
     def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # it is awake as it is, or over
+        with contextlib.suppress(OSError):  # the thread is already awake, or has ended
             self._wake_in.send(b"!")
 
     def _run(self) -> None:
@@ -155,7 +155,7 @@ class PostgresNotifier:
                 psycopg.Error,
                 OSError,
                 ValueError,
-            ) as e:  # hints only: those who wait look by themselves
+            ) as e:  # only hints: waiters poll as well
                 self._report(e)
                 pause_s = min(pause_s * 2, 5.0)
             finally:
@@ -165,7 +165,9 @@ class PostgresNotifier:
             self._pause(pause_s)
 
     def _report(self, error: Exception) -> None:
-        """Log a missing right once: unlike a lost connection, it does not recover by itself."""
+        """Log a missing privilege once, because unlike a lost connection it does not recover by
+        itself.
+        """
         if isinstance(error, psycopg.errors.InsufficientPrivilege) and not self._is_refused:
             self._is_refused = True
             logger.warning(
@@ -183,7 +185,7 @@ class PostgresNotifier:
                     _drain(self._wake_out)
 
     def _serve(self, line: NotificationConnection) -> None:
-        """Serve until it is closed. Raises psycopg.Error, OSError."""
+        """Serve until closed. Raises psycopg.Error, OSError."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_out, selectors.EVENT_READ)
             selector.register(line.db.fileno(), selectors.EVENT_READ)
@@ -191,7 +193,7 @@ class PostgresNotifier:
             key = line.key
             line.subscribe((key.wishes,))
             line.notify([(key.wishes, [Notification(_ASKS, b"")])])
-            self._tell_all()  # changes that came without subscribers are found by polling
+            self._tell_all()  # changes from times without subscribers are found by polling
             wished_at, sent_at, wished = 0.0, 0.0, frozenset[str]()
             while not self._closed:
                 topics = frozenset(self._topics)
@@ -222,7 +224,7 @@ class PostgresNotifier:
                         _drain(self._wake_out)
 
     def _taken(self, key: ChannelKey) -> list[tuple[str, list[Notification]]]:
-        """Return the messages to send, by channel, in order; an empty one is sent once."""
+        """Return the messages to send, by channel, in order. An empty one is sent once."""
         by_channel: dict[str, dict[object, Notification]] = {}
         for number in range(len(self._outgoing)):
             told = self._outgoing.popleft()
@@ -248,7 +250,7 @@ class PostgresNotifier:
         with self._lock:
             waiting, self._waiting = self._waiting, []
         for loop, event in waiting:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and has no waiters
+            with contextlib.suppress(RuntimeError):  # the loop is closed and has no waiters
                 loop.call_soon_threadsafe(event.set)
 
     def _tell_all(self) -> None:
@@ -268,7 +270,7 @@ class PostgresNotifier:
         self._local.close()
 
     def abandon(self) -> None:
-        """Abandon in a forked child: its thread does not exist there, and no loop of its parent's
+        """Detach in a forked child, where the parent's thread does not exist and none of its loops
         listens.
         """
         self._lock, self._closed, self._thread = threading.Lock(), True, None

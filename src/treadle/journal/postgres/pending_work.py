@@ -1,7 +1,7 @@
-"""Work of a writer's thread, with what is known of its fate once the connection is lost: appends,
-and whole transactions. Entry points: `PendingAppend`, `PendingTransaction`.
+"""Work of a writer's thread, with its known state after a lost connection: appends, and whole
+transactions. Entry points: `PendingAppend`, `PendingTransaction`.
 
-lane.py does the work.
+lane.py executes it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ class PendingAppend(Pending[int]):
     __slots__ = ("append", "maybe")
 
     committing: Final = True
-    """Its statement commits itself: an error may come after that."""
+    """True if its statement commits by itself, so that an error may follow the commit."""
 
     def __init__(self, append: PendingEntries) -> None:
         super().__init__()
         self.append = append
         self.maybe = False
-        """True if it was sent, and the connection was then lost."""
+        """True if it was sent before the connection was lost."""
 
     @property
     def key(self) -> Hashable:
         return self.append.mark.num
 
     def stands(self) -> None:
-        """Note that it is stored. Notes all or, without memory, nothing."""
+        """Record that it is stored. Without enough memory, records nothing."""
         mark = self.append.mark
         first, head = mark.head + 1, mark.head + len(self.append.rows)
         self.result, mark.head = first, head
@@ -62,13 +62,13 @@ class PendingTransaction(Pending[T], Generic[T]):
         self.stood = stood
         self.adds = adds
         self.maybe = False
-        """True if an attempt may have been committed, and its answer was lost."""
+        """True if an attempt may have been committed, and its response was lost."""
         self.committing = False
         """True if the last attempt sent its commit."""
         self.tried: TriedTransaction[T] | None = None
 
     def stands(self, result: T) -> None:
-        """Note that it is committed. Notes all or, without memory, nothing."""
+        """Record that it is committed. Without enough memory, records nothing."""
         if self.adds is not None:
             self.adds.mark.head += len(self.adds.rows)
         self.result = result
@@ -83,9 +83,9 @@ class TriedTransaction(NamedTuple, Generic[T]):
     """A transaction that may have been committed, as the server identifies it."""
 
     number: str | None
-    """Number of its transaction. None: it wrote nothing."""
+    """Transaction number. None: it wrote nothing."""
     server: str
-    """Start time of that server: another server, or one that crashed, may give the number to
+    """Start time of that server. Another server, or one that crashed, may assign the number to
     another transaction.
     """
     result: T

@@ -1,6 +1,4 @@
-"""Readers of the journal in PostgreSQL: separate connections whose transactions only read. Entry
-point: `PostgresReaders`.
-"""
+"""Read-only connections to the journal in PostgreSQL. Entry point: `PostgresReaders`."""
 
 from __future__ import annotations
 
@@ -24,7 +22,9 @@ T = TypeVar("T")
 KEPT_MAX: Final = 4
 """Maximum number of idle connections."""
 READING_MAX: Final = 8
-"""Maximum number of concurrent reads: a server has few connections, which many processes share."""
+"""Maximum number of concurrent reads, because a server has few connections, which many processes
+share.
+"""
 
 
 class PostgresReaders:
@@ -34,21 +34,21 @@ class PostgresReaders:
         self._server = server
         self._turn = threading.BoundedSemaphore(READING_MAX)
         self._lock = threading.Lock()
-        """Guards the two below."""
+        """Guards the two attributes below."""
         self._idle: list[psycopg.Connection] = []
         self._closed = False
         self._gone = threading.Event()
         abandon_in_children(self)
 
     async def read(self, what: Callable[[Cursor], T]) -> T:
-        """Run `what` on a snapshot in a thread, and again if the connection is lost. It may read
+        """Run `what` on a snapshot in a thread, retrying if the connection is lost. It may read
         sessions.
         """
         return await run_in_thread(partial(self._read_in_turn, what))
 
     def read_now(self, what: Callable[[Cursor], T]) -> T:
-        """Read in the calling thread, and again if the connection is lost. Does not wait for its
-        turn, because it may be part of another read.
+        """Read in the calling thread, retrying if the connection is lost. Does not queue, because
+        it may be part of another read.
         """
         return self._read(what, self._server.patience(self._gone))
 
@@ -75,19 +75,17 @@ class PostgresReaders:
         while (kept := self._take()) is not None:
             with contextlib.suppress(psycopg.Error):
                 return kept, self._begin_on(kept)
-            self._forget_idle()  # they stood as long; to find each of them mute takes its time
+            self._forget_idle()  # idle for the same time: detecting each silent one would take long
         while True:
             db = self._server.connect_patiently(patience)
             try:
                 return db, self._begin_on(db)
-            except (
-                psycopg.Error
-            ):  # what stands between took the connection, and had none to the server
+            except psycopg.Error:  # a proxy accepted the connection but had none to the server
                 if not patience.wait():
                     raise
 
     def _begin_on(self, db: psycopg.Connection) -> Cursor:
-        """Begin a transaction on a connection; close the connection on failure."""
+        """Begin a transaction on a connection. On failure, close the connection."""
         self._server.silence.begin(db)
         try:
             return begin(db, reading=True)
@@ -117,14 +115,16 @@ class PostgresReaders:
         db.close()
 
     def abandon(self) -> None:
-        """Abandon the parent's connections in a forked child, neither used nor closed there."""
+        """Abandon the parent's connections in a forked child, without using or closing them
+        there.
+        """
         self._turn = threading.BoundedSemaphore(READING_MAX)
         self._lock, self._gone, self._closed = threading.Lock(), threading.Event(), True
         _abandoned.extend(self._idle)
         self._idle = []
 
     def close(self) -> None:
-        """Close connections; those in use close when their reader is done. Idempotent."""
+        """Close all connections. Those in use are closed when their reader is done. Idempotent."""
         self._gone.set()
         with self._lock:
             self._closed = True
@@ -144,10 +144,10 @@ class PostgresReaders:
 
 
 _abandoned: list[psycopg.Connection] = []
-"""Connections of a parent process: closing one would end the parent's session."""
+"""Connections of a parent process. Closing one would end the parent's session."""
 
 
 def abandoned(db: psycopg.Connection | None) -> None:
-    """Abandon a connection in a forked child: it is neither used nor closed."""
+    """Abandon a connection in a forked child, without using or closing it."""
     if db is not None:
         _abandoned.append(db)

@@ -13,9 +13,11 @@ from treadle.errors import AgentError
 from treadle.journal.postgres.failures import unusable
 
 SERVER_OLDEST: Final = 140000
-"""PostgreSQL 14."""
+"""Oldest supported server: PostgreSQL 14."""
 MIGRATING: Final = 0x74726564_00000001
-"""Advisory lock for creating tables: any number of processes may open a new journal at once."""
+"""Advisory lock for creating tables, because any number of processes may open a new journal
+concurrently.
+"""
 
 _FIRST = """
 create schema if not exists treadle;
@@ -158,7 +160,7 @@ class Migration(NamedTuple):
 
     script: LiteralString
     readable_by: int
-    """Oldest version whose processes can still use the new tables; migrations that only add
+    """Oldest version whose processes can still use the new tables. Migrations that only add
     something keep it.
     """
 
@@ -166,13 +168,13 @@ class Migration(NamedTuple):
 # of its process (process_identity.py)
 _IDENTITY = "alter table treadle.workers add column identity text"
 
-# runs that were taken out of it
+# runs that were removed from it
 _REMOVED = "alter table treadle.sessions add column removed integer not null default 0"
 
-# The server that a driver came to its run on: a promoted standby and a restored backup have another
-# timeline, a copied or upgraded cluster another identifier. Asked for in this order, because a
-# checkpoint of the new timeline is written some time after the promotion, and because managed
-# services refuse some of these functions.
+# The server on which a driver acquired its run: a promoted standby and a restored backup have
+# another timeline, a copied or upgraded cluster another identifier. Queried in this order, because
+# a checkpoint of the new timeline is written some time after the promotion, and because managed
+# services deny some of these functions.
 _TIMELINE = """
 alter table treadle.runs add column timeline text collate "C";  -- of its last driver; null: unknown
 alter table treadle.runs add column failed_over integer;        -- head at which a driver found another timeline
@@ -198,8 +200,8 @@ end $$;
 update treadle.runs set timeline = treadle.timeline() where finished is null;
 """
 
-# LISTEN and NOTIFY need no right but to connect: channels and signatures come from this key
-# (channels.py). Roles that may append get it, as they got the other tables.
+# LISTEN and NOTIFY need no privilege but to connect, so channels and signatures are derived from
+# this key (channels.py). Roles that may append can read it, as they can the other tables.
 _NOTIFY_KEY = """
 create table treadle.notify_key(key bytea not null);
 insert into treadle.notify_key select sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8'));
@@ -228,12 +230,12 @@ VERSION: Final = len(MIGRATIONS)
 
 
 def make_ready(db: psycopg.Connection, place: str) -> None:
-    """Makes the tables that are missing; one question where nothing is. `place`: what errors call
-    the database.
+    """Create missing tables. Takes one query if there are none. `place`: name of the database in
+    errors.
 
-    Raises AgentError(invalid) for a server or an encoding that is not supported, tables of a newer
-    version that this one cannot use, a schema that is open to every role, and a role without the
-    rights.
+    Raises AgentError(invalid) for an unsupported server or encoding, tables of a newer version that
+    this one cannot use, a schema that is open to every role, and a role without the required
+    privileges.
     """
     try:
         _check_server(db, place)
@@ -264,7 +266,7 @@ def _check_server(db: psycopg.Connection, place: str) -> None:
 
 
 def _version(db: psycopg.Connection, place: str) -> int:
-    """Return the number of migrations that the tables have had."""
+    """Return the number of migrations applied to the tables."""
     try:
         row = db.execute(
             "select version, readable_by, has_schema_privilege('public', 'treadle', 'usage, "
@@ -296,7 +298,7 @@ def _migrate(db: psycopg.Connection, place: str) -> None:
             _refuse_others(db, place)
             done = 0
         else:
-            done = _version(db, place)  # asked again: another process may have been first
+            done = _version(db, place)  # checked again, because another process may have been first
         for version, migration in enumerate(MIGRATIONS[done:], done + 1):
             db.execute(migration.script)
             db.execute(
@@ -306,7 +308,7 @@ def _migrate(db: psycopg.Connection, place: str) -> None:
 
 
 def _refuse_others(db: psycopg.Connection, place: str) -> None:
-    """Refuse tables of the same name that are not Treadle's."""
+    """Reject tables of the same name that Treadle did not create."""
     found = db.execute(
         "select relname from pg_class join pg_namespace n on n.oid = relnamespace where nspname "
         "= 'treadle' limit 1"

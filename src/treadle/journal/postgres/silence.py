@@ -1,5 +1,5 @@
-"""Detection of connections whose server has disappeared without closing them: a network may drop
-every packet and report nothing.
+"""Detection of connections whose server has disappeared without closing them, because a network may
+drop every packet silently.
 
 `tcp_user_timeout`, where it exists, detects data that was sent and not acknowledged, but not data
 that a proxy in between acknowledged. Entry: `SilenceDetector.over`.
@@ -22,32 +22,32 @@ from treadle.journal.forks import abandon_in_children
 from treadle.journal.threads import start
 
 SILENT_S: Final = 25.0
-"""Time without an answer after which the server is probed: a statement may be slow, a dead
+"""Seconds without a response after which the server is probed: a statement may be slow, a dead
 connection is not.
 """
 HURRIED_S: Final = 2.0
-"""The same time in a process that is about to end."""
+"""The same in a process that is about to end."""
 HURRIED_AGAIN_S: Final = 0.3
-"""The same time after the server was found unreachable."""
+"""The same after the server was found unreachable."""
 LOOK_S: Final = 5.0
 ANSWER_S: Final = 10
-"""Maximum time in which a reachable server accepts a new connection, even over a bad network."""
+"""Maximum seconds in which a reachable server accepts a new connection, even over a bad network."""
 HURRIED_ANSWER_S: Final = 2
-"""Shortest timeout that libpq supports."""
+"""Shortest timeout in seconds that libpq supports."""
 
 
 class SilenceDetector:
     """Detector for one server. Thread-safe. Its thread runs while a connection is in use."""
 
     def __init__(self, is_there: Callable[[int], bool], *, silent_s: float = SILENT_S) -> None:
-        """`is_there` probes the server over its own connection, for at most so many seconds."""
+        """`is_there` probes the server over its own connection, for up to the given seconds."""
         self._is_there = is_there
         self._silent_s = silent_s
         self._answer_s = ANSWER_S
         self._hurried = False
         self._lock = threading.Lock()
-        """Guards the two below. Also prevents closing a connection during its shutdown, since its
-        descriptor might be reused.
+        """Guards the two attributes below. Also prevents closing a connection during its shutdown,
+        because its descriptor might be reused.
         """
         self._since: dict[psycopg.Connection, float] = {}
         self._thread: threading.Thread | None = None
@@ -55,15 +55,15 @@ class SilenceDetector:
         abandon_in_children(self)
 
     def begin(self, db: psycopg.Connection) -> None:
-        """Watch a connection that waits for an answer, until `end`.
+        """Watch a connection that waits for a response, until `end`.
 
-        If the server is unreachable, the waiter gets the error of an ended connection.
+        If the server is unreachable, the waiter gets the error of a closed connection.
         """
         with self._lock:
             self._since[db] = time.monotonic()
             if self._thread is None:
                 thread = threading.Thread(target=self._watch, name="treadle-silence", daemon=True)
-                with contextlib.suppress(AgentError):  # the next one to wait tries again
+                with contextlib.suppress(AgentError):  # the next waiter tries again
                     start(thread)
                     self._thread = thread
 
@@ -91,7 +91,7 @@ class SilenceDetector:
         self._stirred.set()
 
     def abandon(self) -> None:
-        """Abandon in a forked child: the connections are the parent's."""
+        """Detach in a forked child, because the connections are the parent's."""
         self._lock, self._since, self._thread, self._stirred = (
             threading.Lock(),
             {},
@@ -122,13 +122,13 @@ class SilenceDetector:
     def _hang_up(self, late: dict[psycopg.Connection, float]) -> None:
         with self._lock:
             for db, since in late.items():
-                if self._since.get(db) == since:  # else it has been answered
+                if self._since.get(db) == since:  # otherwise it has received a response
                     hang_up(db)
                     del self._since[db]
 
 
 def hang_up(db: psycopg.Connection) -> None:
-    """Shut the connection down from another thread: the waiter gets the error of an ended
+    """Shut a connection down from another thread, so that the waiter gets the error of a closed
     connection.
     """
     with (

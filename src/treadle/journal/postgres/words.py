@@ -1,6 +1,6 @@
-"""PostgreSQL's full-text index over words that are folded here: no language and no dictionary, so
-it gives the same answers as SQLite's. tables/search.py decides what is indexed and found. Entry
-point: `VectorWords`.
+"""PostgreSQL's full-text index over words that are normalised here, without a language or
+dictionary, so that results equal SQLite's. tables/search.py decides what is indexed and found.
+Entry point: `VectorWords`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from treadle.journal.tables.database import Cursor
 WORD_MOST = 200
 """Number of significant characters of a word."""
 WORDS_BYTES = 500_000
-"""Bound on the different words of one message; PostgreSQL takes a million bytes, with its overhead
-for each.
+"""Maximum size of the distinct words of one message; PostgreSQL allows a million bytes, with its
+overhead for each.
 """
 
 _FOUND = """
@@ -45,7 +45,7 @@ class VectorWords:
         )
 
     def forget(self, db: Cursor, session: int, pos: int) -> None:
-        """Do nothing: the words are deleted with their row."""
+        """Do nothing, because the words are deleted with their row."""
 
     def find(self, db: Cursor, words: Sequence[str], *, limit: int) -> list[tuple[Any, ...]]:
         phrases = [phrase for word in words if (phrase := _words(word))]
@@ -83,7 +83,9 @@ def _words(text: str) -> list[str]:
 
 
 def _holds(text: str, phrases: Sequence[Sequence[str]]) -> bool:
-    """Return True if the words of each phrase are adjacent in the text; the last may be cut short."""
+    """Return True if the words of each phrase are adjacent in the text; the last may be a
+    prefix.
+    """
     said = _words(text)
     return all(
         [

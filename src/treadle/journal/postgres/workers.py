@@ -1,9 +1,9 @@
 """Drivers of runs: each open journal that drives is a worker, alive as long as its lease, which it
-renews in a thread, by the database's clock. A process that another one of its host finds gone is
-dead at once.
+renews in a thread, by the database's clock. A process that another one on its host finds gone is
+dead immediately.
 
-Locally a worker knows how long its lease surely holds: from the time at which the renewal was sent.
-Entry point: `PostgresWorkers`.
+A worker knows locally how long its lease is certainly valid, counted from the time at which the
+renewal was sent. Entry point: `PostgresWorkers`.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def identity() -> str | None:
 
 
 def fate(known: str | None) -> Fate:
-    """Look for the process with this `identity`.
+    """Look up the process with this `identity`.
 
-    "gone" is certain: a process that was stopped is alive, and so is one not reaped yet.
+    "gone" is certain: a stopped process is alive, and so is one that is not reaped yet.
     """
     host, pid, started = (
         (known or "").rsplit(" ", 2) if known and known.count(" ") > 1 else ("", "", "")
@@ -55,7 +55,7 @@ def fate(known: str | None) -> Fate:
     if not host or host != _host():
         return "unknown"
     try:
-        os.kill(int(pid), 0)  # reaches processes that /proc may hide
+        os.kill(int(pid), 0)  # also finds processes that /proc may hide
     except ProcessLookupError:
         return "gone"
     except OSError:
@@ -81,8 +81,7 @@ def _started(pid: int) -> str | None:
 
 def _host() -> str | None:
     """Identity of this boot, machine and container. The host name distinguishes copies of a running
-    virtual machine. None where /proc shows the processes of another container than this one, whose
-    ids mean others.
+    virtual machine. None if /proc shows the processes of another container, whose ids differ.
     """
     try:
         if os.readlink(_PROC / "self") != str(os.getpid()):
@@ -97,9 +96,9 @@ def _host() -> str | None:
 LEASE_S: Final = 15.0
 LEASE_S_LEAST: Final = 1.0
 LOOK_S: Final = 1.0
-"""Interval at which a driving worker checks for requests to stop a run."""
+"""Seconds between checks of a driving worker for stop requests."""
 _KEPT_US: Final = 86_400_000_000
-"""Time for which lists show a dead worker."""
+"""Time for which lists show a dead worker, in microseconds."""
 
 _RENEW: Final[LiteralString] = """
 insert into treadle.workers(id, host, pid, identity, since_us, seen_at_us, lease_until_us)
@@ -109,13 +108,13 @@ on conflict(id) do update set seen_at_us = excluded.seen_at_us, lease_until_us =
 _LIVES: Final = (
     "lease_until_us > now_us() and seen_at_us <= now_us() + (lease_until_us - seen_at_us)"
 )
-"""Condition for a valid lease. A lease from the future is not valid: the clock was set back since,
-or another server's clock is behind.
+"""Condition for a valid lease. A lease from the future is invalid: the clock has been set back
+since, or another server's clock is behind.
 """
 
 
 def clock() -> float:
-    """Return the seconds of a clock that continues while the machine sleeps, if there is one."""
+    """Return the seconds of a clock that continues during suspend, if available."""
     return (
         time.clock_gettime(time.CLOCK_BOOTTIME)
         if hasattr(time, "CLOCK_BOOTTIME")
@@ -124,9 +123,7 @@ def clock() -> float:
 
 
 class PostgresWorkers:
-    """The workers of one journal, including this process once it has registered. Safe from any
-    thread.
-    """
+    """Workers of one journal, including this process once it has registered. Thread-safe."""
 
     needs_lease = True
 
@@ -149,14 +146,14 @@ class PostgresWorkers:
         self.renewals_missed = 0
         """Failed or late renewals since it registered."""
         self.lapses = 0
-        """Number of renewals of a lease that may have expired: another worker may have taken over
-        runs in between.
+        """Number of renewals of a lease that may have expired, so that another worker may have
+        taken over runs in between.
         """
         self._server = server
         self._look = look
         self._lock = threading.Lock()
-        """Guards registration, so that two threads that start their first runs at once register one
-        worker.
+        """Guards registration, so that two threads that start their first runs at the same time
+        register one worker.
         """
         self._counting = threading.Lock()
         """Guards `_until` and `lapses` while both change."""
@@ -166,7 +163,7 @@ class PostgresWorkers:
         self._db: psycopg.Connection | None = None
         abandon_in_children(self)
 
-    # ------------------------------------------------------------ this one
+    # ------------------------------------------------------------ this worker
 
     def register(self) -> str:
         """Return this worker's id; the first call registers it. Blocks. Raises AgentError."""
@@ -213,8 +210,8 @@ class PostgresWorkers:
         return clock() < self._until
 
     def renew(self, db: Cursor) -> Callable[[], bool]:
-        """Renew the lease in the caller's transaction. The caller calls the result after the
-        commit: it returns True if the lease had lapsed. Raises psycopg.Error.
+        """Renew the lease in the caller's transaction. The caller calls the returned function after
+        the commit, which returns True if the lease had lapsed. Raises psycopg.Error.
         """
         assert self.me is not None, "it is registered"
         sent = clock()
@@ -232,12 +229,12 @@ class PostgresWorkers:
             thread.join()
         db, self._db = self._db, None
         if db is not None:
-            # else the lease runs out by itself
+            # otherwise the lease expires by itself
             with contextlib.suppress(psycopg.Error), within(db, self.lease_s / 3):
                 db.execute("delete from treadle.workers where id = %s", (me,))
             db.close()
 
-    # ------------------------------------------------------------ the others
+    # ------------------------------------------------------------ other workers
 
     def of(self, db: Cursor, worker: str | None) -> Process | None:
         """Return the process of a worker; None for a dead one, whose lease has expired or whose
@@ -272,7 +269,7 @@ class PostgresWorkers:
         ]
 
     def hold_still(self, db: Cursor, worker: str | None) -> None:
-        """Keep a worker from renewing its lease until the transaction is over, so that the result
+        """Prevent a worker from renewing its lease until the transaction ends, so that the result
         of `of` stays true.
         """
         if worker is not None:
@@ -298,7 +295,7 @@ class PostgresWorkers:
                 self._drop()
 
     def _connection(self) -> psycopg.Connection:
-        """Raises psycopg.Error."""
+        """Return the connection, opening it if needed. Raises psycopg.Error."""
         db = self._db
         if db is None or db.closed or db.broken:
             self._db = db = self._server.connect(within_s=self.lease_s / 3)
@@ -328,8 +325,8 @@ class PostgresWorkers:
         return (me, socket.gethostname(), os.getpid(), identity(), int(self.lease_s * 1_000_000))
 
     def abandon(self) -> None:
-        """Abandon in a forked child: the lease is the parent's, and its thread does not exist
-        there.
+        """Detach in a forked child, where the lease is the parent's, and its thread does not
+        exist.
         """
         self._lock, self._counting, self._gone = (
             threading.Lock(),

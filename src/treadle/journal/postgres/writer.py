@@ -1,5 +1,5 @@
-"""Writes to the server: a few threads with a connection each take appends of many runs, and whole
-transactions, in parallel.
+"""Writes to the server: a few threads with a connection each process appends of many runs, and
+whole transactions, in parallel.
 
 Writes of one run keep their order. lane.py does the work of a thread. Entry points:
 `PostgresWriter.append`, `PostgresWriter.write`, `PostgresWriter.write_now`.
@@ -35,8 +35,8 @@ THREADS_MAX: Final = 3
 TOGETHER_MAX: Final = 64
 """Maximum number of appends in one statement."""
 TOGETHER_BYTES: Final = 16 << 20
-"""Bound on the entries of one statement, unless it is a single append: the server refuses a
-statement of a gigabyte, and others wait for a long one.
+"""Maximum size of the entries in one statement, unless it is a single append: the server rejects a
+statement of a gigabyte, and a long one delays others.
 """
 
 
@@ -48,10 +48,10 @@ class PostgresWriter:
     def __init__(self, server: PostgresServer) -> None:
         self._server = server
         self._turn = threading.Condition()
-        """Guards all below."""
+        """Guards all attributes below."""
         self._queue: deque[PendingAppend | PendingTransaction[Any]] = deque()
         self._behind: dict[Hashable, deque[PendingAppend | PendingTransaction[Any]]] = {}
-        """Writes that wait for another write of the same run."""
+        """Writes that wait for an earlier write of the same run."""
         self._threads: list[threading.Thread] = []
         self._idle = 0
         self._closed = False
@@ -59,14 +59,14 @@ class PostgresWriter:
         self._connections: set[psycopg.Connection] = set()
         abandon_in_children(self)
 
-    # ------------------------------------------------------------ handing in
+    # ------------------------------------------------------------ submitting
 
     async def append(self, append: PendingEntries) -> int:
-        """The sequence of the first, once all are durable. Finished also while the caller is
-        cancelled.
+        """Append entries, and return the sequence number of the first once all are durable.
+        Cancellation does not interrupt it.
 
-        Raises AgentError: busy where the run is not its driver's any more, agent where they cannot
-        be stored; then nothing was appended, or the driver is `lost`, which says so.
+        Raises AgentError: busy if the run no longer belongs to this driver, agent if the entries
+        cannot be stored; then nothing was appended, or the driver is marked as `lost`.
         """
         try:
             outcome = PendingAppend(append).awaited(self._hand_in)
@@ -82,13 +82,13 @@ class PostgresWriter:
         stood: Work[T | None] | None = None,
         adds: PendingEntries | None = None,
     ) -> T:
-        """Run a transaction and return its result once it is durable, even while the caller is
-        cancelled. It may run again.
+        """Run a transaction and return its result once it is durable. It may run again;
+        cancellation does not interrupt it. Raises AgentError.
 
-        `adds`: entries that it appends. `key`: transactions of one key run in order. `stood`:
-        returns the result of an earlier attempt whose commit was lost, or None if it did nothing.
-        Without it the server is asked, and if that crashed, the outcome is unknown and raises.
-        Raises AgentError.
+        `adds`: entries that it appends. `key`: transactions with the same key run in order.
+        `stood`: returns the result of an earlier attempt whose commit was lost, or None if it did
+        nothing. Without it, the server is asked; if the server crashed, the outcome is unknown,
+        which raises.
         """
         try:
             pending = PendingTransaction(work, key=key, stood=stood, adds=adds)
@@ -114,12 +114,12 @@ class PostgresWriter:
             if key is not None and (behind := self._behind.get(key)) is not None:
                 behind.append(pending)
                 return
-            # else those that are idle were woken for what was handed in just before
+            # otherwise the idle threads were just woken for earlier submissions
             if self._idle > len(self._queue):
                 self._turn.notify()
             elif len(self._threads) < THREADS_MAX:
                 self._start_thread()
-            # last: nothing may fail once it is handed in
+            # last, because nothing may fail after the submission
             self._queue.append(pending)
             if key is not None:
                 try:
@@ -129,7 +129,7 @@ class PostgresWriter:
                     raise
 
     def _start_thread(self) -> None:
-        """Raises AgentError if there is no thread at all."""
+        """Start a thread. Raises AgentError if none exists and none can be started."""
         lane = WriterLane(self._server, self._gone, self._connections)
         thread = threading.Thread(
             target=self._run, args=(lane,), name="treadle-journal", daemon=True
@@ -143,7 +143,7 @@ class PostgresWriter:
             self._threads.append(thread)
 
     def abandon(self) -> None:
-        """Abandon in a forked child: the threads do not exist there, and the connections are the
+        """Detach in a forked child, where the threads do not exist and the connections are the
         parent's.
         """
         self._turn, self._gone = threading.Condition(), threading.Event()
@@ -153,7 +153,7 @@ class PostgresWriter:
         self._connections = set()
 
     def close(self) -> None:
-        """Write everything submitted, without waiting for an unreachable server. Idempotent."""
+        """Complete all submitted writes, without waiting for an unreachable server. Idempotent."""
         self._gone.set()
         with self._turn:
             self._closed = True
@@ -164,8 +164,8 @@ class PostgresWriter:
     # ------------------------------------------------------------ a thread
 
     def _run(self, lane: WriterLane) -> None:
-        """Work until it is closed. Nothing else ends the thread: its waiters, and all later ones,
-        would wait for ever. Each step may be repeated.
+        """Work until closed. Nothing else ends the thread, because its waiters, and all later ones,
+        would wait forever. Each step can be repeated.
         """
         error: BaseException | None = None
         while True:
@@ -183,17 +183,17 @@ class PostgresWriter:
         lane.close()
 
     def _go_on(self, lane: WriterLane, error: BaseException) -> None:
-        """Go on after an error outside of the work."""
+        """Continue after an error outside the work."""
         time.sleep(MEMORY_WAIT_S)
         with self._turn:
-            self._turn.notify_all()  # a wait that failed may have taken a notice
+            self._turn.notify_all()  # a failed wait may have consumed a notification
         if not isinstance(error, MemoryError):
             logger.error("a writer of the journal %s failed", self._server.place, exc_info=error)
             lane.give_up(error)
 
     def _take(self, batch: deque[PendingAppend | PendingTransaction[Any]]) -> bool:
-        """Fill the batch, unless it has work left: with the next appends of many runs, or one
-        transaction. Returns False if it is closed.
+        """Fill the batch, unless it still has work, with the next appends of many runs, or one
+        transaction. Returns False if closed.
         """
         with self._turn:
             while not (batch or self._queue):
@@ -224,7 +224,7 @@ class PostgresWriter:
                 self._queue.remove(pending)
 
     def _done(self, batch: deque[PendingAppend | PendingTransaction[Any]]) -> None:
-        """Empty the batch, and queue what waits behind it."""
+        """Empty the batch, and queue the writes that waited for it."""
         with self._turn:
             if self._closed:
                 self._turn.notify_all()

@@ -1,5 +1,5 @@
-"""SQLite's connection as the tables use it, and the parts that are specific to SQLite. schema.py
-opens connections. Entry point: `cursor_of`.
+"""SQLite cursor for the tables, and the parts that are specific to SQLite. schema.py opens
+connections. Entry point: `cursor_of`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class FtsWords:
         )
 
     def find(self, db: Cursor, words: Sequence[str], *, limit: int) -> list[tuple[Any, ...]]:
-        """Find messages. Quoted words have no special meaning in FTS5's language."""
+        """Find messages. Words are quoted, so that they have no special meaning in FTS5's query
+        language.
+        """
         quoted = ['"' + word.replace('"', '""') + '" *' for word in words]
         return db.execute(_FOUND, (" ".join(quoted), limit)).fetchall()
 
@@ -53,13 +55,11 @@ class _Sqlite:
         return micros(now())
 
     def call(self, call: str | bytes) -> object:
-        """Return the value of a call's id: texts cannot hold lone surrogates, so bytes are stored
-        as they are.
-        """
+        """Return a call's id as stored: bytes, because texts cannot contain lone surrogates."""
         return call
 
     def hold(self, db: Cursor, what: str, *, shared: bool = False) -> None:
-        """Do nothing: one connection writes at a time."""
+        """Do nothing, because only one connection writes at a time."""
 
 
 SQLITE: Dialect = _Sqlite()
@@ -79,7 +79,7 @@ class _Cursor(apsw.Cursor):
 
 
 def cursor_of(connection: apsw.Connection) -> Cursor:
-    # its own annotations name what Python has since 3.12 only
+    # apsw's own annotations use names that exist since Python 3.12
     return cast("Cursor", _Cursor(connection))
 
 

@@ -1,6 +1,6 @@
 """The one driver of a run: how a run is created, appended to, taken over and released. Each is one
-transaction that checks the fence. writer.py decides which thread writes, workers.py which process
-is alive. Entry points: `SqliteRun`, `begin`, `take_over`.
+transaction that checks the fence. writer.py selects the writing thread, workers.py detects which
+processes are alive. Entry points: `SqliteRun`, `begin`, `take_over`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _MINE = "select 1 from runs where num = ? and fence = ? and owner = ?"
 
 
 class LetGo(Protocol):
-    """Called when a run is no longer driven."""
+    """Callback for a run that is no longer driven."""
 
     def __call__(self, num: int, unwritten: Work[None] | None = None, /) -> None:
-        """`unwritten`: the release, if the file did not accept it yet."""
+        """`unwritten`: the release, if the file has not accepted it yet."""
         ...
 
 
@@ -51,8 +51,8 @@ class SqliteRun:
     def __init__(
         self, writer: SqliteWriter, started: RunStarted, hold: Hold, let_go: LetGo, *, begun: bool
     ) -> None:
-        """`begun`: this object drives the run from its beginning, and so sees every entry. `let_go`
-        is called when it ends.
+        """`begun`: this object drives the run from its beginning, and so observes every entry.
+        `let_go` is called when it ends.
         """
         self.run_id = started.run_id
         self.num = hold.num
@@ -119,7 +119,7 @@ class SqliteRun:
         return first
 
     def _stands(self, db: Cursor) -> bool:
-        """Return True if what was appended last is in the file."""
+        """Return True if the last append is in the file."""
         hold = self._hold
         return db.execute(_HEAD, (hold.num, hold.fence)).fetchone() == (hold.head,)
 
@@ -146,15 +146,15 @@ class SqliteRun:
         try:
             await self._writer.write(work)
             self.tell(QUEUE)
-        except AgentError:  # it is free only once that is written, or this process has ended
+        except AgentError:  # the run is free only once that is written, or this process has ended
             self._let_go(self.num, work)
 
 
 def _nobody(topic: str) -> None:
-    """Listens."""
+    """Ignore stop requests."""
 
 
-# ---------------------------------------------------------------- how a driver comes to its run
+# ---------------------------------------------------------------- acquiring a run
 
 
 async def begin(

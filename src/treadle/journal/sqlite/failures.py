@@ -1,4 +1,6 @@
-"""Errors of SQLite as messages with the next step. Entry points: `translated`, `as_told`."""
+"""Translation of SQLite's errors into messages with the next step. Entry points: `translated`,
+`as_told`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ def translated(
         return out_of_memory(f"the journal {str(path)!r} failed, {done}")
     said = _said(error)
     match error:
-        # no space for the file next to it
+        # no space for the file next to the journal
         case _ if (
             isinstance(error, apsw.FullError)
             or getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
@@ -67,7 +69,7 @@ def as_told(error: BaseException, path: Path) -> BaseException:
 
 def _said(error: apsw.Error) -> str:
     code = getattr(error, "extendedresult", 0)
-    if code == 0:  # it does not come from SQLite
+    if code == 0:  # not an error of SQLite
         return f"{type(error).__name__}: {error}"
     return (
         f"{apsw.mapping_extended_result_codes.get(code) or apsw.mapping_result_codes.get(code)}: "

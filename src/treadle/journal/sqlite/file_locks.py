@@ -13,12 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 
 REPORTS_LOCKS = sys.platform == "linux"
-"""True where the kernel lists a process's own locks (/proc)."""
+"""True if the kernel lists a process's own locks (/proc)."""
 DMS = 128
-"""The byte of the -shm file that every process with an open connection has locked (UNIX_SHM_DMS).
-"""
+"""Byte of the -shm file that every process with an open connection has locked (UNIX_SHM_DMS)."""
 SHARED = (1 << 30) + 2
-"""The first byte of the journal file that every open connection in WAL mode has locked
+"""First byte of the journal file that every open connection in WAL mode has locked
 (SHARED_FIRST).
 """
 _SHARED_SIZE = 510
@@ -37,8 +36,8 @@ def inode_at(file: Path) -> tuple[int, int] | None:
 
 
 def has_lock(descriptor: int, byte: int) -> bool:
-    """Return True if this process has a POSIX lock on that byte of the file. proc(5): fdinfo lists
-    the locks of the process on the file.
+    """Return True if this process has a POSIX lock on that byte of the file. Source: proc(5),
+    fdinfo lists the process's locks on the file.
     """
     with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii", errors="replace") as info:
         for line in info:
@@ -56,7 +55,7 @@ def is_locked_by_others(path: Path) -> bool:
     Call this only while this process has no connection to the journal.
     """
     if not REPORTS_LOCKS:
-        return True  # it is not looked at
+        return True  # not checked
     import fcntl  # noqa: PLC0415  Windows has none
 
     try:
@@ -72,8 +71,8 @@ def is_locked_by_others(path: Path) -> bool:
 
 
 def retake_shared_lock(descriptor: int) -> bool:
-    """Take the lock on the journal file that SQLite has while its connection is open. Returns False
-    if another process has locked it.
+    """Acquire the lock on the journal file that SQLite holds while its connection is open. Returns
+    False if another process has locked it.
     """
     import fcntl  # noqa: PLC0415  Windows has none
 
@@ -84,7 +83,7 @@ def retake_shared_lock(descriptor: int) -> bool:
 
 
 def lock_holders(file: Path) -> list[int]:
-    """Return the processes that have a flock on the file, if the kernel reports them."""
+    """Return the processes that hold a flock on the file, if the kernel reports them."""
     inode = inode_at(file)
     pids: list[int] = []
     with suppress(OSError, ValueError):

@@ -1,12 +1,12 @@
-"""The second guard of a journal file: a lock that survives the loss of SQLite's own, and the check
-that the file is still the one that was opened.
+"""Second guard of a journal file: a lock that remains if SQLite's own are lost, and a check that
+the file is still the one that was opened.
 
 SQLite's locks are POSIX locks, which a process loses when any code in it opens and closes the same
 file. The guard is a flock on a file next to the journal: shared while a process has the journal
 open, exclusive while one opens or closes it alone. A process that finds the guard held and SQLite's
-locks gone does not open the journal, because SQLite would take it for unlocked, and truncate or
-delete what the other process has mapped (os_unix.c: the first opener of the -shm file truncates it,
-the last closer deletes the log). Entry point: `Guard`.
+locks missing does not open the journal, because SQLite would consider it unlocked, and truncate or
+delete files that the other process has mapped (os_unix.c: the first opener of the -shm file
+truncates it, the last closer deletes the log). Entry point: `Guard`.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ logger = logging.getLogger("treadle")
 
 SUFFIX = "-guard"
 LOST_S = 2.0
-"""Longest time that the guard may be held without SQLite's locks: a process that opens or closes
-the journal holds both within milliseconds.
+"""Maximum seconds for which the guard may be held without SQLite's locks. A process that opens or
+closes the journal holds both within milliseconds.
 """
 CHECK_S = 0.5
-"""Interval of checks of the files and locks."""
+"""Seconds between checks of the files and locks."""
 _IS_USED = sys.platform != "win32"
-"""Locks of Windows belong to a handle, and closing another handle leaves them alone."""
+"""On Windows, locks belong to a handle, and closing another handle does not affect them."""
 _finding = threading.Lock()
-"""Invariant: one guard for each path in this process."""
+"""Invariant: this process has one guard for each path."""
 _guards: WeakValueDictionary[Path, Guard] = WeakValueDictionary()
 
 
 class Guard:
-    """Guard of one process on one journal file, shared by all journals that the process has open on
-    it. `enter` it, then `share` or `leave`.
+    """Guard of one journal file in this process, shared by all journals that have the file open.
+    Call `enter`, then `share` or `leave`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -68,15 +68,15 @@ class Guard:
         self._users = 0
         """Journals of this process that have the file open."""
         self._turn = threading.Lock()
-        """Invariant: one journal of this process is being opened or closed, between `enter` and
-        `share`, or in `leave`.
+        """Invariant: at most one journal of this process is being opened or closed, between `enter`
+        and `share`, or in `leave`.
         """
         self._known: dict[Path, tuple[int, int]] = {}
-        """The files of the journal with their inodes, as they were once the journal was open."""
+        """Files of the journal with their inodes, as they were when the journal was opened."""
         self._lost: str | None = None
         self._next_check = 0.0
         self._sqlite: dict[Path, int] = {}
-        """SQLite's own descriptors, where their locks can be looked up."""
+        """SQLite's own descriptors, where their locks can be queried."""
         self.turns = WriteTurn()
         abandon_in_children(self)
 
@@ -99,7 +99,7 @@ class Guard:
         return guard
 
     def share(self) -> None:
-        """Let others open the journal too: SQLite has it open, and its files exist."""
+        """Allow others to open the journal too, because SQLite has it open and its files exist."""
         try:
             if not self._known:
                 self._note()
@@ -110,7 +110,7 @@ class Guard:
             self._turn.release()
 
     def give_up(self) -> None:
-        """Release the guard in place of `share`: the journal could not be opened."""
+        """Release the guard instead of calling `share`, because the journal could not be opened."""
         try:
             self._leave()
         finally:
@@ -152,7 +152,9 @@ class Guard:
             ) from e
 
     def _is_current(self, descriptor: int) -> bool:
-        """False if the file was removed by the process that closed the journal last."""
+        """Return False if the file was removed by the process that was the last to close the
+        journal.
+        """
         return inode_at(self._file) == inode_of(os.fstat(descriptor))
 
     def _refusal(self, *, lost: bool) -> AgentError:
@@ -179,7 +181,7 @@ class Guard:
 
     def is_alone(self) -> bool:
         """Return True if no other process, and no other journal of this one, has the file open;
-        then none can open it before `leave`.
+        none can then open it before `leave`.
 
         False also means that this journal is no longer guarded: close it.
         """
@@ -187,8 +189,8 @@ class Guard:
             return self._users == 1 and (self._descriptor is None or take(self._descriptor))
 
     def leave(self) -> None:
-        """Leave, after SQLite has closed the journal. Repeated until there is enough memory for it:
-        the guard would stay until the process ends.
+        """Leave, after SQLite has closed the journal. Repeated until there is enough memory,
+        because the guard would otherwise be held until the process ends.
         """
         while True:
             try:
@@ -202,7 +204,7 @@ class Guard:
         if self._users:
             return
         descriptor, self._descriptor, self.turns.descriptor = self._descriptor, None, None
-        # this object guards the next opening too; nothing here needs memory
+        # this object also guards the next opening; nothing here allocates memory
         self._known.clear()
         self._sqlite.clear()
         self._lost = None
@@ -213,13 +215,13 @@ class Guard:
                     if self._is_current(descriptor):
                         self._file.unlink()
         except MemoryError:
-            return  # the guard is free, although its file may stay
+            return  # the guard is released, although its file may remain
         finally:
             if descriptor is not None:
                 os.close(descriptor)
 
     def abandon(self) -> None:
-        """Abandon in a forked child: the lock stays the parent's."""
+        """Detach in a forked child, because the lock is the parent's."""
         global _finding
         _finding, self._turn = threading.Lock(), threading.Lock()
         self.turns = WriteTurn()
@@ -242,7 +244,7 @@ class Guard:
         HELD.add(self, self._known.values())
 
     def watch(self, file: Path) -> None:
-        """Check this file too, which proves that this process is alive."""
+        """Also check this file, which proves that this process is alive."""
         if (inode := inode_at(file)) is not None:
             self._known = {**self._known, file: inode}
             HELD.add(self, self._known.values())
@@ -251,11 +253,10 @@ class Guard:
         self._known = {known: inode for known, inode in self._known.items() if known != file}
 
     def check(self) -> None:
-        """Raise AgentError(agent) if the open journal has lost its locks or is not the file at its
-        path any more. Looks once in `CHECK_S`.
+        """Check that the open journal still has its locks and is the file at its path. Raises
+        AgentError(agent). Checks once in `CHECK_S`.
 
-        After the first such error, every call raises it: what was lost is not known to be whole
-        again.
+        After the first such error, every call raises it, because the journal may be damaged.
         """
         if self._lost is None:
             if (now := time.monotonic()) < self._next_check:
@@ -277,7 +278,7 @@ class Guard:
 
     def _broken(self) -> str | None:
         """Describe the damage to the files or locks of the open journal; None if there is none, or
-        it is unknown.
+        if it cannot be determined.
         """
         for file, inode in self._known.items():
             try:
@@ -294,7 +295,7 @@ class Guard:
 
     def _lost_locks(self) -> str | None:
         shm = self.path.with_name(self.path.name + "-shm")
-        with suppress(OSError):  # no descriptor is left to look with
+        with suppress(OSError):  # no descriptor is available for checking
             if (inode := self._known.get(shm)) is not None and not has_lock(
                 self._descriptor_of(shm, inode), DMS
             ):
@@ -310,8 +311,8 @@ class Guard:
         return None
 
     def _retake(self, descriptor: int) -> str | None:
-        """Take the lock on the journal file again: with the other one in place, no process has used
-        the file as if it were unlocked.
+        """Acquire the lock on the journal file again. The other lock is in place, so no process has
+        used the file as if it were unlocked.
         """
         if not retake_shared_lock(descriptor):
             return (

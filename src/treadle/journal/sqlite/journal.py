@@ -45,22 +45,22 @@ select count(*), max(num) from (
 
 
 class SqliteWatch:
-    """A separate connection, on which every commit of another one counts as a change, including
-    those of this process.
+    """Separate connection that detects every commit of another one, including those of this
+    process.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises AgentError."""
+        """Open the connection. Raises AgentError."""
         try:
             self._db = connect(path, busy_timeout_s=0)
         except apsw.Error as e:
             raise translated(e, path, "it is not looked at") from e
-        # another writer moves the log, and may be doing so
+        # another writer may be moving the log
         self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._cursor = cursor_of(self._db)
         self._version = -1
         self._seen: dict[str, object] = {}
-        """Last known state of each topic."""
+        """Last observed state of each topic."""
 
     def changed(self, topics: Collection[str], /) -> Collection[str]:
         try:
@@ -68,7 +68,7 @@ class SqliteWatch:
             if version == self._version and self._seen.keys() >= set(topics):
                 return ()
             found = self._look(topics)
-        except apsw.Error:  # it is looked at again
+        except apsw.Error:  # checked again at the next interval
             return ()
         before, self._seen, self._version = self._seen, found, version
         return [
@@ -89,7 +89,7 @@ class SqliteWatch:
         return found
 
     def close(self) -> None:
-        # another process has the file to itself for a moment: the lock goes with this object
+        # another process has exclusive access for a moment; the lock is released with this object
         with contextlib.suppress(apsw.Error):
             self._db.close()
 
@@ -98,11 +98,11 @@ Durability = Literal["process", "power"]
 BUSY_TIMEOUT_S = 15.0
 INDEXED_AT_ONCE = 10
 FREED_AT_ONCE = 2000
-"""Pages."""
+"""Number of pages freed at once."""
 
 
 class SqliteJournal(TableJournal):
-    """Runs in a file that any number of processes on one machine can use at once. Created by
+    """Journal in a file that any number of processes on one machine can share. Created by
     `open`.
     """
 
@@ -137,9 +137,9 @@ class SqliteJournal(TableJournal):
         self._owes_log = False
         """True while the log contains deleted data."""
         self._unwritten: list[Work[None]] = []
-        """Releases of runs that the file did not accept yet."""
+        """Releases of runs that the file has not accepted yet."""
         self._seen_version = 0
-        """Version of the file at the last check for other processes' writes."""
+        """Version of the file at the last check for writes of other processes."""
 
     @classmethod
     def open(
@@ -149,14 +149,14 @@ class SqliteJournal(TableJournal):
         durability: Durability = "process",
         busy_timeout_s: float = BUSY_TIMEOUT_S,
     ) -> Self:
-        """The journal in that file, which is made where there is none, for its owner alone. Quick,
-        and blocks.
+        """Open the journal in that file, which is created if missing, readable by its owner only.
+        Blocks briefly. Raises AgentError(invalid) for an unusable location, and for a file that is
+        not a journal, is damaged, or is of a newer version.
 
-        `durability`: an append that returned outlives the death of the process, or also a loss of
-        power; the start of a once-call always outlives both. `busy_timeout_s`: how long to wait for
-        other processes that write. On Linux a network file system is refused; elsewhere it is not
-        recognised, and must not be used. Raises AgentError(invalid) for a place that cannot be used
-        and for a file that is no journal, damaged, or of a newer version.
+        `durability`: an append that has returned survives the death of the process, or also a power
+        loss; the start of a once-call always survives both. `busy_timeout_s`: seconds to wait for
+        writes of other processes. On Linux a network file system is refused; elsewhere it is not
+        detected, and must not be used.
         """
         if durability not in get_args(Durability):
             raise AgentError("invalid", f"durability is 'process' or 'power', not {durability!r}")
@@ -183,13 +183,13 @@ class SqliteJournal(TableJournal):
         if not keeps:
             self._sign_off()
         self._writer.close()
-        if not keeps:  # else the kernel drops the lock when the process ends
+        if not keeps:  # otherwise the kernel releases the lock when the process ends
             self._workers.leave()
 
     def _sign_off(self) -> None:
-        """Remove this worker from the lists: it did not die."""
+        """Remove this worker from the lists, because it ended in an orderly way."""
         if (me := self._workers.me) is not None:
-            with contextlib.suppress(AgentError):  # it is closed already, or the file takes nothing
+            with contextlib.suppress(AgentError):  # already closed, or the file cannot be written
                 self._writer.write_now(
                     lambda db: db.execute("delete from workers where id = ?", (me,)).changed
                 )
@@ -224,12 +224,12 @@ class SqliteJournal(TableJournal):
             await self._writer.write(self._release_again, alone=True)
 
     def _release_again(self, db: Cursor) -> bool:
-        """Release runs again. Returns True if some are left. Each checks its fence: at worst it
-        changes nothing.
+        """Retry releases of runs. Returns True if some are left. Each checks its fence, so at worst
+        it changes nothing.
 
         Belongs to the writer's thread.
         """
-        with contextlib.suppress(apsw.Error):  # the file still takes nothing
+        with contextlib.suppress(apsw.Error):  # the file still cannot be written
             while self._unwritten:
                 self._unwritten[0](db)
                 del self._unwritten[0]
@@ -239,7 +239,7 @@ class SqliteJournal(TableJournal):
         self._held.heard = heard
 
     def hurry(self) -> None:
-        """Do nothing: waiting for a locked file is bounded anyway."""
+        """Do nothing, because waiting for a locked file is bounded anyway."""
 
     async def ask_to_stop(self, run_id: str) -> bool:
         return self._held.asked(
@@ -257,7 +257,7 @@ class SqliteJournal(TableJournal):
         owes = bool(self._unwritten) and self._release_again(db)
         if self._held and (version := db.execute("pragma data_version").get) != self._seen_version:
             self._stop_runs(db)
-            # else one may be for a run that is just being begun here
+            # otherwise one may be for a run that is just beginning here
             if not db.execute("select 1 from stops limit 1").fetchone():
                 self._seen_version = version
         if idle and self._owes_log:
@@ -294,7 +294,9 @@ class SqliteJournal(TableJournal):
             db.execute("delete from stops where run = ?", (num,))
 
     async def _scrub(self) -> None:
-        """Move the log, which contains pages from before a deletion, into the file, and empty it."""
+        """Checkpoint the log, which contains pages from before a deletion, into the file, and empty
+        it.
+        """
         await self._writer.write(partial(self._empty_log, wait_s=1), alone=True)
 
     def _empty_log(self, db: Cursor, *, wait_s: float) -> None:

@@ -1,5 +1,5 @@
-"""SQLite's write-ahead log of one connection: its length, and when it is moved into the file. Entry
-point: `Log`.
+"""Write-ahead log of one SQLite connection: its length, and when to checkpoint it. Entry point:
+`Log`.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from treadle.journal.sqlite.guard import Guard
 
 PAGES_MIN: Final = 128
 PAGES_MAX: Final = 1000
-"""When the log is as long as the file, within these, it is moved into the file before the next
-write; when the thread is idle, a little is enough.
+"""Limits between which the log is checkpointed before the next write once it is as long as the
+file. An idle thread checkpoints a much shorter log.
 """
 IDLE_PAGES: Final = 32
 
 
 class Log:
-    """The log as a writing connection sees it. Owned by the holder of the connection."""
+    """The log as seen by a writing connection. Owned by the holder of the connection."""
 
     def __init__(self, db: apsw.Connection, guard: Guard) -> None:
         self.is_committed = False
-        """Set by every commit; a transaction clears it when it begins."""
+        """Set by every commit, and cleared when a transaction begins."""
         self.is_long = False
-        """True if it should be moved into the file before the next write."""
+        """True if it should be checkpointed before the next write."""
         self._db, self._guard = db, guard
         self._pages = self._moved_pages = 0
-        """Length of the log, and how much of it was in the file after the last check."""
+        """Length of the log, and the part of it that was in the file at the last check."""
         self._pages_max = PAGES_MIN
-        # in place of SQLite's own checkpoints, which would come before the futures are resolved
+        # replaces SQLite's own checkpoints, which would run before the futures are resolved
         db.set_wal_hook(self._committed)
 
     @property
     def is_worth_moving(self) -> bool:
-        """True if it should be moved into the file while there is nothing to write."""
+        """True if it should be checkpointed while there is nothing to write."""
         return self._pages - self._moved_pages > IDLE_PAGES
 
     def move(self, mode: int = apsw.SQLITE_CHECKPOINT_PASSIVE) -> None:
-        """Move the log into the file, unless another writer has the turn. If that fails, the log
+        """Checkpoint the log into the file, unless another writer has the turn. On failure, the log
         keeps everything, and it is tried again.
         """
         if self._guard.is_lost:
@@ -58,7 +58,7 @@ class Log:
             self._guard.turns.end(self)
 
     def _committed(self, db: apsw.Connection, schema: str, pages: int) -> int:
-        """Note a commit. SQLite calls this once it is in the log."""
+        """Record a commit. SQLite calls this once it is in the log."""
         self.is_committed = True
         self._pages = pages
         # the log restarts once all of it is in the file

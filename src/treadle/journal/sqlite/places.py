@@ -1,4 +1,4 @@
-"""Locations for a journal: directories that are ours alone, on a file system with reliable locks.
+"""Locations for a journal: private directories on a file system with reliable locks.
 
 schema.py creates the content. Entry point: `prepare`.
 """
@@ -61,9 +61,9 @@ NETWORK = frozenset(
 
 
 def prepare(path: Path) -> None:
-    """Create missing parts: directories for their owner alone, and an empty file.
+    """Create missing parts: private directories and an empty file.
 
-    Raises AgentError(invalid) for a network file system (checked on Linux only) and for a place
+    Raises AgentError(invalid) for a network file system (detected on Linux only) and for a location
     that cannot be written.
     """
     folder = path.parent
@@ -119,8 +119,8 @@ def prepare(path: Path) -> None:
 
 
 def _check_file(path: Path) -> None:
-    """Check for one folder and one name: SQLite's files are next to the journal under its name, and
-    all its users must see the same.
+    """Check that the file has a single path. SQLite's other files are next to the journal under its
+    name, and all its users must see the same ones.
     """
     if str(path) in mount_points():
         text = (
@@ -156,14 +156,14 @@ def _make_folders(folder: Path) -> None:
 
 
 def _make_file(path: Path) -> None:
-    """Create the file if it is missing. It is never opened otherwise: closing it would drop the
-    locks that SQLite has on it in this process.
+    """Create the file if it is missing. It is never opened otherwise, because closing it would drop
+    SQLite's locks on it in this process.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         return
-    if sys.platform != "win32":  # the name must be as durable as what will stand in the file
+    if sys.platform != "win32":  # the name must be as durable as the content
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -172,9 +172,9 @@ def _make_file(path: Path) -> None:
 
 
 def mount_kind(folder: Path, mounts: str | None = None) -> str:
-    """The type of the file system that holds the directory; empty where that is not known.
+    """Return the type of the file system that contains the directory; empty if unknown.
 
-    `mounts`: the text of /proc/self/mountinfo, as proc(5) describes it.
+    `mounts`: the text of /proc/self/mountinfo, in the format of proc(5).
     """
     kind, longest = "", -1
     for mount, type_ in _mounts(mounts):

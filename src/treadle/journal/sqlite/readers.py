@@ -34,7 +34,7 @@ class SqliteReaders:
         self._path = path
         self._busy_timeout_s = busy_timeout_s
         self._lock = threading.Lock()
-        """Guards the two below."""
+        """Guards the two attributes below."""
         self._idle: list[apsw.Connection] = []
         self._closed = False
         abandon_in_children(self)
@@ -52,7 +52,7 @@ class SqliteReaders:
             if db is None:
                 db = connect(self._path, busy_timeout_s=self._busy_timeout_s)
                 cursor_of(db).execute("pragma query_only = 1").fetchall()
-                # the writer's connection is closed last, and knows whether it is alone
+                # the writer's connection is closed last, and knows whether it is the only one
                 db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             with db:  # one transaction, which is a snapshot
                 yield cursor_of(db)
@@ -78,11 +78,13 @@ class SqliteReaders:
         db.close()
 
     def abandon(self) -> None:
-        """Abandon the parent's connections in a forked child, neither used nor closed there."""
+        """Abandon the parent's connections in a forked child, without using or closing them
+        there.
+        """
         self._lock, self._closed = threading.Lock(), True
 
     def close(self) -> None:
-        """Close connections; those in use close when their reader is done. Idempotent."""
+        """Close all connections. Those in use are closed when their reader is done. Idempotent."""
         with self._lock:
             idle, self._idle, self._closed = self._idle, [], True
         for db in idle:

@@ -1,5 +1,5 @@
-"""The tables of a journal, their creation, and the detection of other files. Entry points:
-`connect`, `make_ready`.
+"""Tables of a journal, their creation, and the detection of other files. Entry points: `connect`,
+`make_ready`.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ create table workers(                      -- those that take runs from queues; 
 ) strict;
 """
 
-# runs that were taken out of it
+# runs that were removed from it
 _REMOVED = "alter table sessions add column removed integer not null default 0"
 
 MIGRATIONS = (_FIRST, _CHILDREN, _QUEUES, _REMOVED)
@@ -155,8 +155,8 @@ def connect(path: Path, *, busy_timeout_s: float) -> apsw.Connection:
         statementcachesize=64,
     )
     db.set_busy_timeout(int(busy_timeout_s * 1000))
-    # fullfsync: on macOS nothing less reaches the disk, and elsewhere it means nothing.
-    # secure_delete: deleted text is overwritten
+    # fullfsync: on macOS, nothing less reaches the disk; elsewhere it has no effect. secure_delete:
+    # overwrites deleted text
     for setting in (
         "synchronous = normal",
         "secure_delete = 1",
@@ -169,8 +169,8 @@ def connect(path: Path, *, busy_timeout_s: float) -> apsw.Connection:
 
 
 def make_ready(connection: apsw.Connection, path: Path, *, busy_timeout_s: float) -> None:
-    """Create missing tables. Any number of processes may do so at once. Raises AgentError(invalid)
-    for a file that is not a journal, is damaged, or is of a newer version.
+    """Create missing tables. Any number of processes may do so concurrently. Raises
+    AgentError(invalid) for a file that is not a journal, is damaged, or is of a newer version.
     """
     db = cursor_of(connection)
     try:
@@ -198,7 +198,7 @@ def unusable(error: apsw.Error, path: Path) -> AgentError:
 
 
 def _version(db: Cursor, path: Path) -> int:
-    """Return the number of migrations that the file has had."""
+    """Return the number of migrations applied to the file."""
     application, version = (
         db.execute(f"pragma {name}").get for name in ("application_id", "user_version")
     )
@@ -221,9 +221,10 @@ def _version(db: Cursor, path: Path) -> int:
 
 
 def _migrate(db: Cursor, path: Path) -> None:
-    db.execute("pragma auto_vacuum = incremental").fetchall()  # counts only while the file is empty
+    # effective only while the file is empty
+    db.execute("pragma auto_vacuum = incremental").fetchall()
     db.execute("begin immediate")
-    # asked again: another process may have been first
+    # checked again, because another process may have been first
     for script in MIGRATIONS[_version(db, path) :]:
         db.execute(script).fetchall()
     db.execute(

@@ -1,9 +1,9 @@
 """Drivers of runs: each open journal that drives is a worker, alive as long as the kernel holds its
 lock.
 
-No heartbeats and no clock: a killed worker is dead at once, a stopped one is alive. Only a missing
-lock file and a lock that the kernel has released prove a death; an unknown state is an error. Entry
-point: `SqliteWorkers`.
+No heartbeats and no clock: a killed worker is dead immediately, a stopped one is alive. Only a
+missing lock file and a lock that the kernel has released prove a death; an unknown state is an
+error. Entry point: `SqliteWorkers`.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _WAY_ON = {
 
 
 class SqliteWorkers:
-    """The workers of one journal file, including this process once it has registered."""
+    """Workers of one journal file, including this process once it has registered."""
 
     needs_lease = False
 
     def __init__(self, journal: Path, guard: Guard | None = None) -> None:
-        """`guard`: checks that the lock file of this worker stays where it is."""
+        """`guard`: checks that the lock file of this worker is still in place."""
         self._guard = guard
         self.folder = journal.with_name(journal.name + "-workers")
         self.me: str | None = None
         self._descriptor: int | None = None
         self._lock = threading.Lock()
-        """Guards registration, so that two threads that start their first runs at once register one
-        worker.
+        """Guards registration, so that two threads that start their first runs at the same time
+        register one worker.
         """
         abandon_in_children(self)
 
@@ -111,12 +111,14 @@ class SqliteWorkers:
 
     def _clear(self) -> None:
         for path in self._files():
-            with suppress(OSError):  # an unknown one stays
+            with suppress(OSError):  # a file whose state is unknown is kept
                 if is_held(path) is None:
                     path.unlink(missing_ok=True)
 
     def _files(self) -> list[Path]:
-        """List the lock files. Raises OSError: a glob would omit files that may not be read."""
+        """List the lock files. Raises OSError, whereas a glob would silently omit unreadable
+        directories.
+        """
         try:
             return [
                 self.folder / name for name in os.listdir(self.folder) if name.endswith(".lock")
@@ -138,8 +140,8 @@ class SqliteWorkers:
         return self.folder / f"{worker}.lock"
 
     def abandon(self) -> None:
-        """Abandon in a forked child: the lock is the parent's, and a thread that does not exist
-        there may hold ours.
+        """Detach in a forked child, where the lock is the parent's, and our own lock may be held by
+        a thread that does not exist there.
         """
         self._lock = threading.Lock()
         descriptor, self.me, self._descriptor = self._descriptor, None, None

@@ -1,10 +1,10 @@
-"""The turn to write to a journal file: a second lock around each write transaction, which survives
-the loss of SQLite's own.
+"""Turn to write to a journal file: a second lock around each write transaction, which remains if
+SQLite's own is lost.
 
-Any code of the process that opens and closes the -shm file drops SQLite's lock in the middle of a
-transaction (POSIX locks belong to a process and a file). A second writer would then overwrite what
-the first one commits. This lock belongs to an open file description (fcntl(2), Linux), which only
-its own closing drops. Entry point: `WriteTurn`.
+Any code in the process that opens and closes the -shm file drops SQLite's lock in the middle of a
+transaction, because POSIX locks belong to a process and a file. A second writer would then
+overwrite what the first one commits. This lock belongs to an open file description (fcntl(2),
+Linux), which only closing it releases. Entry point: `WriteTurn`.
 """
 
 from __future__ import annotations
@@ -27,21 +27,23 @@ if sys.platform == "linux":
     )
 
 PAUSE_S, PAUSE_MOST_S = 0.0002, 0.01
-"""Shortest and longest interval between attempts."""
+"""Minimum and maximum seconds between attempts."""
 
 
 class WriteTurn:
-    """Turns of one process on one journal file. Safe from any thread."""
+    """Write turns of one process on one journal file. Thread-safe."""
 
     def __init__(self) -> None:
         self.descriptor: int | None = None
-        """The guard file, while the journal is open; None: turns are taken in this process only."""
+        """Descriptor of the guard file while the journal is open. None: turns apply to this process
+        only.
+        """
         self._lock = threading.Lock()
-        """Guards the one below."""
+        """Guards the attribute below."""
         self._writer: object = None
 
     def take(self, writer: object) -> bool:
-        """Return False if another writer, here or in another process, has the turn."""
+        """Take the turn. Returns False if another writer, in this or another process, has it."""
         with self._lock:
             if self._writer is not None:
                 return False
@@ -64,16 +66,16 @@ class WriteTurn:
             pause_s = min(2 * pause_s, PAUSE_MOST_S)
 
     def end(self, writer: object) -> None:
-        """Give the turn back. Idempotent, and raises nothing: the work is done."""
+        """Release the turn. Idempotent. Never raises, because the work is done."""
         if self._writer is not writer:
             return
         while sys.platform == "linux" and self.descriptor is not None:
             try:
                 fcntl.fcntl(self.descriptor, _SET, _END)
-            except MemoryError:  # the lock may be there still
+            except MemoryError:  # the lock may still be held
                 time.sleep(PAUSE_MOST_S)
                 continue
-            except OSError:  # it goes with its descriptor
+            except OSError:  # it is released with its descriptor
                 pass
             break
         self._writer = None

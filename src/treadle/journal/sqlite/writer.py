@@ -1,4 +1,4 @@
-"""The one connection that writes to a journal file. Its thread combines concurrent writes of many
+"""The only connection that writes to a journal file. Its thread combines concurrent writes of many
 runs into one transaction; callers supply the writes. Entry points: `SqliteWriter.write`,
 `SqliteWriter.write_now`.
 """
@@ -30,8 +30,8 @@ T = TypeVar("T")
 logger = logging.getLogger("treadle")
 
 IDLE_S = 0.2
-"""Time for which the thread waits for the next write before it does maintenance, or checks for
-requests to stop a run.
+"""Seconds that the thread waits for the next write before it does maintenance, or checks for stop
+requests.
 """
 CHORES_WAIT_S = 0.1
 FEW = 4
@@ -63,17 +63,18 @@ class SqliteWriter:
         self._drivers = drivers
         self._queue = WriteQueue()
         self._turn = threading.Lock()
-        """Held to use the connection and its cursor; by the thread while it has work."""
+        """Held to use the connection and its cursor. The thread holds it while it has work."""
         self._cursor = cursor_of(db)
         self._busy_timeout_ms = busy_timeout_ms
         self._lock = threading.Lock()
-        """Guards the two below, so that no write is queued after the end."""
+        """Guards the two attributes below, so that no write is queued after the end."""
         self._thread: threading.Thread | None = None
         self._closed = False
         self._is_over = False
         """True once the connection is closed and the guard released."""
         self._closing = threading.Lock()
-        """Prevents closing the connection while the thread uses it, and closing it twice at once.
+        """Prevents closing the connection while the thread uses it, and closing it twice
+        concurrently.
         """
         self._full: bool | None = False
         """True if SQLite's synchronous mode is FULL; None if unknown."""
@@ -82,7 +83,7 @@ class SqliteWriter:
         self._log = Log(db, guard)
         abandon_in_children(self)
 
-    # ------------------------------------------------------------ handing in
+    # ------------------------------------------------------------ submitting
 
     async def write(
         self,
@@ -118,9 +119,9 @@ class SqliteWriter:
         return future.result()
 
     def _write_here(self, write: SqliteWrite[Any]) -> bool:
-        """Write at once in the caller's thread if there is no other writer and nothing has to reach
-        the disk itself: that costs less than waking a thread and being woken by it. Many drivers
-        are better served together. False: nothing was done.
+        """Write immediately in the caller's thread, if there is no other writer and no commit that
+        must be flushed to disk: cheaper than waking a thread and waiting for it. With many drivers,
+        batching in the thread is better. False: nothing was done.
         """
         if (
             self._power
@@ -139,21 +140,22 @@ class SqliteWriter:
             try:
                 self._be_durable(self._cursor, full=False)
                 self._cursor.execute("begin immediate")
-            except apsw.BusyError:  # another process writes: the thread can wait for it
+            except apsw.BusyError:  # another process is writing; the thread can wait for it
                 return False
             finally:
                 self._db.set_busy_timeout(self._busy_timeout_ms)
             self._commit([write], begun=True)
         finally:
             try:
-                self._roll_back()  # where a signal came right after its beginning
+                self._roll_back()  # a signal arrived right after the transaction began
             finally:
                 self._guard.turns.end(self)
                 self._turn.release()
         if self._log.is_long:
-            # it is being closed, which does so too, or has no memory: the next write does it
+            # the journal is being closed, which does the same, or there is no memory: the next
+            # write does it
             with contextlib.suppress(AgentError, MemoryError):
-                # the thread moves the log into the file
+                # the thread checkpoints the log
                 self._hand_in(SqliteWrite(lambda db: None, alone=True))
         return True
 
@@ -170,14 +172,14 @@ class SqliteWriter:
             self._queue.put(write)
 
     def abandon(self) -> None:
-        """Abandon in a forked child: the thread does not exist there, and other missing ones may
+        """Detach in a forked child, where this thread does not exist, and other missing threads may
         hold the locks.
         """
         self._lock, self._turn = threading.Lock(), threading.Lock()
         self._thread, self._closed = None, True
 
     def close(self) -> None:
-        """Write everything submitted, then move the log into the file. Idempotent, also after an
+        """Complete all submitted writes, then checkpoint the log. Idempotent, also after an
         exception.
         """
         with self._closing:
@@ -201,16 +203,16 @@ class SqliteWriter:
             is_alone = not self._guard.is_lost and self._guard.is_alone()
         finally:
             if not is_alone:
-                # the log is the last process's, even where SQLite sees no other one
+                # only the last process may checkpoint the log, even if SQLite sees no other one
                 self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            with contextlib.suppress(apsw.Error):  # the log keeps what the file did not take
+            with contextlib.suppress(apsw.Error):  # the log keeps what was not written to the file
                 self._db.close()
 
     # ------------------------------------------------------------ the thread
 
     def _run(self) -> None:
-        """Work until the end of the queue. Nothing else ends the thread: its waiters, and all later
-        ones, would wait for ever.
+        """Work until the end of the queue. Nothing else ends the thread, because its waiters, and
+        all later ones, would wait forever.
         """
         error: BaseException | None = None
         while not self._queue.is_over:
@@ -225,7 +227,7 @@ class SqliteWriter:
                 time.sleep(MEMORY_WAIT_S)
 
     def _take_a_turn(self) -> None:
-        """Do the next writes, or maintenance if there are none."""
+        """Process the next writes, or do maintenance if there are none."""
         self._queue.take(IDLE_S if self._more or self._drivers() else None)
         batch, ends = self._queue.batch, self._queue.ends
         idle = not batch or ends
@@ -241,7 +243,7 @@ class SqliteWriter:
             if self._log.is_long:
                 self._log.move()
             if ends:
-                # others use the file: then the last of them does it
+                # others use the file: the last of them does it
                 self._db.set_busy_timeout(0)
                 self._log.move(apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
@@ -255,9 +257,7 @@ class SqliteWriter:
                     self._work_alone(write)
 
     def _give_up(self, error: BaseException) -> None:
-        """Go on after an error outside of any write: those of the batch that are not done have
-        failed.
-        """
+        """Continue after an error outside any write: unfinished writes of the batch fail."""
         with self._turn:
             self._fail(self._queue.batch, error)
             self._queue.answer()
@@ -265,7 +265,7 @@ class SqliteWriter:
             logger.error("the writer of the journal %s failed", self._path, exc_info=error)
 
     def _commit(self, batch: Sequence[SqliteWrite[Any]], *, begun: bool = False) -> None:
-        """`begun`: the transaction is open, for an append."""
+        """Commit a batch. `begun`: the transaction is already open, for an append."""
         cursor, committing = self._cursor, False
         self._log.is_committed = False
         try:
@@ -284,13 +284,13 @@ class SqliteWriter:
                 boundary()
             committing = True
             cursor.execute("commit")
-            self._log.is_committed = True  # SQLite notes none that changed nothing
+            self._log.is_committed = True  # SQLite does not report a commit that changed nothing
             for write in batch:
                 write.done = True
             if appends:
                 boundary()
         except BaseException as e:  # noqa: BLE001  the edge of the thread: the waiter gets the error, and the thread goes on
-            # a signal, or the end of the memory, came right after the commit
+            # a signal or a lack of memory came right after the commit
             if committing and isinstance(e, MemoryError) and not self._log.is_committed:
                 self._look_up(batch)
             self._fail(batch, e, stored=self._log.is_committed)
@@ -298,7 +298,9 @@ class SqliteWriter:
             self._guard.turns.end(self)
 
     def _look_up(self, batch: Sequence[SqliteWrite[Any]]) -> None:
-        """Look for the batch in the file: there was no memory to receive the answer of a commit."""
+        """Look up the batch in the file, because there was no memory to receive the result of a
+        commit.
+        """
         self._roll_back()
         with contextlib.suppress(apsw.Error):
             for write in batch:
@@ -307,7 +309,7 @@ class SqliteWriter:
                     return
 
     def _work(self, cursor: Cursor, write: SqliteWrite[Any]) -> None:
-        """Run one write of several: its failure does not affect the others."""
+        """Run one write of several. Its failure does not affect the others."""
         cursor.execute("savepoint one")
         try:
             write.result = write.work(cursor)
@@ -332,11 +334,11 @@ class SqliteWriter:
     def _fail(
         self, batch: Sequence[SqliteWrite[Any]], error: BaseException, *, stored: bool = False
     ) -> None:
-        """Roll back, and note the error for each write that is not done. Repeated until there is
-        enough memory for it.
+        """Roll back, and record the error for each unfinished write. Repeated until there is enough
+        memory.
 
-        `stored`: the batch was committed. Then a lack of memory is no error, and another one leaves
-        the changes of the work in memory.
+        `stored`: the batch was committed. A lack of memory is then no error, and any other error
+        keeps the changes of the work in memory.
         """
         while True:
             try:
@@ -351,7 +353,7 @@ class SqliteWriter:
                 time.sleep(MEMORY_WAIT_S)
 
     def _roll_back(self) -> None:
-        while self._db.in_transaction:  # else SQLite did so by itself
+        while self._db.in_transaction:  # otherwise SQLite did so by itself
             try:
                 self._cursor.execute("rollback")
             except apsw.Error:
@@ -360,22 +362,22 @@ class SqliteWriter:
                 time.sleep(MEMORY_WAIT_S)
 
     def _error(self, error: BaseException) -> BaseException:
-        """Return the error for the waiter. Raises nothing: the waiter would wait for ever."""
+        """Return the error for the waiter. Never raises, because the waiter would wait forever."""
         try:
             return as_told(error, self._path)
         except Exception as e:  # noqa: BLE001  a bug in the translation becomes the error
             return e
 
     def _be_durable(self, cursor: Cursor, *, full: bool) -> None:
-        """Set SQLite's synchronous mode. NORMAL survives the death of the process; FULL also a
-        power failure, with everything that was written before.
+        """Set SQLite's synchronous mode. NORMAL survives the death of the process; FULL also
+        survives a power failure, and includes all earlier writes.
         """
         if full != self._full:
             self._full = None  # an interrupt may come before the next line, or after it
             cursor.execute("pragma synchronous=full" if full else "pragma synchronous=normal")
             self._full = full
 
-    # ------------------------------------------------------------ looking after the file
+    # ------------------------------------------------------------ maintenance
 
     def _look_after(self, *, idle: bool) -> bool:
         more = False

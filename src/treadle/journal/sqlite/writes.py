@@ -1,8 +1,7 @@
-"""Work that the thread of a journal's one writing connection does: writes with a waiter, and
-chores. Entry points: `SqliteWrite`, `WriteQueue`,
-`Chores`.
+"""Work for the thread of a journal's only writing connection: writes with a waiter, and chores.
+Entry points: `SqliteWrite`, `WriteQueue`, `Chores`.
 
-writer.py does the work, many writes in one transaction.
+writer.py executes them, many writes in one transaction.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ TOGETHER_MAX = 256
 
 
 class Chores(Protocol):
-    """Other work of the writer's thread, outside of any transaction."""
+    """Maintenance in the writer's thread, outside any transaction."""
 
     def __call__(self, db: Cursor, *, idle: bool) -> bool:
-        """Do some work. Returns True if more is left. `idle`: no write waits, and it may take a
+        """Do some work. Returns True if more is left. `idle`: no write waits, so it may take a
         moment.
         """
         ...
 
 
 class SqliteWrite(Pending[T]):
-    """Work of the writer's thread, and its waiter."""
+    """Work for the writer's thread, and its waiter."""
 
     __slots__ = ("alone", "appends", "once", "stands", "undo", "work")
 
@@ -50,13 +49,13 @@ class SqliteWrite(Pending[T]):
         self.undo = undo
         """Reverts the changes of `work` in memory if the transaction failed."""
         self.stands = stands
-        """Returns True if the work is in the file: asked if its commit ended without an answer."""
+        """Returns True if the work is in the file. Called if a commit ended without a result."""
         self.appends = appends
-        """True if it contains entries of a run: a test can kill the process directly before or
-        after it.
+        """True if it contains entries of a run. Tests can kill the process directly before or after
+        it.
         """
         self.once = once
-        """True if it must survive a loss of power."""
+        """True if it must survive a power loss."""
         self.alone = alone
         """True if it runs outside any transaction."""
 
@@ -76,25 +75,27 @@ class SqliteWrite(Pending[T]):
 
 
 class WriteQueue:
-    """Writes in the order in which they were handed in, and those that the thread has taken.
+    """Writes in the order of submission, and those that the thread has taken.
 
     Callers of `put` and `end` exclude each other; the rest belongs to the thread. An exception in
-    the thread loses no write: what was taken stays in `batch`.
+    the thread loses no write, because those taken stay in `batch`.
     """
 
     def __init__(self) -> None:
         self.batch: list[SqliteWrite[Any]] = []
-        """Writes that were taken and not answered yet. The thread clears it."""
+        """Taken writes without a delivered outcome. The thread clears it."""
         self.ends = False
-        """True if nothing comes after the batch."""
+        """True if nothing follows the batch."""
         self.is_over = False
-        """True if the last batch was answered."""
+        """True if the outcomes of the last batch were delivered."""
         self.submitted = self.answered = 0
-        """Numbers of writes since the beginning. If they differ, later writes queue behind them."""
+        """Number of writes submitted so far. If it has changed, later writes are queued behind
+        them.
+        """
         self._queue: SimpleQueue[SqliteWrite[Any]] = SimpleQueue()
         self._end: SqliteWrite[Any] = SqliteWrite(lambda db: None)
         self._taken: SqliteWrite[Any] | None = None
-        """A write that is in neither of the two for a moment."""
+        """A write that is briefly in neither of the two."""
 
     def put(self, write: SqliteWrite[Any]) -> None:
         submitted = self.submitted + 1
@@ -106,7 +107,7 @@ class WriteQueue:
 
     def take(self, timeout_s: float | None) -> None:
         """Fill the batch: wait up to that time for the next write, and add those queued behind it.
-        Empty after that time without one.
+        Empty if none arrives.
         """
         if self.ends:
             return

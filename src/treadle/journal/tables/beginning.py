@@ -22,17 +22,17 @@ from treadle.journal.tables.rows import find, key_of, micros
 
 
 class NewRun(NamedTuple):
-    """A run that is to be inserted."""
+    """A run to insert."""
 
     started: RunStarted
     owner: str | None = None
-    """Its driver."""
+    """Id of its driver."""
     head: int = 1
     """Sequence number of its last entry."""
     place: QueuePlace | None = None
-    """Its place in a queue."""
+    """Place in a queue."""
     standing: Standing = NEW
-    """Standing of an imported run."""
+    """State of an imported run."""
 
 
 def make_run(db: Cursor, run: NewRun, alive: Alive | None, *, found: ViewMark | None = None) -> int:
@@ -41,14 +41,14 @@ def make_run(db: Cursor, run: NewRun, alive: Alive | None, *, found: ViewMark | 
 
     Raises AgentError(busy) if the id is taken, or if another run of the session is not finished
     (unless `alive` is None); SessionChanged if the session's mark is not `found`;
-    AgentError(invalid) if the run that it was forked from is gone.
+    AgentError(invalid) if the run that it was forked from no longer exists.
     """
     started, place, standing = run.started, run.place, run.standing
     hold_runs(db, shared=True)
     if started.session_id is not None:
         hold_session(db, started.session_id)
     if started.fork is not None:
-        find(db, started.fork.run_id)  # it may have been pruned since it was read
+        find(db, started.fork.run_id)  # the run may have been pruned since it was read
     columns: dict[str, object] = {
         "owner": run.owner,
         "fence": standing.fence,
@@ -68,7 +68,9 @@ def _add(
     conversation: SessionPosition | None,
     columns: dict[str, object],
 ) -> int:
-    """`columns`: those that not every beginning fills alike. None as `ready_at_us` is now."""
+    """Insert the row of a run. `columns`: those whose initial values differ. A `ready_at_us` of
+    None means now.
+    """
     columns |= {
         "id": started.run_id,
         "session": None if conversation is None else conversation.num,

@@ -1,6 +1,6 @@
-"""Encoding of stored entries: long texts are kept once, by hash, and restored byte for byte. Only
-whole JSON strings are cut out, so that a prompt, a result or an argument is the same piece in every
-entry. Entry points: `cut`, `whole`.
+"""Encoding of stored entries: long texts are stored once, by hash, and restored byte for byte. Only
+whole JSON strings are extracted, so that a prompt, a result or an argument is the same piece in
+every entry. Entry points: `cut`, `whole`.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 LONG_BYTES = 8192
-"""Minimum size, as JSON text, of strings that are kept by hash."""
+"""Minimum size in bytes, as JSON text, of strings that are stored by hash."""
 
 _STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 
 
 class BodyPiece(NamedTuple):
-    """A string that was cut out."""
+    """An extracted string."""
 
     at: int
-    """Offset in the bytes of the entry, without its quotes."""
+    """Offset in the bytes of the entry, excluding its quotes."""
     hash: bytes
     text: bytes
 
 
 def cut(entry: bytes) -> tuple[bytes, list[BodyPiece]]:
-    """Return the rest of the entry, and its long strings in order."""
+    """Return the entry without its long strings, and these strings in order."""
     left: list[bytes] = []
     pieces: list[BodyPiece] = []
     done = 0
@@ -41,7 +41,9 @@ def cut(entry: bytes) -> tuple[bytes, list[BodyPiece]]:
 
 
 def whole(left: bytes, pieces: Iterable[tuple[int, bytes]]) -> bytes:
-    """The inverse: `pieces` are place and text of each string, in order."""
+    """Restore an entry, as the inverse of `cut`. `pieces` are position and text of each string, in
+    order.
+    """
     joined: list[bytes] = []
     done = length = 0
     for at, text in pieces:

@@ -1,4 +1,5 @@
-"""Claiming of queued runs: which are ready, whose claimant is dead, and what a claim or a parking writes.
+"""Claiming of queued runs: selecting ready runs, detecting dead claimants, and the rows that a
+claim or a parking writes.
 
 Entry points: `ready_rows`, `claimed`, `ticket_of`, `DeadWorkers`.
 """
@@ -28,7 +29,7 @@ PARK: Final = (
 
 
 class _ReadyRow(NamedTuple):
-    """A run that may be claimed."""
+    """A run that can be claimed."""
 
     num: int
     run_id: str
@@ -47,18 +48,18 @@ class _ReadyRow(NamedTuple):
 
 
 class DeadWorkers(NamedTuple):
-    """Ids of dead workers that runs name."""
+    """Ids of dead workers that own runs."""
 
     owners: Sequence[str]
     holders: Sequence[str]
-    """To whom runs were sent."""
+    """Workers and engines to which runs were sent."""
     engines: Sequence[str]
-    """The marks of those that have runs; none of them is dead."""
+    """Marks of engines that have runs. They never count as dead."""
 
 
 def among(column: str, values: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Return SQL that tests whether a column that is not null contains one of these, and its
-    parameters.
+    """Return SQL, with its parameters, that tests whether a non-null column contains one of
+    these.
     """
     return (f"{column} in ({', '.join('?' * len(values))})", values) if values else ("0 = 1", ())
 
@@ -66,7 +67,7 @@ def among(column: str, values: Sequence[str]) -> tuple[str, Sequence[str]]:
 def ready_rows(
     db: Cursor, queues: Sequence[str], gone: DeadWorkers, mark: str, most: int
 ) -> list[_ReadyRow]:
-    """Return the first claimable runs in order, over all queues."""
+    """Return the first claimable runs over all queues, in order."""
     dead, owners = among("owner", gone.owners)
     rest = (*owners, db.dialect.now_us(db), SCHEMA, most)
     free = (
@@ -120,7 +121,7 @@ def _got_further(db: Cursor, num: int, head: int) -> bool:
 
 
 def ticket_of(columns: Sequence[Any]) -> Ticket:
-    """`columns`: id, queue, priority, tenant, delivery, fruitless, ready_at_us."""
+    """Build a ticket. `columns`: id, queue, priority, tenant, delivery, fruitless, ready_at_us."""
     run_id, queue, priority, tenant, delivery, fruitless, ready_at_us = columns
     return Ticket(
         run_id=run_id,

@@ -1,8 +1,8 @@
-"""A session's rows, as the runs in it make and change them: who may begin, what counts as said,
-when it last changed.
+"""Rows of a session, as its runs create and change them: which run may begin, how many messages
+count, when the session last changed.
 
-What people do with sessions is sessions.py's, what is in view of one view.py's business. Entry:
-`joined`, `ran`, `holder`.
+sessions.py handles users' operations on sessions, view.py computes the view. Entry: `joined`,
+`ran`, `holder`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SessionPosition(NamedTuple):
 
     num: int
     pos: int
-    """The place of its entry."""
+    """Position of its entry."""
     talks: bool
     """False for a run that is part of another one, and adds nothing to the session itself."""
 
@@ -33,12 +33,11 @@ class SessionPosition(NamedTuple):
 def joined(
     db: Cursor, started: RunStarted, alive: Alive | None, found: ViewMark | None
 ) -> SessionPosition | None:
-    """The place of a run that begins in its session, which is made where there is none; None where
-    it has no session.
-
-    Raises AgentError(busy) where another run of it is not finished; not where `alive` is None.
-    SessionChanged where its mark is no more `found`. AgentError(invalid) for what is no id of a
+    """Return the place of a new run in its session, which is created if missing; None if it has no
     session.
+
+    Raises AgentError(busy) if another run of it is not finished, unless `alive` is None;
+    SessionChanged if its mark is no longer `found`; AgentError(invalid) for an invalid session id.
     """
     if started.session_id is None:
         return None
@@ -60,7 +59,7 @@ def joined(
 
 
 def ran(db: Cursor, run: int, at: Time, *, said: int | None) -> None:
-    """Record that a run has ended with so many messages, if their number is known."""
+    """Record that a run has ended, with its number of messages if known."""
     row = db.execute("select session from session_entries where run = ?", (run,)).fetchone()
     if row is not None:
         db.execute("update sessions set messages = messages + ? where num = ?", (said, row[0]))
@@ -90,7 +89,7 @@ def add_session(db: Cursor, session_id: str, title: str, at: Time) -> int:
 
 
 def name(db: Cursor, num: int, title: str) -> None:
-    """Name the session, unless it has a name."""
+    """Name the session, unless it already has a name."""
     db.execute(
         "update sessions set title = ? where num = ? and title = ?",
         (showable(title), num, NEW_SESSION),
@@ -103,7 +102,7 @@ def rename(db: Cursor, num: int, title: str, at: Time) -> None:
 
 
 def touch(db: Cursor, num: int, at: Time, found: ViewMark | None = None) -> None:
-    """Mark the session as the last one changed: clocks are too coarse for it.
+    """Mark the session as the most recently changed. A counter, because clocks are too coarse.
 
     If its mark is not `found`, `db.changed` is 0.
     """
@@ -112,7 +111,7 @@ def touch(db: Cursor, num: int, at: Time, found: ViewMark | None = None) -> None
     )
     if found is None:
         db.execute(statement, (micros(at), num))
-    else:  # one statement, which waits for a writer of the row and then compares again
+    else:  # a single statement, which waits for a writer of the row and then compares again
         db.execute(statement + " and changed = ? and removed = ?", (micros(at), num, *found))
 
 
@@ -169,7 +168,7 @@ def holder(db: Cursor, session_id: str, alive: Alive) -> Holder | None:
 
 
 def _open_run(db: Cursor, session: int) -> tuple[int, str, str | None, int] | None:
-    """Number, id, worker and schema of the one run that is not finished."""
+    """Return number, id, worker and schema of the session's only unfinished run."""
     row = db.execute(
         (
             "select num, id, owner, schema from runs where session = ? and finished is null and "

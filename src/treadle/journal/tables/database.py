@@ -1,7 +1,7 @@
-"""Interface of a journal in SQL tables to its database: a cursor, and the few differences between
+"""Interface between a journal in SQL tables and its database: a cursor, and the differences between
 SQLite and PostgreSQL.
 
-sqlite/ and postgres/ open, write and read it. Entry points: `Cursor`, `Dialect`.
+sqlite/ and postgres/ implement it. Entry points: `Cursor`, `Dialect`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Cursor(Protocol):
-    """Cursor inside a transaction. Parameters are written as `?` in the statement."""
+    """Cursor inside a transaction. Statements use `?` for parameters."""
 
     @property
     def dialect(self) -> Dialect: ...
@@ -31,12 +31,12 @@ class Cursor(Protocol):
     def stream(
         self, statement: str, bindings: Sequence[object] = (), /
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield rows on demand, while this cursor runs other statements."""
+        """Yield rows on demand, while the cursor runs other statements."""
         ...
 
     def execute(self, statements: str, bindings: Sequence[object] | None = None, /) -> Cursor:
-        """SQLite runs up to the first row: a script whose statements give rows is only run whole by
-        fetching them all.
+        """Run a script. SQLite stops at the first row, so a script whose statements return rows
+        runs completely only if all of them are fetched.
         """
         ...
 
@@ -57,12 +57,12 @@ class TextIndex(Protocol):
     def add(self, db: Cursor, num: int, text: str) -> None: ...
 
     def forget(self, db: Cursor, session: int, pos: int) -> None:
-        """Remove one entry of a session from the index, before its rows of `said` go."""
+        """Remove one entry of a session from the index, before its rows of `said` are deleted."""
         ...
 
     def find(self, db: Cursor, words: Sequence[str], *, limit: int) -> list[tuple[Any, ...]]:
-        """Return session's id, title and number, pos, place, nth and at_us of visible messages with
-        words that begin like all of these; the newest first.
+        """Return session id, title and number, pos, place, nth and at_us of visible messages that
+        contain a word starting with each of these; newest first.
         """
         ...
 
@@ -73,7 +73,7 @@ class Dialect(Protocol):
 
     @property
     def refused(self) -> type[Exception]:
-        """Exception for a duplicate that a unique index refuses."""
+        """Exception that a unique index raises for a duplicate."""
         ...
 
     def call(self, call: str | bytes) -> object:
@@ -84,7 +84,7 @@ class Dialect(Protocol):
 
     @property
     def together(self) -> int:
-        """Maximum number of runs read at once: each query to a server takes time."""
+        """Maximum number of runs read at once, because each query to a server takes time."""
         ...
 
     @property
@@ -96,11 +96,11 @@ class Dialect(Protocol):
 
     @property
     def now(self) -> str:
-        """SQL expression for `now_us`."""
+        """SQL expression for the current time, as `now_us`."""
         ...
 
     def now_us(self, db: Cursor) -> int:
-        """Return the microseconds since 1970 by the clock that all processes share."""
+        """Return microseconds since 1970 by the clock that all processes share."""
         ...
 
     @property
@@ -110,19 +110,19 @@ class Dialect(Protocol):
 
     @property
     def run_columns(self) -> Mapping[str, str]:
-        """Columns that only this database's runs have, and the SQL of their first values."""
+        """Columns that only this database has, and SQL for their initial values."""
         ...
 
     def hold(self, db: Cursor, what: str, *, shared: bool = False) -> None:
-        """Hold a lock until the end of the transaction: alone, or shared.
+        """Hold a lock until the end of the transaction, exclusive or shared.
 
-        Does nothing if there is only one writer anyway.
+        Does nothing if there is only one writer.
         """
         ...
 
 
 Work: TypeAlias = Callable[[Cursor], T]
-"""Work inside a transaction. An exception rolls back its writes, and nothing else."""
+"""Work inside a transaction. An exception rolls back its writes only."""
 
 
 class ReadTransactions(Protocol):

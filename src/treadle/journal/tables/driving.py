@@ -1,8 +1,8 @@
-"""Shared parts of a run's driver: its view of the entries that it appends, and the row of a run
-that has ended.
+"""Parts of a run's driver that both databases share: checks of the entries that it appends, and the
+row of a run that has ended.
 
-Each journal decides when to write and checks the driver's hold. Entry points: `Hold`,
-`looked_over`, `DriverView`, `add_late`, `finish`.
+Each journal decides when to write and checks that the driver still holds the run. Entry points:
+`Hold`, `looked_over`, `DriverView`, `add_late`, `finish`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from treadle.journal.tables.rows import micros
 
 
 class SaidCount:
-    """Counts messages of a run seen from its beginning."""
+    """Counter of messages of a run observed from its beginning."""
 
     __slots__ = ("_open", "count")
 
@@ -41,7 +41,9 @@ class SaidCount:
         """Open calls of the last response."""
 
     def add(self, entry: Entry) -> None:
-        """Raises AgentError for a receipt of a newer version, and where it takes a fold to know."""
+        """Count an entry. Raises AgentError for a receipt of a newer version, and if only a fold
+        can tell.
+        """
         if isinstance(entry, ModelResponded):
             message = entry.message
             self.count += bool(message.parts)
@@ -98,15 +100,15 @@ class Look(NamedTuple):
     end: int | None
     """Index of the run's end among the entries."""
     late: bool
-    """True if only late results follow the end, or nothing."""
+    """True if only late results, or nothing, follow the end."""
     once: bool
     """True if a `once` call starts."""
 
 
 def looked_over(run_id: str, entries: Sequence[Entry]) -> Look:
-    """Examine entries before they are appended.
+    """Check entries before they are appended.
 
-    Raises AgentError(invalid) for entries that may not follow the end of a run.
+    Raises AgentError(invalid) for entries that cannot follow the end of a run.
     """
     end, late, once = None, True, False
     for n, entry in enumerate(entries):
@@ -124,14 +126,16 @@ def looked_over(run_id: str, entries: Sequence[Entry]) -> Look:
 
 
 class DriverView:
-    """Facts that a driver knows about its run without reading it: enough for the row of a run that
-    ends.
+    """Facts that a driver knows about its run without reading it, sufficient for the row of a run
+    that ends.
     """
 
     __slots__ = ("_begun", "_resumed", "_said", "_started")
 
     def __init__(self, started: RunStarted, *, begun: bool) -> None:
-        """`begun`: the driver drives the run from its beginning, and so sees every entry."""
+        """`begun`: True if the driver drives the run from its beginning, and so observes every
+        entry.
+        """
         self._started = started
         self._begun = begun
         self._resumed: RunResumed | None = None
@@ -148,16 +152,16 @@ class DriverView:
                     self._said = None
 
     def forget_said(self) -> None:
-        """Forget a count of entries that were not appended."""
+        """Discard the count for entries that were not appended."""
         self._said = None
 
     @property
     def said(self) -> int | None:
-        """Number of messages; None: it must be counted."""
+        """Number of messages; None if it must be counted."""
         return None if self._said is None else self._said.count
 
     def summary(self, finished: RunFinished) -> bytes | None:
-        """Return the summary of a finished run; None: a list folds its entries."""
+        """Return the summary of a finished run. None: lists fold its entries."""
         return (
             summary_of(self._started, self._resumed, finished)
             if self._begun or self._resumed is not None
@@ -166,8 +170,8 @@ class DriverView:
 
 
 def add_late(db: Cursor, hold: Hold, entries: Sequence[Entry], *, wakes: bool) -> None:
-    """Move the head of a run, even after its end or release. `wakes`: it no longer waits for a
-    person. If the run is no longer held, `db.changed` is 0.
+    """Advance the head of a run, even after its end or release. `wakes`: it stops waiting for a
+    user. If the run is no longer held, `db.changed` is 0.
     """
     at = entries[-1].at
     recount(db, hold.num, at)
@@ -176,7 +180,7 @@ def add_late(db: Cursor, hold: Hold, entries: Sequence[Entry], *, wakes: bool) -
 
 
 def finish(db: Cursor, hold: Hold, entries: Sequence[Entry], end: int, seen: DriverView) -> None:
-    """Move the head and release the run. If it is no longer held, `db.changed` is 0."""
+    """Advance the head and release the run. If it is no longer held, `db.changed` is 0."""
     finished = cast("RunFinished", entries[end])
     summary = seen.summary(finished)
     db.execute("delete from stops where run = ?", (hold.num,))

@@ -1,4 +1,4 @@
-"""Shared parts of journals in tables: reading, importing and pruning.
+"""Parts that all journals in tables share: reading, importing and pruning.
 
 sqlite/ and postgres/ drive runs and access the tables. Entry point: `TableJournal`.
 """
@@ -33,7 +33,7 @@ from treadle.journal.threads import run_in_thread
 from treadle.types import Time
 
 PRUNED_AT_ONCE = 20
-"""Number of runs deleted in one transaction, so that appends need not wait long."""
+"""Number of runs deleted in one transaction, so that appends are not delayed."""
 
 _LEFT_BEHIND = (
     "select id, owner from runs where finished is null and queue is null and waiting = 0 and "
@@ -47,7 +47,7 @@ _ORPHANS = (
 
 
 class TableJournal:
-    """The part of a journal that needs its tables only."""
+    """Part of a journal that needs only its tables."""
 
     def __init__(self, writing: Writing, reading: ReadTransactions, alive: Alive) -> None:
         self._writing = writing
@@ -204,8 +204,8 @@ class TableJournal:
         return Freed(runs=runs, kept=tuple(planned.kept), size_bytes=size)
 
     async def _prune(self, before: Time, going: Mapping[str, int]) -> dict[str, int]:
-        """Prune the runs, newest first, because newer runs can need older ones. Returns the size of
-        each.
+        """Prune the runs, newest first, because newer runs may depend on older ones. Returns the
+        size of each.
         """
         gone: dict[str, int] = {}
         while left := [run for run in reversed(list(going.items())) if run[0] not in gone]:
@@ -225,7 +225,7 @@ class TableJournal:
         return Freed(runs=tuple(gone), kept=tuple(kept), size_bytes=sum(gone.values()))
 
     async def _scrub(self) -> None:
-        """Remove deleted data from the database's own log, if Treadle can empty it."""
+        """Remove deleted data from the database's own log, where possible."""
 
     async def _shrink(self) -> None:
         """Return freed space to the disk, if the database does not do so itself."""

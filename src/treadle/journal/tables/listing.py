@@ -24,7 +24,7 @@ from treadle.journal.totals import with_totals
 from treadle.types import Usage
 
 ASKED_AT_ONCE = 500
-"""Parameters of one query."""
+"""Maximum number of parameters of one query."""
 
 _DECODER = msgspec.json.Decoder(RunCost)
 _COLUMNS = (
@@ -36,8 +36,8 @@ _COLUMNS = (
 def summary_of(
     started: RunStarted, resumed: RunResumed | None = None, finished: RunFinished | None = None
 ) -> bytes:
-    """Return the listed fields of a run, as its row stores them: complete if it is finished. The
-    row has the rest in columns.
+    """Return the listed fields of a run, as stored in its row; complete if it is finished. Other
+    columns have the rest.
     """
     last = resumed or started
     info = RunInfo(
@@ -70,7 +70,7 @@ def summary_of(
 def listed(
     db: Cursor, is_alive: Alive, where: str = "", values: tuple[object, ...] = ()
 ) -> list[RunInfo]:
-    """Return the runs that `where` (the rest of the query) selects, in its order."""
+    """Return the runs selected by `where` (the rest of the query), in its order."""
 
     def children_of(run_ids: Collection[str]) -> Iterator[RunInfo]:
         keys = [key_of(run_id) for run_id in run_ids]
@@ -122,7 +122,7 @@ def _rows(db: Cursor, is_alive: Alive, where: str, values: tuple[object, ...]) -
 
 
 def costs(db: Cursor, by: By, since: date | None) -> Costs:
-    """Sum up the stored costs; only runs that are not finished are read."""
+    """Sum up the stored costs. Only unfinished runs are read."""
     tally = Tally(by, since=since)
     for num, schema, summary, counted in db.stream(
         "select num, schema, summary, counted from runs order by num"
@@ -135,8 +135,8 @@ def costs(db: Cursor, by: By, since: date | None) -> Costs:
 
 
 def _folded(db: Cursor, run: int, schema: int) -> RunInfo | None:
-    """Return None if a newer version wrote something unreadable: the list continues without its
-    figures.
+    """Fold a run. None if it contains unreadable content of a newer version, so that the list
+    continues without its figures.
     """
     try:
         return info_of(entries_of(bodies(db, run), schema), "finished")

@@ -1,6 +1,6 @@
-"""The driver of a run, for readers of the tables.
+"""Liveness of a run's driver, for readers of the tables.
 
-Each database has its own evidence: locks of files, or leases. Entry points: `Alive`, `Members`.
+Each database has its own evidence: file locks or leases. Entry points: `Alive`, `Members`.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from treadle.journal.tables.database import Cursor
 
 
 class Process(NamedTuple):
-    """Process of a living worker, as it describes itself."""
+    """Process of a living worker, as it described itself."""
 
     pid: int | None
     host: str | None
-    """Host name. None: an older version, which has none."""
+    """Host name; None if an older version wrote none."""
     lease_s: float | None = None
-    """Seconds for which it still counts as living after its death, if no process here would notice
-    that.
+    """Seconds for which it still counts as living after its death, unless a process on this host
+    detects the death.
     """
 
     @property
     def named(self) -> str:
-        """Name of the process for people: its id alone if it is on this machine."""
+        """Display name of the process: only its id if it is on this machine."""
         number = "unknown" if self.pid is None else str(self.pid)
         return number if self.host in (None, socket.gethostname()) else f"{number} on {self.host}"
 
 
 def is_driven(run_id: str, process: Process) -> AgentError:
-    """Return the error for an attempt to drive a run that `process` drives."""
+    """Return the error for an attempt to drive a run that `process` is driving."""
     reason = (
         f"run {run_id} is being driven by process {process.named}: wait for its end, or stop it "
         f"with `treadle runs kill {run_id}`"
@@ -48,11 +48,13 @@ def is_driven(run_id: str, process: Process) -> AgentError:
 
 
 Alive: TypeAlias = Callable[[Cursor, "str | None"], "Process | None"]
-"""Return the process of a living worker; None for a dead one, or if there is none."""
+"""Function that returns the process of a living worker; None for a dead one, or if there is
+none.
+"""
 
 
 class Members(Protocol):
-    """Processes over one journal, including this one."""
+    """Processes that share a journal, including this one."""
 
     @property
     def needs_lease(self) -> bool:
@@ -60,7 +62,9 @@ class Members(Protocol):
         ...
 
     def register(self) -> str:
-        """Return this process's id, always the same. Blocks at the first call. Raises AgentError."""
+        """Register this process and return its id, which does not change. The first call blocks.
+        Raises AgentError.
+        """
         ...
 
     def living(self, db: Cursor, /) -> list[str]:
@@ -68,5 +72,5 @@ class Members(Protocol):
         ...
 
     def of(self, db: Cursor, worker: str | None, /) -> Process | None:
-        """See `Alive`."""
+        """Return the process of a worker, as `Alive` does."""
         ...

@@ -34,13 +34,13 @@ _FORKED = (
     "select earlier.id, fork.id from runs as fork join runs as later on later.id = fork.fork_of"
     + _BEFORE.format(which="{which} and")
 )
-"""Runs, each with one that goes on from what they said: a later run of the session that is not
-finished, or a fork of a later one.
+"""Runs on which another run depends: a later unfinished run of the session, or a fork of a later
+run, continues from their messages.
 """
 
 
 _MAY_BE_OLD = "{run}finished is not null and ({run}updated_at_us < ? or {run}updated_at_us > ?)"
-"""Finished runs that ended before a time, or so late that the clock was wrong: `_ends`."""
+"""Finished runs that ended before a given time, or so late that the clock was wrong: `_ends`."""
 
 
 class PruningPlan(NamedTuple):
@@ -48,8 +48,8 @@ class PruningPlan(NamedTuple):
 
     going: dict[str, int]
     kept: list[str]
-    """Ids of old runs that stay, because a remaining run was forked from them, continues from their
-    messages, or is part of the same tree.
+    """Ids of old runs that are kept, because a remaining run was forked from them, continues from
+    their messages, or belongs to the same tree.
     """
 
 
@@ -58,7 +58,7 @@ def plan(db: Cursor, before: Time) -> PruningPlan:
     needed_by: dict[str, list[str]] = {}
     for run_id, fork_of in db.execute("select id, fork_of from runs where fork_of is not null"):
         needed_by.setdefault(fork_of, []).append(run_id)
-    # a parent that goes on needs its children's ends
+    # a parent that resumes needs its children's results
     for run_id, parent in db.execute(
         "select id, parent from runs where parent in (select id from runs)"
     ):
@@ -106,7 +106,7 @@ def _ends(db: Cursor, before: Time) -> tuple[int, int]:
 
 
 def size_bytes(db: Cursor, runs: list[int]) -> int:
-    """Return the size of their entries, and of the long texts that no other run uses."""
+    """Return the size of their entries, and of the long texts that no other run uses, in bytes."""
     total = 0
     uses: dict[int, int] = {}
     for run in runs:
@@ -132,18 +132,18 @@ def size_bytes(db: Cursor, runs: list[int]) -> int:
 def prune_some(
     db: Cursor, before: Time, some: Mapping[str, int], *, going: Collection[str]
 ) -> dict[str, int]:
-    """Delete the runs that nothing has come to need since they were planned, and yield each with
-    its size in bytes. `going`: all planned runs.
+    """Delete the runs that have not become needed since the plan, and yield each with its size in
+    bytes. `going`: all planned runs.
     """
     hold_runs(db)
     return _take_away(db, _still_going(db, before, some, going))
 
 
 def remove_some(db: Cursor, run_ids: Collection[str]) -> tuple[dict[str, int], list[str]]:
-    """Delete finished runs and those below them; return the ids that went, with their sizes in
-    bytes, and those that forks need.
+    """Delete finished runs and their descendants. Return the deleted ids with their sizes in bytes,
+    and the ids that forks need.
 
-    Raises AgentError(busy) where one of them is not finished.
+    Raises AgentError(busy) if one of them is not finished.
     """
     hold_runs(db)
     trees = {root: tree for root in map(key_of, run_ids) if (tree := _tree(db, root))}
@@ -160,7 +160,7 @@ def remove_some(db: Cursor, run_ids: Collection[str]) -> tuple[dict[str, int], l
 
 
 def _tree(db: Cursor, root: str) -> dict[str, int]:
-    """Return the numbers of a run and all runs below it, by id; empty for an unknown run. Raises
+    """Return the numbers of a run and its descendants, by id; empty for an unknown run. Raises
     AgentError(busy) if one is not finished.
     """
     tree = dict[str, int]()
@@ -199,7 +199,7 @@ def _take_away(db: Cursor, going: Mapping[str, int]) -> dict[str, int]:
 def _still_going(
     db: Cursor, before: Time, some: Mapping[str, int], going: Collection[str]
 ) -> dict[str, int]:
-    # A later run that showed the age of one may be gone already.
+    # The later run that proved its age may be deleted already.
     old = f"select 1 from runs where num = ? and {_MAY_BE_OLD.format(run='')}"
     ends = _ends(db, before)
     left = {

@@ -1,7 +1,6 @@
-"""Runs that wait for a worker, in the tables: the columns of their own rows say so. Entry:
-`TableQueue`.
+"""Queue of runs in the tables, stored in columns of the runs' own rows. Entry: `TableQueue`.
 
-Which workers live, and what the time is, the database says in its own way (`Members`, `Dialect`).
+Liveness of workers and the time come from the database (`Members`, `Dialect`).
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ with recursive found(id) as (
     union all
     select (select min({it}) from runs where finished is null and queue is not null and {it} > found.id) from found where found.id is not null
 ) select id from found where id is not null"""
-"""Statement for distinct values, without reading every row."""
+"""Statement for distinct values that does not read every row."""
 _TICKETS: Final = (
     "select id, queue, priority, tenant, deliveries, fruitless, ready_at_us from runs "
 )
@@ -79,7 +78,7 @@ class TableQueue:
         *,
         append: Callable[[Work[None]], Awaitable[None]] | None = None,
     ) -> None:
-        """`append` writes transactions with entries of runs; None: they are written like all
+        """`append` writes transactions with entries of runs. None: they are written like all
         others.
         """
         self._writing, self._reading, self._members, self._notifier = (
@@ -91,7 +90,7 @@ class TableQueue:
         self._append = append or writing.write
         self._roster = Roster(members)
         self._handed: set[tuple[str, int]] = set()
-        """Claims by run and delivery that were returned to a caller here."""
+        """Claims that were returned to a caller in this process, by run and delivery."""
         self._claiming = anyio.Lock()
         """Serialises claims, so that a claim in progress does not count as lost."""
 
@@ -196,7 +195,7 @@ class TableQueue:
                 )
                 mine = [ticket for row in rows if (ticket := claimed(db, row, me)) is not None]
                 tickets += mine
-                # else some were parked, and others may stand behind them
+                # otherwise some were parked, and others may follow them
                 if len(mine) == len(rows):
                     break
             return tickets
@@ -209,8 +208,8 @@ class TableQueue:
     def _lost(
         self, db: Cursor, me: str, gone: DeadWorkers, queues: Collection[str]
     ) -> list[Ticket]:
-        """Return the tickets of an earlier claim of ours that no caller received: its caller was
-        cancelled, or the database broke off right after it.
+        """Return the tickets of an earlier claim of this process that no caller received, because
+        its caller was cancelled or the connection was lost right after it.
         """
         rows = db.execute(_OURS, (me,)).fetchall()
         self._handed.intersection_update(
@@ -255,8 +254,8 @@ class TableQueue:
         return await self._reading.read(read)
 
     def _gone(self, db: Cursor, *, but: str | None = None) -> DeadWorkers:
-        """Return the dead workers. The named ones are read first: a worker that arrives in between
-        does not count as dead.
+        """Return the dead workers. The named ones are read first, so that a worker that registers
+        in between does not count as dead.
         """
         owners, holders = (
             [one for (one,) in db.execute(_NAMED.format(it=it)).fetchall()]
@@ -273,7 +272,7 @@ class TableQueue:
     async def _enter(self) -> str:
         return await run_in_thread(self._members.register)
 
-    # ------------------------------------------------------------ how it stands
+    # ------------------------------------------------------------ state of the queue
 
     async def backlogs(self) -> list[Backlog]:
         def read(db: Cursor) -> list[Backlog]:

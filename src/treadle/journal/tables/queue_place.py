@@ -1,7 +1,8 @@
-"""A run's place in a queue, as columns of its row: what is written when it begins there, is put back,
-taken over or released. Entry points: `place_columns`, `start_us`, `put_back`, `LET_GO`, `TAKEN`.
+"""A run's place in a queue, as columns of its row, and their values when it begins there, is
+requeued, taken over or released. Entry points: `place_columns`, `start_us`, `put_back`, `LET_GO`,
+`TAKEN`.
 
-queue.py claims and lists what waits.
+queue.py claims and lists waiting runs.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ LET_GO: Final = (
     "sent_to = null, fruitless = case when fruitless > 0 and ? = 0 then fruitless - 1 else "
     "fruitless end"
 )
-"""SQL for a run that its driver releases. Parameter: True if it waits for a person."""
+"""SQL for a run that its driver releases. Parameter: True if it waits for a user."""
 TAKEN: Final = "sent_to = case when sent_to = ? or sent_to like 'engine:%' then sent_to end"
-"""SQL for a run that the worker of this id takes over: the earlier claimant no longer delivers it.
+"""SQL for a run that the worker with this id takes over, so that the earlier claimant no longer
+delivers it.
 """
 _PUT_BACK_BY_DRIVER: Final = """
 update runs set head = head + ?, updated_at_us = ?, owner = null, queue = ?, priority = ?, tenant = ?, ready_at_us = ?,
@@ -32,7 +34,7 @@ where num = ? and fence = ? and head = ? and owner = ?"""
 
 
 def put_back(db: Cursor, hold: Hold, entries: Sequence[Entry], place: QueuePlace) -> None:
-    """Move the head, release the run and queue it in `place`. If the run is no longer held,
+    """Advance the head, release the run and queue it in `place`. If the run is no longer held,
     `db.changed` is 0. Raises AgentError(invalid).
     """
     values = (
@@ -50,7 +52,7 @@ def put_back(db: Cursor, hold: Hold, entries: Sequence[Entry], place: QueuePlace
 
 def place_columns(place: QueuePlace) -> tuple[str, int, str | None]:
     """Return queue, priority and tenant. Raises AgentError(invalid) for values that the tables
-    cannot hold.
+    cannot store.
     """
     for name in (place.queue, place.tenant):
         if name is not None and not key_of(name):

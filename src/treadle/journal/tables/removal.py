@@ -1,4 +1,4 @@
-"""Deletion of runs and sessions, with everything that only they needed. pruning.py and sessions.py
+"""Deletion of runs and sessions, with all data that only they use. pruning.py and sessions.py
 select them. Entry point: `remove_run`.
 """
 
@@ -11,10 +11,10 @@ from treadle.journal.tables.rows import place_of
 
 def remove_run(db: Cursor, run: int) -> None:
     """Delete a run: its place in its session, its indexed words, its entries, and long texts that
-    nothing else uses.
+    are not used elsewhere.
 
-    Its row is deleted before its entries. Entries that its driver still adds are then already
-    committed, and deleted too, or refused.
+    Its row is deleted before its entries, so that entries which its driver is still adding are
+    either committed, and deleted too, or rejected.
     """
     for session, pos in db.execute(
         "select session, pos from session_entries where run = ?", (run,)
@@ -44,8 +44,8 @@ def remove_run(db: Cursor, run: int) -> None:
 
 
 def remove_session(db: Cursor, session: int) -> None:
-    """Delete a session's row and the messages that were added to it by hand. Its runs are already
-    gone.
+    """Delete a session's row and the messages that were added to it directly. Its runs must be
+    deleted first.
     """
     for (pos,) in db.execute(
         "select pos from session_entries where session = ?", (session,)
@@ -56,7 +56,7 @@ def remove_session(db: Cursor, session: int) -> None:
 
 
 def sweep(db: Cursor) -> None:
-    """Remove what is left of deleted sessions, except for the origin of remaining forks and
+    """Remove the remains of deleted sessions, except for the origin of remaining forks and
     everything before it.
 
     The last step of every removal: forks may have lost messages from before their origin, so their
@@ -98,7 +98,7 @@ def _sweep_one(db: Cursor, session: int) -> bool:
 
 
 def _remove_below(db: Cursor, run_id: str) -> None:
-    """Delete the runs that this one had started: they are in no session."""
+    """Delete the runs that this one started, which are in no session."""
     for num, child in db.execute("select num, id from runs where parent = ?", (run_id,)).fetchall():
         if not _is_needed(db, child, {}):
             remove_run(db, num)

@@ -1,5 +1,5 @@
-"""Workers of a journal in its tables: their names and descriptions, and which are alive. Entry
-point: `Roster`.
+"""Workers of a journal in its tables: their names, descriptions and liveness. Entry point:
+`Roster`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from treadle.journal.tables.liveness import Members
 from treadle.journal.tables.rows import key_of, time_of
 
 REMEMBERED_US: Final = 24 * 3600 * 1_000_000
-"""Time for which lists show a dead worker."""
+"""Time for which lists show a dead worker, in microseconds."""
 SEEN_EVERY_US: Final = 60 * 1_000_000
-"""Interval of updates without leases: it shows roughly when a worker died."""
+"""Interval of updates without leases, in microseconds. It shows approximately when a worker
+died.
+"""
 _SET: Final = (
     "name = ?, host = ?, pid = ?, version = ?, engine = ?, queues = ?, slots = ?, draining = 0, "
     "card = 1"
@@ -27,14 +29,14 @@ _COLUMNS: Final = (
 
 
 class Roster:
-    """Workers, as seen inside the caller's transaction."""
+    """Workers, as observed inside the caller's transaction."""
 
     def __init__(self, members: Members) -> None:
         self._members = members
 
     def enter(self, db: Cursor, me: str, card: WorkerCard) -> None:
-        """Raises AgentError: busy where another living worker has that name, invalid for what is no
-        name.
+        """Register a worker. Raises AgentError: busy if another living worker has the name, invalid
+        for an invalid name.
         """
         if not key_of(card.name):
             raise AgentError(
@@ -81,7 +83,7 @@ class Roster:
             )
 
     def say_so(self, db: Cursor, me: str) -> None:
-        """Record that the worker is alive, if nothing else does."""
+        """Record that the worker is alive, if no lease does."""
         if not self._members.needs_lease:
             at = db.dialect.now_us(db)
             db.execute(

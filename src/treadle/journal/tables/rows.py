@@ -1,4 +1,4 @@
-"""Entries as rows of a table, and back. Who may write them is each database's own business. Entry:
+"""Entries as rows of a table, and back. Each database decides who may write them. Entry:
 
 `EntryRow`, `insert`, `records`.
 """
@@ -33,7 +33,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class EntryRow(NamedTuple):
-    """An entry without its place."""
+    """An entry without its position."""
 
     type: str
     call: str | bytes | None
@@ -43,7 +43,7 @@ class EntryRow(NamedTuple):
 
 
 def row_of(entry: Entry, data: bytes | None = None) -> EntryRow:
-    """`data`: its bytes, where they are known."""
+    """Convert an entry to a row. `data`: its bytes, if known."""
     body, pieces = encode_or_raise(entry) if data is None else data, ()
     if len(body) >= LONG_BYTES:
         body, pieces = cut(body)
@@ -58,17 +58,19 @@ def row_of(entry: Entry, data: bytes | None = None) -> EntryRow:
 
 
 def key_of(text: str) -> str:
-    """An id as the tables hold it; empty, which none is, for what they cannot hold."""
+    """Return an id as the tables store it. Empty, which matches none, for one that they cannot
+    store.
+    """
     return "" if "\0" in text or isinstance(storable(text), bytes) else text
 
 
 def showable(text: str) -> str:
-    """A text that is only shown, with something else for what the tables cannot hold."""
+    """Return text for display, with a substitute for characters that the tables cannot store."""
     return text.replace("\0", " ").encode("utf-8", "replace").decode()
 
 
 def storable(text: str) -> str | bytes:
-    """Texts of databases are UTF-8, which has no place for a lone surrogate."""
+    """Return text without lone surrogates, which the UTF-8 of databases cannot represent."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -83,7 +85,7 @@ def place_of(run: int, seq: int) -> int:
 def insert(db: Cursor, run: int, first: int, rows: Sequence[EntryRow]) -> None:
     """Insert rows as entries `first` and following of the run.
 
-    Raises `Dialect.refused` for what the tables refuse: a second result, a second start.
+    Raises `Dialect.refused` for a row that violates a constraint: a second result, a second start.
     """
     place, call = place_of(run, first), db.dialect.call
     db.executemany(
@@ -105,7 +107,7 @@ def insert(db: Cursor, run: int, first: int, rows: Sequence[EntryRow]) -> None:
 
 
 def _refer(db: Cursor, place: int, piece: BodyPiece) -> None:
-    """Refer to a long text; once more if it is pruned between the two statements."""
+    """Reference a long text. Repeated once if the text is pruned between the two statements."""
     while True:
         db.execute(
             "insert into blobs(hash, body) values(?, ?) on conflict(hash) do nothing",
@@ -124,7 +126,7 @@ def _refer(db: Cursor, place: int, piece: BodyPiece) -> None:
 def bodies(
     db: Cursor, run: int, *, after: int = 0, to: int = 0xFFFFFFFF
 ) -> list[tuple[int, bytes]]:
-    """Sequence and bytes of the entries above `after` and up to `to`."""
+    """Return sequence numbers and bytes of the entries above `after` and up to `to`."""
     return [
         (place & 0xFFFFFFFF, body)
         for place, body in _whole(
@@ -134,7 +136,7 @@ def bodies(
 
 
 def bodies_of(db: Cursor, runs: Sequence[int]) -> dict[int, list[tuple[int, bytes]]]:
-    """The same of some whole runs, at once."""
+    """Return the same for several whole runs, with one query."""
     found: dict[int, list[tuple[int, bytes]]] = {run: [] for run in runs}
     spans = [place for run in runs for place in (place_of(run, 0), place_of(run, 0xFFFFFFFF))]
     for place, body in (
@@ -145,7 +147,7 @@ def bodies_of(db: Cursor, runs: Sequence[int]) -> dict[int, list[tuple[int, byte
 
 
 def _whole(db: Cursor, where: str, places: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    """Place and bytes, in order."""
+    """Return sequence numbers and bytes, in order."""
     cuts: dict[int, list[tuple[int, bytes]]] = {}
     for place, at, text in db.execute(
         (
@@ -169,7 +171,7 @@ class RunRow(NamedTuple):
 
 
 def find(db: Cursor, run_id: str) -> RunRow:
-    """Raises AgentError(invalid) for an unknown run."""
+    """Find a run. Raises AgentError(invalid) for an unknown one."""
     row = db.execute("select num, schema from runs where id = ?", (key_of(run_id),)).fetchone()
     if row is None:
         raise unknown_run(run_id, _near(db, run_id))
@@ -177,7 +179,9 @@ def find(db: Cursor, run_id: str) -> RunRow:
 
 
 def _near(db: Cursor, run_id: str) -> list[str]:
-    """Ids that may have been meant, the newest last: those that begin so, and the last thousand."""
+    """Return ids that may have been meant, newest last: those with this prefix, and the last
+    thousand.
+    """
     begin = key_of(run_id)
     alike = (
         db.execute(
@@ -194,7 +198,9 @@ def _near(db: Cursor, run_id: str) -> list[str]:
 
 
 def records(db: Cursor, run_id: str, *, after: int = 0) -> list[Record]:
-    """Raises AgentError(invalid) for an unknown run, and for an entry that cannot be read."""
+    """Return the records of a run. Raises AgentError(invalid) for an unknown run, and for an
+    unreadable entry.
+    """
     run = find(db, run_id)
     return [
         Record(seq=seq, entry=read_stored(data, run.schema))
@@ -207,7 +213,7 @@ def read_stored(data: bytes, schema: int) -> Entry:
 
 
 def micros(at: Time) -> int:
-    """Microseconds since 1970."""
+    """Return microseconds since 1970."""
     return (at - _EPOCH) // _MICROSECOND
 
 
@@ -216,7 +222,7 @@ def time_of(stored_us: int) -> Time:
 
 
 def check_id(run_id: str) -> None:
-    """Raises AgentError(invalid) for a run id that has no place in the tables."""
+    """Check a run id. Raises AgentError(invalid) if the tables cannot store it."""
     if not key_of(run_id):
         raise AgentError("invalid", f"{run_id!r} is not a run id")
 

@@ -1,5 +1,5 @@
-"""Finding what people and models said: a full-text index of the messages of ended runs, filled off
-the append path. Entry: `index`, `found`.
+"""Search in the messages of users and models: a full-text index of ended runs, filled outside the
+append path. Entry: `index`, `found`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from treadle.journal.tables.rows import bodies, micros, read_stored, time_of
 from treadle.messages.message import Message, decode_message
 
 _UNSPACED = r"([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
-"""Scripts that put no space between words: each of their characters is indexed by itself.
+"""Scripts without spaces between words, in which each character is indexed separately.
 
-Compiled when it is first used: that takes 3 ms.
+Compiled on first use, which takes 3 ms.
 """
 
 
 def index(db: Cursor, *, most: int) -> bool:
-    """Adds the messages of some ended runs; True where others are left.
+    """Index the messages of some ended runs. True if more are left.
 
-    Inside a transaction that may write.
+    Call it inside a transaction that may write.
     """
     hold_runs(db, shared=True)
     hold_index(db)
@@ -68,7 +68,7 @@ def forget(db: Cursor, session: int, pos: int) -> None:
 
 
 def found(db: Cursor, words: str, *, limit: int) -> list[SearchHit]:
-    """Messages that hold all the words, or words that begin like them; the newest first."""
+    """Return messages that contain all the words, or words with these prefixes; newest first."""
     wanted = words.split()
     prepared = [indexed(word).strip() for word in wanted if any(c.isalnum() for c in word)]
     if not prepared or limit < 1:
@@ -114,8 +114,8 @@ def message_of(db: Cursor, session: int, pos: int, place: int | None, nth: int) 
 
 
 def _said_by(data: bytes, schema: int) -> list[Message]:
-    """Return the messages of an entry; none if a newer version wrote an unknown form, so that
-    others are still found.
+    """Return the messages of an entry. None are returned for an unknown form of a newer version, so
+    that others are still found.
     """
     try:
         return _said_in(read_stored(data, schema))

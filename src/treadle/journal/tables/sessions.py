@@ -1,4 +1,4 @@
-"""Sessions in a journal's tables: what people do with them. What is in view of one is view.py's.
+"""Sessions in a journal's tables, and users' operations on them. view.py computes their views.
 
 Entry: `TableSessions`.
 """
@@ -34,19 +34,21 @@ from treadle.messages.message import Message, encode_message
 from treadle.types import new_id, now
 
 INDEXED_AT_ONCE = 50
-"""Runs that one transaction adds to what a search finds."""
+"""Number of runs that one transaction adds to the index."""
 _UP_TO = "select count(*) from runs where num <= ?"
 
 
 class TableSessions:
-    """Every method is safe from any thread; it blocks. AgentError(agent) where the database fails."""
+    """Sessions of a journal. Every method may be called from any thread, and blocks. Raises
+    AgentError(agent) if the database fails.
+    """
 
     def __init__(self, writing: Writing, reading: ReadTransactions, alive: Alive) -> None:
         self._writing = writing
         self._reading = reading
         self._alive = alive
         self._lock = threading.RLock()
-        """Guards `_current`: two threads must not both make the first session."""
+        """Guards `_current`, so that two threads do not both create the first session."""
         self._current: str | None = None
 
     # ------------------------------------------------------------ sessions
@@ -107,9 +109,9 @@ class TableSessions:
         """Store the number of messages of each session that has not changed since they were
         counted, unless a run was removed.
 
-        `runs`: the last number of a run, and how many runs there were up to it. Removing a run
-        changes what is in view of its session, and of sessions that were forked from later runs,
-        without moving them up in the list.
+        `runs`: the last run number, and the number of runs up to it. Removing a run changes the
+        view of its session, and of sessions forked from later runs, without moving them up in the
+        list.
         """
 
         def work(db: Cursor) -> None:
@@ -119,12 +121,12 @@ class TableSessions:
                     "update sessions set messages = ? where id = ? and changed = ?", counts
                 )
 
-        with contextlib.suppress(AgentError):  # then they are counted again
+        with contextlib.suppress(AgentError):  # they are counted again in this case
             self._writing.write_now(work)
 
     def delete(self, session_id: str) -> bool:
-        """Delete a session. Origins of forks in other sessions stay until these go; no list or
-        search shows them.
+        """Delete a session. Origins of forks in other sessions are kept until these are deleted,
+        but are neither listed nor found.
         """
 
         def work(db: Cursor) -> bool:
@@ -189,7 +191,7 @@ class TableSessions:
         return self._change(session_id, work)
 
     def get_messages(self, session_id: str, *, before: str | None = None) -> Sequence[Message]:
-        """A run that is a part of another one found nothing: it begins afresh."""
+        """Return the messages in view. A run that is part of another one begins without any."""
 
         def read(db: Cursor) -> Sequence[Message]:
             run = (
@@ -208,13 +210,15 @@ class TableSessions:
         return self._reading.read_now(read)
 
     def view(self, session_id: str) -> SessionView:
-        """Messages in view of the session's next run; none where there is no such session."""
+        """Return the messages in view of the session's next run; none if the session does not
+        exist.
+        """
 
         def read(db: Cursor) -> SessionView:
             num = number_of(db, session_id)
             if num is None:
                 return SessionView([], NO_MARK, {})
-            # read first: later changes are found when the run begins
+            # read first, because later changes are detected when the run begins
             mark = mark_of(db, num)
             found = view(db, num, self)
             return SessionView(found.messages, mark, found.late)
@@ -229,7 +233,7 @@ class TableSessions:
         return self._reading.read_now(read)
 
     def clear_messages(self, session_id: str) -> bool:
-        """Their runs stay in the journal."""
+        """Clear the view. The runs stay in the journal."""
 
         def work(db: Cursor, num: int) -> None:
             self._refuse_running(db, num, session_id)
@@ -243,10 +247,10 @@ class TableSessions:
         return self._change(session_id, work)
 
     def remember(self, session_id: str, said: Sequence[Said], *, run_id: str) -> None:
-        """Nothing: what runs said is in the journal."""
+        """Do nothing, because the journal has the messages of runs."""
 
     def search(self, words: str, *, limit: int = 20) -> list[SearchHit]:
-        """The words may be cut short at their end.
+        """Search for words, which may be prefixes.
 
         Ended runs that are not indexed yet are indexed first.
         """
@@ -260,7 +264,7 @@ class TableSessions:
         return self._reading.read_now(lambda db: db.execute(statement).fetchone()) is not None
 
     def _change(self, session_id: str, work: Callable[[Cursor, int], None]) -> bool:
-        """False where there is no such session."""
+        """Change a session. False if it does not exist."""
 
         def change(db: Cursor) -> bool:
             hold_session(db, session_id)
@@ -272,7 +276,7 @@ class TableSessions:
 
         return self._writing.write_now(change)
 
-    # ------------------------------------------------------------ what a list shows
+    # ------------------------------------------------------------ lists
 
     def _infos(self, db: Cursor, where: str, values: tuple[object, ...] = ()) -> list[SessionInfo]:
         rows = db.execute(

@@ -1,7 +1,7 @@
-"""The runs that one process drives, as wishes to stop find them: left in the tables by another
-process, heard in the event loop of the run.
+"""Stop requests for the runs that one process drives: another process stores them in the tables,
+and they are delivered in the event loop of the run.
 
-When it looks for them is each journal's business. Entry: `HeldRuns`, `wish`.
+Each journal decides when to check for them. Entry: `HeldRuns`, `wish`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from treadle.journal.tables.rows import find
 
 
 class HeldRuns:
-    """Runs driven here by number, each with its event loop. Safe from any thread."""
+    """Runs driven by this process, by number, each with its event loop. Thread-safe."""
 
     def __init__(self) -> None:
         self.heard: Callable[[str], None] | None = None
@@ -32,7 +32,7 @@ class HeldRuns:
             return [*self._runs]
 
     def add(self, num: int, run_id: str) -> None:
-        """Driven in the event loop that calls this."""
+        """Add a run. It is driven in the calling event loop."""
         with self._lock:
             self._runs[num] = (run_id, asyncio.get_running_loop())
 
@@ -41,7 +41,7 @@ class HeldRuns:
             self._runs.pop(num, None)
 
     def tell(self, num: int) -> bool:
-        """Pass a request on. Returns True if there is a listener."""
+        """Deliver a request. Returns True if there is a listener."""
         with self._lock:
             held = self._runs.get(num)
         if held is None or self.heard is None:
@@ -49,13 +49,13 @@ class HeldRuns:
         run_id, loop = held
         try:
             loop.call_soon_threadsafe(self.heard, run_id)
-        except RuntimeError:  # the loop is closed, and its runs with it
+        except RuntimeError:  # the loop is closed, and with it its runs
             return False
         return True
 
     def asked(self, num: int | None) -> bool:
-        """Return True if the driver of the run receives the request: here at once, elsewhere at its
-        next check.
+        """Return True if the driver of the run receives the request: immediately here, at its next
+        check elsewhere.
         """
         return num is not None and (num not in self._runs or self.tell(num))
 

@@ -1,5 +1,5 @@
-"""Entries of older versions, made into those of this one when they are read; what is stored is
-never touched. Entry: `upcast`.
+"""Conversion of entries of older versions when they are read. Stored entries are never changed.
+Entry: `upcast`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ Upcaster: TypeAlias = Callable[[bytes], bytes]
 """Converts an entry of a schema to the next one."""
 
 UPCASTERS: Mapping[int, Upcaster] = {}
-"""Upcasters by the schema that they read, which is stored in a run's run.started."""
+"""Upcasters by the schema that they read, which is stored in run.started."""
 
 
 def upcast(
     entry: bytes, schema: int, *, upcasters: Mapping[int, Upcaster] = UPCASTERS, to: int = SCHEMA
 ) -> bytes:
-    """The entry as the schema `to` has it; one of a newer schema stays as it is, and its reader
-    says so.
+    """Convert an entry to schema `to`. One of a newer schema is unchanged, and its reader reports
+    it.
     """
     for step in range(schema, to):
         entry = upcasters[step](entry)

@@ -1,6 +1,6 @@
-"""View of a session: a fold, in order, of its runs and of manual additions and clearings.
+"""View of a session: a fold, in order, of its runs and of messages added or cleared directly.
 
-It is read from its end, and only as far back as the view reaches. Entry point: `view`.
+It is read from its end, and only as far back as needed. Entry point: `view`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class View(NamedTuple):
     messages: list[Message]
     """Oldest first."""
     late: Mapping[str, int]
-    """Run id -> sequence of the last late result that is in view, for runs that got any after their
-    end.
+    """Run id -> sequence number of the last late result in view, for runs that received any after
+    their end.
     """
 
 
@@ -50,10 +50,11 @@ class _Piece(NamedTuple):
 
     said: Sequence[Said]
     base: bool = False
-    """True if nothing before it counts: the session was cleared, or a fork brought another history.
+    """True if earlier pieces do not count, because the session was cleared or a fork replaced its
+    history.
     """
     late: Mapping[str, int] = {}
-    """Late results as in `View`, for this run."""
+    """Late results of this run, as in `View`."""
 
     @property
     def messages(self) -> list[Message]:
@@ -61,7 +62,7 @@ class _Piece(NamedTuple):
 
 
 def view(db: Cursor, session: int, sessions: Sessions, *, before: int | None = None) -> View:
-    """`before`: as the run at that place of it found it."""
+    """Return a session's view. `before`: as it was when the run at that position began."""
     end = 1 << 62 if before is None else before
     pieces: list[_Piece] = []
     needs = _Needs()
@@ -75,7 +76,7 @@ def view(db: Cursor, session: int, sessions: Sessions, *, before: int | None = N
 
 
 def everything(db: Cursor, session: int, sessions: Sessions) -> list[Message]:
-    """Since it was cleared, or a fork brought another past."""
+    """Return all messages since the session was cleared or a fork replaced its history."""
     end = 1 << 62
     base = cast("int", db.execute(_BASE, (session, end)).get)
     return [
@@ -86,19 +87,19 @@ def everything(db: Cursor, session: int, sessions: Sessions) -> list[Message]:
 
 
 class _Needs:
-    """Ids of messages without which the newest receipt that let messages go cannot be followed,
-    while pieces are read backwards.
+    """Ids of messages that are required to apply the newest receipt that removed messages, while
+    pieces are read backwards.
     """
 
     def __init__(self) -> None:
         self.first: str | None = None
-        """The first words of the conversation, which are pinned, and stand where the reading need
-        not go.
+        """The pinned first words of the conversation, which may precede the pieces that must be
+        read.
         """
         self._ids: set[str] = set()
 
     def but_the_first(self, piece: _Piece) -> bool:
-        """Return True if with this piece everything but the first message is there."""
+        """Return True if with this piece everything but the first message is available."""
         for receipt in reversed(
             [one for one in piece.said if not isinstance(one, Message | Cleared)]
         ):
@@ -124,11 +125,11 @@ class _Needs:
 def _on(
     pieces: list[_Piece], needs: _Needs, db: Cursor, session: int, end: int, sessions: Sessions
 ) -> View:
-    """The pieces in hand, over the pinned message, which is the first of all."""
+    """Fold the available pieces after the pinned message, which comes first."""
     base = cast("int", db.execute(_BASE, (session, end)).get)
     forward = _pieces(db, session, end, sessions, "asc", start=base)
     first = next((piece.messages[0] for piece in forward if piece.messages), None)
-    # others than those that the receipt was made for: all of them decide
+    # the receipt was made for other messages, so all of them are needed
     if first is None or first.id != needs.first:
         return _folded(_pieces(db, session, end, sessions, "asc", start=base))
     if any(message.id == first.id for piece in pieces for message in piece.messages):
@@ -137,7 +138,7 @@ def _on(
 
 
 def _folded(pieces: Iterable[_Piece]) -> View:
-    """A piece that is a base can only be the first."""
+    """Fold pieces, of which only the first can be a base."""
     whole = [*pieces]
     late = {run_id: seq for piece in whole for run_id, seq in piece.late.items()}
     return View(folded((), (one for piece in whole for one in piece.said)), late)
@@ -146,7 +147,7 @@ def _folded(pieces: Iterable[_Piece]) -> View:
 def _pieces(
     db: Cursor, session: int, end: int, sessions: Sessions, order: str, *, start: int = 0
 ) -> Iterator[_Piece]:
-    """Without runs that are not finished."""
+    """Yield pieces, without unfinished runs."""
     seen = _seen_by(db, session, end)
     rows = db.stream(f"{_ENTRIES} and pos >= ? order by pos {order}", (session, end, start))
     for batch in _batches(rows, db.dialect.together):
@@ -179,8 +180,8 @@ def _pieces(
 
 
 def _batches(rows: Iterator[T], most: int) -> Iterator[list[T]]:
-    """Yield batches of growing size, beginning with one row: a reader going backwards may soon have
-    enough.
+    """Yield batches of growing size, starting with one row, because a reader going backwards may
+    soon have enough.
     """
     size = 1
     while batch := list(islice(rows, size)):
@@ -189,17 +190,17 @@ def _batches(rows: Iterator[T], most: int) -> Iterator[list[T]]:
 
 
 class _Seen(NamedTuple):
-    """Late results that a reader of the view knows, of those that came after the end of their run."""
+    """Late results, received after the end of their run, that a reader of the view has seen."""
 
     late: Mapping[str, int] | None = None
-    """Late results as in `View`. None: by `until_us`."""
+    """Late results as in `View`. None: determined by `until_us`."""
     until_us: int | None = None
     """Latest timestamp in microseconds since 1970; None: all of them."""
 
     def of(self, run_id: str, entries: Iterable[Entry], finished: int) -> Iterator[Entry]:
-        """The entries without late results that are not known.
+        """Return the entries without late results that were not seen.
 
-        `finished`: sequence of the run's end.
+        `finished`: sequence number of the run's end.
         """
         last = None if self.late is None else self.late.get(run_id, finished)
         for seq, entry in enumerate(entries, 1):
@@ -212,7 +213,9 @@ class _Seen(NamedTuple):
 
 
 def _seen_by(db: Cursor, session: int, end: int) -> _Seen:
-    """Return the late results seen by the run at that position; all of them if there is no run."""
+    """Return the late results that the run at that position has seen; all of them if there is no
+    run.
+    """
     run = db.execute(_BEGAN, (session, end)).fetchone()
     if run is None:
         return _Seen()
@@ -228,7 +231,9 @@ def _of_run(
     read: Callable[[str], Sequence[Record]],
     sessions: Sessions | None,
 ) -> _Piece:
-    """`sessions`: of a run that was forked from another one, whose past counts with it."""
+    """Return the pieces of a run. `sessions`: for a fork, of the run it was forked from, whose past
+    counts too.
+    """
     late = {run_id: len(entries)} if len(entries) > finished else {}
     if sessions is not None:
         known = [Record(seq=seq, entry=entry) for seq, entry in enumerate(entries, 1)]
