@@ -1,6 +1,6 @@
 """The guards that are broken on purpose, as guards.toml lists them.
 
-Not here: breaking them (trial.py). Entry: `guards`.
+See also: breaking them (trial.py). Entry: `guards`.
 """
 
 from __future__ import annotations

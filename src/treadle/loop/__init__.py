@@ -13,7 +13,7 @@ toolbox.py       executes one call: validation, decision, timeout, result
 tool_code.py     the tool's own code: timeout, probe, failures, cancellation
 shown_results.py results as the model sees them
 recovery.py      open calls after a crash
-answers.py       a person's answers to open calls
+answers.py       a user's answers to open calls
 outcome.py       decides whether a run ends or continues
 closing.py       the end of a run
 recorder.py      updates state, journal and subscribers, in that order

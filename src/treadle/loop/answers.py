@@ -1,4 +1,4 @@
-"""A person's answers to the open calls of a run; recovery.py applies them.
+"""A user's answers to the open calls of a run; recovery.py applies them.
 
 Entry point: `Answers`.
 """
@@ -18,21 +18,21 @@ from treadle.types import OnUnknown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """A person's answers to open calls, by call id, passed to a resume."""
+    """A user's answers to open calls, by call id, passed to a resume."""
 
     on_unknown: OnUnknown | None = None
-    """Overrides the run's setting. None keeps it, and pending questions stay open."""
+    """Overrides the run's setting. None keeps it, and pending approvals stay open."""
     approve: frozenset[str] = frozenset()
-    """Calls to run, or to run again because the person knows that they had no effect."""
+    """Calls to run, or to run again because the user knows that they had no effect."""
     deny: Mapping[str, str] = field(default_factory=dict[str, str])
     """Reasons of denials, for the model. A denied call that had started gets the result `unknown`.
     """
     results: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Results that the person supplies."""
+    """Results that the user supplies."""
     arguments: Mapping[str, JsonText] = field(default_factory=dict[str, JsonText])
     """Replacement arguments of approved calls."""
     seen: int | None = None
-    """Number of the run's entries that the person had seen; None if unknown."""
+    """Number of the run's entries that the user had seen; None if unknown."""
 
     def __bool__(self) -> bool:
         return bool(self.calls)

@@ -1,4 +1,4 @@
-"""Asks an approver about the held calls of a run. Entry point: `ask_people`.
+"""Approval of a run's held calls. Entry point: `ask_people`.
 
 The policy decides which calls need approval. recovery.py applies the answers, as it does those that
 arrive after a restart.
@@ -82,7 +82,7 @@ def _request(
 async def _answer(
     approver: Approver, request: ApprovalRequest, feed: Feed
 ) -> Approve | Deny | None:
-    """Return the approver's answer; None if it gives none or fails."""
+    """Return the approver's answer; None if there is none or the approver fails."""
     try:
         answer = cast("object", await approver(request))
         if not isinstance(answer, Approve | Deny):
@@ -94,7 +94,7 @@ async def _answer(
         return answer
     except Unanswered:
         return None
-    except Exception as e:  # user code; the call stays open
+    except Exception as e:  # user code failed; the call stays open
         logger.exception("asking about %s (call %s) failed", request.name, request.call_id)
         feed.say(
             Warned,

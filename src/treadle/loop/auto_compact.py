@@ -55,9 +55,9 @@ class RunRoom:
         """Compact if needed, and return True if the next request is shorter.
 
         Every call must have its result. `forced`: compact even if the request seems to fit. `hold`:
-        leave the entries to the next append. Does nothing while a program that the provider runs
-        waits for results, because the messages that started it must stay. Raises
-        AgentError(context_overflow) if the request cannot fit.
+        leave the entries to the next append. Does nothing while a program at the provider waits for
+        results, because the messages that started it must stay. Raises AgentError(context_overflow)
+        if the request cannot fit.
         """
         if self._state.current.results_only:
             return False

@@ -1,4 +1,4 @@
-"""Tool calls on the way to their results: ready to run, held for a person, deferred or refused.
+"""States of a tool call before its result: ready to run, held for approval, deferred or refused.
 
 Entry points: `Ready`, `HeldCall`, `RefusedCall`, `Deferred`, `refused`, `changed`.
 """
@@ -31,7 +31,7 @@ class Ready(Struct, frozen=True, kw_only=True):
     started: bool = False
     """True if a dead driver has journaled the call's start, which also covers this attempt."""
     approved: bool = False
-    """True if a person approved this call."""
+    """True if the user approved this call."""
     changed: str = ""
     """Author of changed arguments, for a note to the model: `PERSON`, `HOOK` or empty."""
     places: Mapping[str, str] = {}
@@ -39,8 +39,8 @@ class Ready(Struct, frozen=True, kw_only=True):
     looks_only: bool = False
     """`Decision.looks_only`: the call needs no write access and no network."""
     stays_confined: bool = False
-    """True if only the sandbox can enforce a rule on files; the call then stays in it even if a
-    person approves the call.
+    """True if only the sandbox can enforce a rule on files; the call then stays in it even after
+    approval.
     """
     verify: Verify | None = None
     """Verifies the driver before a `once` call that had to wait for a thread."""
@@ -56,13 +56,13 @@ class RefusedCall(Struct, frozen=True, kw_only=True):
 
 
 class HeldCall(Struct, frozen=True, kw_only=True):
-    """A call that waits for a person; its run waits too."""
+    """A call that waits for approval, and with it the run."""
 
     call: ToolCall
     reason: str
     parallel: bool = True
     asked: bool = False
-    """True if the question is already journaled."""
+    """True if the request for approval is already journaled."""
 
 
 class Deferred(Struct, frozen=True):
@@ -107,5 +107,5 @@ def changed(prepared: Prepared, whom: str) -> Prepared:
 
 
 def changed_by(whom: str, arguments_json: JsonText, text: str) -> str:
-    """Add a note on the changed arguments to the text of a result."""
+    """Append a note on the changed arguments to the text of a result."""
     return f"[{whom} changed the arguments to {arguments_json}]\n{text}"

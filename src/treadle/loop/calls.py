@@ -77,16 +77,14 @@ class OpenCalls:
         self._here: dict[str, bool] = {}
         """Calls started by this driver; True if the tool was called and may have taken effect."""
         self._in_order: anyio.Lock | None = None
-        """Serializes appends of parallel calls, so that events are published in the order of the
-        entries.
-        """
+        """Serializes appends of parallel calls, so that events are published in journal order."""
         self._came_to_wait = False
-        """True if a started call waits for a person or for a result from outside."""
+        """True if a started call waits for approval or for a result from outside."""
         self._failed: Exception | None = None
 
     def opening(self) -> list[Entry]:
-        """Return the entries to append first: refusals, questions, and the starts of the first
-        stage.
+        """Return the entries to append first: refusals, requests for approval, and the starts of
+        the first stage.
         """
         entries: list[Entry] = []
         for p in self._prepared:
@@ -193,7 +191,7 @@ class OpenCalls:
             self._state.current.starts[call_id].effect,
         ):
             await verify()  # the probe may have outlasted the lease
-        await checkpoint_if_cancelled()  # after this, the call may take effect
+        await checkpoint_if_cancelled()  # from here on, the call may take effect
         self._here[call_id] = True
         if ready.tool.effect == "once":
             ready = structs.replace(ready, verify=verify)
@@ -206,7 +204,8 @@ class OpenCalls:
             known, self._came_to_wait = _question(ready.call, finished.result.text), True
         else:
             known = finished
-        await append(known, hold=True)  # held at once, so that the run's end appends it in any case
+        # held at once, so that the end of the run appends it in any case
+        await append(known, hold=True)
         if self._open:
             await self._flush(append)
 
@@ -259,7 +258,7 @@ def late_result(call: ToolCall, state: RunState) -> ToolFinished | None:
 
 
 def why_unknown(call: ToolCall, state: RunState) -> str:
-    """Explain a call's unknown outcome to the model, with the reason that a person was shown."""
+    """Explain a call's unknown outcome to the model, including the reason shown to the user."""
     asked = state.approvals.asked.get(call.id)
     if state.current.may_have_happened(call.id):
         why = f"{FAILED_OVER[0].upper()}{FAILED_OVER[1:]}: check before you do it again."

@@ -85,7 +85,8 @@ class Closing:
                     self._feed.appended([*(one for one in cut if one.started), finished], None)
             except Exception as e:  # noqa: BLE001  a journal error; subscribers still receive the end
                 lost = self._pen.failed or e
-            # a run released without its question in the journal could never be answered
+            # if a run is released without its request for approval in the journal, it can never be
+            # approved
             if stored:
                 await self._pen.writer.release(waiting=waiting)
         self.is_unstored = not stored
@@ -109,7 +110,7 @@ class Closing:
             self._feed.warn(NO_ANSWER)
 
     async def keep_known(self) -> None:
-        """Store pending results and people's messages, without the starts of calls that did not
+        """Store pending results and users' messages, without the starts of calls that did not
         begin. Logs a journal error.
         """
         self._pen.held = [entry for entry in self._pen.held if not isinstance(entry, ToolStarted)]

@@ -42,7 +42,7 @@ class RunTime:
 
     @contextmanager
     def standing_still(self) -> Generator[None]:
-        """Pause the clocks of this run and its ancestors."""
+        """Pause the clocks of this run and its ancestors inside the block."""
         chain = [*self._chain()]
         for one in chain:
             one._stop()

@@ -24,7 +24,7 @@ logger = logging.getLogger("treadle")
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a run, or its pause while it waits for a person."""
+    """The end of a run, or its pause while it waits for a user."""
 
     outcome: Outcome
     text: str
@@ -136,7 +136,7 @@ def metrics_of(
 
 def as_error(error: Exception, plan: Plan, what: str = "failed unexpectedly") -> AgentError:
     """Return the error for the caller, with secrets masked. Logs an unexpected exception. `what`:
-    what happened to the run.
+    what happened to the run, for the message.
     """
     if not isinstance(error, AgentError):
         logger.error("run %s %s", plan.run_id, what, exc_info=error)

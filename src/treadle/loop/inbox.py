@@ -1,4 +1,4 @@
-"""Messages for the model between turns: from people, from late results and from the runtime.
+"""Messages for the model between turns: from users, from late results and from the runtime.
 
 Entry point: `Inbox`.
 """
@@ -55,7 +55,7 @@ class LateResults:
             self.entries = (*self.entries, late)
 
     def go_on_in(self, run: LateResults) -> None:
-        """Forward later results to `run`, which has resumed this run in this process."""
+        """Forward later results to `run`, which has resumed this run in the same process."""
         self._next = run
 
     def take(self) -> tuple[ToolLate, ...]:
@@ -81,7 +81,7 @@ class LateResults:
         `wakes`: the run waits for nothing else. Logs a journal error and returns no messages.
         """
         at = now()
-        # dated now, since runs that began earlier have not seen them
+        # dated now, because runs that began earlier have not seen them
         late = [msgspec.structs.replace(entry, at=at) for entry in self.take()]
         try:
             await writer.append(late, wakes=wakes)
@@ -120,7 +120,7 @@ EMPTY_RESPONSE = "Your last response was empty. Go on, or give your final answer
 
 
 class Inbox:
-    """Inbox of one run; true if it contains a person's message or a late result."""
+    """Inbox of one run. True if it contains a user's message or a late result."""
 
     __slots__ = ("_plan", "_state", "is_closed", "late", "news", "waiting")
 
@@ -130,15 +130,15 @@ class Inbox:
         self.news: Callable[[], Sequence[str]] = tuple
         """Function that returns notes of tools for the next request."""
         self.waiting: tuple[str, ...] = ()
-        """Messages from people, in order."""
+        """Messages from users, in order."""
         self.is_closed = False
-        """True when the run is ending and accepts no more messages from people."""
+        """True once the run is ending and accepts no more messages from users."""
 
     def __bool__(self) -> bool:
         return bool(self.waiting or self.late)
 
     def add(self, text: str) -> None:
-        """Add a person's message. Raises AgentError(invalid) once the inbox is closed."""
+        """Add a user's message. Raises AgentError(invalid) once the inbox is closed."""
         if self.is_closed:
             raise AgentError("invalid", "this run has ended: its model cannot read the text")
         self.waiting = (*self.waiting, text)
@@ -160,7 +160,7 @@ class Inbox:
         ]
 
     def close(self) -> list[Entry]:
-        """Accept no more messages from people, and take the pending ones as entries."""
+        """Accept no more messages from users, and take the pending ones as entries."""
         self.is_closed = True
         return self._words()
 
@@ -177,7 +177,7 @@ class Inbox:
         `after_words`: other messages have just been added.
         """
         state, ours = self._state, ""
-        # a previous driver has added it, or only results may follow
+        # a previous driver already added it, or only results may follow
         if state.current.attempt or state.current.results_only:
             return []
         if last is not None:

@@ -58,7 +58,8 @@ class Run:
         self.state = plan.state
         """State of the run. Entries are applied to it before they are appended."""
         self.is_left = False
-        """True if the run stopped without a journaled end. Release its writer after its calls end.
+        """True if the run stopped without a journaled end. Release its writer after its calls have
+        ended.
         """
         self.inbox = Inbox(plan)
         self._toolbox, self._journal, self._feed, self._clock = toolbox, journal, feed, clock
@@ -82,7 +83,9 @@ class Run:
 
     @property
     def ending(self) -> Ending | None:
-        """Set when the run has ended or waits, even if its task was cancelled; not by `let_go`."""
+        """Set when the run has ended or waits, even if its task was cancelled. `let_go` does not
+        set it.
+        """
         return self._closing.ending
 
     @property
@@ -136,7 +139,7 @@ class Run:
     async def _drive(self) -> None:
         seconds, begun = self.plan.limits.seconds, self._clock.monotonic()
         with self._toolbox.traced.run() as span:
-            # shielded, so that the run begins here if it begins in the journal
+            # shielded, so that a run that begins in the journal also begins here
             with anyio.CancelScope(shield=True):
                 await self.pen.begin(self.plan, self._journal)
             for text in self.plan.warnings:
@@ -193,7 +196,7 @@ class Run:
                 outcome is Outcome.CONTEXT_OVERFLOW and await self.room.overcome()
             ):
                 return outcome
-            # let subscribers receive the turn, and steer, before the next request
+            # let subscribers receive the turn, and steer the run, before the next request
             await asyncio.sleep(0)  # anyio's checkpoint costs three times as much
             outcome = await self._turn() or self._verdict.after(self.inbox)
 
@@ -204,7 +207,7 @@ class Run:
             return Answers()
         if self.plan.approver is None:
             return None
-        await self.pen.append()  # publish known results before the question
+        await self.pen.append()  # publish known results before requesting approval
         with self.time.standing_still():
             answers = await ask_people(self.plan, self.state, self._feed, self._toolbox.offers)
         late = self.inbox.late.take_results()
@@ -212,7 +215,9 @@ class Run:
         return Answers() if answers is None and late else answers
 
     async def _closed(self, answers: Answers, *, driven: bool = False) -> Outcome | None:
-        """Apply `answers` to the open calls, then run them. `driven`: this driver has asked."""
+        """Apply `answers` to the open calls, then run them. `driven`: True if this driver requested
+        the answers.
+        """
         self.pen.keep(*self.inbox.late.take_results())
         state = self.state
         current, answers = state.current, answers.to_open(state)

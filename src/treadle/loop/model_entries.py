@@ -1,5 +1,4 @@
-"""Entries of a model's half of a turn, made from what the model answered. Entry points:
-`responded`, `switched`.
+"""Entries for the model's half of a turn. Entry points: `responded`, `switched`.
 
 The loop decides when they are appended (model_turn.py).
 """
@@ -24,8 +23,8 @@ def responded(
     cost_usd: float | None = None,
     hook: str | None = None,
 ) -> ModelResponded:
-    """Return the entry of a response. `response`: None if the end of the run cut it, with `message`
-    as its beginning.
+    """Return the entry of a response. `response`: None if the end of the run cut it off, with
+    `message` as its beginning.
     """
     if response is None:
         return ModelResponded(

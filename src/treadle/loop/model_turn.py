@@ -133,7 +133,7 @@ class ModelTurn:
         said = await self._hooks.before_model(
             self._plan.hooked, self._request(self._plan.output_tokens, last)
         )
-        # unless the previous driver added it
+        # unless the previous driver already added it
         if said.add and not (state.current.attempt and state.context.history[-1].text == said.add):
             await self._append(
                 InputAdded(at=now(), message=Message.user(said.add), by="hook"), hold=True
@@ -141,7 +141,7 @@ class ModelTurn:
         return said
 
     async def _begin(self, left: ReservedResponse, last: Outcome | None) -> ModelAttempt:
-        # read it before this turn's reservation reduces it
+        # read before this turn's reservation reduces it
         told = 0.0 if last is None else self._ledger.left(last)
         self._ledger.ask(left)
         self._message_id = new_id("msg")

@@ -37,7 +37,7 @@ class Verdict:
         self._unfit = ""
 
     def error(self, outcome: Outcome) -> AgentError | None:
-        """Return why the output is invalid; None for any other outcome."""
+        """Return the reason why the output is invalid; None for any other outcome."""
         if outcome is not Outcome.INVALID_OUTPUT:
             return None
         return AgentError(ErrorKind.AGENT, f"the output is invalid: {self._unfit}")
@@ -191,7 +191,7 @@ class Verdict:
 
 
 def _problems(unfit: Unfit) -> str:
-    """Return the problems for people, without what the message asks of the model."""
+    """Return the problems for the user, without the instructions to the model."""
     if unfit.message == NOT_COMPLETE:
         return "the model did not call the tool `complete`"
     lines = unfit.message.splitlines()

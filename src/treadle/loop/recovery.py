@@ -1,6 +1,6 @@
 """Recovery of calls that a dead driver left open: repeats, probes or reports them as unknown.
 
-A `once` call is repeated only if its probe or a person says that it had no effect. Entry point:
+A `once` call is repeated only if its probe or a user reports that it had no effect. Entry point:
 `recover`.
 """
 
@@ -26,10 +26,10 @@ logger = logging.getLogger("treadle")
 
 
 class _Given(NamedTuple):
-    """A person's answers, and the default for calls without one."""
+    """A user's answers, and the default for calls without one."""
 
     allowed: bool
-    """True if a person has allowed this call."""
+    """True if a user has allowed this call."""
     answers: Answers
     default: OnUnknown
 
@@ -61,8 +61,9 @@ async def recover(
 ) -> list[Prepared]:
     """Return the calls that stay open, in order. Raises AgentError(tool) if the run must fail.
 
-    `keep`: receives each entry as soon as it is known, since the next probe may be slow. `driven`:
-    the driver that asked is alive, so calls without an answer keep waiting.
+    `keep`: receives each entry as soon as it is known, because the next probe may be slow.
+    `driven`: True if the driver that requested the answers is alive, so that calls without an
+    answer keep waiting.
     """
     still_open: list[Prepared] = []
     for call in state.current.open_calls:
@@ -106,7 +107,7 @@ def answered(state: RunState, answers: Answers) -> list[Entry]:
 
 
 def as_run(call: ToolCall, state: RunState, answers: Answers) -> ToolCall:
-    """Return the call with the arguments of its start, or those that a person gave or saw. Its
+    """Return the call with the arguments of its start, or those that the user supplied or saw. Its
     message in the history is unchanged.
     """
     approvals, started = state.approvals, state.current.starts.get(call.id)
@@ -163,7 +164,7 @@ def _answer(call: ToolCall, state: RunState, answers: Answers) -> Sequence[Entry
 
 
 def _why(call: ToolCall, state: RunState, answers: Answers) -> str:
-    """Explain an unknown outcome, with the person's reason if a deferred call was denied."""
+    """Explain an unknown outcome, with the user's reason if a deferred call was denied."""
     why, asked, reason = (
         why_unknown(call, state),
         state.approvals.asked.get(call.id),
@@ -175,7 +176,7 @@ def _why(call: ToolCall, state: RunState, answers: Answers) -> str:
 
 
 def _held_still(prepared: Prepared, state: RunState) -> Prepared:
-    """Mark a held call whose question is in the journal, so that it is not asked again."""
+    """Mark a held call whose request for approval is in the journal, so that it is not repeated."""
     if isinstance(prepared, HeldCall) and prepared.call.id in state.approvals.asked:
         return HeldCall(
             call=prepared.call, reason=prepared.reason, parallel=prepared.parallel, asked=True
@@ -188,7 +189,7 @@ async def _after_failover(
 ) -> Prepared | ToolFinished:
     """Recover a call without a journaled start that may have taken effect before a failover.
 
-    If a person allowed it before the failover, they are asked again.
+    If a user allowed it before the failover, approval is requested again.
     """
     allowed = given.allowed
     once = toolbox.repeat(call, 1)
@@ -224,7 +225,7 @@ async def _go_on(
     """Recover a call that has started and may have taken effect."""
     allowed, answers = given.allowed, given.answers
     again = toolbox.repeat(call, started.attempt + max(state.resumed, 1))
-    # check both effects, since the tool's declaration may have changed
+    # check both effects, because the tool's declaration may have changed
     if allowed or "once" not in (started.effect, again.tool.effect):
         return _run_again(again, state, toolbox, allowed=allowed)
     asked = state.approvals.asked.get(call.id)
@@ -265,9 +266,9 @@ def _undecided(
 def _run_again(
     again: Ready, state: RunState, toolbox: Preparer, *, allowed: bool = False
 ) -> Ready | HeldCall | ToolFinished:
-    """Decide a started call again, since rules and files may have changed.
+    """Decide a started call again, because rules and files may have changed.
 
-    A call that a person allowed gets a new start.
+    A call that a user allowed gets a new start.
     """
     prepared = _held_still(toolbox.prepare(again.call, allowed=allowed), state)
     if isinstance(prepared, Ready):

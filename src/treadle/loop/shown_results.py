@@ -64,8 +64,8 @@ async def shown_parts(
 
 
 def shown_end(output: JsonText, result: ToolResult, hooked: ToolResult) -> JsonText:
-    """Return the output with which a call ends its run: the text of a hook that replaced the
-    result, so that what a hook removed is not in the output.
+    """Return the output with which a call ends its run: if a hook replaced the result, its text, so
+    that removed content is not in the output.
     """
     return output if hooked is result else encode_json(hooked.text).decode()
 
@@ -114,7 +114,9 @@ def with_note(result: ToolResult, ready: Ready) -> ToolResult:
 
 
 def unseen(result: ToolResult) -> ToolResult:
-    """Remove the text of a result whose hooks were interrupted: they might have removed it."""
+    """Remove the text of a result whose hooks were interrupted, because they might have removed
+    it.
+    """
     text = (
         f"The call failed. Its error {_UNSEEN}"
         if result.is_error

@@ -71,8 +71,8 @@ class ToldFailure(NamedTuple):
 def told(
     error: BaseException, tool: Tool[Any], ctx: ToolContext[Any], *, outside: BaseException | None
 ) -> ToldFailure:
-    """Describe an error of the tool's code. `outside`: the exception in handling when the call
-    began.
+    """Describe an error of the tool's code. `outside`: the exception that was being handled when
+    the call began.
     """
     once = tool.effect == "once"
     note = f"\n{NOT_KNOWN}" if once else ""

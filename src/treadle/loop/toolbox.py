@@ -79,7 +79,7 @@ class Toolbox:
     learned: Callable[[SandboxStatus], None] = lambda standing: None
     """Receives `standing` once, before the first command is decided."""
     mode_changed: Callable[[Mode], None] = lambda mode: None
-    """Called when a person changes the mode during the run."""
+    """Called when a user changes the mode during the run."""
     output_check: Callable[[Any], Awaitable[None]] | None = None
     """Check of the agent's output, with the run's dependencies. Raises ToolFailed."""
     traced: Traced = UNTRACED
@@ -119,7 +119,7 @@ class Toolbox:
         a call runs commands.
 
         `settled`: ids of calls whose arguments hooks may not change, because the calls have
-        started, or a person gave or saw the arguments.
+        started, or a user supplied or saw the arguments.
         """
         if "before_tool" in self.hooks.points:
             await self._ask_hooks(calls, settled)
@@ -133,8 +133,8 @@ class Toolbox:
         self.learned(self.standing)
 
     def offers(self, name: str, arguments_json: JsonText) -> Offer:
-        """Return the grants to offer with a question about such a call. Includes a rule only if the
-        rule would allow the call.
+        """Return the grants to offer with a request for approval. A rule is included only if it
+        would allow the call.
         """
         tool = self.registry.get(name)
         try:
@@ -153,7 +153,7 @@ class Toolbox:
         return Offer(pattern, is_edit)
 
     def _judged(self, tool: Tool[Any], arguments: Any, permissions: Permissions) -> Decision:
-        """Decide by the rules, and by whether the sandbox works."""
+        """Decide a call by the rules, and by whether the sandbox works."""
         decision = decide(self.mode, tool, arguments, self.cwd, permissions)
         if decision is ALLOW:
             return decision
@@ -174,7 +174,7 @@ class Toolbox:
             self._said[call.id] = said._replace(arguments_json=None) if call.id in settled else said
 
     def prepare(self, call: ToolCall, *, allowed: bool = False) -> Prepared:
-        """Look up, validate and decide a call. `allowed`: a person has approved it."""
+        """Look up, validate and decide a call. `allowed`: True if a user has approved it."""
         said = self._said.pop(call.id, UNSAID)
         match said.verdict:
             case Deny(reason=reason):
@@ -371,8 +371,8 @@ class Toolbox:
         return (structs.replace(result, exit_code=codes[-1]) if codes else result), ends_run
 
     def _check_again(self, ready: Ready) -> None:
-        """Decide a command again when it starts, since other calls of the turn may have changed the
-        files that the decision depends on. Raises ToolFailed.
+        """Decide a command again when it starts, because other calls of the turn may have changed
+        the files that the decision depends on. Raises ToolFailed.
         """
         if ready.approved or ready.attempt > 1 or not has_commands(ready.tool):
             return

@@ -67,7 +67,7 @@ def offending(error: AgentError, settings: Settings) -> str:
         if (match := pattern.search(error.message))
     }
     if settings.effort is None and "effort" in found:
-        found.setdefault("thinking", found["effort"])  # wires may encode it as a level of effort
+        found.setdefault("thinking", found["effort"])  # wires may encode it as an effort level
     given = settings.given.union(_WORKS_UNSET)
     left = {
         name: at

@@ -1,7 +1,7 @@
 """The life of runs: start, resume, fork, follow, submit and end. Start with runtime.py.
 
 runtime.py          `Runtime`: the top of the library
-runs.py             the runs under way in this process
+runs.py             the active runs of this process
 assembly.py         resolves agent, model, settings and history into a plan
 evaluating.py       agents with functions, evaluated for a run
 options.py          options of a run, over those of its agent and the configuration
@@ -9,11 +9,11 @@ run_stream.py       `RunStream`: a run read while it runs
 session.py          `Session`: a conversation of many runs
 single.py           `run`, `run_sync`: one run without a runtime
 sync.py             `open`: a runtime for code without an event loop
-busy_sessions.py    sessions with a run under way
+busy_sessions.py    sessions with an active run
 continued_runs.py   resuming and forking runs
-ensured_runs.py     runs and steps that happen once for an id
+ensured_runs.py     runs and steps that are executed once per id
 closing_runs.py     closing runs that have no driver
-late_runs.py        runs whose last calls outlast them
+late_runs.py        runs whose last calls are still running
 results.py          results of runs
 children.py         runs that other runs start
 submit.py           queued runs, and answers to waiting ones
@@ -21,12 +21,12 @@ facilities.py       configuration, models and prices, sandbox and servers of run
 past_runs.py        reading runs from the journal
 session_control.py  acting on a session by its id
 prompt.py           the prompt and the earlier messages of a run
-model_choice.py     which model a run asks, and its fallbacks
-model_catalog.py    which models exist
+model_choice.py     the model of a run, and its fallbacks
+model_catalog.py    the available models
 mcp_servers.py      the tools of MCP servers
 toolbox_factory.py  a toolbox for each run
 session_grants.py   approvals and the mode of a session
-sandboxing.py       where the commands of runs are confined
+sandboxing.py       confinement of the runs' commands
 undo.py             restoring files that runs changed
-undo_calls.py       the calls of runs, for an undo
+undo_calls.py       the calls of runs, for undo
 """

@@ -56,7 +56,7 @@ from treadle.types import NO_LIMITS, NOTHING_SET, Limits, Mode
 
 
 class _More(NamedTuple):
-    """Tools in addition to the agent's own, and warnings about missing ones."""
+    """Tools in addition to the agent's own, and warnings about unavailable ones."""
 
     tools: tuple[Tool[Any], ...] = ()
     missed: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class _More(NamedTuple):
 
 
 class _Origin(NamedTuple):
-    """Origin of a new run: the state it continues from, and the caller."""
+    """Origin of a new run: the state that it continues from, and its caller."""
 
     state: RunState
     fork: Fork | None = None
@@ -74,12 +74,12 @@ class _Origin(NamedTuple):
 
 
 class Assembly:
-    """Factory of plans; one for each runtime."""
+    """Factory of plans. Each runtime has one."""
 
     def __init__(self, config: Config, journal: Journal, clock: Clock) -> None:
         self.config, self.journal = config, journal
         self._learned: frozenset[str] = frozenset()
-        """Secrets that are not the configuration's."""
+        """Secrets that are not part of the configuration."""
         self.redactor = mask_logs(Redactor(config.secrets()))
         self.models = Models(config, clean=self.redact)
         self.toolboxes = Toolboxes(
@@ -94,7 +94,7 @@ class Assembly:
         """Hooks of all runs."""
 
     def use(self, config: Config) -> None:
-        """Other credentials, from the next run on."""
+        """Replace the credentials, from the next run on."""
         self.config = config
         self.models.use(config)
         self._choice = ModelChoice(config, self.models, self.journal)
@@ -102,14 +102,14 @@ class Assembly:
         self._hide()
 
     async def is_priced(self, agent: Agent[Any, Any]) -> bool:
-        """True if a run of this agent may have a limit on money."""
+        """Return True if a run of this agent may have a cost limit."""
         return await self._choice.is_priced(self._asked(agent))
 
     def _asked(self, agent: Agent[Any, Any], named: str | Model | None = None) -> str | Model:
         return replaced.get(agent.name) or named or agent.model or self.config.models.large
 
     def _learn(self, secrets: frozenset[str]) -> None:
-        """Before anything can say them."""
+        """Register secrets before any text can contain them."""
         if not secrets <= self._learned:
             self._learned |= secrets
             self._hide()
@@ -121,7 +121,7 @@ class Assembly:
         self.toolboxes.use(self.config, self.redactor, secrets)
 
     def redact(self, text: str) -> str:
-        """Without known secrets: what every sink is given."""
+        """Return text with known secrets masked, as every sink receives it."""
         return self.redactor.exact(text)
 
     # ------------------------------------------------------------ plans
@@ -138,7 +138,7 @@ class Assembly:
     ) -> Plan:
         """Plan a new run. `caller`: the tool call that starts it, if any.
 
-        `submits`: another process will drive it, and has the keys, sandbox and servers.
+        `submits`: True if another process will drive it, with its own keys, sandbox and servers.
         """
         past = None
         if session_id is not None:
@@ -170,8 +170,8 @@ class Assembly:
         *,
         caller: ParentCall | None = None,
     ) -> Plan:
-        """Plan a run whose driver is gone, without its resumption. The answers to its calls have
-        been checked.
+        """Plan a resumed run, without its `Resumption`. The answers to its calls have been
+        checked.
         """
         started = _started(state)
         check_words(options)
@@ -189,7 +189,7 @@ class Assembly:
         settings, dropped = merged_settings(
             NOTHING_SET, started.settings.over(output_settings(agent)), chosen.model
         )
-        if state.context.call_ids:  # only calls start runs
+        if state.context.call_ids:  # only calls start child runs
             await self._count_children(started.run_id, state)
         mode = checked_mode(options.get("mode") or state.mode)
         return Plan(
@@ -250,7 +250,7 @@ class Assembly:
     def _announced(
         self, agent: Agent[Any, Any], mode: Mode, caller: ParentCall | None
     ) -> Sequence[str]:
-        """Return warnings about the sandbox; a run that another one starts repeats none."""
+        """Return warnings about the sandbox. A child run does not repeat its parent's."""
         return () if caller else self.toolboxes.confining.announced(agent, mode)
 
     async def _more_tools(
@@ -258,7 +258,8 @@ class Assembly:
     ) -> _More:
         """Return tools in addition to the agent's own.
 
-        Waits for tools of servers within the limits; for an `awaited` one until its server fails.
+        Waits for the tools of servers within the limits; for an `awaited` one until its server has
+        responded or failed.
         """
         completion = (Complete(agent.answer),) if agent.completion else ()
         if not agent.mcp_servers:
@@ -271,11 +272,11 @@ class Assembly:
         return _More((*completion, *tools), tuple(missed), joining, anyio.current_time() - begun)
 
     async def _count_children(self, run_id: str, state: RunState) -> None:
-        """Add the spending of child runs at any depth: limits apply to all of them."""
+        """Add the usage of child runs at any depth, because limits apply to all of them."""
         for child in await self.journal.children(run_id):
             spent = await self.journal.load(child.run_id)
             await self._count_children(child.run_id, spent)
-            # with its process; taken back where the child goes on, which counts it then
+            # lost with its process; reversed if the child resumes and counts it itself
             for cut in spent.under_way:
                 spent.ledger.lose(cut)
             state.ledger.add_below(child.run_id, spent.ledger)
@@ -339,7 +340,7 @@ class Assembly:
     async def _summarisers(
         self, own: ChosenModel, asker: Asker
     ) -> AsyncGenerator[Summariser, None]:
-        """Yield the small model; if it is unavailable or fails, yield the run's own."""
+        """Yield the small model; if it is unavailable or fails, the run's own."""
         missed = ""
         try:
             small = await self._choice.choose(self.config.models.small, asker, NO_LIMITS)
@@ -367,7 +368,7 @@ def _but(plan: Plan, **changes: Any) -> Plan:
 
 
 def _check_open_calls(agent: Agent[Any, Any], more: _More, state: RunState) -> None:
-    """Raises AgentError(invalid) where an open call has no tool any more."""
+    """Check that the tool of every open call still exists. Raises AgentError(invalid)."""
     own = [tool for tool in agent.own_tools if not isinstance(tool, GoneTool)]
     tools = {tool.name: tool for tool in (*own, *more.tools)}
     if (gone := missing_tool(state, tools)) is not None:

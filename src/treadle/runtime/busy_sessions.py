@@ -1,4 +1,4 @@
-"""Sessions with a run under way in this runtime: a session has one run at a time.
+"""Sessions with an active run in this runtime. A session has one run at a time.
 
 Entry point: `BusySessions`.
 """
@@ -16,20 +16,20 @@ from treadle.runtime.toolbox_factory import into_this_loop
 
 
 class _Claim(NamedTuple):
-    """Hold of a run on its session."""
+    """A run's hold on its session."""
 
     run: Run | None
-    """None while it is being put together."""
+    """None while the run is being planned."""
     inside: Callable[[Callable[[], None]], None]
     """Calls a function in the run's event loop."""
 
 
 class BusySessions:
-    """Sessions that are held by a run. Safe from any thread."""
+    """Sessions that are held by a run. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        """Guards `_claims`: two threads must not both find a session idle."""
+        """Guards `_claims`, so that two threads do not both find a session idle."""
         self._claims: dict[str, _Claim] = {}
         """Claims by session id."""
         self._long: set[str] = set()
@@ -52,7 +52,7 @@ class BusySessions:
     def begin(
         self, session_id: str, run: Run, inside: Callable[[Callable[[], None]], None]
     ) -> None:
-        """Reach the run of a claimed session from here on."""
+        """Make the run of a claimed session reachable."""
         with self._lock:
             self._claims[session_id] = _Claim(run, inside)
             run.room.wanted = session_id in self._long
@@ -69,7 +69,7 @@ class BusySessions:
             return session_id in self._claims
 
     def while_idle(self, session_id: str, what: Callable[[str], object]) -> None:
-        """Raises AgentError(busy) while a run of the session is under way."""
+        """Hold an idle session. Raises AgentError(busy) while a run of the session is active."""
         with self._lock:
             if session_id in self._claims:
                 raise AgentError(
@@ -79,7 +79,7 @@ class BusySessions:
             what(session_id)
 
     def tell(self, session_id: str, what: Callable[[Run], None]) -> bool:
-        """Call `what` in the event loop of the session's run; False if there is none."""
+        """Call `what` in the event loop of the session's run. False if there is none."""
         with self._lock:
             run, inside = self._claims.get(session_id, (None, None))
         if run is None or inside is None:
@@ -88,8 +88,8 @@ class BusySessions:
         return True
 
     def compact(self, session_id: str) -> bool:
-        """Compact before the next request of the session's run; False if there is no next request
-        yet.
+        """Compact before the next request of the session's run. False if it will send no further
+        request.
         """
         with self._lock:
             run, inside = self._claims.get(session_id, (None, None))

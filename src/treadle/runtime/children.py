@@ -1,4 +1,4 @@
-"""Runs started by calls of other runs: they share the limits that are left, continue after a
+"""Child runs, started by calls of other runs: they share the remaining limits, continue after a
 restart, and end with their parent.
 
 assembly.py prepares a run; the loop drives it. Entry points: `Children`; `open_below`,
@@ -37,7 +37,7 @@ from treadle.types import Limits, Outcome
 logger = logging.getLogger("treadle")
 
 MAX_DEPTH = 5
-"""Runs one below the other."""
+"""Maximum nesting of runs."""
 CLOSE_GRACE_S = 5.0
 
 
@@ -56,7 +56,7 @@ class Spawning(NamedTuple):
     feed: Feed
     call_id: str
     repeated: bool
-    """True if the call had begun under an earlier driver, and may have started children then."""
+    """True if the call had started under an earlier driver, and may have started children then."""
 
 
 class Starter(Protocol):
@@ -81,7 +81,7 @@ class Starter(Protocol):
     ) -> RunHandle[Out]: ...
 
     async def drop(self, job: RunHandle[Any]) -> None:
-        """Lets go of one that is not driven after all."""
+        """Release a run that will not be driven after all."""
         ...
 
     def result_of(self, state: RunState, agent: Agent[Any, Out]) -> RunResult[Out]:
@@ -90,7 +90,7 @@ class Starter(Protocol):
 
 
 class _Earlier(NamedTuple):
-    """A run that a driver before this one had started."""
+    """Child run that an earlier driver of its parent had started."""
 
     info: RunInfo
     call_id: str | None
@@ -105,7 +105,7 @@ class Children:
         self._left: set[str] = set()
         """Runs with unfinished children."""
         self._earlier: dict[str, list[_Earlier]] = {}
-        """Children that have not been requested again yet, by run."""
+        """Children that their calls have not requested again yet, by parent run."""
 
     async def spawn(
         self,
@@ -195,12 +195,12 @@ class Children:
     async def _take_before(
         self, run_id: str, call_id: str, agent: str, text: Prompt
     ) -> RunInfo | None:
-        """The run that this call had started for the same prompt; of one whose prompt has changed
-        since, the oldest that is left.
+        """Return the run that this call had started for the same prompt; if the prompt has changed
+        since, the oldest remaining one.
         """
         if run_id not in self._earlier:
             found = [await self._read(info) for info in await self._journal.children(run_id)]
-            self._earlier.setdefault(run_id, found)  # several calls may have looked at once
+            self._earlier.setdefault(run_id, found)  # several calls may have searched concurrently
         left = self._earlier[run_id]
         asked = prompt_of(text).text
         mine = [one for one in left if (one.call_id, one.info.agent) == (call_id, agent)]
@@ -239,16 +239,18 @@ class Children:
         return options
 
     def forget(self, run_id: str) -> None:
-        """A run is not driven here any more: its next driver looks for its children again."""
+        """Forget a run that is no longer driven here. Its next driver searches for its children
+        again.
+        """
         self._earlier.pop(run_id, None)
 
     async def over(self, state: RunState, *, waiting: bool) -> None:
         """Handle the end of driving a run. If it has ended, its children without a driver end with
-        it. Raises nothing.
+        it. Never raises.
         """
         assert state.started is not None, "a run begins with run.started"
         run_id = state.started.run_id
-        # drivers before this one may have left some, of calls
+        # earlier drivers may have left some, started by calls
         if waiting or (run_id not in self._left and not (state.resumed and state.context.call_ids)):
             return
         self._left.discard(run_id)
@@ -281,8 +283,8 @@ def _inherited(parent: Plan, inputs: Mapping[str, Any] | None, limits: Limits | 
 
 
 async def open_below(journal: Journal, state: RunState) -> list[RunState]:
-    """Runs that are not over, of calls of this one that will be made again when it goes on; and
-    those below them.
+    """Return the unfinished child runs, at any depth, of calls that will be repeated when this run
+    resumes.
     """
     assert state.started is not None, "a run begins with run.started"
     again = {

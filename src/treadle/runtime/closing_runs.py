@@ -1,4 +1,4 @@
-"""Closing runs that have no driver, with those below them, and waiting for runs that have one.
+"""Closing runs without a driver, with their descendants, and waiting for runs that have one.
 
 Entry points: `close_run`, `close_orphans`, `kill_run`, `until_idle`.
 """
@@ -23,11 +23,11 @@ logger = logging.getLogger("treadle")
 
 
 ORPHANS_MOST = 500
-"""Closed at a time."""
+"""Maximum number of runs closed at a time."""
 STOP_GRACE_S = 10.0
-"""Time that `kill_run` waits for the process that drives the run."""
+"""Seconds that `kill_run` waits for the process that drives the run."""
 LOOK_S = 0.2
-"""Interval at which a run that another process drives is polled."""
+"""Seconds between polls of a run that another process drives."""
 
 
 async def close_children(journal: Journal, run_id: str) -> None:
@@ -40,7 +40,8 @@ async def close_children(journal: Journal, run_id: str) -> None:
 async def close_orphans(journal: Journal) -> None:
     """End runs whose parent has ended and whose process died before it closed them.
 
-    Several processes may call this at once. Raises AgentError if the journal does not answer.
+    May be called by several processes concurrently. Raises AgentError if the journal does not
+    respond.
     """
     for run_id in await journal.orphans(limit=ORPHANS_MOST):
         try:
@@ -63,7 +64,8 @@ async def _is_over(journal: Journal, run_id: str) -> bool:
 
 
 async def close_run(journal: Journal, run_id: str, *, by: str, force: bool = False) -> None:
-    """End a run without a driver (`force`: with any) as `cancelled`, and the runs below it.
+    """End a run without a driver as `cancelled`, with its descendants. `force`: even if it has a
+    driver.
 
     Raises AgentError(busy) if it has a driver.
     """
@@ -95,7 +97,7 @@ async def close_run(journal: Journal, run_id: str, *, by: str, force: bool = Fal
 async def kill_run(
     journal: Journal, engine: Engine | None, run_id: str, *, force: bool = False
 ) -> RunInfo:
-    """End a run as `Runtime.kill` says. `engine`: the engine of this process, if any."""
+    """End a run as described in `Runtime.kill`. `engine`: the engine of this process, if any."""
     found = await journal.info(run_id)
     if found.status == "finished":
         return found
@@ -117,7 +119,7 @@ async def kill_run(
             return ended
         if e.kind is not ErrorKind.BUSY or found.status == "running":
             raise
-        return await kill_run(journal, engine, run_id, force=force)  # a worker just began with it
+        return await kill_run(journal, engine, run_id, force=force)  # a worker has just started it
     if engine is not None and found.queue is not None:
         try:
             await engine.cancel(run_id)

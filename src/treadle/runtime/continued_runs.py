@@ -1,6 +1,6 @@
-"""Runs that go on: resumed where they stopped, or forked from an earlier one.
+"""Continuing runs: resuming them where they stopped, or forking an earlier one.
 
-Entry point: `ContinuedRuns`, which `Runtime` has its methods from.
+Entry point: `ContinuedRuns`, a base class of `Runtime`.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ class ContinuedRuns:
         deps: Deps = None,
         **options: Unpack[ResumeOptions],
     ) -> RunResult[Out]:
-        """Resume a run whose process died, or that waits for a person; for a finished one, return
-        the result.
+        """Resume a run whose process died, or that waits for a user. For a finished run, return its
+        result.
 
         Pure and idempotent calls that were running run again, with the same key; once-calls are
-        probed, else reported as `unknown`, or as `on_unknown` says. Leave out `agent` if one of
-        this name ran here before, or is among `agents`. Raises AgentError: invalid for an unknown
-        run, agent, tool or call, busy if a living process drives the run and `wait` is false.
+        probed, otherwise reported as `unknown` or handled as `on_unknown` specifies. `agent` may be
+        omitted if one of this name has run here, or is in `agents`. Raises AgentError: invalid for
+        an unknown run, agent, tool or call, busy if a living process drives the run and `wait` is
+        false.
         """
         if options.get("wait"):
             await until_idle(self.journal, run_id)
@@ -87,7 +88,9 @@ class ContinuedRuns:
         deps: Deps = None,
         **options: Unpack[ResumeOptions],
     ) -> RunStream[Out]:
-        """Resume a run as a stream. Raises AgentError(invalid) for a finished run: `replay` it."""
+        """Resume a run as a stream. Raises AgentError(invalid) for a finished run; use `replay` for
+        that.
+        """
         return RunStream(
             partial(self._runs.resume, run_id, agent, deps, options), listeners_of(options)
         )

@@ -1,6 +1,6 @@
-"""Runs and steps that happen once for an id, however often and from wherever they are requested.
+"""Runs and steps that are executed once per id, however often and from wherever they are requested.
 
-Entry point: `EnsuredRuns`, which `Runtime` has its methods from.
+Entry point: `EnsuredRuns`, a base class of `Runtime`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _OUTPUT: Final[Mapping[str, object]] = {
 
 
 class EnsuredRuns(ContinuedRuns):
-    """Methods of a runtime that start a run, or come back to it."""
+    """Methods of a runtime that start a run, or return to an existing one."""
 
     async def ensure(
         self,
@@ -62,8 +62,8 @@ class EnsuredRuns(ContinuedRuns):
         exist, resume it if it was interrupted, and wait for it while another task or process drives
         it.
 
-        Any number of callers may ask at the same time; one of them drives. A run that waits for a
-        person is returned as it is, with `waiting` set. Raises AgentError(invalid) without
+        Any number of callers may request it concurrently; one of them drives. A run that waits for
+        a user is returned unfinished, with `waiting` set. Raises AgentError(invalid) without
         `run_id=`, and if the run of this id has another agent, prompt, session or user; else the
         errors of `run` and `resume`. Cancellation: as in `run`, if this caller drives.
         """
@@ -138,7 +138,7 @@ class EnsuredRuns(ContinuedRuns):
 
 
 class _Caller:
-    """A model that calls the only tool of a step, and is not asked twice."""
+    """Model that calls the only tool of a step, and is called only once."""
 
     name = _STEP
     refuses: frozenset[str] = frozenset()
@@ -172,6 +172,6 @@ def _check_same(state: RunState, agent: Agent[Any, Any], text: Prompt, options: 
 
 
 def _again(options: RunOptions) -> ResumeOptions:
-    """Return the options of a run that also apply when it is resumed."""
+    """Return the run options that also apply to a resume."""
     known = ResumeOptions.__optional_keys__
     return cast("ResumeOptions", {k: v for k, v in options.items() if k in known} | {"wait": True})

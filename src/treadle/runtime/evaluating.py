@@ -1,4 +1,4 @@
-"""Agents whose definitions contain functions, evaluated for a run that begins or goes on.
+"""Evaluation of agents whose definitions contain functions, for a run that begins or resumes.
 
 agents/evaluation.py calls the functions. Entry points: `begun`, `going_on`, `output_check`,
 `PlannedRun`.
@@ -26,7 +26,7 @@ from treadle.tools.run_context import RunContext
 
 
 class PlannedRun(NamedTuple, Generic[Out]):
-    """An agent as one run has it, and the run's plan."""
+    """An agent as evaluated for one run, and the run's plan."""
 
     agent: Agent[Any, Out]
     plan: Plan
@@ -56,8 +56,8 @@ async def begun(
 async def going_on(
     agent: Agent[Any, Any], deps: object, state: RunState, options: ResumeOptions
 ) -> Agent[Any, Any]:
-    """Return the agent of a run that goes on: as the journal has it, and evaluated now where the
-    journal has nothing.
+    """Return the agent of a resumed run: as stored in the journal, and evaluated now if nothing is
+    stored.
 
     Raises the errors of `evaluated`.
     """

@@ -1,6 +1,6 @@
-"""What the runs of a runtime share and need: configuration, models, prices, sandbox, MCP servers.
+"""Resources that the runs of a runtime share: configuration, models, prices, sandbox, MCP servers.
 
-Entry point: `Facilities`, which `Runtime` has its methods from.
+Entry point: `Facilities`, a base class of `Runtime`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Facilities:
-    """Methods of a runtime that start no run and read none."""
+    """Methods of a runtime that neither start nor read runs."""
 
     _assembly: Assembly
 
@@ -36,7 +36,7 @@ class Facilities:
         return self._assembly.models
 
     def _check_models(self, agent: Agent[Any, Any]) -> None:
-        """Raises AgentError(invalid) for a model of an unknown provider."""
+        """Check that the models' providers are known. Raises AgentError(invalid)."""
         for name, model in agent.model_names():
             try:
                 self.config.split(model)
@@ -46,20 +46,23 @@ class Facilities:
     def set_credentials(
         self, provider: str, *, api_key: str | None = None, auth_token: str | None = None
     ) -> None:
-        """Another key for a provider, from the next request on; sessions and their histories stay.
+        """Replace the key of a provider, from the next request on. Sessions and their histories are
+        kept.
 
-        Raises AgentError(invalid) for an unknown provider or a key that cannot be one.
+        Raises AgentError(invalid) for an unknown provider or an invalid key.
         """
         self._assembly.use(
             self.config.with_credentials(provider, api_key=api_key, auth_token=auth_token)
         )
 
     async def is_priced(self, agent: Agent[Any, Any]) -> bool:
-        """True if all prices are known, so that a run of this agent may have a limit on money."""
+        """Return True if all prices are known, so that a run of this agent may have a cost
+        limit.
+        """
         return await self._assembly.is_priced(agent)
 
     def redact(self, text: str) -> str:
-        """Without known secrets: what every sink is given."""
+        """Return text with known secrets masked, as every sink receives it."""
         return self._assembly.redact(text)
 
     async def is_confined(self, agent: Agent[Any, Any]) -> bool:
@@ -69,10 +72,10 @@ class Facilities:
         return await self._assembly.toolboxes.confining.works_for(agent)
 
     def reach(self, cwd: Path) -> Reach:
-        """Return a judge of paths by the configured permissions, as for a run in `cwd`.
+        """Return a checker of paths under the configured permissions, as for a run in `cwd`.
 
-        Make one for each decision, because it caches where links lead. Raises AgentError(invalid)
-        for an invalid rule.
+        Create one for each decision, because it caches the targets of links. Raises
+        AgentError(invalid) for an invalid rule.
         """
         return reach_of(cwd, self._assembly.toolboxes.permissions)
 

@@ -1,4 +1,4 @@
-"""Runs that are over here while a thread of their sync tools still runs, and the late results of
+"""Runs that have ended here while a thread of their sync tools still runs, and the late results of
 such calls.
 
 Entry point: `LateRuns`.
@@ -21,7 +21,7 @@ logger = logging.getLogger("treadle")
 
 
 class LateRuns:
-    """Runs by id, kept until their last call has ended: one without an end in the journal is
+    """Runs by id, kept until their last call has ended. A run without an end in the journal is
     released then.
     """
 
@@ -30,11 +30,11 @@ class LateRuns:
         self._runs: dict[str, Run] = {}
 
     def keep(self, run: Run) -> None:
-        """Keep it until its last call has ended."""
+        """Keep a run until its last call has ended."""
         self._runs[run.plan.run_id] = run
 
     def go_on_in(self, run: Run) -> None:
-        """Pass the late results of the same run under its driver before to this one."""
+        """Forward the late results of the run's previous driver to this one."""
         if (before := self._runs.pop(run.plan.run_id, None)) is not None:
             before.inbox.late.go_on_in(run.inbox.late)
 
@@ -44,7 +44,7 @@ class LateRuns:
         """
         self.keep(run)
         with anyio.move_on_after(GRACE_S, shield=True):
-            # a call that has just ended tells its result in the next round of the event loop
+            # a call that has just ended reports its result in the next iteration of the event loop
             await checkpoint()
             await self.store()
 
@@ -63,10 +63,10 @@ class LateRuns:
         await self.store()
 
     async def store(self) -> bool:
-        """Store late results of calls whose run has ended: the session's next run passes them to
-        its model. Release the runs that were left, and whose last call has ended.
+        """Store late results of calls whose run has ended, for the model of the session's next run.
+        Release the runs whose last call has ended.
 
-        False if there were no results.
+        Return False if there were no results.
         """
         stored = False
         for run_id, run in list(self._runs.items()):
@@ -81,7 +81,7 @@ class LateRuns:
                     self._assembly.journal.sessions.remember(
                         run.plan.session_id, said, run_id=run_id
                     )
-            # two runs that begin at once both come here
+            # two runs that begin concurrently both get here
             if (
                 not abandoned_calls(run_id)
                 and self._runs.pop(run_id, None) is not None
@@ -91,7 +91,7 @@ class LateRuns:
         return stored
 
     async def _store(self, run: Run) -> list[Message]:
-        """Store the late results of a run; one that waited for nothing else waits no longer."""
+        """Store the late results of a run. One that waited only for these stops waiting."""
         asked = run.state.approvals.asked.keys()
         closed = {late.call_id for late in run.inbox.late.entries if late.status is not None}
         return await run.inbox.late.store(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class RuntimeServers:
-    """MCP servers of a runtime; they live inside `enter` and `leave`."""
+    """MCP servers of a runtime, active between `enter` and `leave`."""
 
     def __init__(
         self,
@@ -49,27 +49,28 @@ class RuntimeServers:
         self._group = await anyio.create_task_group().__aenter__()
 
     async def leave(self) -> None:
-        """After `aclose`.
+        """Finish after `aclose`.
 
-        A runtime that is closed by another task than opened it has no task left to wait for.
+        A runtime that is closed by another task than the one that opened it has no task to wait
+        for.
         """
         group, self._group = self._group, None
         if group is not None and self._host is asyncio.current_task():
             await group.__aexit__(None, None, None)
 
     async def aclose(self) -> None:
-        """Idempotent."""
+        """Stop all servers. Idempotent."""
         if self._servers is not None:
             await self._servers.aclose()
 
     async def join(
         self, agent: Agent[Any, Any], *, within_s: float | None, to_the_end: bool
     ) -> LateTools:
-        """Ask the agent's servers for their tools, and wait for them as each server's `wait_s` and
-        `within_s` allow.
+        """List the tools of the agent's servers, waiting as each server's `wait_s` and `within_s`
+        allow.
 
-        `to_the_end`: wait until each has answered or failed. Raises AgentError(invalid) without the
-        SDK, or outside `async with`.
+        `to_the_end`: wait until each has responded or failed. Raises AgentError(invalid) without
+        the SDK, or outside `async with`.
         """
         servers, taken = (
             cast("Sequence[McpServer]", agent.mcp_servers),
@@ -111,7 +112,7 @@ class RuntimeServers:
         return self._servers
 
     async def _ask(self, question: ServerQuestion) -> Mapping[str, Any] | None:
-        """Ask through the run's own approvals: the approved arguments are the answer."""
+        """Ask through the run's own approver: the approved arguments are the answer."""
         approver = None if question.run_id is None else self.approver_of(question.run_id)
         if approver is None or question.run_id is None:
             return None

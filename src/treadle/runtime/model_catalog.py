@@ -1,7 +1,7 @@
-"""Available models: every configured provider, its answer, and known facts about its models.
+"""Available models: every configured provider, its response, and known facts about its models.
 
-Front ends decide how to show it. Connects only to configured addresses. Entry points: `looked_up`;
-`providers` and `look_up`, one at a time.
+Front ends decide how to display it. Connects only to configured addresses. Entry points:
+`looked_up`; `providers` and `look_up` for one provider at a time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ANSWER_WITHIN_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class CatalogModel:
-    """A model and the facts that are known about it. Prices are in USD for a million tokens."""
+    """A model with its known facts. Prices are in USD per million tokens."""
 
     name: str
     """Name as `--model` takes it."""
@@ -41,7 +41,7 @@ class CatalogModel:
 
 @dataclass(slots=True)
 class ProviderAnswer:
-    """Answer of one provider."""
+    """Response of one provider."""
 
     name: str
     type: str = ""
@@ -93,7 +93,7 @@ def _is_meant(config: Config, name: str) -> bool:
     ]
     if any(origin.source in ("file", "argument") for origin in settings):
         return True
-    # the environment's settings for OpenAI apply to both its wires: once is enough
+    # the environment's OpenAI settings apply to both of its APIs, so one query suffices
     if name == "openai-chat":
         return False
     provider = config.providers.get(name)
@@ -103,7 +103,7 @@ def _is_meant(config: Config, name: str) -> bool:
 
 
 async def look_up(config: Config, answer: ProviderAnswer, offline: bool) -> None:
-    """Fills it in: its rows, or the error that there is instead. Raises nothing."""
+    """Fill in a provider's rows, or its error. Never raises."""
     try:
         endpoint = config.endpoint(answer.name, to_ask=not offline)
     except AgentError as e:

@@ -34,7 +34,7 @@ class ChosenModel(NamedTuple):
     name: str
     """Name by which another process finds the model."""
     names: tuple[str, ...]
-    """Names of all models that may be asked."""
+    """Names of all models that may be used."""
     prices: Callable[[str], Pricing]
     """Price of each of them, by name."""
     windows: Callable[[str], int | None]
@@ -42,11 +42,11 @@ class ChosenModel(NamedTuple):
     compacting: Callable[[str], CompactingModel | None]
     """Models whose providers compact conversations, by name."""
     outputs: tuple[int, int]
-    """Output tokens of one response: by default, and at most."""
+    """Output tokens of one response: default and maximum."""
 
 
 class Asker(NamedTuple):
-    """The asking run: a script continues where its conversation left it."""
+    """The run that requests a model. A script continues at the conversation's position."""
 
     run_id: str
     session_id: str | None
@@ -58,11 +58,11 @@ class Asker(NamedTuple):
 
 
 replaced: dict[str, str | Model] = {}
-"""Models that take the place of agents' own, by the agent's name; only tests change it."""
+"""Models that replace agents' own, by agent name. Set only by tests."""
 
 
 class ModelChoice:
-    """Resolves models; one for each configuration."""
+    """Resolver of models. Each configuration has one."""
 
     def __init__(self, config: Config, models: Models, journal: Journal) -> None:
         self._config = config
@@ -72,7 +72,7 @@ class ModelChoice:
 
     async def choose(self, asked: str | Model, asker: Asker, limits: Limits) -> ChosenModel:
         """Resolve a model. Raises AgentError: invalid for an unknown name, or for an unknown price
-        if money is limited; auth if there is no key.
+        if cost is limited; auth if there is no key.
         """
         if isinstance(asked, str) and (others := self._in_its_place(asked)):
             asked = FallbackModel(asked, *others, on=self._config.fallback.on)
@@ -117,8 +117,8 @@ class ModelChoice:
         return chosen
 
     async def is_priced(self, asked: str | Model) -> bool:
-        """True if the prices of all models that may be asked are known, so that a limit on money
-        can be kept.
+        """Return True if the prices of all models that may be used are known, so that a cost limit
+        can be enforced.
         """
         try:
             await self.choose(asked, Asker("", None, submits=True), Limits(cost_usd=1.0))
@@ -127,7 +127,7 @@ class ModelChoice:
         return True
 
     def _in_its_place(self, name: str) -> list[str]:
-        """The configured ones. Who plays a file wants that file."""
+        """Return the configured fallbacks. A model that is a file has none."""
         provider, model_id = self._config.split(name)
         others = [
             other
@@ -162,7 +162,9 @@ class ModelChoice:
     def _priced(
         self, models: tuple[Model | str, ...], names: tuple[str, ...]
     ) -> Callable[[str], Pricing]:
-        """An object may be reached elsewhere than its name says."""
+        """Return the price of a model object, which may be reached at another address than its name
+        implies.
+        """
         addresses = {
             name: address
             for name, model in zip(names, models, strict=True)
@@ -175,8 +177,8 @@ class ModelChoice:
 
 
 def _check_model(model: object) -> None:
-    """Raise AgentError(invalid) for an object that cannot be a `Model`; names its class and what to
-    change.
+    """Raise AgentError(invalid) for an object that cannot be a `Model`. The message names its class
+    and the fix.
     """
     made = type(model).__qualname__
     for name, hint in _REQUIRED:
@@ -207,7 +209,7 @@ _REQUIRED = (
 def _windows(
     models: tuple[Model | str, ...], names: tuple[str, ...]
 ) -> Callable[[str], int | None]:
-    """Return context windows as far as models state their `abilities`."""
+    """Return the context windows of models that declare their `abilities`."""
     known = {
         name: getattr(getattr(model, "abilities", None), "context_tokens", None)
         for name, model in zip(names, models, strict=True)
@@ -233,7 +235,7 @@ def _outputs(model: Model | str) -> tuple[int, int]:
 
 
 def _place(model: Model, state: RunState | None) -> None:
-    """Let a newly made script continue where the run left it."""
+    """Position a new script where the run stopped."""
     if state is not None and isinstance(place := getattr(model, "place", None), int):
         model.place = max(place, state.spending.used_up.get(model.name, 0))  # pyright: ignore[reportAttributeAccessIssue]  it has one
 
@@ -241,8 +243,8 @@ def _place(model: Model, state: RunState | None) -> None:
 async def _used_up(
     journal: Journal, name: str, run_id: str | None, session_id: str | None, fork: Fork | None
 ) -> int:
-    """Return how many entries of a script or tape earlier runs of the conversation used, the runs
-    it was forked from included.
+    """Return how many entries of a script or recording earlier runs of the conversation used,
+    including the runs it was forked from.
     """
     before = [] if run_id is None else [run_id]
     if session_id is not None and journal.sessions.get(session_id) is not None:
@@ -268,14 +270,15 @@ async def _used_at(journal: Journal, name: str, fork: Fork) -> int:
     if started.session_id is None:
         return used
     run_ids = [info.run_id for info in await journal.runs(session_id=started.session_id)]
-    older = [*dropwhile(lambda run_id: run_id != fork.run_id, run_ids)][1:]  # none if it is deleted
+    # none if that run was deleted
+    older = [*dropwhile(lambda run_id: run_id != fork.run_id, run_ids)][1:]
     states = [await journal.load(run_id) for run_id in older]
     return used + sum(before.spending.used_up.get(name, 0) for before in states)
 
 
 def missed_small(config: Config, own: str, error: AgentError) -> str:
-    """Explain that the small model is not available and `own` is asked instead; empty if none was
-    configured and it lacks its key.
+    """Explain that the small model is unavailable and `own` is used instead. Empty if none was
+    configured and its key is missing.
     """
     if (
         error.kind is ErrorKind.AUTH
@@ -287,7 +290,9 @@ def missed_small(config: Config, own: str, error: AgentError) -> str:
 
 
 def from_anywhere(model: str) -> str:
-    """A model's name that is good in any directory: that of a script or a tape has its whole path."""  # noqa: E501
+    """Return a model's name that is valid in any directory, with the absolute path of a script or
+    recording.
+    """
     kind, colon, path = model.partition(":")
     return (
         f"{kind}:{Path(path).absolute()}"

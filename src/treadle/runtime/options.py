@@ -1,4 +1,5 @@
-"""Arguments and options of a run, checked, and laid over those of its agent and configuration.
+"""Validation of a run's arguments and options, and merging with those of its agent and the
+configuration.
 
 Entry points: `merged_settings`, `merged_limits`, `limits_over`, `answers_of`, `checked_mode`.
 """
@@ -35,7 +36,7 @@ _MODES = get_args(Mode)
 def answers_of(options: ResumeOptions | WakeOptions) -> Answers:
     """Return the answers to open calls.
 
-    Raises AgentError(invalid) for values that no journal could keep.
+    Raises AgentError(invalid) for values that a journal cannot store.
     """
     approve: object = options.get("approve", ())
     if not isinstance(approve, Iterable):
@@ -62,8 +63,7 @@ def merged_settings(
 ) -> tuple[Settings, tuple[str, ...]]:
     """Merge the settings of the call over those of agent and configuration.
 
-    A setting that the model refuses is an error on the call, and is otherwise dropped with a
-    warning.
+    A setting that the model refuses is an error in the call, and otherwise dropped with a warning.
     """
     refuses = model.refuses
     if refuses and (wrong := sorted(call.given & refuses)):
@@ -81,7 +81,7 @@ def merged_settings(
 
 
 def output_settings(agent: Agent[Any, Any]) -> Settings:
-    """Return the settings that a typed answer needs; none if a tool takes it."""
+    """Return the settings that a typed answer needs. Empty if a tool receives the answer."""
     return (
         NOTHING_SET
         if agent.answer is None or agent.completion
@@ -130,7 +130,7 @@ def limits_over(call: Limits | None, lower: Limits) -> Limits:
 
 
 def check_words(options: Mapping[str, Any]) -> None:
-    """Raise AgentError(invalid) for texts that the journal could not read again."""
+    """Raise AgentError(invalid) for texts that the journal could not read back."""
     for name, words in _WORDS:
         if options.get(name) not in (None, *words):
             raise AgentError(
@@ -144,7 +144,7 @@ def check_words(options: Mapping[str, Any]) -> None:
 
 
 def checked_mode(mode: str) -> Mode:
-    """Raises AgentError(invalid)."""
+    """Validate a mode. Raises AgentError(invalid)."""
     if mode not in _MODES:
         raise AgentError("invalid", f"mode={mode!r} is not one of: {', '.join(_MODES)}")
     return mode  # pyright: ignore[reportReturnType]  it is one of them
@@ -152,7 +152,7 @@ def checked_mode(mode: str) -> Mode:
 
 def directory_of(cwd: str | Path | None) -> Path:
     if cwd is None:
-        return Path.cwd()  # the system gives it absolute, real and a directory
+        return Path.cwd()  # the system returns an absolute, resolved path of a directory
     path = Path(cwd)
     if not path.is_dir():
         raise AgentError("invalid", f"cwd={str(path)!r} is not a directory")
@@ -160,7 +160,7 @@ def directory_of(cwd: str | Path | None) -> Path:
 
 
 class ForkPoint(NamedTuple):
-    """Point from which a forked run goes on, and the next words of the person."""
+    """Point from which a forked run continues, and the user's next message."""
 
     run_id: str
     turn: int

@@ -1,6 +1,6 @@
 """Reading runs from the journal, whichever process drives or drove them.
 
-Entry point: `PastRuns`, which `Runtime` has its methods from.
+Entry point: `PastRuns`, a base class of `Runtime`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class PastRuns:
     _assembly: Assembly
 
     async def replay(self, run_id: str) -> RunResult[Any]:
-        """Return the result of a run from its journal, exactly, without calling a model or a tool.
+        """Return the exact result of a run from its journal, without calling a model or a tool.
 
         Raises AgentError(invalid) for an unknown run. The outcome of an unfinished run is
-        `approval_needed` if it waits for a person, otherwise `error`.
+        `approval_needed` if it waits for a user, otherwise `error`.
         """
         state = await self.journal.load(run_id)
         return result_of(
@@ -37,18 +37,18 @@ class PastRuns:
         )
 
     async def events(self, run_id: str) -> list[Event]:
-        """The durable events of a run, as they were, out of its journal."""
+        """Return the durable events of a run from its journal, unchanged."""
         records = await self.journal.read(run_id)
         projection = Projection(run_id, _session_of(records), lambda: self._assembly.redactor)
         return [event for record in records for event in projection.of(record)]
 
     def follow(self, run_id: str, *, after: str | None = None, deltas: bool = True) -> Follow:
-        """Follow the events of a run, wherever it is driven:
+        """Follow the events of a run, whichever process drives it:
 
         `async with rt.follow(…) as events: async for event in events: …`.
 
         Durable events arrive exactly once and in order, those after `after` (the `id` of an event),
-        through waits and takeovers, up to run_end. Events without an id (`deltas`) are batched
+        across waits and takeovers, up to run_end. Events without an id (`deltas`) are batched
         briefly and can be lost. Waits for a queued run. Raises AgentError(invalid) if `after` is
         not an id; other errors are raised with the first event.
         """

@@ -122,7 +122,7 @@ def earlier_of(messages: Sequence[Message], session_id: str | None) -> Sequence[
 
 
 def run_id_of(given: str | None) -> str:
-    """Raises AgentError(invalid) for what can be no id."""
+    """Validate a run id. Raises AgentError(invalid)."""
     if given is not None and not is_id(given):
         raise AgentError(
             "invalid",
@@ -135,8 +135,8 @@ def run_id_of(given: str | None) -> str:
 
 
 def with_passing(system: tuple[SystemBlock, ...], texts: Sequence[str]) -> tuple[SystemBlock, ...]:
-    """The system prompt with other texts in its passing blocks; unchanged if it has another number
-    of them.
+    """Return the system prompt with other texts in its temporary blocks; unchanged if the number of
+    blocks differs.
     """
     if len(texts) != sum(block.passing for block in system):
         return system
@@ -175,11 +175,11 @@ async def as_begun(
     state: RunState,
     origin: Fork | str | None,
 ) -> tuple[tuple[SystemBlock, ...], tuple[Message, ...]]:
-    """The system prompt with the passing blocks that were sent before, and a message with the new
-    ones if the model does not know them yet.
+    """Return the system prompt with the temporary blocks that were sent before, and a message with
+    the new ones if the model does not know them yet.
 
-    So the system prompt stays the same over a session, which caches and preserved thinking depend
-    on. `origin`: the fork, or the id of the session.
+    The system prompt thus stays the same over a session, which caches and preserved thinking
+    require. `origin`: the fork, or the id of the session.
     """
     texts = tuple([block.text for block in system if block.passing])
     begun = (
@@ -208,8 +208,8 @@ async def as_begun(
 async def _begun_with(
     journal: Journal, agent: Agent[Any, Any], origin: Fork | str
 ) -> tuple[str, ...]:
-    """Passing blocks of the run that this one is forked from, else of the session's last run; none
-    if that had another agent, or defined otherwise.
+    """Return the temporary blocks of the run that this one was forked from, otherwise of the
+    session's last run. Empty if that had another agent or definition.
     """
     if isinstance(origin, Fork):
         run_id = origin.run_id

@@ -17,7 +17,7 @@ from treadle.loop.plan import Plan
 from treadle.messages.result import Out, RunResult
 
 HOOK_GRACE_S = 5.0
-"""Time that the hooks after a run have, also while the task is being cancelled."""
+"""Seconds for the hooks after a run, also while the task is being cancelled."""
 
 
 def result_of(state: RunState, ending: Ending) -> RunResult[Any]:

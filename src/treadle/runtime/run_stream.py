@@ -1,4 +1,4 @@
-"""A run whose events are read while it runs. Entry: `RunStream`, made by `Runtime.stream`."""
+"""A run whose events are read while it runs. Entry: `RunStream`, created by `Runtime.stream`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ class RunHandle(Generic[Out]):
 
     run: Run
     drive: Callable[[RunHandle[Out]], Awaitable[None]]
-    """Sets `result`; raises nothing but what cancels the task."""
+    """Drive the run and set `result`. Raises only on cancellation of the task."""
     result: RunResult[Out] | AgentError | None = None
-    """Result, or the error that prevented the start; None until then."""
+    """Result, or the error that prevented the start. None until then."""
 
     def unwrap(self) -> RunResult[Out]:
-        """Raises AgentError(invalid) before the end, and what kept the run from beginning."""
+        """Return the result. Raises AgentError(invalid) before the end, and the error that
+        prevented the start.
+        """
         if isinstance(self.result, AgentError):
             raise self.result
         if self.result is None:
@@ -83,13 +85,15 @@ class RunStream(Generic[Out]):
 
     @property
     def result(self) -> RunResult[Out]:
-        """Raises AgentError(invalid) before the end, and what kept the run from beginning."""
+        """Result of the run. Raises AgentError(invalid) before the end, and the error that
+        prevented the start.
+        """
         return self._begun.unwrap()
 
     @property
     def partial_output(self) -> object | None:
-        """The answer so far: plain data of typed output, growing and not validated; None before its
-        beginning. Ask after a text_delta.
+        """Answer so far: plain data of a typed output, growing and not validated; None before its
+        beginning. Read it after a text_delta.
         """
         if (answer := self._begun.run.plan.answer) is None:
             return self._begun.run.text_so_far or None
@@ -99,12 +103,12 @@ class RunStream(Generic[Out]):
     def output_so_far(self) -> Out | None:
         """The output so far, as a value of its type: without elements that are not complete enough
         to be valid, and with defaults for fields that have not arrived. None while nothing fits the
-        type, and for agents with `completion=True`. Ask after a text_delta.
+        type, and for agents with `completion=True`. Read it after a text_delta.
 
         Parses the whole answer, and calls the type's validators, each time.
         """
         run = self._begun.run
-        if run.plan.completion:  # the output is no text, but the argument of a call
+        if run.plan.completion:  # the output is not text, but the argument of a call
             return None
         if run.plan.answer is None:
             return cast("Out | None", run.text_so_far or None)
@@ -120,7 +124,8 @@ class RunStream(Generic[Out]):
         self._begun.run.steer(text)
 
     def cancel(self) -> None:
-        """Ends the run as `cancelled`; its events close, and `result` has what there was.
+        """End the run as `cancelled`. Its events close, and `result` has everything produced so
+        far.
 
         Idempotent.
         """
@@ -206,7 +211,7 @@ class RunStream(Generic[Out]):
             self._begun.run.cancel()
         if isinstance(error, anyio.get_cancelled_exc_class()):
             return await self._group.__aexit__(kind, error, trace)
-        # the caller's own error is not for the group, which would wrap it
+        # the caller's own error must not be wrapped by the task group
         await self._group.__aexit__(None, None, None)
         if self._listeners:
             while not self._events.is_over:
@@ -214,7 +219,7 @@ class RunStream(Generic[Out]):
                     await anext(self)
             if isinstance(self._begun.result, RunResult):
                 await self._listeners.end(self._begun.result)
-        if error is None:  # a deadline around it that has ended the run ends the caller too
+        if error is None:  # if an enclosing timeout has ended the run, it also ends the caller
             await checkpoint_if_cancelled()
         return None
 
@@ -226,7 +231,7 @@ class RunStream(Generic[Out]):
 
 
 def check_steering(text: str) -> None:
-    """Raise AgentError(invalid) if the text has no words."""
+    """Raise AgentError(invalid) if the text is empty."""
     if not text.strip():
         raise AgentError("invalid", "the text to steer with is empty")
 

@@ -1,4 +1,4 @@
-"""Runs in progress in one runtime: their beginning, their hold on a session, and their end.
+"""Active runs of one runtime: their start, their hold on a session, and their end.
 
 assembly.py makes their plans; loop/ runs them. Entry points: `Runs`.
 """
@@ -51,11 +51,11 @@ from treadle.tools.function.threads import abandoned_calls
 from treadle.types import new_id
 
 CLOSE_GRACE_S = 5.0
-"""Time that closing waits for runs to close and for the threads of abandoned sync tools."""
+"""Seconds that closing waits for runs to close and for the threads of abandoned sync tools."""
 
 
 class Runs:
-    """Runs of a runtime. Safe from many tasks of one event loop; `tell` is safe from any thread."""
+    """Runs of a runtime. May be used from many tasks of one event loop; `tell` from any thread."""
 
     def __init__(
         self,
@@ -72,23 +72,23 @@ class Runs:
         self._agents = KnownAgents(registry)
         self.busy = BusySessions()
         self._jobs: dict[str, RunHandle[Any]] = {}
-        """Under way, by run id."""
+        """Active runs, by id."""
         self._children = Children(assembly.journal, self)
         self._relay = Relay(hub, assembly.journal.notifier)
         self.late = LateRuns(assembly)
         self.ran = False
-        """True if anything has run here."""
+        """True if any run has started here."""
         self._closed = False
-        self._preparing = 0  # runs that are not among the jobs yet
+        self._preparing = 0  # runs that are being planned
         self._fewer = anyio.Event()
-        """Set when a run has been prepared or is over."""
+        """Set when a run has been prepared or has ended."""
         self._journal.on_stop(self._stop)
         assembly.served.approver_of = lambda run_id: (
             None if (job := self._jobs.get(run_id)) is None else job.run.plan.approver
         )
 
     async def aclose(self, *, lets_go: bool) -> None:
-        """Stop every run and wait for it, for a while. Idempotent.
+        """Stop every run and wait for it, for a limited time. Idempotent.
 
         `lets_go`: leave runs to be resumed, instead of cancelling them.
         """
@@ -105,13 +105,13 @@ class Runs:
         for job in self._jobs.values():
             job.run.let_go()
 
-    # ------------------------------------------------------------ what runs
+    # ------------------------------------------------------------ active runs
 
     def _stop(self, run_id: str) -> None:
         self.cancel(run_id, by="kill")
 
     def cancel(self, run_id: str | None, *, by: str = "caller") -> bool:
-        """False if no such run is under way here."""
+        """Cancel a run. False if it is not active here."""
         if (job := self._jobs.get(run_id or "")) is None:
             return False
         job.run.cancel(by)
@@ -205,7 +205,7 @@ class Runs:
             return PlannedRun(now, plan)
 
         job = await self._claimed(session_id, forked, make, deps, stream)
-        self._agents.remember(found)  # not the one with what this fork changed
+        self._agents.remember(found)  # not the run with the changes of this fork
         return job
 
     async def resume(
@@ -220,12 +220,13 @@ class Runs:
     ) -> RunHandle[Out]:
         """Resume a run. Errors are raised before it is taken over.
 
-        `read`: the run as read just now, which is owned by this call from here on.
+        `read`: the run as just read, which this call owns from now on.
         """
         self._check(options, ResumeOptions)
         if options.get("wait") and read is None:
             await until_idle(self._journal, run_id)
-        stored = await self.late.store()  # before the run is read, which it may belong to
+        # before the run is read, because the session may be its own
+        stored = await self.late.store()
         state = await self._journal.load(run_id) if stored or read is None else read
         started = state.started
         assert started is not None, "a run begins with run.started"
@@ -271,7 +272,7 @@ class Runs:
         deps: Deps,
         hears: EventStream | ParentRun | None,
     ) -> RunHandle[Out]:
-        """The session is claimed before its history is read."""
+        """Claim the session before its history is read."""
         inside = None if session_id is None else self.busy.claim(session_id)
         self._preparing += 1
         try:
@@ -320,7 +321,9 @@ class Runs:
         return job
 
     def finished(self, state: RunState, agent: Agent[Any, Out] | None) -> RunResult[Out]:
-        """The same, of an agent that may be known here by its name."""
+        """Return the result of a finished run, with the output type of an agent known here by that
+        name.
+        """
         assert state.started is not None, "a run begins with run.started"
         name = state.started.agent
         found = agent or self._agents.get(name)
@@ -331,7 +334,7 @@ class Runs:
         return with_output(result_of(state, ending_of(state)), agent)
 
     async def drop(self, job: RunHandle[Any]) -> None:
-        """Lets go of one that is not driven after all."""
+        """Release a run that will not be driven after all."""
         if (resumption := job.run.plan.resumption) is not None:
             await resumption.writer.release(waiting=bool(job.run.state.approvals.asked))
         self._release(job)

@@ -53,8 +53,8 @@ PRUNE_GRACE_S = 5.0
 
 
 class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
-    """Holds what runs share: journal, sessions, connections, hub. An async context manager; nothing
-    outlives it.
+    """Shared resources of runs: journal, sessions, connections, hub. An async context manager;
+    nothing outlives it.
 
     Runs may be started from any number of tasks of one event loop.
 
@@ -62,7 +62,7 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
         journal: Journal with all runs, for lists, search, costs and export.
         hub: Events of all runs of this runtime, for subscribers.
         agents: Agents by name, for runs that are resumed or forked without `agent=`.
-        engine: Engine that delivers queued runs in this process, if a worker works in it.
+        engine: Engine that delivers queued runs in this process, if it has a worker.
     """
 
     def __init__(
@@ -76,7 +76,9 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
         hooks: Sequence[Hook] = (),
         on_close: OnClose | None = None,
     ) -> None:
-        """Most people want `Runtime.open`, where `config` and `on_close` are described."""
+        """Create a runtime. Most applications use `Runtime.open`, which describes `config` and
+        `on_close`.
+        """
         idle_threads.end_at_exit()
         self.journal: Journal = journal if journal is not None else MemoryJournal()
         self._on_close = on_close or (
@@ -143,10 +145,10 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
         await self._assembly.served.leave()
 
     async def aclose(self) -> None:
-        """Stop the runs under way as `on_close` says, wait for them, and close every connection.
+        """Stop the active runs as `on_close` specifies, wait for them, and close every connection.
         Idempotent.
 
-        A call that still runs after a few seconds keeps its run until this process ends.
+        A call that still runs after a few seconds holds its run until this process ends.
         """
         with anyio.CancelScope(shield=True):
             await self._runs.aclose(lets_go=self._on_close == "let_go")
@@ -159,7 +161,9 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
             await self._telemetry.aclose()
 
     def let_go(self) -> None:
-        """Stop the runs under way at their next await, to be resumed: `stopped` in the journal."""
+        """Stop the active runs at their next await, so that they can be resumed: `stopped` in the
+        journal.
+        """
         self._runs.let_go()
 
     async def release_left(self) -> None:
@@ -167,7 +171,7 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
         await self._runs.late.store()
 
     async def _forget_old_runs(self) -> None:
-        """Delete old runs as the configuration says, for a few seconds at most."""
+        """Delete old runs as configured, for a few seconds at most."""
         if self.config.keep_runs is None or not self._runs.ran:
             return
         try:
@@ -192,7 +196,7 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
         deps: Deps = None,
         **options: Unpack[RunOptions],
     ) -> RunResult[Out]:
-        """Run an agent to its end. Raises AgentError for errors before the run starts; after that,
+        """Run an agent to its end. Raises AgentError for errors before the run starts; afterwards,
         every end is an outcome.
 
         Cancelling the awaiting task closes the run first: its history is valid and its outcome
@@ -219,11 +223,10 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
         )
 
     async def kill(self, run_id: str, *, force: bool = False) -> RunInfo:
-        """End a run as `cancelled`, in whichever process it is driven; a run without a driver is
-        closed here. A finished one stays unchanged.
+        """End a run as `cancelled`, whichever process drives it. A run without a driver is closed
+        here, and a finished one stays unchanged.
 
-        Raises AgentError(busy) if its process does not answer; `force` then takes the run away from
-        it.
+        Raises AgentError(busy) if its process does not respond; `force` then takes the run over.
         """
         return await kill_run(self.journal, self.engine, run_id, force=force)
 

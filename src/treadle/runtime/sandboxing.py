@@ -1,4 +1,4 @@
-"""Confinement of commands: the sandbox of this machine, and the limits of each command in it.
+"""Confinement of commands: the sandbox of this machine, and the access of each command in it.
 
 Entry point: `Confining`.
 """
@@ -39,14 +39,14 @@ OPEN = (
 
 RULED_KEPT = 100
 IDLE_KEPT = 8
-"""Networks of families that no command is in.
+"""Maximum number of idle networks that are kept open.
 
-Each takes four descriptors and two namespaces; a new one is made in some 40 ms.
+Each takes four descriptors and two namespaces; creating a new one takes some 40 ms.
 """
 
 
 class Confining:
-    """Sandboxes of a runtime; the result of probing the sandbox holds for all its runs."""
+    """Sandboxes of a runtime. The result of testing the sandbox applies to all its runs."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Confining:
     ) -> None:
         """`wanted`: the setting defaults.sandbox.
 
-        `own`: where treadle keeps its own files, if that is there. `network`: permissions.network.
+        `own`: Treadle's own directory, if it exists. `network`: permissions.network.
         """
         self._wanted = wanted
         self._network: Literal["none", "open"] | tuple[str, ...] = network
@@ -66,10 +66,10 @@ class Confining:
         self._sandbox: Sandbox | None = None
         self._warned = False
         self._ruled: dict[tuple[object, ...], RuledFiles | None] = {}
-        """Ruled files by rules and workspace. Their memory of folders serves every run there."""
+        """Ruled files by rules and workspace. Their cached directories serve every run there."""
 
     async def aclose(self) -> None:
-        """Idempotent."""
+        """Close all networks. Idempotent."""
         while self._networks:
             await self._networks.popitem()[1].aclose()
         if self._sandbox is not None:
@@ -77,7 +77,7 @@ class Confining:
 
     async def check(self, agent: Agent[Any, Any]) -> None:
         """Raise AgentError(invalid) if the configuration requires a sandbox, the agent has
-        commands, and none works.
+        commands, and no sandbox works.
         """
         if self._wanted != "on" or (sandbox := self.sandbox_for(agent)) is None:
             return
@@ -91,7 +91,7 @@ class Confining:
             )
 
     async def works_for(self, agent: Agent[Any, Any]) -> bool:
-        """Return True if the agent's commands can be confined here, or it has none."""
+        """Return True if the agent's commands can be confined here, or if it has none."""
         sandbox = self.sandbox_for(agent)
         return (
             not any(map(has_commands, agent.own_tools))
@@ -100,9 +100,9 @@ class Confining:
         )
 
     def sandbox_for(self, agent: Agent[Any, Any]) -> Sandbox | None:
-        """Return the sandbox, or None if it is not needed or switched off.
+        """Return the sandbox, or None if it is not needed or disabled.
 
-        The first call finds it and starts to probe it.
+        The first call finds it and starts testing it.
         """
         if self._wanted == "off" or not any(map(has_commands, agent.own_tools)):
             return None
@@ -118,7 +118,7 @@ class Confining:
     ) -> Confinement | None:
         """Return the confinement of a call's commands, which may read the files in `spill`.
 
-        Commands that a person approved run outside, unless the configuration insists.
+        Approved commands run outside, unless the configuration requires the sandbox.
         """
         if toolbox.sandbox is None or not has_commands(ready.tool):
             return None
@@ -154,14 +154,14 @@ class Confining:
     def _ruled_files(self, permissions: Permissions, workspace: Path) -> RuledFiles | None:
         key = (permissions.rules.deny, permissions.rules.ask, permissions.home, workspace)
         if key not in self._ruled:
-            if len(self._ruled) == RULED_KEPT:  # of workspaces whose runs are over
+            if len(self._ruled) == RULED_KEPT:  # of workspaces whose runs have ended
                 self._ruled.clear()
             self._ruled[key] = RuledFiles.of(permissions, workspace)
         return self._ruled[key]
 
     def _network_of(self, family: str) -> Literal["none", "open"] | Egress:
-        """The commands of a family share one loopback: what one starts in the background, another
-        reaches.
+        """Return the network of a family. Its commands share one loopback, so that they reach
+        services that others start in the background.
         """
         if isinstance(self._network, str):
             return self._network
@@ -171,7 +171,9 @@ class Confining:
         return found
 
     async def tidy(self) -> None:
-        """Release idle networks, except for the last ones used. No session is closed for it."""
+        """Close idle networks, except for the most recently used. Sessions themselves are not
+        closed.
+        """
         if len(self._networks) > IDLE_KEPT:
             for network in [network for network in self._networks.values() if network.is_idle][
                 :-IDLE_KEPT
@@ -179,11 +181,11 @@ class Confining:
                 await network.rest()
 
     def release(self, family: str) -> Egress | None:
-        """The network of a family whose last command has ended. The caller closes it."""
+        """Return the network of a family whose last command has ended. The caller closes it."""
         return self._networks.pop(family, None)
 
     def announced(self, agent: Agent[Any, Any], mode: Mode) -> tuple[str, ...]:
-        """Warnings with which a run begins."""
+        """Return the warnings with which a run begins."""
         if mode != "full" or self._network != "open" or not any(map(has_commands, agent.own_tools)):
             return ()
         return (OPEN,)
@@ -233,9 +235,9 @@ class Confining:
 
 
 def egress_to(hosts: tuple[str, ...]) -> Egress:
-    """A network that reaches the hosts of a list.
+    """Return a network that reaches the listed hosts.
 
-    Nothing is started before the first command needs it.
+    It is opened when the first command needs it.
     """
     from treadle.policy.sandboxes.egress import Egress  # noqa: PLC0415  most runs have no unapproved commands
 
@@ -243,7 +245,7 @@ def egress_to(hosts: tuple[str, ...]) -> Egress:
 
 
 def own_python(workspace: Path) -> tuple[Path, ...]:
-    """The environment of the Python that runs us, where confined commands would not see it:
+    """Return the virtual environment of this Python if confined commands would not see it:
 
     `python` on their PATH is in it.
     """

@@ -1,6 +1,6 @@
 """A conversation of many runs, one at a time; its messages are in the store.
 
-Entry point: `Session`, made by `Runtime.session`.
+Entry point: `Session`, created by `Runtime.session`.
 """
 
 from __future__ import annotations
@@ -30,32 +30,33 @@ from treadle.types import Limits, Mode, OnAsk, OnUnknown, Settings, Time
 
 
 class SessionOptions(TypedDict, total=False):
-    """Options of every way to run."""
+    """Options of every way to start a run."""
 
     inputs: Mapping[str, Any]
     """Values for the agent's `${variables}`."""
     settings: Settings
     limits: Limits
-    """Over the agent's, field by field.
+    """Limits, which override the agent's field by field.
 
-    Without any, a run ends after 100 turns and is not limited otherwise.
+    Without any, a run ends after 100 turns and has no other limit.
     """
     mode: Mode
     """Default: `full`."""
     cwd: str | Path
     user_id: str | None
     on_ask: OnAsk
-    """Handling of calls that need approval: `deny` (default), or `wait` until `resume` brings the
+    """Handling of calls that need approval: `deny` (default), or `wait` until `resume` supplies the
     answer.
     """
     on_unknown: OnUnknown
-    """Handling of once-calls that were cut while they ran, by their timeout or the death of the
-    process: `tell` the model (default), `wait` for a person, or `fail`.
+    """Handling of once-calls that were interrupted by their timeout or the death of the process:
+    `tell` the model (default), `wait` for a user, or `fail`.
     """
     on_approval: Approver
-    """Asked about each call that needs a person; gives `Approve()` or `Deny(reason)`.
+    """Function that is called for each call that needs approval, and returns `Approve()` or
+    `Deny(reason)`.
 
-    The run, and its children, wait for the answer.
+    The run and its children wait for the answer.
     """
     callbacks: Callbacks
     on_event: Callable[[Event], object]
@@ -65,11 +66,11 @@ class RunOptions(SessionOptions, total=False):
     """Options of `run` and `stream`. A wrapper takes `**options: Unpack[RunOptions]`.
 
     Attributes:
-        session: A session or its id, which is opened or made; None: a run by itself.
+        session: A session or its id, created if needed; None: a run without a session.
         messages: Messages before the prompt, oldest first, for a run without a session. Stored with
             the run; no templates.
-        run_id: Id of the new run, if you need to know it before it begins. Raises AgentError(busy)
-            if the run exists already.
+        run_id: Id of the new run, if it must be known in advance. Raises AgentError(busy) if the
+            run already exists.
     """
 
     session: Session[Any, Any] | str | None
@@ -82,24 +83,24 @@ class ForkOptions(SessionOptions, total=False):
 
     model: str | Model
     results: Mapping[str, str]
-    """Replacement results by call id, for calls of the last turn that is kept."""
+    """Replacement results by call id, for calls of the last kept turn."""
 
 
 class AnswerOptions(TypedDict, total=False):
-    """A person's answers to open calls of a run."""
+    """A user's answers to the open calls of a run."""
 
     approve: Collection[str]
-    """Ids of open calls that may run; one that had started runs again, because a person knows that
-    it did not happen.
+    """Ids of open calls that may run. One that had started runs again, because the user knows that
+    it had no effect.
     """
     deny: Mapping[str, str]
-    """Ids of open calls that may not, and why."""
+    """Denied open calls by id, with the reason."""
     results: Mapping[str, str]
-    """Results of open calls, as a person found out."""
+    """Results of open calls, as determined by the user."""
     seen: int
-    """Number of the run's entries (`RunInfo.entries`) that the person had seen. An answer to a call
-    that has started or was asked about since raises AgentError(busy): without `seen`, a second
-    person's approval of the same question could run a call once more whose outcome is unknown.
+    """Number of the run's entries (`RunInfo.entries`) that the user had seen. An answer to a call
+    that has since started or requested approval again raises AgentError(busy). Without `seen`, a
+    second approval of the same request could repeat a call whose outcome is unknown.
     """
 
 
@@ -107,11 +108,11 @@ class WakeOptions(AnswerOptions, total=False):
     """Options of `wake`."""
 
     arguments: Mapping[str, Mapping[str, Any]]
-    """Arguments that replace those of approved calls."""
+    """Replacement arguments of approved calls."""
     at: Time | None
-    """Earliest start."""
+    """Earliest start of the run."""
     place: QueuePlace | None
-    """Another place in a queue."""
+    """New place in a queue."""
 
 
 class ResumeOptions(AnswerOptions, total=False):
@@ -119,11 +120,11 @@ class ResumeOptions(AnswerOptions, total=False):
 
     on_unknown: OnUnknown
     """Handling of once-calls that were running when the process died: `tell` the model (default),
-    `wait` for a person, or `fail`.
+    `wait` for a user, or `fail`.
     """
     wait: bool
-    """Wait while another process drives the run, until it ends it or dies, instead of raising
-    AgentError(busy).
+    """True to wait while another process drives the run, until it ends the run or dies, instead of
+    raising AgentError(busy).
     """
     model: str | Model
     mode: Mode
@@ -178,8 +179,8 @@ def check_options(options: Mapping[str, object], known: type[Any]) -> None:
 
 
 def _is_async(told: object) -> bool:
-    """False for what certainly gives nothing that could be awaited; an object with a `__call__` may
-    give anything.
+    """Return False for a function that certainly returns nothing awaitable; an object with
+    `__call__` may return anything.
     """
     if inspect.isclass(told):
         return False
@@ -191,7 +192,7 @@ def _is_async(told: object) -> bool:
 
 
 def _meant(name: str, known: Sequence[str]) -> str:
-    """Return a hint for an unknown option: its proper place or the nearest name, if any."""
+    """Return a hint for an unknown option: its proper location or the nearest name, if any."""
     limit = _OTHER_NAMES.get(name, name)
     if limit in Limits.__struct_fields__:
         return f"use limits=Limits({limit}=…); "
@@ -209,7 +210,7 @@ def listeners_of(options: RunOptions | ResumeOptions | ForkOptions) -> Listeners
 
 
 class Driver(Protocol):
-    """The part of a runtime that a session needs."""
+    """Methods of a runtime that a session needs."""
 
     async def run(
         self,
@@ -243,7 +244,7 @@ class Driver(Protocol):
 
 
 class Session(Generic[Deps, Out]):
-    """A conversation. Everything but `send` and `stream` may be called from any thread.
+    """A conversation. All methods but `send` and `stream` may be called from any thread.
 
     Attributes:
         id: Id of the session.
@@ -285,8 +286,8 @@ class Session(Generic[Deps, Out]):
         return self._driver.cancel(self.id)
 
     def compact(self) -> bool:
-        """Makes room in the conversation before the next request, of the running run or (False) of
-        the next one: see `Runtime.compact`.
+        """Compact the conversation before the next request: of the active run, or (returning False)
+        of the next one. See `Runtime.compact`.
         """
         return self._driver.compact(self.id)
 
@@ -296,11 +297,11 @@ class Session(Generic[Deps, Out]):
         return self._driver.is_busy(self.id)
 
     async def history(self) -> list[Message]:
-        """A copy, oldest first; of ended runs."""
+        """Messages of ended runs, oldest first. A copy."""
         return await self._driver.messages(self.id)
 
     async def clear(self) -> None:
-        """Forgets the messages. Raises AgentError(busy) while a run is under way."""
+        """Remove all messages from view. Raises AgentError(busy) while a run is active."""
         await self._driver.clear(self.id)
 
     def use(
@@ -311,7 +312,7 @@ class Session(Generic[Deps, Out]):
         tools: Sequence[Tool[Deps]] | None = None,
         instructions: str | None = None,
     ) -> None:
-        """Set the agent, model, tools or instructions of the next runs; the history stays. Raises
+        """Set the agent, model, tools or instructions of the next runs; the history is kept. Raises
         AgentError(busy) while a run is in progress.
         """
         if self.is_busy:

@@ -42,10 +42,10 @@ class SessionControl:
             )
 
     def cancel(self, session_id: str | None = None, *, run_id: str | None = None) -> bool:
-        """End the session's running run, or the run of that id, as `cancelled`: what awaits it gets
-        its result. False if this runtime drives none.
+        """End the session's active run, or the run with that id, as `cancelled`; callers that await
+        it receive its result. False if this runtime drives no such run.
 
-        `run_id` belongs to the event loop of the run; `kill` ends a run in any process. Raises
+        Call it with `run_id` in the event loop of the run; `kill` ends a run in any process. Raises
         AgentError(invalid) without exactly one of the two.
         """
         if (session_id is None) is (run_id is None):
@@ -57,8 +57,8 @@ class SessionControl:
         )
 
     def compact(self, session_id: str) -> bool:
-        """Compact a conversation, even if it still fits: old results are removed, then a model
-        summarizes older messages.
+        """Compact a conversation, even if it still fits the context window: old results are
+        removed, then a model summarizes older messages.
 
         Happens before the next request of the run in progress; without one (returns False), when
         the session's next run starts in this runtime. Removed content stays stored and searchable.
@@ -69,16 +69,16 @@ class SessionControl:
         return self._runs.busy.compact(session_id)
 
     def allow(self, session_id: str, pattern: Sequence[str]) -> None:
-        """A person's yes to an `ApprovalRequest.pattern`, for all runs of this session in this
-        runtime, the one under way included.
+        """Grant an `ApprovalRequest.pattern` for all runs of this session in this runtime,
+        including the active one.
 
         Raises AgentError(invalid) for a rule that is never offered.
         """
         self._assembly.toolboxes.grants.allow(session_id, pattern)
 
     def use_mode(self, session_id: str, mode: Mode) -> None:
-        """Set the mode of the session's run in progress, from its next call on, and of runs that it
-        starts. Without a run, nothing changes.
+        """Set the mode of the session's active run, and of runs that it starts, from its next call
+        on. Without an active run, nothing changes.
 
         Raises AgentError(invalid) for an unknown mode.
         """
@@ -93,6 +93,8 @@ class SessionControl:
         return list((await self.journal.view(session_id)).messages)
 
     async def clear(self, session_id: str) -> None:
-        """Forgets the session's messages. Raises AgentError(busy) while a run is under way."""
+        """Remove the session's messages from view. Raises AgentError(busy) while a run is
+        active.
+        """
         self._runs.busy.while_idle(session_id, self.sessions.clear_messages)
         self._assembly.toolboxes.forget(session_id)

@@ -1,4 +1,4 @@
-"""Grants for the rest of a session, and changes of its mode while it runs, in force from the next
+"""Grants for the rest of a session, and changes of its mode during a run, effective from the next
 call.
 
 approvals.py defines the grants; the policy applies them to a call. Entry point: `Grants`.
@@ -26,7 +26,7 @@ class Grants:
         self._open: dict[str, WeakSet[Toolbox]] = {}
 
     def allow(self, family: str, pattern: Sequence[str]) -> None:
-        """Raises AgentError(invalid) for a rule that is never offered."""
+        """Add a grant. Raises AgentError(invalid) for a rule that is never offered."""
         for_session(NO_PERMISSIONS, pattern)
         self._patterns.setdefault(family, []).extend(pattern)
         for toolbox in self._open.get(family, ()):
@@ -39,14 +39,14 @@ class Grants:
             toolbox.mode_changed(mode)
 
     def over(self, family: str, permissions: Permissions) -> Permissions:
-        """Return the permissions of a new run, grants included."""
+        """Return the permissions of a new run, including grants."""
         patterns = self._patterns.get(family)
         return permissions if patterns is None else for_session(permissions, patterns)
 
     def follow(self, plan: Plan, toolbox: Toolbox) -> Toolbox:
-        """Return a toolbox that follows later grants.
+        """Return a toolbox that applies later grants too.
 
-        A run that a person starts has its own mode; one that another run starts takes that one's.
+        A run that a user starts has its own mode; a child run has its parent's.
         """
         if plan.family == plan.run_id:  # without a session there are no later grants
             return toolbox

@@ -26,8 +26,8 @@ async def run(
 ) -> RunResult[Out]:
     """Run once, in a runtime that is opened for this run.
 
-    `journal`: a URL as for `Runtime.open`; by default nothing is kept. Raises AgentError as
-    `Runtime.run` does, and AgentError(invalid) for options that need a journal which is kept:
+    `journal`: a URL as for `Runtime.open`; by default nothing is stored. Raises AgentError as
+    `Runtime.run` does, and AgentError(invalid) for options that need a persistent journal:
     `session=`, and "wait" as `on_ask=` or `on_unknown=`. Cancellation: as in `Runtime.run`.
     """
     if journal == "memory:":
@@ -37,7 +37,7 @@ async def run(
 
 
 def _refuse_what_is_kept(options: RunOptions) -> None:
-    """Raises AgentError(invalid) for what would be forgotten with the runtime."""
+    """Reject options whose data would be lost with the runtime. Raises AgentError(invalid)."""
     kept = {"session": options.get("session")} | {
         name: "wait" for name in ("on_ask", "on_unknown") if options.get(name) == "wait"
     }

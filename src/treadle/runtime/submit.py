@@ -1,7 +1,7 @@
 """Runs that wait for a worker: their place in a queue, and answers to runs driven elsewhere.
 
-queue.py is the queue itself. Entry points: `QueuedRuns`, which `Runtime` has its methods from;
-`place_of`, `wake`.
+queue.py is the queue itself. Entry points: `QueuedRuns`, a base class of `Runtime`; `place_of`,
+`wake`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ _LIVES_HERE: Final = ("deps", "callbacks", "on_event", "on_approval")
 def place_of(
     known: Collection[str], queue: str, *, priority: int, tenant: str | None, at: Time | None
 ) -> QueuePlace:
-    """`known`: the queues that there are. Raises AgentError(invalid)."""
+    """Return the place in a queue. `known`: names of the existing queues. Raises
+    AgentError(invalid).
+    """
     check_queue(known, queue)
     if wrong := _wrong(priority, tenant, at):
         raise AgentError("invalid", wrong)
@@ -67,7 +69,7 @@ def _wrong(priority: object, tenant: object, at: object) -> str | None:
 
 
 def check_queue(known: Collection[str], queue: str) -> None:
-    """Raises AgentError(invalid)."""
+    """Check that the queue exists. Raises AgentError(invalid)."""
     if queue not in known:
         raise AgentError(
             "invalid",
@@ -79,7 +81,7 @@ def check_queue(known: Collection[str], queue: str) -> None:
 
 
 def refuse_what_lives_here(options: Mapping[str, object]) -> None:
-    """Raises AgentError(invalid) for what another process cannot have."""
+    """Reject options that another process cannot receive. Raises AgentError(invalid)."""
     if given := [name for name in _LIVES_HERE if options.get(name) is not None]:
         instead = (
             "a worker gets deps from its deps_of="
@@ -146,15 +148,15 @@ async def wake(
 async def _keep(
     journal: Journal, state: RunState, answers: Answers, place: QueuePlace | None = None
 ) -> None:
-    """Append answers to a run for its next driver; with a place, queue the run there in the same
-    transaction.
+    """Append answers to a run for its next driver. With a place, also queue the run there, in the
+    same transaction.
     """
     assert state.started is not None, "a run begins with run.started"
     run_id = state.started.run_id
     writer, waits = await journal.take_over(run_id), bool(state.approvals.asked)
     try:
         if await journal.read(run_id, after=state.seq):
-            # another person may have answered: then it does not wait any more
+            # another user may have answered, so that it no longer waits
             waits = bool((await journal.load(run_id)).approvals.asked)
             raise AgentError(
                 "busy",
@@ -190,7 +192,7 @@ class QueuedRuns:
         **options: Unpack[RunOptions],
     ) -> str:
         """Submit a run to a queue, from which a worker (`treadle worker`) takes it, and return its
-        id. It is in the journal when this returns.
+        id. The run is in the journal when this returns.
 
         `priority`: from -1000 to 1000; higher runs first, then older ones. `at`: earliest start.
         `tenant`: owner for limits; None: `user_id`. Objects of this process (deps, callbacks,
@@ -214,13 +216,13 @@ class QueuedRuns:
         return await self._runs.submit(agent, text, options, add)
 
     async def wake(self, run_id: str, **options: Unpack[WakeOptions]) -> RunInfo:
-        """Queue a run again that waits for a person, is parked or was stopped: now, or at a time,
-        and in another queue with `place`.
+        """Requeue a run that waits for a user, is parked or was stopped: now or at a given time,
+        and with `place` in another queue.
 
-        Answers and `seen` are as for `resume`; `arguments` replace those of approved calls. They
-        are in the journal when this returns, and the next worker applies them. Raises AgentError:
-        invalid for an unknown or finished run, a run that is in no queue, and an answer to a call
-        that is not open; busy if a living process drives the run.
+        Answers and `seen` are as for `resume`; `arguments` replace those of approved calls. All of
+        them are in the journal when this returns, and the next worker applies them. Raises
+        AgentError: invalid for an unknown or finished run, a run that is in no queue, and an answer
+        to a call that is not open; busy if a living process drives the run.
         """
         check_options(options, WakeOptions)
         answers = changed(answers_of(options), options.get("arguments", {}))

@@ -64,8 +64,8 @@ def open(url: str = "memory:", **options: Unpack[OpenOptions]) -> SyncRuntime:
 class SyncRuntime:
     """A runtime whose methods block the calling thread. Threads may call it at the same time.
 
-    Close it with `with` or `close()`. A program that exits without closing it leaves its runs as a
-    crash does: they can be resumed.
+    Close it with `with` or `close()`. If a program exits without closing it, its runs can be
+    resumed as after a crash.
 
     Attributes:
         runtime: The runtime on its event loop. Call its coroutines with `call`.
@@ -197,7 +197,7 @@ class SyncRuntime:
 
 
 def _started(runtime: Runtime) -> tuple[BlockingPortal, Thread]:
-    """Enter a runtime on an event loop in a thread of its own. Raises what entering it raises."""
+    """Enter a runtime on an event loop in its own thread. Raises the errors of entering it."""
     ready: Future[BlockingPortal] = Future()
 
     async def main() -> None:
@@ -256,7 +256,7 @@ class SyncRunStream(Generic[Out]):
         return aiter(self._stream)
 
     def text_stream(self) -> Iterator[str]:
-        """Iterate over the text as it is streamed, and leave out the other events."""
+        """Iterate over the text as it is streamed, omitting other events."""
         for event in self:
             if isinstance(event, TextDelta):
                 yield event.text
@@ -277,7 +277,9 @@ class SyncRunStream(Generic[Out]):
 
     @property
     def result(self) -> RunResult[Out]:
-        """Raises AgentError(invalid) before the end, and what kept the run from beginning."""
+        """Result of the run. Raises AgentError(invalid) before the end, and the error that
+        prevented the start.
+        """
         return self._stream.result
 
     def cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""Toolboxes: one for each run, with state shared by a runtime's runs. Entry point: `Toolboxes`."""
+"""Toolboxes of runs, with state that the runs of a runtime share. Entry point: `Toolboxes`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ logger = logging.getLogger("treadle")
 
 RunChild: TypeAlias = Callable[..., Awaitable[Any]]
 Inside: TypeAlias = Callable[[Callable[[], None]], None]
-"""Calls a function in the event loop of a run, from whatever thread."""
+"""Function that calls a function in the event loop of a run, from any thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,33 +51,35 @@ class _Shared:
     seen_files: dict[str, str] = field(default_factory=dict[str, str])
     """Content of files that the model has read, by path."""
     kept: dict[Callable[[], Any], Any] = field(default_factory=dict[Callable[[], Any], Any])
-    """Objects that tools keep from call to call, by their factory."""
+    """Objects that tools keep between calls, by factory."""
 
 
 class Toolboxes:
-    """Factory of toolboxes; one for each runtime."""
+    """Factory of toolboxes. Each runtime has one."""
 
     def __init__(self, config: Config, redactor: Redactor, clock: Clock, *, forgets: bool) -> None:
-        """`forgets`: runs are gone with the process, so nothing of them can be undone later."""
+        """`forgets`: True if runs are lost with the process, so that nothing can be undone
+        later.
+        """
         self.confining = Confining(
             config.defaults.sandbox, self.own_folder, config.permissions.network
         )
         self._clock, self._forgets = clock, forgets
         self._loop: tuple[asyncio.AbstractEventLoop, Inside] | None = None
-        """Event loop of the last run, and its limit on inner runs."""
+        """Event loop of the last run, and its limit on child runs."""
         self.grants = Grants()
         self._shared: dict[str, _Shared] = {}
         """Shared state by session, or by run without a session."""
         self._spills: dict[str, Spill] = {}
         """Spills by family."""
         self.tracer: Tracer = NO_TRACER
-        """Follows the runs that begin from now on."""
+        """Traces the runs that begin from now on."""
         self.use(config, redactor, config.secrets())
 
     def use(self, config: Config, redactor: Redactor, secrets: frozenset[str]) -> None:
-        """Other credentials, from the next run on.
+        """Replace the credentials, from the next run on.
 
-        `secrets`: no child process has them in its environment.
+        `secrets`: values to remove from the environment of child processes.
         """
         self._config, self.redactor = config, redactor
         self.environment = child_environment(secrets)
@@ -85,7 +87,7 @@ class Toolboxes:
         self._permissions: Permissions | None = None
 
     def own_folder(self) -> Path:
-        """Raises AgentError(invalid) as `home` does."""
+        """Return Treadle's own directory. Raises AgentError(invalid) as `home` does."""
         if self._own is None:
             self._own = Path(self._config.home or home(os.environ))
         return self._own
@@ -108,7 +110,7 @@ class Toolboxes:
 
     @cached_property
     def undo(self) -> Undo | None:
-        """Return the store of before-images. None if it could never be used."""
+        """Return the store of original file contents. None if it could never be used."""
         return None if self._forgets else Undo(self.own_folder() / UNDO_FOLDER)
 
     def make(
@@ -157,7 +159,7 @@ class Toolboxes:
         return self._spills.setdefault(plan.family, Spill())
 
     def inside(self) -> Inside:
-        """The same for all runs of one event loop."""
+        """Return the limit on child runs, shared by all runs of one event loop."""
         loop = asyncio.get_running_loop()
         last = self._loop
         if last is None or last[0] is not loop:
@@ -165,10 +167,10 @@ class Toolboxes:
         return last[1]
 
     def redact(self, text: str) -> str:
-        """Without the secrets that are known by now, which may be more than when a run began."""
+        """Mask the secrets known at this time, which may be more than when a run began."""
         return self.redactor.exact(text)
 
-    # ------------------------------------------------------------ what is kept, and until when
+    # ------------------------------------------------------------ state, and its lifetime
 
     def forget(self, session_id: str) -> None:
         """Forget which files the model has read in this session."""
@@ -198,7 +200,7 @@ class Toolboxes:
         )
 
     async def aclose(self) -> None:
-        """Idempotent."""
+        """Close the state of all sessions. Idempotent."""
         for owner in list(self._shared):
             await close_kept(owner, self.end(owner))
         await self.confining.aclose()
@@ -207,18 +209,20 @@ class Toolboxes:
 
 
 async def close_kept(owner: str, kept: Sequence[object]) -> None:
-    """Close the objects that `Toolboxes.end` returned. Raises nothing."""
+    """Close the objects that `Toolboxes.end` returned. Never raises."""
     for thing in kept:
         close: Callable[[], Awaitable[None]] | None = getattr(thing, "aclose", None)
         if close is not None:
             try:
                 await close()
-            except Exception:  # anybody's code, while something else is being closed
+            except Exception:  # user code, while something else is being closed
                 logger.exception("what a tool kept for %s could not be closed", owner)
 
 
 def _suits(abilities: Abilities, tool: Tool[Any]) -> bool:
-    """True unless the tool is for models with an ability that this one is not known to have."""
+    """Return True unless the tool is for models with an ability that this one is not known to
+    have.
+    """
     ability: str | None = getattr(tool, "ability", None)
     return ability is None or getattr(abilities, ability, None) is True
 
@@ -236,9 +240,9 @@ def _traced(agent: Agent[Any, Any], plan: Plan) -> TracedRun:
 
 
 class _Contexts:
-    """Makes what each call of one run knows of it.
+    """Factory of the contexts of one run's calls.
 
-    Tells the run, from whatever thread, what calls say.
+    Forwards reports of calls to the run from any thread.
     """
 
     __slots__ = (
@@ -289,7 +293,7 @@ class _Contexts:
         )
 
     def _for_all(self, toolbox: Toolbox) -> ToolContext[Any]:
-        """Return the context that is the same for every call of the run.
+        """Return the part of the context that is the same for every call of the run.
 
         It must not reference this object or the toolbox, which hold it.
         """

@@ -31,14 +31,14 @@ from treadle.types import Value
 MAX_FILES = 1_000
 MAX_SECONDS = 5.0
 _SLACK_S = 0.05
-"""File systems take the time of the last tick."""
+"""Seconds by which file times may lag, because file systems use the time of the last tick."""
 
 
 class Traces(NamedTuple):
     paths: list[str]
-    """Absolute."""
+    """Absolute paths."""
     all: bool
-    """False: there may be more."""
+    """False if there may be more."""
 
 
 def changed_at(top: Path, times: Sequence[tuple[float, float]]) -> Traces:
@@ -54,7 +54,7 @@ def changed_at(top: Path, times: Sequence[tuple[float, float]]) -> Traces:
             changed = _changed(file.folder.stat(file.name).st_ctime, times)
             if changed:
                 found.append(str(top / file.path))
-    except OSError:  # the directory is gone, or a file went while it was looked at
+    except OSError:  # the directory was removed, or a file disappeared while it was examined
         return Traces(found, all=False)
     return Traces(found, all=True)
 
@@ -64,7 +64,7 @@ def _changed(at: float, times: Sequence[tuple[float, float]]) -> bool:
 
 
 KEPT = ("write", "edit", "apply_patch")
-"""Tools whose changes are kept."""
+"""Tools whose changes can be undone."""
 
 
 class IrreversibleCall(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -87,34 +87,34 @@ class UndoneRun(Value, frozen=True, kw_only=True, omit_defaults=False):
     files: tuple[Restored, ...]
     not_undoable: tuple[IrreversibleCall, ...]
     changed_meanwhile: tuple[str, ...]
-    """Files that bear a time at which one of these calls ran."""
+    """Files whose modification time lies within one of these calls."""
     other_runs: tuple[str, ...]
-    """Started by this one; their changes are their own."""
+    """Child runs, whose changes are not included."""
 
 
 class Rewound(Value, frozen=True, kw_only=True, omit_defaults=False):
     """Result of undoing several runs and their children."""
 
     runs: tuple[str, ...]
-    """All of them, in the order in which they began."""
+    """All runs, in the order in which they began."""
     applied: bool
     files: tuple[Restored, ...]
-    """`calls` are named with their runs: `run_id/call_id`."""
+    """Files, whose `calls` are qualified by run: `run_id/call_id`."""
     not_undoable: tuple[IrreversibleCall, ...]
     changed_meanwhile: tuple[str, ...]
 
 
 class _Kept(NamedTuple):
-    """Before-images of several runs.
+    """Original file contents of several runs.
 
-    Calls of different runs may have the same id, so each is named with its run.
+    Calls of different runs may have the same id, so each is qualified by its run.
     """
 
     changes: list[FileChange]
     """Changes in the order in which they were made."""
     failed: frozenset[str]
     where: dict[str, str]
-    """The run of which a content was kept, by its hash."""
+    """Return the run that stored a content, by its hash."""
     left: tuple[IrreversibleCall, ...]
 
 
@@ -124,9 +124,9 @@ async def undone(
     """Undo the changes of `write` and `edit` in a run, or in one `turn` of it. With `apply` false,
     only report them.
 
-    Files that were changed since then are refused and stay as they are. Effects of commands stay
-    too, and are listed; runs that this one started are only named. Raises AgentError: busy while
-    the run is in progress, invalid for an unknown turn, agent if the kept content cannot be read.
+    Files that have changed since then are left unchanged and reported as refused. Effects of
+    commands remain and are listed; child runs are only named. Raises AgentError: busy while the run
+    is in progress, invalid for an unknown turn, agent if the stored content cannot be read.
     Cancellation waits for files that are being restored.
     """
     _check_ended([info])
@@ -162,7 +162,7 @@ async def undone_since(journal: Journal, runs: Sequence[RunInfo], *, apply: bool
     """Undo the changes of several runs of a session, and of runs that they started, in one step:
     each file returns to its state before the first of them.
 
-    `runs` can be in any order. Everything else is as in `undone`: check with `apply` false first.
+    `runs` can be in any order. Everything else is as in `undone`: preview with `apply` false first.
     """
     told = await calls_of_trees(journal, runs)
     _check_ended([each.info for each in told])
@@ -170,11 +170,11 @@ async def undone_since(journal: Journal, runs: Sequence[RunInfo], *, apply: bool
 
 
 async def changed_files(journal: Journal, runs: Sequence[RunInfo]) -> list[ChangedFile]:
-    """Return the files that `write` and `edit` changed in these runs and their children: before the
-    first of them, and now on disk.
+    """Return the files that `write` and `edit` changed in these runs and their children, with their
+    content before the first of them and now.
 
-    By path, without files that are the same again. Runs may be in progress. Raises
-    AgentError(agent) if the before-images cannot be read.
+    By path, without files that are unchanged overall. Runs may be active. Raises AgentError(agent)
+    if the original contents cannot be read.
     """
     told = await calls_of_trees(journal, runs)
 
@@ -222,10 +222,10 @@ def _put_back(told: Sequence[RunCalls], *, apply: bool) -> Rewound:
     )
 
 
-# ---------------------------------------------------------------- what the journal says
+# ---------------------------------------------------------------- calls in the journal
 
 
-# ---------------------------------------------------------------- what was kept
+# ---------------------------------------------------------------- stored contents
 
 
 def _store() -> Undo:
@@ -233,7 +233,7 @@ def _store() -> Undo:
 
 
 def _kept(store: Undo, told: Sequence[RunCalls]) -> _Kept:
-    """Raises AgentError(agent)."""
+    """Read the stored contents. Raises AgentError(agent)."""
     changes, failed, where, left = (
         list[FileChange](),
         set[str](),
@@ -255,13 +255,13 @@ def _kept(store: Undo, told: Sequence[RunCalls]) -> _Kept:
                 where[change.before or ""] = info.run_id
             if call.finished is not None and call.finished.status == "error":
                 failed.add(name)
-    if len(told) > 1:  # runs that others started ran in the midst of them
+    if len(told) > 1:  # child runs ran in between
         changes.sort(key=lambda change: change.at)
     return _Kept(changes, frozenset(failed), where, tuple(left))
 
 
 def _left(info: RunInfo, call: RecordedCall, kept: Collection[str]) -> IrreversibleCall | None:
-    """Return a call that may have changed something of which no before-image exists."""
+    """Return a call that may have changed files for which no original content is stored."""
     started, finished = call.started, call.finished
     if started.effect == "pure" or started.call_id in kept:
         return None
@@ -285,7 +285,7 @@ def _left(info: RunInfo, call: RecordedCall, kept: Collection[str]) -> Irreversi
 
 
 def _meanwhile(told: Iterable[RunCalls], left: Collection[tuple[str, str]]) -> list[str]:
-    """Files that bear a time at which a command ran, each directory looked through once."""
+    """Return files whose modification time lies within a command, searching each directory once."""
     times: dict[str, list[tuple[float, float]]] = {}
     for info, calls in told:
         for call in calls:

@@ -22,7 +22,7 @@ class RecordedCall(NamedTuple):
     started: ToolStarted
     finished: ToolFinished | None
     ended_by: Time
-    """At the latest."""
+    """Latest time at which it can have ended."""
 
 
 class RunCalls(NamedTuple):

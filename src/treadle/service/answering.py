@@ -1,7 +1,7 @@
 """Answering of a user's message: its run is driven until the reply is stored, even if the client
 disconnects.
 
-Not here: routes (chat.py), how the application answers (application.py). Entry points: `ask`,
+See also: routes (chat.py), how the application answers (application.py). Entry points: `ask`,
 `answer`.
 """
 

@@ -1,4 +1,4 @@
-"""`POST /chat`: a message from a user and its reply, as JSON or as a stream. Not here: how the
+"""`POST /chat`: a message from a user and its reply, as JSON or as a stream. See also: how the
 reply is produced (answering.py).
 
 Entry point: `router`.

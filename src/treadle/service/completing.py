@@ -1,4 +1,4 @@
-"""Completion by an agent, in the format of OpenAI's chat completions. Not here: request validation
+"""Completion by an agent, in the format of OpenAI's chat completions. See also: request validation
 (openai_api.py).
 
 The service owns the run and cancels it if the client disconnects. An agent can retract its text

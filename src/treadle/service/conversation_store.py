@@ -1,6 +1,6 @@
 """Queries over conversations, messages and served runs, in one user's scope.
 
-Synchronous, inside a transaction of `Database.run`. Not here: routes (conversations.py), the runs
+Synchronous, inside a transaction of `Database.run`. See also: routes (conversations.py), the runs
 (chat.py). Entry point: `ConversationStore`.
 """
 

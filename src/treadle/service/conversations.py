@@ -1,4 +1,4 @@
-"""`/conversations`: listing, reading and deleting conversations. Not here: new messages (chat.py).
+"""`/conversations`: listing, reading and deleting conversations. See also: new messages (chat.py).
 Entry point: `router`.
 """
 

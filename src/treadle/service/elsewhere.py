@@ -6,7 +6,7 @@ receives each event once, however often followers and drivers of this process al
 begins after the position of its first reader; a reader that is further behind reads the journal
 again (`Reader.begins`).
 
-Not here: following itself (following.py of the library), readers (fan_out.py). Entry point:
+See also: following itself (following.py of the library), readers (fan_out.py). Entry point:
 `RemoteRuns`.
 """
 

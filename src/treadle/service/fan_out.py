@@ -2,7 +2,7 @@
 publisher.
 
 Each reader has a bounded queue. If it is full, lossy events are dropped; a reader that falls behind
-on durable events is disconnected, and reconnects with its last event id. Not here: the wire format
+on durable events is disconnected, and reconnects with its last event id. See also: the wire format
 (sse.py), runs (live.py). Entry points: `Channels`, `Reader`.
 """
 

@@ -1,7 +1,7 @@
 """Field types of the bodies, parameters and responses of chats and runs. Their constraints appear
 in the schema.
 
-Not here: checks on every body (bodies.py). Entry points: `Words`, `Line`, `Id`, `Moment`, `Data`,
+See also: checks on every body (bodies.py). Entry points: `Words`, `Line`, `Id`, `Moment`, `Data`,
 `problems`.
 """
 

@@ -1,6 +1,6 @@
 """Runs that this process drives. They belong to the service and continue if a subscriber leaves.
 
-Not here: the work of a run (chat.py, runs.py), subscribers (fan_out.py). Entry point: `LiveRuns`.
+See also: the work of a run (chat.py, runs.py), subscribers (fan_out.py). Entry point: `LiveRuns`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ model is an agent.
 
 Such a client keeps the conversation itself and sends all of it. Earlier messages reach the agent as
 text only: tool calls, tool results and system prompts from the client are not accepted. Fields that
-would change the answer are rejected, fields that only tune a model are ignored. Not here: driving
+would change the answer are rejected, fields that only tune a model are ignored. See also: driving
 the agent (completing.py). Entry point: `router`.
 """
 

@@ -1,7 +1,7 @@
 """Queued runs of served agents, driven by workers: submission, usage accounting, and the user's
 decisions on their calls.
 
-Not here: the queue itself (queue.py), runs driven by the service (running.py). Entry points:
+See also: the queue itself (queue.py), runs driven by the service (running.py). Entry points:
 `queued`, `account`, `wake`.
 """
 

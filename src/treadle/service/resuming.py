@@ -1,5 +1,5 @@
 """Recovery of runs whose process died: each is resumed, at the next start or in another replica, or
-marked as failed. Not here: how a run resumes (runtime.py).
+marked as failed. See also: how a run resumes (runtime.py).
 
 Entry points: `resume_all`, in the background of a service that has just opened; `take_up`, while it
 is open; `settle`, for one run.

@@ -1,7 +1,7 @@
 """Runs of served agents other than the chat: start, resumption, and the user's decisions on their
 calls.
 
-Not here: routes (runs.py), messages of a conversation (answering.py). Entry points: `start_run`,
+See also: routes (runs.py), messages of a conversation (answering.py). Entry points: `start_run`,
 `go_on`, `open_calls`.
 """
 

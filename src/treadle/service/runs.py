@@ -1,6 +1,6 @@
 """`/runs`: starting, following, cancelling and approving the user's own runs of the served agents.
 
-Not here: driving a run (running.py), messages of the chat (chat.py). Entry point: `router`.
+See also: driving a run (running.py), messages of the chat (chat.py). Entry point: `router`.
 """
 
 from __future__ import annotations

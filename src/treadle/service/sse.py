@@ -1,6 +1,6 @@
 """Server-sent events: encoding, resume positions and the streaming response.
 
-Not here: readers (fan_out.py), the events of a run (following.py). Entry points: `frame_of`,
+See also: readers (fan_out.py), the events of a run (following.py). Entry points: `frame_of`,
 `said`, `position_of`, `SseResponse`.
 """
 

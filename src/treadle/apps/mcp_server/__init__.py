@@ -1,6 +1,6 @@
 """Agents as tools of a Model Context Protocol server, on stdio or in a web application.
 
-Not here: tools of other servers (tools/mcp), the command (cli/mcp.py). The modules below import the
+See also: tools of other servers (tools/mcp), the command (cli/mcp.py). The modules below import the
 SDK, this one does not. Entry points: `require_sdk`, then `ToolServer`, `AgentTool` and
 `serve_stdio`.
 

@@ -62,7 +62,7 @@ async def compatible_list(
 async def _beside(connection: Connection, path: str, refusals: Refusals) -> object:
     try:
         return await fetched(connection, path, refusals)
-    except AgentError:  # the list stands without it
+    except AgentError:  # the list is valid without it
         return None
 
 

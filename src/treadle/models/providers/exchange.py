@@ -81,7 +81,8 @@ async def exchanged(
                     if (left := left - len(chunk)) < 0:
                         raise _endless()
         except AgentError as error:
-            # the provider has processed the request: its id allows inquiries
+            # the provider has processed the request, so its id can be quoted to the provider's
+            # support
             error.status = reply.status
             error.request_id = error.request_id or reply.headers.get(refusals.request_id)
             raise

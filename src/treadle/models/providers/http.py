@@ -26,9 +26,7 @@ _WELL_FORMED = "it must look like 'https://host' or 'http://host:port/path'"
 
 
 class HttpConnection:
-    """Client for requests below one base URL, with persistent connections. Each event loop has its
-    own connections.
-    """
+    """Client for requests below one base URL, with persistent connections for each event loop."""
 
     def __init__(
         self,
@@ -38,8 +36,8 @@ class HttpConnection:
         *,
         total_s: float | None = None,
     ) -> None:
-        """`timeout_s` bounds each wait for the response or its next bytes, `total_s` a whole
-        exchange (None: unbounded).
+        """`timeout_s` limits each wait for the response or its next bytes, `total_s` a whole
+        exchange (None: unlimited).
 
         Raises AgentError(invalid) for an invalid address.
         """
@@ -50,11 +48,11 @@ class HttpConnection:
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         self._new: type[Exchange]
         """Set by the first request, because only requests need httptools."""
-        # loops run in threads of their own: `_pools` changes in one of them at a time
+        # each loop runs in its own thread, so `_pools` is changed by one of them at a time
         self._adding = threading.Lock()
 
     def within(self, total_s: float | None) -> HttpConnection:
-        """Return a new, unopened connection that differs only in the bound on an exchange."""
+        """Return a new, unopened connection that differs only in the limit on an exchange."""
         return HttpConnection(self.base_url, self._headers, self.timeout_s, total_s=total_s)
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Exchange:

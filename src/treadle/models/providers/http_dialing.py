@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import ssl
 
 HAPPY_EYEBALLS_S = 0.25
-"""Head start of an address over the next one (RFC 8305)."""
+"""Seconds that an address is tried before the next one (RFC 8305)."""
 
 
 class ProxyRefused(Exception):
@@ -60,7 +60,7 @@ class Route(NamedTuple):
     host: str
     port: int
     authority: str
-    """`host:port` as CONNECT and the Host header of a tunnel name it."""
+    """`host:port` for CONNECT and the Host header of a tunnel."""
     tls: ssl.SSLContext | None
     proxy: EnvironmentProxy | None
     proxy_tls: ssl.SSLContext | None = None
@@ -102,7 +102,7 @@ async def connect(
     server_name: str | None = None,
 ) -> HttpProtocol:
     """Open a connection to a host. `server_name` (default: `host`) is the name that its certificate
-    must hold. Raises OSError.
+    must contain. Raises OSError.
     """
     name = None if tls is None else server_name or host
     if isinstance(loop, asyncio.BaseEventLoop):
@@ -114,7 +114,7 @@ async def connect(
             server_hostname=name,
             happy_eyeballs_delay=HAPPY_EYEBALLS_S,
         )
-    else:  # uvloop lacks happy eyeballs, and tries one address after the other
+    else:  # uvloop lacks happy eyeballs, and tries addresses one after another
         _, protocol = await loop.create_connection(
             lambda: HttpProtocol(loop), host, port, ssl=tls, server_hostname=name
         )
@@ -133,10 +133,10 @@ async def _tunnel(protocol: HttpProtocol, route: Route, proxy: EnvironmentProxy)
 
 
 def proxy_for(base_url: str) -> EnvironmentProxy | None:
-    """Return the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names, or that the system's
-    settings name on macOS and Windows; None if there is none, or NO_PROXY names the host.
+    """Return the proxy from HTTP_PROXY, HTTPS_PROXY or ALL_PROXY, or from the system's settings on
+    macOS and Windows; None if there is none, or if NO_PROXY excludes the host.
 
-    Raises AgentError(invalid) for a kind of proxy that is not supported.
+    Raises AgentError(invalid) for an unsupported kind of proxy.
     """
     if sys.platform not in ("darwin", "win32") and not any(
         value and name.lower().endswith("_proxy") and name.lower() != "no_proxy"

@@ -26,7 +26,9 @@ from treadle.models.providers.http_pool import Pool
 from treadle.models.providers.http_protocol import HttpProtocol, NotHttp
 
 END_GRACE_S = 0.25
-"""Time between the last event and the end of the response after which the connection is closed."""
+"""Seconds between the last event and the end of the response after which the connection is
+closed.
+"""
 CHECK_PROXY = "check HTTPS_PROXY, or add the host to NO_PROXY"
 CHECK_ADDRESS = "check base_url, and that the server is running"
 CHECK_SCHEME = "check base_url: https if the server uses TLS, http if it does not"
@@ -104,7 +106,7 @@ class Exchange:
                 await protocol.respond()
             except OSError:
                 # The server closed a kept connection before it read this request. A new connection
-                # is not a kept one, so this ends.
+                # is not a kept one, so the loop ends.
                 if not protocol.carried or protocol.has_received or self._expired:
                     raise
                 pool.give_back(protocol)
@@ -119,7 +121,7 @@ class Exchange:
     async def read(self) -> bytes:
         protocol = self._protocol
         assert protocol is not None, "an exchange is read inside its context"
-        # also if there is always something to read
+        # even if there is always something to read
         if self._until != math.inf and monotonic() >= self._until:
             raise AgentError("timeout", self._too_long)
         if piece := protocol.take():
@@ -160,7 +162,7 @@ class Exchange:
         self._pool.slots.release()
 
     def look(self) -> None:
-        """Abort the connection if a timeout has passed: of silence, or of the whole exchange. The
+        """Abort the connection if a timeout has passed, of silence or of the whole exchange. The
         pool calls this periodically.
         """
         if not self._silence.waiting or self._protocol is None:
@@ -178,8 +180,8 @@ class Exchange:
         return f"{self._pool.host} had not finished its response after {self._pool.total_s:g} s"
 
     def _translated(self, error: Exception) -> AgentError:
-        """Return the error for the caller. It names no address except the host's: a URL may hold a
-        secret.
+        """Return the error for the caller. It contains no address except the host's, because a URL
+        may contain a secret.
         """
         if self._expired:
             return AgentError("timeout", self._expired)
@@ -240,5 +242,5 @@ def _why(error: Exception) -> str:
     """Return the system's message. asyncio's own messages repeat the address."""
     number = error.errno if isinstance(error, OSError) else None
     if number is None and (found := re.search(r"\[Errno (\d+)\]", str(error))) is not None:
-        number = int(found[1])  # asyncio joins the errors of several addresses in one text
+        number = int(found[1])  # asyncio joins the errors of several addresses into one text
     return str(error) if number is None or number not in errno.errorcode else os.strerror(number)

@@ -28,9 +28,9 @@ KEEP_ALIVE_S = 30.0
 """Maximum idle time, in seconds. Routers silently drop idle connections after a few minutes."""
 CONNECTIONS_PER_HOST = 2000
 HEADS_MAX = 64
-"""Number of request heads that are kept to be sent again."""
+"""Maximum number of cached request heads."""
 _PLAIN_PATH = "/%:=&?~+!$,;'@()*[]"
-"""Characters of a path that are sent as they are, besides letters and digits."""
+"""Characters of a path that need no escaping, besides letters and digits."""
 
 
 class Expiring(Protocol):
@@ -40,7 +40,7 @@ class Expiring(Protocol):
 
 
 class Pool:
-    """Connections of one event loop, kept ones included, and the timers of their exchanges."""
+    """Connections of one event loop, including idle ones, and the timers of their exchanges."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Pool:
         headers: Mapping[str, str],
         timeouts: tuple[float, float | None],
     ) -> None:
-        """`host` is how messages name the server; `timeouts` are those of `HttpConnection`."""
+        """`host`: the server's name in messages; `timeouts`: those of `HttpConnection`."""
         self.loop = loop
         self.host = host
         self.timeout_s, self.total_s = timeouts
@@ -59,7 +59,7 @@ class Pool:
         self._headers = dict(headers)
         self._parts = urlsplit(base_url)
         self._base_url = base_url
-        # the trust store is read once, however many first requests there are
+        # the trust store is read only once, even for concurrent first requests
         self._opening = anyio.Lock()
         self._heads: dict[tuple[object, ...], bytes] = {}
         self._in_use: set[HttpProtocol] = set()
@@ -111,7 +111,7 @@ class Pool:
         return protocol
 
     def give_back(self, protocol: HttpProtocol) -> None:
-        """Keep the connection if it is reusable after its exchange; close it otherwise."""
+        """Keep the connection if it is reusable after its exchange; otherwise close it."""
         self._in_use.discard(protocol)
         if not (protocol.ended and protocol.keeps_alive):
             protocol.abort()
@@ -145,7 +145,7 @@ class Pool:
 
     def head(self, method: str, path: str, headers: Mapping[str, str], route: Route) -> bytes:
         """Return the head of a request without its end. A value for a header that the connection
-        has is appended to it after a comma.
+        already has is appended after a comma.
 
         Raises AgentError(invalid) for a header with a line break.
         """
@@ -157,14 +157,14 @@ class Pool:
         return head
 
     def _new_head(self, method: str, path: str, headers: Mapping[str, str], route: Route) -> bytes:
-        # the host goes without a default port
+        # a default port is omitted from the host
         authority = route.authority.removesuffix(":443" if route.tls is not None else ":80")
         all_headers = {**self._headers}
         for name, value in headers.items():
             own = self._headers.get(name)
             all_headers[name] = value if own is None else f"{own},{value}"
         lines, target = [*all_headers.items()], self._target(path)
-        if route.proxy is not None and route.tls is None:  # it forwards the request
+        if route.proxy is not None and route.tls is None:  # the proxy forwards the request
             lines, target = lines + route.proxy.headers, f"http://{authority}{target}"
         try:
             return request_head(method, target, authority, lines)
@@ -179,8 +179,8 @@ class Pool:
         return quote(place + question + query, safe=_PLAIN_PATH)
 
     def watch(self, exchange: Expiring) -> None:
-        """Check the exchange periodically. One timer for all exchanges is cheaper than one for each
-        that every read resets.
+        """Check the exchange periodically. One timer for all exchanges is cheaper than one per
+        exchange that every read resets.
         """
         self._watched.add(exchange)
         if self._round is None:
@@ -200,7 +200,7 @@ class Pool:
 
 
 def _trust() -> ssl.SSLContext:
-    """The system's certificate store; SSL_CERT_FILE and SSL_CERT_DIR take precedence."""
+    """Return the system's certificate store. SSL_CERT_FILE and SSL_CERT_DIR take precedence."""
     import ssl  # noqa: PLC0415  only https needs it
 
     return ssl.create_default_context()

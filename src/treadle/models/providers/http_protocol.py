@@ -1,7 +1,8 @@
-"""An HTTP/1.1 connection: an `asyncio.Protocol` over llhttp (httptools), for one exchange at once.
+"""An HTTP/1.1 connection: an `asyncio.Protocol` over llhttp (httptools), for one exchange at a
+time.
 
-It parses responses, bounds what it buffers and reports how a connection ended. Connecting is
-http_dialing.py's job, errors for callers are http_exchange.py's. Entry point: `HttpProtocol`.
+It parses responses, limits buffering and reports how a connection ended. http_dialing.py connects,
+http_exchange.py raises errors for callers. Entry point: `HttpProtocol`.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from anyio.lowlevel import checkpoint
 from typing_extensions import override
 
 HEADERS_BYTES_MAX = 128 * 1024
-"""Bound on the status line and headers of a response."""
+"""Maximum size of the status line and headers of a response."""
 HEADERS_MAX = 500
 BUFFERED_BYTES = 256 * 1024
-"""Reading pauses while more than this waits to be read."""
+"""Size of unread data in bytes above which reading pauses."""
 WITH_HEADERS_BYTES = 16 * 1024
 AT_ONCE_BYTES = 1024 * 1024
-"""A large body is written in pieces of this size, so that other tasks get their turn and asyncio
-copies at most one piece.
+"""Size in bytes of the pieces in which a large body is written, so that other tasks can run and
+asyncio copies at most one piece.
 """
 
 
@@ -35,7 +36,7 @@ class ConnectionLost(ConnectionError):
 
 
 class HttpProtocol(asyncio.Protocol):
-    """A connection. `begin` and `send` start an exchange; `read` and the attributes give its
+    """A connection. `begin` and `send` start an exchange; `read` and the attributes provide its
     response.
 
     Only one task may use it at a time.
@@ -71,7 +72,7 @@ class HttpProtocol(asyncio.Protocol):
         """True if the connection was kept after an earlier exchange."""
         self.is_closed = False
         self.error: Exception | None = None
-        """Why the connection can no longer be used."""
+        """Reason why the connection can no longer be used."""
         self._waiter: asyncio.Future[None] | None = None
         self._unwritable = False
         self.begin()
@@ -123,7 +124,7 @@ class HttpProtocol(asyncio.Protocol):
         return piece
 
     def take(self) -> bytes:
-        """Return the bytes of the body that wait to be read, if any."""
+        """Return the unread bytes of the body, if any."""
         pieces, self._pieces, self._size = self._pieces, [], 0
         if self._paused:
             self._paused = False
@@ -170,7 +171,7 @@ class HttpProtocol(asyncio.Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        if self.ended:  # bytes after a response: the connection is out of step
+        if self.ended:  # bytes after a response: the connection is out of sync
             self.keeps_alive = False
             self.abort()
             return
@@ -252,7 +253,7 @@ class HttpProtocol(asyncio.Protocol):
             self._informational, self.headers = False, {}
             return
         self.ended = True
-        # a server that has not read the whole request would take the next one for its rest
+        # a server that has not read the whole request would read the next one as its remainder
         self.keeps_alive = self.parser.should_keep_alive() and not self._is_cut
 
 
@@ -264,7 +265,7 @@ def request_head(method: str, target: str, host: str, headers: Iterable[tuple[st
     lines = [f"{method} {target} HTTP/1.1\r\nhost: {host}\r\n"]
     lines += [f"{name}: {value}\r\n" for name, value in headers]
     head = "".join(lines)
-    ends = len(lines) + 1  # the first of them has two
+    ends = len(lines) + 1  # the first of them contains two
     if head.count("\r") != ends or head.count("\n") != ends or "\0" in head:
         raise ValueError("a header or the path holds a line break")
     return head.encode("utf-8", "surrogateescape")

@@ -77,7 +77,7 @@ class EventSplitter:
         return self.feed(b"\n\n") if self._held else []
 
     def _begin_anew(self) -> None:
-        """Clear the held bytes after their events were returned."""
+        """Clear the buffer after its events were returned."""
         self._held.clear()
         self._held_bytes = 0
         self._at_start = False

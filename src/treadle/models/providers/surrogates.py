@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 _ESCAPES = re.compile(
-    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair, which is fine
-    r"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"  # a half
-    r"|\\.",  # any other escape, so that an escaped backslash hides nothing
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a valid pair
+    r"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"  # a lone half
+    r"|\\.",  # any other escape, so that an escaped backslash is not misread
     re.DOTALL,
 )
 

@@ -26,7 +26,7 @@ SCHEMA = 1
 class ToldModels(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     address: str
-    """Hash of the provider's type and base URL. The URL itself may contain private data."""
+    """Hash of the provider's type and base URL, because the URL itself may contain private data."""
     models: dict[str, Abilities]
 
 

@@ -3,7 +3,7 @@ names first and then addresses.
 
 A name is resolved once, each of its addresses must be public, and only these are connected to. TLS
 is never decrypted, so the proxy knows the host of a tunnel but not its contents. A plain request
-has its own connection. Not here: parsing requests (request_head.py), resolving names (lookups.py),
+has its own connection. See also: parsing requests (request_head.py), resolving names (lookups.py),
 limits on connections (connections.py), listed hosts (config/hosts.py), the namespace (egress.py).
 Entry: `Proxy`.
 """

@@ -1,6 +1,6 @@
 """Database URLs, and connections to them.
 
-Not here: the schema (tables.py, migrating.py), errors (failures.py). Entry point: `connected`.
+See also: the schema (tables.py, migrating.py), errors (failures.py). Entry point: `connected`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Upgrade to the newest schema, once, by the first process that opens the database. Entry point:
 `newest`.
 
-Alembic is imported only if there is something to do. Not here: the migrations themselves
+Alembic is imported only if there is something to do. See also: the migrations themselves
 (migrations/versions).
 """
 

@@ -1,7 +1,7 @@
 """Tables of users' rows that a statement touches, in all of its parts. Statements that the ORM
 cannot restrict are rejected: text, and tables named without their class.
 
-Not here: restriction (guard.py). Entry points: `touched`, `OutOfScope`.
+See also: restriction (guard.py). Entry points: `touched`, `OutOfScope`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The `apply_patch` tool: atomic changes to any number of files in one patch. Offered to models
 that are trained on this format.
 
-Not here: parsing and locating a patch (patches.py), replacing one file (files.py), and whether a
+See also: parsing and locating a patch (patches.py), replacing one file (files.py), and whether a
 patch was applied (patch_state.py). Entry point: `ApplyPatch`.
 """
 

@@ -1,6 +1,6 @@
 """The `bash` tool: runs one command in its own shell. All its processes end with the call.
 
-Not here: which commands may run (policy.py), how they are started (commands.py) and ended
+See also: which commands may run (policy.py), how they are started (commands.py) and ended
 (processes.py), background jobs (jobs.py). Entry point: `Bash`.
 """
 

@@ -1,7 +1,7 @@
 """Base class of the built-in tools: arguments as a Struct, a schema as data, and a description in
 an adjacent file.
 
-Not here: the tools themselves, and the list of them (coding.py). Entry point: `Builtin`.
+See also: the tools themselves, and the list of them (coding.py). Entry point: `Builtin`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Execution of one shell command, sandboxed or not. Output goes to a pipe that the caller reads.
 
-Not here: processing the output (bash.py, jobs.py), ending a process tree (processes.py). Entry
+See also: processing the output (bash.py, jobs.py), ending a process tree (processes.py). Entry
 points: `start`, `pipe`.
 """
 

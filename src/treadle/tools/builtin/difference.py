@@ -1,6 +1,6 @@
 """Short diffs of two texts, for the model and for users who approve or follow a run.
 
-Not here: patches that can be applied. Entry points: `short_difference`, `difference`.
+See also: patches that can be applied. Entry points: `short_difference`, `difference`.
 """
 
 from __future__ import annotations

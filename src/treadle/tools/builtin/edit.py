@@ -1,6 +1,6 @@
 """The `edit` tool: applies text replacements to one file, all or none.
 
-Not here: finding the text (matching.py), replacing the file (files.py). Entry point: `Edit`.
+See also: finding the text (matching.py), replacing the file (files.py). Entry point: `Edit`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The `fetch` tool: returns a public web page as text.
 
-Not here: connecting (web.py), HTML as text (page.py). Entry point: `Fetch`.
+See also: connecting (web.py), HTML as text (page.py). Entry point: `Fetch`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The `glob` tool: finds files by a name pattern, newest first.
 
-Not here: pattern syntax (patterns.py), walking a directory (walk.py). Entry point: `Glob`.
+See also: pattern syntax (patterns.py), walking a directory (walk.py). Entry point: `Glob`.
 """
 
 from __future__ import annotations

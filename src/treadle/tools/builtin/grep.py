@@ -2,7 +2,7 @@
 with our own search process.
 
 Both run as processes that can be killed, and have the same output format, so results differ only in
-regular expression dialect. Not here: ripgrep's arguments (ripgrep.py), searching without it
+regular expression dialect. See also: ripgrep's arguments (ripgrep.py), searching without it
 (search.py), the report for the model (report.py). Entry point: `Grep`.
 """
 

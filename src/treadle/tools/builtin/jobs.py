@@ -1,6 +1,6 @@
 """Background commands of a session: their output and their end.
 
-They end with the session's runtime, or with the run if there is no session. Not here: starting a
+They end with the session's runtime, or with the run if there is no session. See also: starting a
 command (commands.py), results for the model (bash.py, bash_output.py, bash_kill.py). Entry point:
 `Jobs`.
 """

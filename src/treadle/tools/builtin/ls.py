@@ -1,6 +1,6 @@
 """The `ls` tool: lists the entries of one directory.
 
-Not here: deeper levels (glob.py). Entry point: `Ls`.
+See also: deeper levels (glob.py). Entry point: `Ls`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Location of an edit's text in a file: exact, or ignoring white space with a note to the model. If
 the text is not found, the closest text for the error message.
 
-Pure functions over text with line feeds. Not here: files (edit.py). Entry point: `find`.
+Pure functions over text with line feeds. See also: files (edit.py). Entry point: `find`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """File name patterns: `*`, `?`, `[a-z]`, `{a,b}` within a name, `**` for any number of directories.
 Matching takes linear time.
 
-Imports only the standard library, since the search process starts with this. Not here: walking
+Imports only the standard library, since the search process starts with this. See also: walking
 (walk.py). Entry point: `GlobPattern`.
 """
 

@@ -2,7 +2,7 @@
 
 Its process group is found on every system. On Linux, descendants that left the group are also
 found, through their parents and a marker in their environment. Elsewhere a process that called
-setsid is missed. Not here: starting and reading (bash.py). Entry point: `Tree`.
+setsid is missed. See also: starting and reading (bash.py). Entry point: `Tree`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The `read` tool: a page of a text file with line numbers, an image, the cells of a notebook, or
 the pages of a PDF. Text is streamed, so files may have any size.
 
-Not here: access checks (files.py), decoding (text.py), notebooks (notebook.py), PDFs
+See also: access checks (files.py), decoding (text.py), notebooks (notebook.py), PDFs
 (pdf_pages.py). Entry point: `Read`.
 """
 

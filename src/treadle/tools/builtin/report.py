@@ -1,7 +1,7 @@
 """Report of search results for the model: in path order, truncated, and verified.
 
 A search program opens files by path, and a directory may be swapped for a link in the meantime.
-Each reported line is therefore verified through descriptors. Not here: searching (grep.py). Entry
+Each reported line is therefore verified through descriptors. See also: searching (grep.py). Entry
 points: `Findings`, `report`.
 """
 

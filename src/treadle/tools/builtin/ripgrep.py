@@ -1,6 +1,6 @@
 """ripgrep for the `grep` tool: how to find it, and its arguments.
 
-Not here: running it (grep.py), reporting its results (report.py). Entry points: `find_ripgrep`,
+See also: running it (grep.py), reporting its results (report.py). Entry points: `find_ripgrep`,
 `command`.
 """
 

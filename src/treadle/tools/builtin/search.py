@@ -2,7 +2,7 @@
 
 A separate process, so that a slow pattern can be killed: a match inside Python cannot be
 interrupted. Imports only the standard library, and pathspec if there is a .gitignore. Writes the
-format of `rg --null --no-heading --line-number`: path, NUL, number, `:` or `-`, line. Not here: the
+format of `rg --null --no-heading --line-number`: path, NUL, number, `:` or `-`, line. See also: the
 report for the model (report.py). Entry points: `main`, started by `command`.
 """
 

@@ -1,6 +1,6 @@
 """Decoding of file contents: encoding, line ends, or binary.
 
-Not here: opening files (folder.py, files.py). Entry points: `Encoding.of`, `TextDocument`.
+See also: opening files (folder.py, files.py). Entry points: `Encoding.of`, `TextDocument`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 through a link.
 
 Imports only the standard library, and pathspec if there is a .gitignore, because the search process
-starts with this module. Not here: name patterns (patterns.py). Entry point: `walk`.
+starts with this module. See also: name patterns (patterns.py). Entry point: `walk`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fetching a public web page, without access to private addresses.
 
 A name is resolved once, all its addresses must be public, and the connection goes to one of them.
-Ports 80 and 443; no proxy from the environment, no cookies, no credentials. Not here: which
+Ports 80 and 443; no proxy from the environment, no cookies, no credentials. See also: which
 addresses are public (addresses.py), page content (page.py), approval of hosts (policy.py). Entry
 points: `get`, `parse_url`.
 """

@@ -1,6 +1,6 @@
 """The `write` tool: creates or replaces a whole file atomically.
 
-Not here: the replacement itself (files.py), partial changes (edit.py). Entry point: `Write`.
+See also: the replacement itself (files.py), partial changes (edit.py). Entry point: `Write`.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from treadle.models.providers.surrogates import mended
 PROVIDER = "anthropic"
 
 PREFIX = "prefix"
-"""Key of our digest of the conversation prefix, stored with a thinking signature. It is never
+"""Key of our own digest of the conversation prefix, stored with a thinking signature and never
 sent.
 """
 
@@ -92,7 +92,9 @@ def program_of(fields: Fields) -> str | None:
 
 
 def _pass_over(fields: Fields, deltas: list[Delta]) -> None:
-    """Report a delta that the open block cannot take. Empty deltas of known kinds are ignored."""
+    """Report a delta that the open block does not support. Empty deltas of known kinds are
+    ignored.
+    """
     if (kind := text_of(fields, "type")) not in _DELTAS and len(fields) > 1:
         deltas.append(left_out(f"a delta of type {kind!r}"))
 

@@ -87,7 +87,7 @@ def settings_fields(settings: Settings, abilities: Abilities, *, has_tools: bool
     thinking, effort, choice, _ = fit(settings, abilities)
     if thinking is not None:
         fields["thinking"] = thinking
-    if choice is not None and has_tools:  # without tools the API refuses it
+    if choice is not None and has_tools:  # rejected without tools
         fields["tool_choice"] = (
             {"type": choice}
             if choice in ("auto", "any", "none")

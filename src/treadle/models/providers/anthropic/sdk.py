@@ -222,7 +222,7 @@ async def _as_server_sent(stream: anthropic.AsyncStream[object]) -> AsyncGenerat
     try:
         async for event in stream:
             yield b"data: " + encode_json(event) + b"\n\n"
-    except anthropic.APIStatusError as error:  # what an `error` event becomes
+    except anthropic.APIStatusError as error:  # type of an `error` event
         yield b"data: " + encode_json(error.body) + b"\n\n"
 
 

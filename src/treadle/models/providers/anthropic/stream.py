@@ -194,7 +194,8 @@ class MessagesDecoder(Decoder):
             deltas.append(Restart())
         self._message = message
         self._block, self._index, self._program_waits = None, None, False
-        # the whole content if the response is one document; calls of a program that the server runs
+        # the content is complete if the response is one document, or in calls of a program that the
+        # server runs
         for fields in message.content:
             self._open_block(fields, deltas)
         if self._block is not None:

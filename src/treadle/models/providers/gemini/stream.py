@@ -181,7 +181,7 @@ class ContentDecoder(Decoder):
             self._blocked = chunk.prompt_feedback
             self.heard = True
         for candidate in chunk.candidates or ():
-            if candidate.index:  # another answer to the same question: one was wanted
+            if candidate.index:  # another candidate; only one was requested
                 continue
             self.heard = True
             if candidate.content is not None:

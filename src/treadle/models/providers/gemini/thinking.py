@@ -95,7 +95,7 @@ def _level(asked: tuple[object, Effort | None], abilities: Abilities, notes: lis
         return {}
     fitted = abilities.effort(effort)
     if fitted in ("xhigh", "max") and not abilities.efforts:
-        fitted = "high"  # the most that any is known to take
+        fitted = "high"  # the highest level that any is known to accept
     if fitted != effort:
         notes.append(f"effort={effort!r} became {fitted!r}")
     return {"thinkingLevel": _LEVELS[fitted]}

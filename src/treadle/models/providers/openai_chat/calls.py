@@ -154,7 +154,7 @@ class Calls:
             if (text := self._goes_on(piece)) is not None:
                 deltas.append(ArgumentsDelta(text))
                 continue
-            if _is_empty(piece):  # some fill every answer with the fields of a call
+            if _is_empty(piece):  # some servers add the fields of a call to every answer
                 continue
             call = self._meant(piece)
             if piece.id:

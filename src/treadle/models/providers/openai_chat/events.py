@@ -161,7 +161,7 @@ class TextChunk(msgspec.Struct, gc=False):
 
 
 decode_text = msgspec.json.Decoder(TextChunk).decode
-"""Raises ValueError or RecursionError for any other chunk."""
+"""Decode the most frequent chunk. Raises ValueError or RecursionError for any other."""
 
 
 def is_text(chunk: Chunk) -> bool:

@@ -290,9 +290,7 @@ def _think(fields: Json, settings: Settings, words: ThinkingWords, abilities: Ab
 
 
 def _put(fields: Json, path: tuple[str, ...], value: object) -> None:
-    """Set a value at a path. Copies the objects on the way, because they may belong to the
-    table.
-    """
+    """Set a value at a path. Copies the objects along it, because they may belong to the table."""
     *way, last = path
     for name in way:
         fields[name] = fields = dict(fields.get(name, {}))

@@ -214,7 +214,7 @@ def decode_rare(data: bytes) -> Event:
     try:
         return _other(_envelope.decode(data), data)
     except (ValueError, RecursionError):
-        if data.strip() == b"[DONE]":  # how Chat Completions end, which servers let through
+        if data.strip() == b"[DONE]":  # end marker of Chat Completions, which some servers pass on
             return Passed()
     # text that msgspec rejects but Python's parser accepts, such as lone surrogates
     document = json_object(data)
@@ -231,7 +231,7 @@ def decode_rare(data: bytes) -> Event:
 def _other(envelope: _Envelope, data: bytes) -> Event:
     if envelope.type in ("error", "response.error", "response.failed"):
         return FailedEvent(data, envelope.response)
-    # some gateways' name for the end
+    # end marker of some gateways
     if envelope.type == "response.done" and envelope.response is not None:
         return Completed(envelope.response)
     if envelope.type in _KNOWN:

@@ -57,7 +57,7 @@ _KEEP_THEIR_ID = frozenset(
             "file_search_call",
         ),
         *("image_generation_call", "computer_call", "program", "program_output"),
-        "compaction",  # recorded with it, and to be sent as it came
+        "compaction",  # stored with it, and sent back unchanged
     }
 )
 _NOT_RUN = "This was not run: it is not supported here."
@@ -207,7 +207,7 @@ class MessageEncoder:
             for part in shown
             if isinstance(part, MediaPart) or part.text
         ]
-        if result.is_error:  # the API has no word for it
+        if result.is_error:  # the API has no field for it
             content = [
                 text_content("This call failed." if not content else "This call failed:"),
                 *content,
@@ -265,7 +265,7 @@ def _reasoning(part: ReasoningPart) -> list[Item]:
 
 def _hosted(fields: Fields, answered: set[str]) -> list[Item]:
     kind = text_of(fields, "type")
-    if not kind or kind == "computer_call":  # which wants a picture of a screen in return
+    if not kind or kind == "computer_call":  # it requires a screenshot in return
         return []
     item: Json = {
         name: value for name, value in fields.items() if name != "id" or kind in _KEEP_THEIR_ID

@@ -46,7 +46,7 @@ _ENCRYPTED = "reasoning.encrypted_content"
 _ANSWER = "answer"
 _HOSTED: dict[str, Json] = {
     "web_search": {"type": "web_search"},
-    "web_fetch": {"type": "web_search"},  # which opens pages too
+    "web_fetch": {"type": "web_search"},  # it also opens pages
     "code_execution": {"type": "code_interpreter", "container": {"type": "auto"}},
 }
 """Definitions of hosted tools. Source: the guides "Web search" and "Code Interpreter", and the
@@ -245,7 +245,7 @@ class RequestEncoder:
             and settings.show_thinking is not False
             and self._abilities.reasoning is not False
         ):
-            fields["summary"] = "auto"  # without it nothing of the thinking can be seen
+            fields["summary"] = "auto"  # without it, no thinking is visible
         return fields
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
@@ -273,7 +273,7 @@ def _joined(ours: Json, theirs: Json) -> Json:
 
 
 def _key(tool: Json) -> object:
-    """Return what identifies a tool: its name, or the type of a hosted tool."""
+    """Return the key that identifies a tool: its name, or the type of a hosted tool."""
     return tool["name"] if "name" in tool else ("hosted", tool.get("type"))
 
 

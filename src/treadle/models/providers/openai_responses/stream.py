@@ -147,7 +147,7 @@ class ResponsesDecoder(Decoder):
             case FailedEvent():
                 self._fail(event, deltas)
             case ItemDelta() | Passed():
-                pass  # taken before
+                pass  # already processed
             case _:
                 assert_never(event)
 
@@ -265,7 +265,7 @@ class ResponsesDecoder(Decoder):
         )
         if raw == "incomplete":
             raw = reason_of(response) or raw
-            # whatever the reason, it is incomplete
+            # incomplete, for whatever reason
             stop = _INCOMPLETE.get(raw, StopReason.MAX_TOKENS)
             if stop is StopReason.REFUSAL:
                 deltas.append(ModelNotice(f"the provider refused to continue: {raw}"))
