@@ -87,6 +87,7 @@ benchmarks:
 	$(BIN)python benchmarks/tui.py
 	$(BIN)python -m benchmarks.postgres
 	$(BIN)python -m benchmarks.workers
+	$(BIN)python -m benchmarks.temporal
 	$(BIN)python -m benchmarks.capacity
 	$(BIN)python -m benchmarks.takeover
 

@@ -120,7 +120,21 @@ REFERENCE: Mapping[str, tuple[str, Sequence[str]]] = {
             "treadle.config.load",
         ),
     ),
-    "workers": ("Workers", ("treadle.workers.worker.Worker",)),
+    "workers": (
+        "Workers",
+        (
+            "treadle.workers.worker.Worker",
+            "treadle.workers.engines.temporal.TreadlePlugin",
+            "treadle.workers.engines.temporal.run_agent",
+            "treadle.workers.engines.temporal.AgentRun",
+            "treadle.workers.engines.temporal.RunRequest",
+            "treadle.workers.engines.temporal.RunAnswer",
+            "treadle.workers.engines.temporal.RunReply",
+            "treadle.workers.engines.temporal.OpenCall",
+            "treadle.workers.engines.temporal.answer_signal",
+            "treadle.workers.engines.temporal.priority_of",
+        ),
+    ),
     "testing": (
         "Testing",
         (

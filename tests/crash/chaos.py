@@ -25,7 +25,7 @@ import msgspec
 from tests.crash.accounts import Bounds
 from tests.crash.command_line import COMMANDS, sweep_commands
 from tests.crash.crew import chaos_of_workers, said
-from tests.crash.crew_worker import AWAKE, ENGINES, ODD, OF_FILES, Plan
+from tests.crash.crew_worker import AWAKE, DELIVERED, ENGINES, ODD, OF_FILES, Plan
 from tests.crash.faults import Locked, cuts
 from tests.crash.inside import Fault
 from tests.crash.interleavings.search import main as interleavings
@@ -221,6 +221,11 @@ def _postgres(folder: Path, options: argparse.Namespace) -> int:
     return violations
 
 
+def _temporal(folder: Path, options: argparse.Namespace) -> int:
+    """Runs as activities of workflows; Temporal's server is killed too."""
+    return _crew(folder, options, engine="temporal", harms=DELIVERED)
+
+
 def _sqlite_workers(folder: Path, options: argparse.Namespace) -> int:
     return _crew(folder, options, store="sqlite", harms=OF_FILES, probes=True)
 
@@ -352,6 +357,7 @@ PARTS: Mapping[str, Callable[[Path, argparse.Namespace], int]] = {
     "postgres": _postgres,
     "postgres-boundaries": _postgres_boundaries,
     "postgres-twice": _postgres_twice,
+    "temporal": _temporal,
     "interleavings": _interleavings,
     "cuts": _cuts,
     "locks": _locks,

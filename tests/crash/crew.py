@@ -27,6 +27,7 @@ from typing import Any
 import anyio
 import msgspec
 
+from tests.crash import temporal_crew
 from tests.crash.accounts import Bounds
 from tests.crash.checker import Verdict, check
 from tests.crash.crew_worker import (
@@ -52,6 +53,7 @@ from tests.crash.proxy import Proxy
 from tests.crash.records import Violation
 from tests.crash.stories import World
 from tests.crash.witness import BEAT_S
+from tests.peers.temporal import TemporalServer
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,14 +117,23 @@ def said(folder: Path) -> str:
 
 class Crew:
     def __init__(
-        self, folder: Path, plan: Plan, server: ChaosServer | None, proxies: Sequence[Proxy] = ()
+        self,
+        folder: Path,
+        plan: Plan,
+        server: ChaosServer | None,
+        proxies: Sequence[Proxy] = (),
+        temporal: TemporalServer | None = None,
     ) -> None:
         """`proxies`: one for each worker, where they have lines of their own."""
+        self._temporal = temporal
         self._folder, self._plan, self._server, self._proxies = folder, plan, server, proxies
         self.url = f"sqlite:///{folder / 'journal.db'}" if server is None else server.journal()
         """As workers reach it."""
         self.witness = folder / "witness"
-        self._share = Share(url=self.url, witness=self.witness, parent=os.getpid(), plan=plan)
+        at = "" if temporal is None else temporal.address
+        self._share = Share(
+            url=self.url, witness=self.witness, parent=os.getpid(), plan=plan, temporal=at
+        )
         self._world = World(self.witness)
         self.harms: Counter[str] = Counter()
         self.wrong: list[Violation] = []
@@ -148,7 +159,8 @@ class Crew:
         begun = time.monotonic()
         try:
             if not self._plan.sessions:
-                self._submitter = self._child(lambda: anyio.run(submit, self._share))
+                submits = submit if self._temporal is None else temporal_crew.submit
+                self._submitter = self._child(lambda: anyio.run(submits, self._share))
             for _ in range(self._plan.workers):
                 self._bear()
             while time.monotonic() - begun < self._plan.seconds and not self._is_over():
@@ -202,6 +214,9 @@ class Crew:
                 self._bear()
             case "restart" if self._server is not None:
                 self._server.restart()
+            case "engine" if self._temporal is not None:
+                self._temporal.kill()
+                self._temporal.start()
             case "jump" if self._server is not None:
                 self._server.expire(self.url)
             case "answer" if self._plan.odd:
@@ -320,6 +335,7 @@ class Crew:
                 url=self._server.through(self.url, self._proxies[self._born % len(self._proxies)]),
             )
         drives = live if self._plan.sessions else work
+        drives = drives if self._temporal is None else temporal_crew.work
         self._workers.add(self._child(lambda: anyio.run(drives, share, self._born)))
 
     def _child(self, does: Callable[[], int]) -> int:
@@ -432,7 +448,10 @@ def _main(folder: Path) -> None:
             sep="\n",
             flush=True,
         )
-        Crew(folder, plan, server, proxies).work()
+        temporal = None
+        if plan.engine == "temporal":
+            temporal = stack.enter_context(TemporalServer(folder))
+        Crew(folder, plan, server, proxies, temporal).work()
 
 
 def _told_to_end(number: int, frame: object) -> None:

@@ -44,6 +44,7 @@ Harm: TypeAlias = (
         "swallow",
         "lose",
         "answer",
+        "engine",
     ]
     | Meddling
 )
@@ -54,6 +55,7 @@ AWAKE: tuple[Harm, ...] = ("kill", "drain", "restart", "cut", "tear", "stall")
 APART: tuple[Harm, ...] = ("kill", "drain", "cut", "tear", "stall", "swallow", "lose")
 """Every worker has a line of its own, and is cut off alone."""
 EVERYTHING: tuple[Harm, ...] = ("kill", "stop", "drain", "restart", "cut", "tear", "stall", "jump")
+DELIVERED: tuple[Harm, ...] = ("kill", "stop", "drain", "restart", "cut", "tear", "stall", "engine")
 MEDDLED: tuple[Harm, ...] = ("kill", "drain", "answer", "list", "export", "import", "backup")
 ORDERLY: frozenset[Harm] = frozenset(MEDDLED)
 """They rob no living process of its journal."""
@@ -69,6 +71,7 @@ WEIGHTS: dict[Harm, int] = {
     "swallow": 4,
     "lose": 4,
     "answer": 4,
+    "engine": 1,
     "list": 1,
     "export": 2,
     "import": 1,
@@ -76,7 +79,8 @@ WEIGHTS: dict[Harm, int] = {
 }
 """Of harm. jump: the clock of the database jumps ahead, so that no lease holds any more. swallow:
 nothing goes through for longer than the lease, and neither side is told; lose: the same from the
-next answer on. answer: two people answer all that waits, at once. list, export, import, backup:
+next answer on. answer: two people answer all that waits, at once. engine: Temporal's server is
+killed. list, export, import, backup:
 another process reads the journal, or a copy of it."""
 ENGINES = ("local", "dbos")
 SLOTS = 6
@@ -99,7 +103,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     """Of harm."""
     store: Literal["postgres", "sqlite"] = "postgres"
-    engine: Literal["local", "dbos"] = "local"
+    engine: Literal["local", "dbos", "temporal"] = "local"
     harms: tuple[Harm, ...] = EVERYTHING
     lease_s: float = 1.5
     twice: bool = True
@@ -178,6 +182,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     witness: Path
     parent: int
     plan: Plan
+    temporal: str = ""
+    """Address of Temporal's server, if it delivers."""
 
     def inside(self, number: int) -> Inside:
         """Before the journal is opened."""

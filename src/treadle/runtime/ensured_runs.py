@@ -47,6 +47,10 @@ _OUTPUT: Final[Mapping[str, object]] = {
 }
 
 
+class OtherRun(AgentError):
+    """The run of this id has another agent, prompt, session or user (kind `invalid`)."""
+
+
 class EnsuredRuns(ContinuedRuns):
     """Methods of a runtime that start a run, or return to an existing one."""
 
@@ -164,7 +168,7 @@ def _check_same(state: RunState, agent: Agent[Any, Any], text: Prompt, options: 
     }
     for name, (wanted, found) in asked.items():
         if wanted != found:
-            raise AgentError(
+            raise OtherRun(
                 "invalid",
                 f"run {started.run_id!r} exists with another {name} ({found!r:.80}, not "
                 f"{wanted!r:.80}): use another run_id",

@@ -101,9 +101,13 @@ class Runs:
                 await self._fewer.wait()
         await self.late.wait(CLOSE_GRACE_S)
 
-    def let_go(self) -> None:
-        for job in self._jobs.values():
-            job.run.let_go()
+    def let_go(self, run_id: str | None = None) -> bool:
+        left = {run_id}
+        for job in self._jobs.values():  # children begin after their parents
+            if run_id is None or left & {job.run.plan.run_id, job.run.plan.parent_run_id}:
+                left.add(job.run.plan.run_id)
+                job.run.let_go()
+        return len(left) > 1 or run_id in self._jobs
 
     # ------------------------------------------------------------ active runs
 

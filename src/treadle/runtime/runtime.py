@@ -160,11 +160,11 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
             self.hub.close()
             await self._telemetry.aclose()
 
-    def let_go(self) -> None:
-        """Stop the active runs at their next await, so that they can be resumed: `stopped` in the
-        journal.
+    def let_go(self, run_id: str | None = None) -> bool:
+        """Stop the active runs, or one of them with its children, at their next await, so that they
+        can be resumed: `stopped` in the journal. Returns False if there is none.
         """
-        self._runs.let_go()
+        return self._runs.let_go(run_id)
 
     async def release_left(self) -> None:
         """Release runs that have stopped without an end, once their last calls have ended."""

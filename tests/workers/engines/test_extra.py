@@ -1,5 +1,5 @@
-"""DBOS is an extra: nothing else needs it, and where it is absent the line that installs it is
-told.
+"""DBOS and Temporal are extras: nothing else needs them, and where one is absent the line that
+installs it is told.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from treadle.errors import AgentError
 
-ABSENT = "import sys; sys.modules['dbos'] = None\n"
+ABSENT = "import sys; sys.modules['{}'] = None\n"
 
 
 def _said(program: str) -> str:
@@ -22,23 +22,27 @@ def _said(program: str) -> str:
 
 
 def test_nothing_but_its_own_folder_imports_it() -> None:
-    program = "import sys, treadle.workers.engines, treadle.workers.engines.local, treadle.workers.worker; print('dbos' in sys.modules, 'sqlalchemy' in sys.modules)"
-    assert _said(program).split() == ["False", "False"]
+    program = "import sys, treadle.workers.engines, treadle.workers.engines.local, treadle.workers.worker; print('dbos' in sys.modules, 'sqlalchemy' in sys.modules, 'temporalio' in sys.modules)"
+    assert _said(program).split() == ["False", "False", "False"]
 
 
-def test_where_it_is_absent_the_line_that_installs_it_is_told() -> None:
-    program = ABSENT + "\n".join(
+@pytest.mark.parametrize(
+    ("library", "names"),
+    [("dbos", "dbos import DbosEngine"), ("temporalio", "temporal import TreadlePlugin")],
+)
+def test_where_it_is_absent_the_line_that_installs_it_is_told(library: str, names: str) -> None:
+    program = ABSENT.format(library) + "\n".join(
         [
             "import treadle.workers.worker",
             "from treadle.errors import AgentError",
             "try:",
-            "    from treadle.workers.engines.dbos import DbosEngine",
+            f"    from treadle.workers.engines.{names}",
             "except AgentError as e:",
             "    print(e.kind.value, e.message)",
         ]
     )
     assert _said(program).startswith("invalid ")
-    assert "pip install 'treadle[dbos]'" in _said(program)
+    assert f"pip install 'treadle[{names.split()[0]}]'" in _said(program)
 
 
 def test_a_sqlite_that_dbos_cannot_use_is_told_before_it_fails_there(

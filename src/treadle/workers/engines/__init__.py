@@ -5,4 +5,6 @@ contract.
     bare_group.py  a task group whose errors are not wrapped
     dbos/          on the tables of DBOS, for all workers together: dbos/engine.py, dbos/store.py,
                    dbos/process.py, dbos/handover.py
+    temporal/      runs as activities of Temporal workflows, without the queues of the journal:
+                   temporal/plugin.py, temporal/workflow.py
 """
