@@ -31,6 +31,8 @@ REFERENCE: Mapping[str, tuple[str, Sequence[str]]] = {
             "treadle.Limits",
             "treadle.Settings",
             "treadle.AgentRegistry",
+            "treadle.coding.CodingAgent",
+            "treadle.coding.CodingOptions",
         ),
     ),
     "tools": (

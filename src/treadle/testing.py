@@ -1,7 +1,7 @@
 """Test doubles and helpers for code that uses Treadle: real implementations, small and in memory.
 
 Entry points: `ScriptedModel`, `context`, `override`, `no_real_models`, `transcript`, `FakeClock`,
-`collect`. The pytest plug-in (pytest_plugin.py) has fixtures for them.
+`collect`. The pytest plug-in (apps/pytest_plugin.py) has fixtures for them.
 """
 
 from __future__ import annotations

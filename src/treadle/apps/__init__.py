@@ -1,3 +1,3 @@
 """Applications built on the library: the task assistant (assistant/), batches of prompts (batch/),
-and agents served over MCP (mcp_server/).
+agents served over MCP (mcp_server/), and fixtures for pytest (pytest_plugin.py).
 """
