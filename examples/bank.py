@@ -92,7 +92,7 @@ async def main() -> None:
     said = parser.parse_args()
     said.folder.mkdir(parents=True, exist_ok=True)
     bank = Bank(said.folder / "bank.db")
-    agent = Agent(
+    agent = Agent[Bank](
         name="teller",
         instructions="You move money, then look at the accounts.",
         model=said.model,

@@ -36,15 +36,17 @@ async def main() -> None:
         help="like anthropic:claude-opus-5-5; a script without a key where nothing is said",
     )
     said = parser.parse_args()
-    script = [
-        {"tool_calls": [{"name": "calendar_free", "arguments": {"day": "Friday"}}]},
-        {"text": "Friday at three would do."},
-    ]
+    script = ScriptedModel(
+        [
+            {"tool_calls": [{"name": "calendar_free", "arguments": {"day": "Friday"}}]},
+            {"text": "Friday at three would do."},
+        ]
+    )
     calendar = McpServer(name="calendar", command=[sys.executable, str(SERVER)], tools=["free"])
     agent = Agent(
         name="planner",
         instructions="You find dates.",
-        model=said.model or ScriptedModel(script),
+        model=said.model or script,
         mcp_servers=[calendar],
     )
 

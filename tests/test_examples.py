@@ -151,3 +151,34 @@ def test_every_example_is_run_here_and_stands_in_the_readme() -> None:
         for name in sorted(programs)
         if f'said("{name}"' not in here and not name.endswith("calendar")
     ] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("checked_output", ["Order(article='tea', count=5)"]),
+        ("coding", ["write: {'path': 'answer.txt', 'content': '42\\n'}", "Done.", "42"]),
+        ("costs", ["cost_limit", "ada $0.0150", "bob $0.0075"]),
+        ("dependencies", ["You ordered tea."]),
+        ("evaluate", ["script:large: 2 of 2", "script:small: 1 of 2"]),
+        ("fastapi_sse", ["1 text, 1 end"]),
+        ("final_tool", ["2 people on Friday (1 turn)"]),
+        ("hooks", ["['Ada, card [card]', 'Not run: nothing is deleted here']"]),
+        ("images", ["A loom of 1805.", "['image/png']"]),
+        ("local_server", ["office:qwen3-32b at http://10.0.0.5:8000/v1"]),
+        ("many_prompts", ["200 of 200", "200 of 200"]),
+        ("memory", ["ada 2 messages", "bob 2 messages", "ada 4 messages"]),
+        ("own_model", ["OVER AND UNDER "]),
+        ("stream", ["[stock]", "Yes, three copies.", "2 turns"]),
+        ("tested_agent", ["2 passed"]),
+        ("toolsets", ["ada ['crm_find', 'crm_delete']", "bob ['crm_find']"]),
+        ("weather", ["Take sunglasses: Lisbon has sun."]),
+        ("workflow", ["sent: One. Two.", "9 characters", "9 characters"]),
+    ],
+)
+def test_a_small_program_says_what_it_shows(name: str, lines: list[str], tmp_path: Path) -> None:
+    assert said(name, home=tmp_path) == lines
+
+
+def test_there_are_as_many_programs_as_the_readme_says() -> None:
+    assert len([*EXAMPLES.glob("*.py")]) == 25

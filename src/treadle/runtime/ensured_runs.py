@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import partial
 from inspect import isawaitable
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast, overload
 
 import anyio
 from typing_extensions import Unpack
@@ -94,6 +94,25 @@ class EnsuredRuns(ContinuedRuns):
                     raise  # another run of the session is in progress
             await anyio.sleep(LOOK_S)
 
+    # overloads, because mypy infers nothing from a union of an awaitable and its value
+    @overload
+    async def step(
+        self,
+        step_id: str,
+        function: Callable[[], Awaitable[T]],
+        *,
+        effect: Effect = "once",
+        timeout_s: float | None = None,
+    ) -> T: ...
+    @overload
+    async def step(
+        self,
+        step_id: str,
+        function: Callable[[], T],
+        *,
+        effect: Effect = "once",
+        timeout_s: float | None = None,
+    ) -> T: ...
     async def step(
         self,
         step_id: str,
