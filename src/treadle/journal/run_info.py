@@ -63,6 +63,10 @@ class RunInfo(Value, frozen=True, kw_only=True):
     parked: str | None = None
     """Reason why it is not delivered until it is woken."""
     imported: Time | None = None  # as in RunStarted
+    lease_s: float | None = None
+    """Seconds for which a driver on another host still counts as living after its death; None if
+    its death is noticed at once.
+    """
 
 
 class Holder(Value, frozen=True, kw_only=True):

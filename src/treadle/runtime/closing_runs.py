@@ -1,11 +1,13 @@
 """Closing runs without a driver, with their descendants, and waiting for runs that have one.
 
-Entry points: `close_run`, `close_orphans`, `kill_run`, `until_idle`.
+Entry points: `close_run`, `close_orphans`, `kill_run`, `until_idle`,
+`waiting_for`.
 """
 
 from __future__ import annotations
 
 import logging
+from math import ceil
 
 import anyio
 
@@ -129,7 +131,21 @@ async def kill_run(
 
 
 async def until_idle(journal: Journal, run_id: str) -> RunInfo:
-    """Wait while a living process drives the run. Raises AgentError(invalid) for an unknown run."""
-    while (info := await journal.info(run_id)).status == "running":  # noqa: ASYNC110  another process drives it
+    """Wait while a living process drives the run, and log for how long at most if that process has
+    died. Raises AgentError(invalid) for an unknown run.
+    """
+    info = await journal.info(run_id)
+    if info.status == "running":
+        logger.info(waiting_for(info))
+    while info.status == "running":
         await anyio.sleep(LOOK_S)
+        info = await journal.info(run_id)
     return info
+
+
+def waiting_for(info: RunInfo) -> str:
+    """Describe a wait for the driver of a run."""
+    text = f"waiting until no other process drives run {info.run_id}"
+    if info.lease_s is None:
+        return text
+    return f"{text}: if that process has died, its lease ends in {max(ceil(info.lease_s), 1)} s"

@@ -22,6 +22,7 @@ from treadle.journal import open_journal
 from treadle.journal.entries import ModelSwitched
 from treadle.journal.journal import Journal, RunWriter
 from treadle.journal.run_info import Holder
+from treadle.runtime.closing_runs import until_idle, waiting_for
 
 pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGSTOP")
@@ -122,7 +123,13 @@ async def test_a_run_whose_process_was_killed_elsewhere_is_free_when_its_lease_e
         "If that process has died, its lease ends in 3600 s.*`treadle runs resume run_1 --wait` waits",
     ):
         await journal.take_over("run_1")
+    info = await journal.info("run_1")
+    assert waiting_for(info) == (
+        "waiting until no other process drives run run_1: if that process has died, its lease ends "
+        "in 3600 s"
+    )
     look(EXPIRE)
+    assert (await until_idle(journal, "run_1")).lease_s is None
     await journal.take_over("run_1")
 
 

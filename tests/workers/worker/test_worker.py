@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from anyio import to_thread
 
@@ -653,8 +654,37 @@ def test_who_cannot_see_to_the_dead_is_not_counted_on(others: dict[str, Any]) ->
     sweep = Worker(runtime, engine)._sweep  # pyright: ignore[reportPrivateUsage]  the rule alone
     sweep.worker = "w9"
     older = [_listed(number, **others) for number in range(5)]
-    assert sweep._is_senior([*older, _listed(9)])  # pyright: ignore[reportPrivateUsage]
-    assert not sweep._is_senior([*map(_listed, range(3)), _listed(9)])  # pyright: ignore[reportPrivateUsage]
+    assert [one.worker for one in sweep._seniors([*older, _listed(9)])] == ["w9"]  # pyright: ignore[reportPrivateUsage]
+    others_first = sweep._seniors([*map(_listed, range(3)), _listed(9)])  # pyright: ignore[reportPrivateUsage]
+    assert "w9" not in {one.worker for one in others_first}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no signal 0")
+async def test_a_worker_looks_at_once_when_those_that_see_to_the_dead_are_gone_from_its_host() -> (
+    None
+):
+    """It is not one of the oldest three, and would look again after half a minute."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    here = msgspec.structs.replace(_listed(0).card, host=socket.gethostname())
+    engine = Holding()
+    engine.name, looks = "dbos", list[object]()
+    async with Runtime() as runtime:
+        sweep = Worker(runtime, engine)._sweep  # pyright: ignore[reportPrivateUsage]
+        sweep._look_at = sweep._orphans_at = sweep._clock.monotonic() + 1000  # pyright: ignore[reportPrivateUsage]
+
+        async def look() -> None:
+            looks.append(None)
+
+        sweep._look = look  # pyright: ignore[reportPrivateUsage]
+        for card, expected in (
+            (msgspec.structs.replace(here, pid=os.getpid()), 0),
+            (msgspec.structs.replace(here, host="elsewhere", pid=gone.pid), 0),
+            (msgspec.structs.replace(here, pid=gone.pid), 1),
+        ):
+            sweep._relied_on = [card]  # pyright: ignore[reportPrivateUsage]
+            await sweep._sweep()  # pyright: ignore[reportPrivateUsage]
+            assert len(looks) == expected
 
 
 async def test_a_schedule_whose_agent_breaks_ends_no_worker(

@@ -25,7 +25,7 @@ from treadle.cli.runs.finding import run_argument
 from treadle.cli.runs.imported import answers_for
 from treadle.loop.recovery import OnUnknown
 from treadle.messages.events import RunEnd
-from treadle.runtime.closing_runs import until_idle
+from treadle.runtime.closing_runs import until_idle, waiting_for
 from treadle.types import Limits
 
 
@@ -83,7 +83,7 @@ def resume(
 
     async def work(opened: OpenedRun) -> int:
         if wait and opened.info.status == "running":
-            opened.warn(f"waiting until no other process drives run {opened.info.run_id}")
+            opened.warn(waiting_for(opened.info))
             opened = replace(
                 opened, info=await until_idle(opened.runtime.journal, opened.info.run_id)
             )

@@ -18,7 +18,7 @@ from treadle.journal.projection import total_of
 from treadle.journal.run_info import UNCOUNTED, RunInfo, RunStatus, info_of, spent
 from treadle.journal.session_names import title_of
 from treadle.journal.tables.database import Cursor
-from treadle.journal.tables.liveness import Alive
+from treadle.journal.tables.liveness import Alive, Process
 from treadle.journal.tables.rows import bodies, entries_of, key_of, time_of
 from treadle.journal.totals import with_totals
 from treadle.types import Usage
@@ -84,7 +84,7 @@ def listed(
 
 
 def _rows(db: Cursor, is_alive: Alive, where: str, values: tuple[object, ...]) -> Iterator[RunInfo]:
-    alive: dict[str | None, bool] = {None: False}
+    drivers: dict[str | None, Process | None] = {None: None}
     for (
         num,
         schema,
@@ -97,15 +97,16 @@ def _rows(db: Cursor, is_alive: Alive, where: str, values: tuple[object, ...]) -
         counted,
         *place,
     ) in db.execute(_COLUMNS + where, values).fetchall():
-        if owner not in alive:
-            alive[owner] = is_alive(db, owner) is not None
+        if owner not in drivers:
+            drivers[owner] = is_alive(db, owner)
+        driver = drivers[owner]
         queue, tenant, parked = place
         left: RunStatus = "stopped" if queue is None or parked is not None else "queued"
         status: RunStatus = (
             "finished"
             if finished
             else "running"
-            if alive[owner]
+            if driver is not None
             else "waiting"
             if waiting
             else left
@@ -115,7 +116,8 @@ def _rows(db: Cursor, is_alive: Alive, where: str, values: tuple[object, ...]) -
             if counted
             else _folded(db, num, schema) or decode_json(summary, RunInfo)
         )
-        more = {"queue": queue, "tenant": tenant, "parked": parked}
+        lease_s = None if driver is None or finished else driver.lease_s
+        more = {"queue": queue, "tenant": tenant, "parked": parked, "lease_s": lease_s}
         yield msgspec.structs.replace(
             info, status=status, entries=head, updated_at=time_of(updated_us), **more
         )

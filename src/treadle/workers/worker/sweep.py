@@ -7,6 +7,8 @@ Entry point: `Sweep.run`.
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,7 +19,7 @@ from treadle.errors import AgentError
 from treadle.journal.engine import Engine
 from treadle.journal.journal import Journal
 from treadle.journal.notifier import QUEUE
-from treadle.journal.queue import Ticket, WorkerInfo
+from treadle.journal.queue import Ticket, WorkerCard, WorkerInfo
 from treadle.runtime.closing_runs import close_orphans
 from treadle.workers.engines.bare_group import bare_group
 from treadle.workers.worker.driving import Driving
@@ -31,7 +33,8 @@ AUDIT_S: Final = 30.0
 AUDIT_MOST: Final = 1000
 SENIORS: Final = 3
 """Number of an engine's workers that recover the runs of dead ones: the oldest living ones that are
-not draining. The others check every `AUDIT_S` whether they are among them.
+not draining. The others check every `AUDIT_S` whether they are among them, and as soon as the
+process of one of those on this host is gone.
 """
 BACKOFF_MOST_S: Final = 10.0
 DOUBLED_MOST: Final = 16
@@ -62,6 +65,8 @@ class Sweep:
         self._failures = 0
         self._look_at = self._audit_at = self._orphans_at = 0.0
         self._rescued: set[str] = set()
+        self._relied_on: Sequence[WorkerCard] = ()
+        """Workers that recover the runs of dead ones, if this one does not."""
         self._asked = ""
         """Id of the last audited run."""
         if not engine.keeps:  # an engine with its own storage does not depend on free slots here
@@ -128,7 +133,9 @@ class Sweep:
         if self._engine.keeps and self._driving.waiting:
             await self._hand_over([*self._driving.waiting.values()])
         await self._claim()
-        if self._engine.keeps and self._clock.monotonic() >= self._look_at:
+        if self._engine.keeps and (
+            self._clock.monotonic() >= self._look_at or any(map(_is_gone, self._relied_on))
+        ):
             await self._look()
         if self._clock.monotonic() >= self._orphans_at:
             await close_orphans(self._journal)
@@ -161,7 +168,9 @@ class Sweep:
         workers = await self._queue.workers()
         living = {worker.worker for worker in workers if worker.alive} | {self.worker}
         dead = {worker.worker for worker in workers} - living
-        if self._is_senior(workers):
+        seniors = self._seniors(workers)
+        if self.worker in {one.worker for one in seniors}:
+            self._relied_on = ()
             if dead - self._rescued:
                 await self._engine.rescue(living)
                 self._rescued = dead
@@ -171,15 +180,18 @@ class Sweep:
                 self._audit_at = self._clock.monotonic() + AUDIT_S
             self._look_at = self._clock.monotonic() + self._poll_s
         else:
+            self._relied_on = [one.card for one in seniors]
             self._look_at = self._clock.monotonic() + AUDIT_S
 
-    def _is_senior(self, workers: Sequence[WorkerInfo]) -> bool:
-        oldest = sorted(
-            (one.since, one.worker)
-            for one in workers
-            if one.alive and not one.draining and one.card.engine == self._engine.name
-        )
-        return self.worker in {worker for _, worker in oldest[:SENIORS]}
+    def _seniors(self, workers: Sequence[WorkerInfo]) -> Sequence[WorkerInfo]:
+        return sorted(
+            (
+                one
+                for one in workers
+                if one.alive and not one.draining and one.card.engine == self._engine.name
+            ),
+            key=lambda one: (one.since, one.worker),
+        )[:SENIORS]
 
     async def _audit(self) -> None:
         """Return lost runs from the engine to the journal. Checks the next `AUDIT_MOST` runs."""
@@ -194,3 +206,13 @@ class Sweep:
                 ticket.run_id,
             )
             await self._queue.put_back(ticket.run_id)
+
+
+def _is_gone(card: WorkerCard) -> bool:
+    """Return True if there is no such process on this host: a reason to look, not a proof."""
+    try:
+        return card.host == socket.gethostname() and os.kill(card.pid, 0) is not None
+    except ProcessLookupError:
+        return True
+    except OSError:  # it is another user's
+        return False
