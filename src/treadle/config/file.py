@@ -52,9 +52,11 @@ class OpenedText(NamedTuple):
     """Bytes that the text was decoded from."""
 
 
-def read_text(path: Path, *, own: bool = False) -> OpenedText | None:
+def read_text(
+    path: Path, *, own: bool = False, size_max_bytes: int = SIZE_MAX_BYTES
+) -> OpenedText | None:
     """Read a file as `read_bytes` does. Raises Broken also if it is not printable UTF-8."""
-    read = read_bytes(path, own=own)
+    read = read_bytes(path, own=own, size_max_bytes=size_max_bytes)
     return (
         None
         if read is None
@@ -66,7 +68,9 @@ def read_text(path: Path, *, own: bool = False) -> OpenedText | None:
     )
 
 
-def read_bytes(path: Path, *, own: bool = False) -> FileContent | None:
+def read_bytes(
+    path: Path, *, own: bool = False, size_max_bytes: int = SIZE_MAX_BYTES
+) -> FileContent | None:
     """Return the content of a regular file of at most 1 MiB, or None if it does not exist.
 
     Never blocks on a FIFO and never opens a device. `own`: True for the user's own file, which is
@@ -99,13 +103,13 @@ def read_bytes(path: Path, *, own: bool = False) -> FileContent | None:
                         f"{owned_alone(path)}"
                     ),
                 )
-            data = file.read(SIZE_MAX_BYTES + 1)
+            data = file.read(size_max_bytes + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as e:
         raise Unreadable(1, f"cannot be read: {e.strerror or e}") from e
-    if len(data) > SIZE_MAX_BYTES:
-        raise Broken(1, f"is larger than {SIZE_MAX_BYTES} bytes: too large for a configuration")
+    if len(data) > size_max_bytes:
+        raise Broken(1, f"is larger than {size_max_bytes} bytes: too large for a configuration")
     return FileContent(data, mode)
 
 

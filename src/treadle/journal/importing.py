@@ -25,7 +25,7 @@ from treadle.journal.entries import (
 )
 from treadle.journal.run_state import RunState
 from treadle.messages.message import JsonText, ToolCall
-from treadle.types import Mode, Settings, Time, now
+from treadle.types import Limits, Mode, Settings, Time, now
 
 BEGUN: Final = "imported: it had begun elsewhere and may have taken effect"
 NOT_BEGUN: Final = "imported: the file asks for it, and no approval in a file counts"
@@ -41,6 +41,8 @@ class Importer:
     """Model that replaces models that are files."""
     file_models: Collection[str]
     """Providers whose models are files, such as `script`."""
+    limits: Limits
+    """Limits that replace the file's."""
     session_id: str
     """Id of the new session."""
     inputs: JsonText = "{}"
@@ -56,10 +58,10 @@ def as_data(entries: Sequence[Entry], importer: Importer) -> list[Entry]:
     """Return the entries of a whole run (`journal.read_run`) with the importer's authority, marked
     as imported.
 
-    Removes approvals, edited arguments, modes, directories, file models, users, sessions, hosted
-    tools, additions to requests, inputs and parts of system prompts. A call without a result loses
-    its start and gets an `approval.asked` with the model's arguments, so that the run waits for the
-    user.
+    Removes approvals, edited arguments, modes, directories, file models, users, sessions, limits,
+    hosted tools, additions to requests, inputs, and parts of system prompts and of tools. A call
+    without a result loses its start and gets an `approval.asked` with the model's arguments, so
+    that the run waits for the user.
     """
     state = RunState()
     for entry in entries:
@@ -77,17 +79,20 @@ def as_data(entries: Sequence[Entry], importer: Importer) -> list[Entry]:
         if (changed := _changed(entry, importer, still_open)) is not None
     ]
     at = now()
+    idle_s = max((at - entries[-1].at).total_seconds(), 0.0)  # no process drove the run meanwhile
     for call in still_open.values():
         reason = BEGUN if call.id in state.current.starts else NOT_BEGUN
         kept.append(
             ApprovalAsked(
                 at=at,
+                idle_s=idle_s,
                 call_id=call.id,
                 name=call.name,
                 arguments_json=call.arguments_json,
                 reason=reason,
             )
         )
+        idle_s = 0.0
     return kept
 
 
@@ -104,6 +109,8 @@ def _changed(entry: Entry, importer: Importer, still_open: dict[str, ToolCall]) 
                 cwd=importer.cwd,
                 model=importer.name(entry.model),
                 asked=asked,
+                limits=None,
+                evaluated=None,
             )
         case ModelSwitched():
             return structs.replace(
@@ -126,6 +133,7 @@ def _started(entry: RunStarted, importer: Importer) -> RunStarted:
         cwd=importer.cwd,
         model=importer.name(entry.model),
         settings=_settings(entry.settings),
+        limits=importer.limits,
         inputs=importer.inputs,
         session_id=None if entry.session_id is None or stays else importer.session_id,
         past=None,
@@ -133,6 +141,7 @@ def _started(entry: RunStarted, importer: Importer) -> RunStarted:
         parent_call_id=entry.parent_call_id if stays else None,
         user_id=None,
         passing=(),
+        evaluated=None,
         on_ask="wait",
         on_unknown="tell",
     )

@@ -181,7 +181,9 @@ def _refresh_token(service: Service, request: Request) -> str:
     """Return the refresh token; "" if there is none, or if there are several.
 
     A page on another port or a sibling domain can set another cookie of the same name for another
-    path. The service cannot distinguish the two, and one may belong to another person's login.
+    path. The service cannot distinguish the two, and one may belong to another person's login. Only
+    spaces and tabs around a name are ignored: browsers accept one with other whitespace before
+    `__Host-` from anywhere.
     """
     name, _ = _cookie(_is_https(service, request))
     found = [
@@ -189,7 +191,7 @@ def _refresh_token(service: Service, request: Request) -> str:
         for line in request.headers.getlist("cookie")
         for one in line.split(";")
         for key, _, value in (one.partition("="),)
-        if key.strip() == name
+        if key.strip(" \t") == name
     ]
     return found[0] if len(found) == 1 else ""
 

@@ -5,12 +5,12 @@ The prompt is drawn by approval.py. Entry points: `Approving`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 from treadle._internal.terminal_text import cut, revealed, revealed_line
 from treadle.tools.approval import ApprovalRequest, Approve, Deny
-from treadle.tui.confirm import confirm
+from treadle.tui.confirm import QUOTE, confirm, quoted
 
 if TYPE_CHECKING:
     from treadle.tui.chat import Chat
@@ -43,7 +43,8 @@ async def answered(chat: Chat, request: ApprovalRequest, server: str) -> Approve
     arguments = request.arguments
     said = cast("Mapping[str, object]", arguments if isinstance(arguments, dict) else {})
     name = revealed_line(server)
-    words = [f"  | {line}" for line in _words(chat.runtime.redact(str(said.get("message", ""))))]
+    message = revealed(chat.runtime.redact(str(said.get("message", ""))))
+    words = quoted(message, chat.screen.columns - 3)
     if fields := _fields(said.get("schema")):
         more = f" and {len(fields) - FIELDS_MOST:,} more" if len(fields) > FIELDS_MOST else ""
         named = [cut(revealed_line(field), FIELD_COLUMNS) for field in fields[:FIELDS_MOST]]
@@ -56,17 +57,13 @@ async def answered(chat: Chat, request: ApprovalRequest, server: str) -> Approve
     lines = [
         f"MCP server {name!r} {about}. Treadle has not checked this text:",
         *words,
-        *([f"  | {revealed_line(str(page))}"] if page else []),
+        *([QUOTE + revealed_line(str(page))] if page else []),
         "Your answer goes to the server. It approves no call and no command.",
     ]
     yes, no = ("I have opened it", "Decline") if page else ("Accept", "Decline")
     question = "\n".join(lines)
     agrees = await confirm(chat.screen, question, yes=yes, no=no, danger=True, complete=True)
     return Approve() if agrees else Deny()
-
-
-def _words(message: str) -> Iterator[str]:
-    yield from revealed(message).split("\n")
 
 
 def _fields(schema: object) -> list[str]:

@@ -1,16 +1,20 @@
 """Yes-or-no questions at the bottom of the screen.
 
-Approvals of tool calls are in approval.py. Entry points: `confirm`.
+Approvals of tool calls are in approval.py. Entry points: `confirm`,
+`quoted`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import Container, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 
@@ -22,10 +26,20 @@ if TYPE_CHECKING:
     from treadle.tui.screen import Screen
 
 DEAF_S: Final = 0.5
-"""Seconds after the question appears in which keys are ignored, so that ongoing typing does not
-answer it.
+"""Seconds after the question appears, and after each key that is no answer, in which keys are
+ignored, so that ongoing typing does not answer it.
 """
+QUOTE: Final = "  | "
+"""Start of each line of a text by someone else."""
 _BUTTON_ROWS: Final = 1
+
+
+def quoted(text: str, most: int) -> list[str]:
+    """Return the lines of a text by someone else, wrapped to `most` columns. Each is marked,
+    because the rest of a long line would look like our own words otherwise.
+    """
+    width = max(most - len(QUOTE), 10)
+    return [QUOTE + part for line in text.split("\n") for part in wrapped(line, width) or [""]]
 
 
 async def confirm(
@@ -117,7 +131,7 @@ class Confirm:
         possible answers.
         """
         return [
-            *self._question.splitlines(),
+            *self._wrapped(),
             f"Type y ({self._words[0]}) or n ({self._words[1]}) and press Enter.",
         ]
 
@@ -132,13 +146,28 @@ class Confirm:
 
     def _bindings(self) -> KeyBindings:
         keys = KeyBindings()
+        deaf = Condition(lambda: self._clock() < self._hears_at)
+
+        @keys.add(Keys.Any)
+        def _(event: KeyPressEvent) -> None:
+            """Ignore a key that is no answer, and the keys that follow it closely: they belong to
+            a text that is being typed.
+            """
+            self._hears_at = self._clock() + DEAF_S
+
+        def bind(name: str, act: Callable[[], None]) -> None:
+            def handle(event: KeyPressEvent) -> None:
+                act()
+
+            keys.add(name, filter=~deaf)(handle)
+
         for key in ("escape", "c-c", "c-d"):
             keys.add(key)(self._refuse)
         for letter, said in (("y", True), ("n", False), ("1", True), ("2", False)):
-            keys.add(letter)(self._hearing(lambda said=said: self._give(said)))
+            bind(letter, partial(self._give, said))
         for key in ("left", "right", "up", "down", "tab", "s-tab"):
-            keys.add(key)(self._hearing(self._turn))
-        keys.add("enter")(self._hearing(lambda: self._give(self._chosen)))
+            bind(key, self._turn)
+        bind("enter", lambda: self._give(self._chosen))
         return keys
 
     def _give(self, said: bool) -> None:
@@ -147,13 +176,6 @@ class Confirm:
 
     def _refuse(self, _: KeyPressEvent) -> None:
         self._answered.give(False)
-
-    def _hearing(self, act: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
-        def heard(_: KeyPressEvent) -> None:
-            if self._clock() >= self._hears_at:
-                act()
-
-        return heard
 
     def _turn(self) -> None:
         self._chosen = not self._chosen
@@ -173,7 +195,16 @@ class Confirm:
         return self._complete and len(self._wrapped()) > most
 
     def _wrapped(self) -> list[str]:
-        return wrapped(self._question, max(self._columns() - 3, 10))
+        most = max(self._columns() - 3, 10)
+        return [
+            part
+            for line in self._question.split("\n")
+            for part in (
+                quoted(line.removeprefix(QUOTE), most)
+                if line.startswith(QUOTE)
+                else wrapped(line, most)
+            )
+        ]
 
     def _lines(self) -> list[Line]:
         """Return the question, shortened to the available rows, and the answers."""

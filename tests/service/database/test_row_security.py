@@ -94,6 +94,25 @@ async def test_a_database_whose_policies_are_off_is_not_opened(
         postgres_server.sql("ALTER TABLE task FORCE ROW LEVEL SECURITY", name)
 
 
+@pytest.mark.parametrize(
+    "act",
+    [
+        "CREATE POLICY another ON task USING (true)",
+        "ALTER POLICY own_rows ON task USING (true)",
+        "ALTER POLICY own_rows ON task WITH CHECK (true)",
+    ],
+)
+async def test_a_database_with_a_policy_of_somebody_else_is_not_opened(
+    postgres_server: PostgresServer, postgres_url: str, act: str
+) -> None:
+    """C6: one that was there counted as ours, whatever it allowed."""
+    async with Database.open(postgres_url):
+        pass
+    postgres_server.sql(act, postgres_url.split("/")[3].split("?")[0])
+    with pytest.raises(AgentError, match="other policies than Treadle's"):
+        await Database.open(postgres_url)
+
+
 async def test_tables_that_a_plain_role_made_are_locked_for_a_superuser_too(
     postgres_server: PostgresServer, plain_postgres_url: str
 ) -> None:
@@ -187,3 +206,19 @@ async def test_a_role_of_our_name_with_powers_of_its_own_is_refused(
     assert raised.value.kind == "invalid"
     async with Database.open(postgres_url):
         pass
+
+
+async def test_a_role_of_our_name_that_others_may_assume_is_refused(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    """C6: in PostgreSQL 16, a role with CREATEROLE may assume the roles that it made."""
+    async with Database.open(postgres_url):
+        pass
+    postgres_server.sql("CREATE ROLE intruder NOLOGIN")
+    postgres_server.sql("GRANT treadle_rows TO intruder")
+    try:
+        with pytest.raises(AgentError, match="has members"):
+            await Database.open(postgres_url)
+    finally:
+        postgres_server.sql("REVOKE treadle_rows FROM intruder")
+        postgres_server.sql("DROP ROLE intruder")

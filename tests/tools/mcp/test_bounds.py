@@ -10,11 +10,12 @@ from pathlib import Path
 import mcp_types
 import pytest
 
+from treadle.errors import AgentError
 from treadle.tools.mcp import McpServer, Pins
 from treadle.tools.mcp.http import AGAIN_LEAST_S, AGAIN_MOST_S, CALM_S, Pace
 from treadle.tools.mcp.joining import Joining
 from treadle.tools.mcp.listing import Offered, ServerListing, listing_of
-from treadle.tools.mcp.pins import TOOLS_MAX
+from treadle.tools.mcp.pins import NAMES_CHARS_MAX, TOOLS_MAX
 from treadle.tools.mcp.tool import McpTool
 from treadle.tools.mcp.traffic import Allowance
 from treadle.tools.mcp.words import plain
@@ -62,6 +63,41 @@ def test_more_names_than_are_remembered_are_not_offered(tmp_path: Path) -> None:
     assert pins.check(EVIL, late) == ["one_more"]
     assert pins.beyond(EVIL, late) == ["one_more"]
     assert pins.check(EVIL, offered(EVIL, "t0")) == []
+
+
+def test_long_names_beyond_what_is_remembered_are_not_offered(tmp_path: Path) -> None:
+    pins, long = Pins(tmp_path), "\N{GRINNING FACE}" * 250
+    tools = offered(EVIL, *(f"{n:03} {long}" for n in range(256)))
+    refused = pins.check(EVIL, tools)
+    assert refused == pins.beyond(EVIL, tools) != []
+    kept = len(tools) - len(refused)
+    assert kept == NAMES_CHARS_MAX // 254
+    assert pins.check(EVIL, tools[:kept]) == []
+
+
+def test_a_name_with_invisible_characters_is_not_offered(tmp_path: Path) -> None:
+    """One of U+202E made the file of all pins unreadable."""
+    names = ["a\u202eb", "a\ufeff", "a\U000e0041", "a\ue000", "fine"]
+    listed = [mcp_types.Tool(name=name, input_schema={"type": "object"}) for name in names]
+    listing = listing_of(EVIL, ServerListing(listed))
+    assert [*listing.tools] == ["fine"]
+    assert "its name contains invisible characters" in listing.notes[0]
+    pins = Pins(tmp_path)
+    assert pins.check(EVIL, [*listing.tools.values()]) == []
+    assert pins.check(GOOD, offered(GOOD, "a")) == []
+
+
+def test_a_full_file_refuses_new_tools_and_keeps_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pins, good = Pins(tmp_path), offered(GOOD, "a")
+    assert pins.check(GOOD, good) == []
+    monkeypatch.setattr("treadle.tools.mcp.pins.FILE_BYTES_MAX", 2_000)
+    tools = offered(EVIL, *(f"t{n}" for n in range(250)))
+    with pytest.raises(AgentError, match="is full"):
+        pins.check(EVIL, tools)
+    assert pins.check(GOOD, good) == []
+    assert pins.check(GOOD, offered(GOOD, "a", words="changed")) == ["a"]
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -150,6 +150,7 @@ async def _harmless(
         cwd=str(Path.cwd()),
         model=config.models.large,
         file_models=STAND_INS,
+        limits=config.limits,
         session_id=new_id("session"),
         inputs=_inputs(config, read, inputs),
         keeps_parent=parent is not None and await _is_local(journal, parent) is False,

@@ -17,6 +17,10 @@ from typing_extensions import override
 
 HEADERS_BYTES_MAX = 128 * 1024
 """Maximum size of the status line and headers of a response."""
+FRAMING_TIMES = 8
+"""Allowed bytes of a chunked body's framing (sizes, extensions, trailers) per byte of content, in
+addition to the size of the headers. Chunks of one byte need five.
+"""
 HEADERS_MAX = 500
 BUFFERED_BYTES = 256 * 1024
 """Size of unread data in bytes above which reading pauses."""
@@ -43,6 +47,7 @@ class HttpProtocol(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_content",
         "_informational",
         "_is_cut",
         "_loop",
@@ -88,7 +93,7 @@ class HttpProtocol(asyncio.Protocol):
         self.ended = self.keeps_alive = False
         self._informational = self._until_close = self._paused = self._is_cut = False
         self._pieces: list[bytes] = []
-        self._size = self._received = 0
+        self._size = self._received = self._content = 0
 
     # ------------------------------------------------------------ for the exchange
 
@@ -183,8 +188,9 @@ class HttpProtocol(asyncio.Protocol):
                 self._fail(NotHttp(str(error)))
             self.keeps_alive = False
         else:
-            if not self.status and self._received > HEADERS_BYTES_MAX:
-                self._fail(NotHttp("the headers are too long"))
+            framing = self._received - self._content
+            if framing > HEADERS_BYTES_MAX + FRAMING_TIMES * self._content:
+                self._fail(NotHttp("too much of it is headers, trailers or framing"))
         if self._size > BUFFERED_BYTES and not self._paused and not self.ended:
             self._paused = True
             self.transport.pause_reading()
@@ -247,6 +253,7 @@ class HttpProtocol(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         self._pieces.append(body)
         self._size += len(body)
+        self._content += len(body)
 
     def on_message_complete(self) -> None:
         if self._informational:

@@ -44,17 +44,25 @@ _GRANTED = text(
 _BYPASSES = text("SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
 _POWERS = text(
     "SELECT rolsuper OR rolbypassrls OR rolcanlogin OR rolcreaterole OR EXISTS (SELECT FROM "
-    "pg_auth_members AS m WHERE m.member = r.oid) FROM pg_roles AS r WHERE r.rolname = :role"
+    "pg_auth_members AS m JOIN pg_roles AS o ON o.oid = m.member WHERE o.oid = r.oid OR m.roleid = "
+    "r.oid AND NOT (o.rolsuper OR o.rolbypassrls)) FROM pg_roles AS r WHERE r.rolname = :role"
 )
-"""Query that is true if the role has more than rights on our tables, which means that Treadle did
-not create it.
+"""Query that is true if the role has more than rights on our tables, or if a role may assume it
+that does not see all rows anyway, so that Treadle did not create it.
 """
+_OWN_ROWS = "user_id=current_setting'treadle.user_id',true"
+"""Expression of the policies, as PostgreSQL prints it, without casts, parentheses and blanks."""
 _UNLOCKED = text(
     "SELECT count(*) FROM unnest(CAST(:names AS text[])) AS owned(name) LEFT JOIN pg_class AS c "
     "ON c.oid = to_regclass(owned.name)"
-    " WHERE NOT coalesce(c.relrowsecurity AND c.relforcerowsecurity AND EXISTS (SELECT FROM "
-    "pg_policy AS p WHERE p.polrelid = c.oid), false)"
+    " WHERE NOT coalesce(c.relrowsecurity AND c.relforcerowsecurity AND (SELECT bool_and(ARRAY["
+    "CAST(:own AS text)] = ALL (SELECT ARRAY[regexp_replace(pg_get_expr(e, polrelid), "
+    "'::text|[()[:space:]]', '', 'g')] FROM (VALUES (polqual), (polwithcheck)) AS v(e))) "
+    "FROM pg_policy AS p WHERE p.polrelid = c.oid), false)"
 )
+"""Query that counts the tables without a policy, or with one that allows other rows. Policies add
+up: a row is visible if one of them allows it.
+"""
 
 
 def lock(connection: Connection, scope: Scope | None, *, role: bool, alone: bool) -> None:
@@ -87,9 +95,9 @@ def takes_role(connection: Connection) -> bool:
             raise AgentError(
                 "invalid",
                 f"the role {ROLE} of the database can log in, bypass row-level security or create "
-                f"roles, or is a member of another role, so it would not isolate users' rows: run "
-                f"ALTER ROLE {ROLE} NOLOGIN NOSUPERUSER NOBYPASSRLS NOCREATEROLE, and "
-                "revoke its memberships",
+                "roles, is a member of another role, or has members, so it would not isolate "
+                f"users' rows: run ALTER ROLE {ROLE} NOLOGIN NOSUPERUSER NOBYPASSRLS NOCREATEROLE, "
+                "and revoke its memberships and members",
             )
         lock(connection, None, role=True, alone=False)
     except DBAPIError as e:
@@ -118,15 +126,15 @@ def first_come(connection: Connection) -> None:
 
 
 def look(connection: Connection) -> bool:
-    """Return True if the login bypasses the policies. Raises AgentError(invalid) if there are
-    none.
+    """Return True if the login bypasses the policies. Raises AgentError(invalid) if there are no
+    policies, or others than Treadle's.
     """
-    if connection.execute(_UNLOCKED, {"names": owned_names()}).scalar_one():
+    if connection.execute(_UNLOCKED, {"names": owned_names(), "own": _OWN_ROWS}).scalar_one():
         raise AgentError(
             "invalid",
             (
-                "row-level security is off in the database: restore its policies, or start with "
-                "an empty database"
+                "row-level security is off in the database, or has other policies than Treadle's: "
+                "restore its policies, or start with an empty database"
             ),
         )
     return bool(connection.execute(_BYPASSES).scalar_one())

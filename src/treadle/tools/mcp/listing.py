@@ -158,6 +158,8 @@ def _offered(server: McpServer, tool: mcp_types.Tool) -> Offered | str:
             f"its name is empty or longer than {_NAME} characters, or what is said of it longer "
             f"than {DEFINITION_BYTES >> 10} KiB"
         )
+    if _is_hiding(tool.name):
+        return "its name contains invisible characters"
     name = tool_name(server.name, tool.name)
     try:
         arguments = GivenArguments(
@@ -212,8 +214,12 @@ def _plain_part(part: object) -> object:
     return part
 
 
+def _is_hiding(text: str) -> bool:
+    return plain(text, len(text)) != text
+
+
 def _refuse_unseen(text: str) -> None:
-    if plain(text, len(text)) != text:
+    if _is_hiding(text):
         raise AgentError("invalid", "a name or a value in it contains invisible characters")
 
 

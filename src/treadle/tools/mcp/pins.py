@@ -23,9 +23,15 @@ FILE_NAME = "mcp-tools.json"
 VERSION = 1
 TOOLS_MAX = 1_000
 """Maximum number of tool names stored for one server, including those that it no longer has."""
+NAMES_CHARS_MAX = 64_000
+"""Maximum length of the tool names stored for one server, summed."""
 STORE_CHARS_MAX = 900_000
-"""Maximum size of the file, in characters. Beyond it, only hashes are kept for the server that
-takes the most space.
+"""Maximum size of the definitions of all servers, in characters. Beyond it, only hashes are kept
+for the server whose definitions take the most space.
+"""
+FILE_BYTES_MAX = 8 << 20
+"""Maximum size of the file. New tools are refused rather than making it larger, because no tool of
+any server could be offered if it could not be read.
 """
 ACCEPT = "treadle tools accept"
 """Command that accepts a change, followed by the name of the server."""
@@ -139,7 +145,7 @@ class Pins:
 
     def _read(self) -> _Store:
         try:
-            opened = read_text(self._file, own=True)
+            opened = read_text(self._file, own=True, size_max_bytes=FILE_BYTES_MAX)
             store = _Store() if opened is None else msgspec.json.decode(opened.text, type=_Store)
         except (Broken, msgspec.DecodeError, UnicodeError) as e:
             why = e.text if isinstance(e, Broken) else "is not what Treadle writes"
@@ -170,7 +176,13 @@ class Pins:
                 take(descriptor, wait=True)
                 store = self._read()
                 yield store
-                write_text(self._file, _fitting(store))
+                if len((text := _fitting(store)).encode()) > FILE_BYTES_MAX:
+                    raise AgentError(
+                        "invalid",
+                        f"{self._file} is full, so no more MCP tools can be remembered: delete it "
+                        "to trust each tool anew, and remove the servers that have filled it",
+                    )
+                write_text(self._file, text)
             finally:
                 os.close(descriptor)
         except OSError as e:
@@ -178,19 +190,14 @@ class Pins:
 
 
 def _fitting(store: _Store) -> str:
-    """Return the text of the file, shortened if it has become too long to be read again."""
-    while len(text := _text(store)) > STORE_CHARS_MAX:
-        largest = max(store.servers.values(), key=_weight)
-        if not _weight(largest):
-            break
+    """Return the text of the file, with definitions left out until the others fit."""
+    servers = store.servers.values()
+    while sum(map(_weight, servers)) > STORE_CHARS_MAX:
+        largest = max(servers, key=_weight)
         pins = sorted(largest.tools.values(), key=_texts, reverse=True)
         for pin in pins[: max(len(pins) // 4, 1)]:
             pin.definition = ""
             pin.offered = None if pin.offered is None else ""
-    return text
-
-
-def _text(store: _Store) -> str:
     return msgspec.json.format(msgspec.json.encode(store), indent=1).decode() + "\n"
 
 
@@ -206,16 +213,21 @@ def _news(known: _Pinned, tool: Offered) -> bool:
     """Return True if the file does not contain the tool in this form."""
     pin = known.tools.get(tool.theirs)
     if pin is None:
-        return len(known.tools) < TOOLS_MAX
+        return _has_room(known, tool)
     if pin.offered is None:
         return pin.sha256 != tool.digest
     return pin.offered not in ("", tool.definition) or pin.sha256 == tool.digest
 
 
+def _has_room(known: _Pinned, tool: Offered) -> bool:
+    chars = sum(map(len, known.tools)) + len(tool.theirs)
+    return len(known.tools) < TOOLS_MAX and chars <= NAMES_CHARS_MAX
+
+
 def _remember(known: _Pinned, tool: Offered) -> None:
     pin = known.tools.get(tool.theirs)
     if pin is None:
-        if len(known.tools) >= TOOLS_MAX:
+        if not _has_room(known, tool):
             return
         known.tools[tool.theirs] = _Pin(sha256=tool.digest, definition=tool.definition)
     else:

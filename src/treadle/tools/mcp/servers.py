@@ -25,7 +25,7 @@ from treadle.errors import AgentError
 from treadle.tools.mcp.failures import Unreachable
 from treadle.tools.mcp.joining import Joining
 from treadle.tools.mcp.listing import Offered
-from treadle.tools.mcp.pins import ACCEPT, TOOLS_MAX, Pins
+from treadle.tools.mcp.pins import ACCEPT, NAMES_CHARS_MAX, TOOLS_MAX, Pins
 from treadle.tools.mcp.questions import Ask
 from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.tool import McpTool
@@ -220,7 +220,8 @@ class McpServers:
         beyond = await to_thread.run_sync(self.pins.beyond, server, offered) if changed else []
         if beyond:
             warn(
-                f"the MCP server {server.name!r} has had {TOOLS_MAX:,} tools of other names: "
+                f"the MCP server {server.name!r} has had too many tools of other names (at most "
+                f"{TOOLS_MAX:,}, of {NAMES_CHARS_MAX:,} characters): "
                 f"{count(len(beyond), 'new one')} cannot be remembered and are not offered"
             )
         for tool in offered:
