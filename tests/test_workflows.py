@@ -62,7 +62,7 @@ def test_a_workflow_has_no_rights_but_to_read_and_each_job_ends(path: Path) -> N
         if "uses" in job:
             assert (path.parents[2] / job["uses"]).is_file(), name
         else:
-            assert job["timeout-minutes"] <= 60, name
+            assert job["timeout-minutes"] <= 75, name
         assert set(job.get("permissions", {})) <= {"contents", "id-token", "attestations"}, name
     for step in steps(path):
         assert ("run" in step) != ("uses" in step), step

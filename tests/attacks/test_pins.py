@@ -33,7 +33,7 @@ def good(words: str = "adds") -> list[Offered]:
 
 
 def listings(random: Random) -> list[list[mcp_types.Tool]]:
-    """Up to eight listings of one server, each with other names."""
+    """Up to four listings of one server, each with other names."""
     filling = random.choice(WIDE) * random.choice([1, 40, 250])
     count = random.choice([3, 60, 250])
     return [
@@ -46,7 +46,7 @@ def listings(random: Random) -> list[list[mcp_types.Tool]]:
             )
             for number in range(count)
         ]
-        for turn in range(random.randint(1, 8))
+        for turn in range(random.randint(1, 4))
     ]
 
 
@@ -54,7 +54,7 @@ def listings(random: Random) -> list[list[mcp_types.Tool]]:
 def test_no_listing_of_a_server_loses_another_its_pins(tmp_path: Path, seed: int) -> None:
     random, pins = chance(seed, "pins"), Pins(tmp_path)
     assert pins.check(GOOD, good()) == []
-    for number in range(random.choice([1, 6])):
+    for number in range(random.choice([1, 3])):
         evil = McpServer(name=f"evil{number}", command=[f"evil{number}"])
         for listed in listings(random):
             offered = [*listing_of(evil, ServerListing(listed)).tools.values()]

@@ -39,7 +39,7 @@ def answered(server: MetricsServer, host: str) -> bytes:
             return said.read()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS][::6])  # each waits for three seconds
 def test_clients_that_never_finish_take_no_threads_and_no_places(
     server: MetricsServer, seed: int
 ) -> None:
