@@ -41,6 +41,7 @@ def listed() -> Any:
                 tool("same", "the first"),
                 tool("same", "the second"),
                 tool("bad\u001b[31m name\n"),
+                tool("bad [31m name\n"),
                 tool("n" * 300),
                 tool("long" * 30),
                 tool("huge", "x" * 70_000),
