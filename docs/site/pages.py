@@ -28,6 +28,8 @@ REFERENCE: Mapping[str, tuple[str, Sequence[str]]] = {
         (
             "treadle.Agent",
             "treadle.Input",
+            "treadle.handoff",
+            "treadle.Handoff",
             "treadle.Limits",
             "treadle.Settings",
             "treadle.AgentRegistry",

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from treadle.tools.approval import Deny as Deny
     from treadle.tools.function import FunctionTool as FunctionTool
     from treadle.tools.function import tool as tool
+    from treadle.tools.handoff import Handoff as Handoff
+    from treadle.tools.handoff import handoff as handoff
     from treadle.tools.registry import ToolRegistry as ToolRegistry
     from treadle.tools.run_context import RunContext as RunContext
     from treadle.tools.tool import DidNotHappen as DidNotHappen
@@ -114,6 +116,7 @@ _HOME = {
     "runtime.sync": ("SyncRuntime", "open"),
     "tools.approval": ("ApprovalRequest", "Approve", "Deny"),
     "tools.function": ("FunctionTool", "tool"),
+    "tools.handoff": ("Handoff", "handoff"),
     "tools.registry": ("ToolRegistry",),
     "tools.run_context": ("RunContext",),
     "tools.toolset": ("Toolset",),
@@ -128,6 +131,12 @@ _HOME = {
     ),
     "types": ("Limits", "Outcome", "Settings", "StopReason", "Usage"),
 }
+_INSTEAD = {
+    "ModelRetry": "raise treadle.ToolFailed",
+    "Runner": "use treadle.Runtime, or treadle.run(agent, …) and treadle.run_sync(agent, …)",
+    "function_tool": "use treadle.tool",
+}
+"""Names of other libraries, and what to use here."""
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 # without `open`, so that `from treadle import *` does not replace the built-in one
 __all__ = [*sorted({*_MODULE_OF} - {"open"})]  # pyright: ignore[reportUnsupportedDunderAll]  the names stand in the block above, for checkers
@@ -136,8 +145,11 @@ __all__ = [*sorted({*_MODULE_OF} - {"open"})]  # pyright: ignore[reportUnsupport
 def __getattr__(name: str) -> "Any":
     module = _MODULE_OF.get(name)
     if module is None:
+        instead = f": {_INSTEAD[name]}" if name in _INSTEAD else ""
         raise AttributeError(
-            f"module 'treadle' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+            f"module 'treadle' has no attribute {name!r}{instead}",
+            name=name,
+            obj=sys.modules[__name__],
         )
     value = getattr(importlib.import_module(f"treadle.{module}"), name)
     globals()[name] = value

@@ -17,7 +17,7 @@ import re
 import signal
 import time
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
@@ -50,6 +50,8 @@ from treadle.tools.tool import DidNotHappen, Happened, ProbeAnswer
 from treadle.types import NO_LIMITS, Limits, OnAsk, OnUnknown, new_id
 
 THE_END = "The end."
+CLOSER = "transfer_to_closer"
+"""Call with which an agent hands over to another one."""
 TOO_EARLY = "Your answer is rejected: say how it ends\n"
 TRIES = 3
 """A person lets a call that times out each time begin so often, and then says no."""
@@ -245,6 +247,9 @@ class Story:
     """
     corrected: bool = False
     """The check of the output rejects the first text of the model."""
+    hands_over: bool = False
+    """Each agent before the last turn may hand over to another one, which goes on with the story.
+    """
     agents: Sequence[str] = ()
     """Names of stories that are tools here: agents that tell them."""
 
@@ -294,6 +299,7 @@ STORIES = {
     "family": Story(turns=[["delegation", "helper", "charge"]], agents=["delegation", "helper"]),
     "budget": Story(turns=[["charge"]] * 9, limits=Limits(tokens=9_000), tokens=1_500),
     "corrected": Story(turns=[["charge"]], corrected=True),
+    "handoff": Story(turns=[["charge", CLOSER], ["charge"]], hands_over=True),
     "asker": Story(turns=[["guarded", "charge"]], on_ask="wait"),
     "asking family": Story(turns=[["asker", "look"], ["charge"]], agents=["asker"], on_ask="wait"),
 }
@@ -342,6 +348,8 @@ class StoryModel:
                 json.dumps(
                     {"prompt": f"run {place}"}
                     if tool in self._story.agents
+                    else {"reason": f"mark-{place}"}
+                    if tool == CLOSER
                     else {"mark": f"mark-{place}"}
                 )
             )
@@ -386,6 +394,9 @@ def agent_of(story: Story, world: World, name: str = "story") -> Agent[object, s
         tools=[*tools_of(world, story.pause_s), *below],
         limits=story.limits,
         output_check=check_end if story.corrected else None,
+        handoffs=[agent_of(replace(story, hands_over=False), world, "closer")]
+        if story.hands_over
+        else [],
     )
 
 

@@ -72,6 +72,12 @@ def test_an_output_is_corrected_once_wherever_the_run_is_killed(
     assert swept.points > 5
 
 
+def test_a_run_is_handed_over_once_wherever_it_is_killed(nursery: Nursery, tmp_path: Path) -> None:
+    swept = sweep(nursery, tmp_path, "handoff")
+    assert not swept.violations
+    assert swept.points > 15
+
+
 @pytest.mark.parametrize(("story", "first"), [("one", 7), ("approval", 0), ("person", 6)])
 def test_a_run_is_killed_again_while_it_goes_on(
     nursery: Nursery, tmp_path: Path, story: str, first: int

@@ -22,6 +22,7 @@ SHARED = "type run_id session_id seq at id? parent_run_id?"
 DELTA = "message_id attempt"
 FIELDS = {
     "run_start": "agent model",
+    "handoff": "agent before model",
     "turn_start": "turn",
     "turn_end": "turn",
     "text_delta": f"{DELTA} text",

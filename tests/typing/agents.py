@@ -18,6 +18,7 @@ from treadle import (
     ToolDefinition,
     ToolFailed,
     Toolset,
+    handoff,
     run,
     run_sync,
     tool,
@@ -147,3 +148,19 @@ async def a_check_has_the_output_and_says_what_its_runs_need(rt: Runtime) -> Non
     Agent(name="a", output=str, output_check=counted)  # type: ignore[arg-type]
     Agent(name="a", output_check=counted)  # type: ignore[arg-type]
     shop.with_(output_check=counted)  # type: ignore[arg-type]
+
+
+@dataclass
+class Paid:
+    number: int
+
+
+def an_agent_with_handoffs_answers_with_the_outputs_of_all() -> None:
+    billing: Agent[Shop, Paid] = Agent(name="billing", output=Paid, tools=[charge])
+    orders = Agent(name="orders", output=int)
+    assert_type(Agent(name="triage", handoffs=[orders]), Agent[object, str | int])
+    assert_type(Agent(name="triage", handoffs=[billing]), Agent[Shop, str | Paid])
+    assert_type(
+        Agent(name="triage", output=bool, handoffs=[handoff(orders, history="none")]),
+        Agent[object, bool | int],
+    )

@@ -5,7 +5,6 @@ The runtime runs them; definitions/ loads them from files. Entry points: `Agent`
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -17,13 +16,28 @@ import msgspec
 from typing_extensions import TypeForm, TypeVar, Unpack
 
 from treadle.agents.arguments import check_arguments, missing
-from treadle.agents.checks import check_kinds, check_output_change, check_tool
-from treadle.agents.fields import AgentChanges, AgentFields, Instructions, OutputCheck, Tools
+from treadle.agents.checks import (
+    check_kinds,
+    check_needs,
+    check_output_change,
+    check_tool,
+    checked_handoffs,
+)
+from treadle.agents.fields import (
+    AgentChanges,
+    AgentFields,
+    Handoffs,
+    Instructions,
+    OutputCheck,
+    Tools,
+)
+from treadle.agents.fingerprint import fingerprint_of
 from treadle.agents.templates import VARIABLE, Input, check_inputs, expand, values_of
 from treadle.errors import AgentError
 from treadle.messages.message import Message
 from treadle.messages.result import Out
 from treadle.models.model import Model
+from treadle.tools.handoff import Handoff, HandoffTool
 from treadle.tools.offered import is_conditional
 from treadle.tools.registry import ToolRegistry
 from treadle.tools.structured_output.contract import AnswerType
@@ -37,6 +51,9 @@ if TYPE_CHECKING:
 
 Deps = TypeVar("Deps", contravariant=True, default=object)
 Other = TypeVar("Other")
+NextDeps = TypeVar("NextDeps", contravariant=True)
+Own = TypeVar("Own")
+Next = TypeVar("Next")
 
 COMPLETE = "complete"
 _ANSWERS: WeakKeyDictionary[type, AnswerType[Any]] = WeakKeyDictionary()
@@ -69,6 +86,8 @@ class Agent(Generic[Deps, Out]):
         output_check: Sync or async function of the run's `RunContext` and a valid output. If it
             raises `ToolFailed`, the model reads the message and corrects the output, within
             `retries`. A resume may call it again, so it must have no side effects.
+        handoffs: Agents that can continue a run after this one: agents, names of agents, or
+            `handoff(agent, …)`. Each becomes a tool, whose call ends the turn.
         completion: If true, a run completes only when the model calls the tool `complete` with its
             output.
         retries: Number of times that the model may correct an invalid output, at least 0.
@@ -92,6 +111,7 @@ class Agent(Generic[Deps, Out]):
     tools: Tools[Deps] = field(default_factory=tuple[Tool[Any], ...])
     output: TypeForm[Out] | Mapping[str, object] | None = None
     output_check: OutputCheck[Deps, Out] | None = None
+    handoffs: Sequence[Handoff[Any, Any]] = ()
     completion: bool = False
     retries: int = 2
     hooks: Sequence[Hook] = ()
@@ -106,6 +126,22 @@ class Agent(Generic[Deps, Out]):
     # overloads, because the output of a JSON Schema has no static type
     if TYPE_CHECKING:
 
+        @overload
+        def __init__(
+            self: Agent[NextDeps, str | Next],
+            *,
+            output: None = None,
+            handoffs: Handoffs[NextDeps, Next],
+            **fields: Unpack[AgentFields[NextDeps, str]],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Agent[NextDeps, Own | Next],
+            *,
+            output: TypeForm[Own],
+            handoffs: Handoffs[NextDeps, Next],
+            **fields: Unpack[AgentFields[NextDeps, Own]],
+        ) -> None: ...
         @overload
         def __init__(
             self, *, output: None = None, **fields: Unpack[AgentFields[Deps, str]]
@@ -161,9 +197,13 @@ class Agent(Generic[Deps, Out]):
                 f"agent {self.name!r}: completion=True adds a tool named {COMPLETE!r}, and "
                 "it has one already: rename it",
             )
-        ToolRegistry(tools)
+        handoffs = checked_handoffs(self.name, self.handoffs)
+        transfers = tuple(map(HandoffTool, handoffs))
+        ToolRegistry((*tools, *transfers))
+        self._keep(handoffs=handoffs, handoff_tools=transfers)
         self._keep(answer=self._answer(), own_tools=tools)
         check_inputs(self.name, self.inputs, self._variables, reads_all=self.is_dynamic)
+        check_needs(self.name, handoffs, self._variables | {*self.inputs})
 
     @overload
     def with_(self, *, output: None, **fields: Unpack[AgentChanges[Deps, str]]) -> Agent[Deps]: ...
@@ -298,7 +338,7 @@ class Agent(Generic[Deps, Out]):
         """
         if isinstance(self.model, str):
             yield self.name, self.model
-        for one in self.own_tools:
+        for one in (*self.own_tools, *self.handoffs):
             if isinstance(agent := getattr(one, "agent", None), Agent):
                 yield from cast("Agent[Any, Any]", agent).model_names()
 
@@ -311,6 +351,11 @@ class Agent(Generic[Deps, Out]):
             """
             ...
 
+        @property
+        def handoff_tools(self) -> tuple[HandoffTool, ...]:
+            """Tools whose calls hand a run to another agent."""
+            ...
+
     @cached_property
     def fingerprint(self) -> str:
         """Hash of everything in the definition that models see. A run resumed with a different hash
@@ -318,30 +363,7 @@ class Agent(Generic[Deps, Out]):
 
         Raises AgentError(invalid) if the parameters of a tool are not valid JSON.
         """
-        said = [(message.role, msgspec.to_builtins(message.parts)) for message in self.messages]
-        try:
-            tools = [msgspec.to_builtins(tool.definition) for tool in self.own_tools]
-            context = [[block.text for block in self.context]] if self.context else []
-            output = [] if self.answer is None else [{"output": self.answer.schema}]
-            if callable(self.tools):
-                tools = [_named(self.tools)]
-            own = [_named(self.instructions), tools]
-            text = json.dumps([*own, said, *context, *output], sort_keys=True)
-        except (TypeError, ValueError, RecursionError) as e:
-            raise AgentError(
-                "invalid", f"agent {self.name!r}: the parameters of a tool are not valid JSON: {e}"
-            ) from e
-        import hashlib  # noqa: PLC0415  loads OpenSSL, and only a run needs it
-
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return fingerprint_of(self)
 
 
 _FIELDS = tuple(one.name for one in fields(Agent) if one.init)
-
-
-def _named(value: object) -> object:
-    """Return a function's name, which is the same in every process; any other value unchanged."""
-    if not callable(value):
-        return value
-    inner = getattr(value, "func", value)
-    return {"function": getattr(inner, "__qualname__", type(inner).__qualname__)}

@@ -16,9 +16,8 @@ _INSTEAD: Final[Mapping[str, str]] = {
         "leave it out, because the types of deps come from the tools; pass deps= to the run"
     ),
     "context_type": "leave it out, because the types of deps come from the tools",
-    "handoffs": "let the agent return an output that names the next agent, then use it in the "
-    "session: session.use(agent=…)",
-    "handoff_description": "use description=",
+    "handoff_description": "use description=, or handoff(agent, description=…) in handoffs=",
+    "handoff": "use handoffs=[agent]",
     "model_settings": "use settings=Settings(…)",
     "output_retries": "use retries=, the number of times that the model may correct an output",
     "output_guardrails": "use output_check=",

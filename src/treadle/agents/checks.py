@@ -1,17 +1,18 @@
 """Checks of an agent's fields for code without a type checker: each mistake would otherwise surface
 much later, with a misleading error.
 
-Entry points: `check_kinds`, `check_output_change`, `check_tool`.
+Entry points: `check_kinds`, `check_output_change`, `check_tool`, `checked_handoffs`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from typing_extensions import get_protocol_members
 
 from treadle.errors import AgentError
+from treadle.tools.handoff import Handoff
 from treadle.tools.run_context import check_arity
 from treadle.tools.tool import Tool
 from treadle.types import Limits, Settings
@@ -93,6 +94,33 @@ def check_output_change(agent: str, changes: Mapping[str, object], *, has_check:
             f"agent {agent!r}: its output_check= is for its own output: with another output=, pass "
             "another output_check=, or output_check=None",
         )
+
+
+def checked_handoffs(agent: str, given: object) -> tuple[Handoff[Any, Any], ...]:
+    """Return the members of `handoffs=` as handoffs. Raises AgentError(invalid)."""
+    if not isinstance(given, list | tuple):
+        raise _mixed_up(agent, "handoffs", given, "pass a list of agents, like handoffs=[billing]")
+    members = cast("Sequence[Any]", given)
+    found: list[Handoff[Any, Any]] = []
+    for one in members:
+        found.append(cast("Any", one) if isinstance(one, Handoff) else Handoff(one))
+    names = [one.name for one in found]
+    if doubled := next((name for name in names if names.count(name) > 1), None):
+        raise AgentError("invalid", f"agent {agent!r}: two handoffs are to {doubled!r}: leave one")
+    return tuple(found)
+
+
+def check_needs(agent: str, handoffs: Sequence[Handoff[Any, Any]], has: Collection[str]) -> None:
+    """Raise AgentError(invalid) if the agent of a handoff needs an input that runs may not have."""
+    for one in handoffs:
+        needs: Sequence[str] = getattr(one.agent, "needs", ())
+        if lacking := [name for name in needs if name not in has]:
+            raise AgentError(
+                "invalid",
+                f"agent {agent!r}: {one.name!r} among its handoffs needs the input(s) "
+                f"{', '.join(lacking)}, and a run has only the inputs of its first agent: declare "
+                "them there too, or give them defaults",
+            )
 
 
 def check_tool(agent: str, one: object) -> None:

@@ -12,6 +12,7 @@ from typing_extensions import TypedDict, TypeVar
 from treadle.agents.templates import Input
 from treadle.messages.message import Message
 from treadle.models.model import Model
+from treadle.tools.handoff import Handoff
 from treadle.tools.run_context import Given, RunContext
 from treadle.tools.tool import SpawnedAgent, Tool, ToolProvider
 from treadle.types import Limits, Settings, SystemBlock
@@ -27,6 +28,8 @@ Instructions: TypeAlias = "str | Callable[[RunContext[Deps]], Given[str]]"
 AgentTools: TypeAlias = "Sequence[Tool[Deps] | SpawnedAgent[Any, Any]]"
 Tools: TypeAlias = "AgentTools[Deps] | Callable[[RunContext[Deps]], Given[AgentTools[Deps]]]"
 """Tools and agents, or a function of the run's context that returns them."""
+Handoffs: TypeAlias = "Sequence[SpawnedAgent[Deps, Checked] | Handoff[Deps, Checked] | str]"
+"""Agents that can continue a run, with the types of their dependencies and outputs."""
 OutputCheck: TypeAlias = "Callable[[RunContext[Deps], Checked], Given[None]]"
 """A function of the run's context and its output, which raises ToolFailed to reject the output."""
 
@@ -58,3 +61,4 @@ class AgentChanges(_Fields[Deps, Checked], Generic[Deps, Checked], total=False):
     """Fields that `Agent.with_` can replace, except `output`."""
 
     name: str
+    handoffs: Handoffs[Deps, Checked]

@@ -134,6 +134,9 @@ class Text:
                 self._say(f"! {one_line(event.text, 400)}", "33")
             case events.InputAdded():
                 self._say(f"> {one_line(event.text)}", "2")
+            case events.HandedOver():
+                names = [one_line(name, NAME_CHARS) for name in (event.before, event.agent)]
+                self._say(f"→ {names[0]} handed over to {names[1]}")
             case _:
                 return
 

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from treadle._internal.json_text import JsonText
 from treadle.errors import AgentError
 from treadle.journal.entries import (
+    AgentSwitched,
     ApprovalAnswered,
     ApprovalAsked,
     CancelAsked,
@@ -100,7 +101,7 @@ class Break:
 @dataclass(frozen=True, slots=True)
 class Note:
     at: Time
-    kind: Literal["person", "runtime", "late", "cancel", "view", "model"]
+    kind: Literal["person", "runtime", "late", "cancel", "view", "model", "agent"]
     text: str
 
 
@@ -232,7 +233,8 @@ class Story:
         return turn
 
     def _note(
-        self, entry: InputAdded | ToolLate | CancelAsked | Compaction | ModelSwitched
+        self,
+        entry: InputAdded | ToolLate | CancelAsked | Compaction | ModelSwitched | AgentSwitched,
     ) -> Note:
         match entry:
             case InputAdded():
@@ -253,6 +255,9 @@ class Story:
                 return Note(entry.at, "view", _view(entry))
             case ModelSwitched():
                 return Note(entry.at, "model", f"switched to the model {entry.model}")
+            case AgentSwitched():
+                text = f"{entry.before} handed over to {entry.agent}, with the model {entry.model}"
+                return Note(entry.at, "agent", text)
 
 
 def _view(entry: Compaction) -> str:

@@ -327,6 +327,7 @@ _NOTES: dict[str, tuple[str, Style]] = {
     "late": ("!", "yellow"),
     "cancel": ("✂", "yellow"),
     "view": ("·", "dim"),
+    "agent": ("→", "bold"),
     "model": ("·", "yellow"),
 }
 

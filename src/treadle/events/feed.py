@@ -157,6 +157,10 @@ class Feed:
         """The call whose arguments arrived last."""
         self._running_calls: set[str] = set()
 
+    def use(self, hooks: Hooks) -> None:
+        """Publish to these hooks, of the agent that is in charge now."""
+        self._hook = hooks.on_event if "on_event" in hooks.points else None
+
     @property
     def heard(self) -> bool:
         """True if anything receives the events."""

@@ -9,6 +9,7 @@ in memory/, sqlite/ and postgres/; tables/ holds what the two databases share.
     run_values.py  values that make up a `RunState`: turn, approvals, spending, context
     projection.py  `events_of`: the events of an entry
     receipts.py    compaction receipts, and the history after them
+    view.py        messages that a model sees in the place of others
     window.py      the part of a session that its next run sees
     sessions.py    `Sessions`: the contract of conversations
     session_store.py  `SessionStore`: conversations in memory

@@ -19,6 +19,7 @@ from treadle._internal.json_text import (
     JsonText,
 )
 from treadle.budget.spending import Reserved, Spending
+from treadle.journal.view import View
 from treadle.messages.events import ErrorInfo
 from treadle.messages.message import Message, ToolResult
 from treadle.messages.metrics import RunTotals
@@ -210,6 +211,8 @@ class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):
     """Limit that refused the call."""
     completes: bool = False
     """True if the call completes the run with its arguments as the output."""
+    hands_to: str = ""
+    """Name of the agent that continues the run after this turn."""
 
 
 class ToolLate(_Entry, frozen=True, kw_only=True, tag="tool.late"):
@@ -254,6 +257,23 @@ class ModelSwitched(_Entry, frozen=True, kw_only=True, tag="model.switched"):
     model: str
     before: str = ""
     why: str = ""
+
+
+class AgentSwitched(_Entry, frozen=True, kw_only=True, tag="agent.switched"):
+    """Handoff to another agent, which continues the run; precedes its first request."""
+
+    agent: str
+    before: str
+    """Name of the agent that handed over."""
+    agent_hash: str
+    model: str
+    settings: Settings = Settings()
+    evaluated: Evaluated | None = None
+    """As in run.started, for the next agent."""
+    passing: tuple[str, ...] = ()
+    """As in run.started, for the next agent."""
+    view: View | None = None
+    """Messages that the next agent sees in this run; None: all."""
 
 
 class Compaction(_Entry, frozen=True, kw_only=True, tag="compaction"):
@@ -318,6 +338,7 @@ Entry: TypeAlias = (
     | ApprovalAnswered
     | InputAdded
     | ModelSwitched
+    | AgentSwitched
     | Compaction
     | CancelAsked
     | RunResumed

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from msgspec import structs
 
 from treadle.journal.entries import (
+    AgentSwitched,
     ApprovalAnswered,
     ApprovalAsked,
     Entry,
@@ -115,6 +116,11 @@ def _changed(entry: Entry, importer: Importer, still_open: dict[str, ToolCall]) 
         case ModelSwitched():
             return structs.replace(
                 entry, model=importer.name(entry.model), before=importer.name(entry.before)
+            )
+        case AgentSwitched():
+            settings = _settings(entry.settings)
+            return structs.replace(
+                entry, passing=(), model=importer.name(entry.model), settings=settings
             )
         case ApprovalAnswered():
             return None

@@ -12,6 +12,7 @@ import msgspec
 
 from treadle._internal.json_text import JsonText, decode_json
 from treadle.journal.entries import (
+    AgentSwitched,
     ApprovalAnswered,
     ApprovalAsked,
     Compaction,
@@ -79,6 +80,9 @@ def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
                     )
                 },
             )
+        case AgentSwitched():
+            fields = {"agent": entry.agent, "before": entry.before, "model": entry.model}
+            yield events.HandedOver, fields
         case ModelResponded():
             yield from _events_of_response(entry)
         case ToolStarted():

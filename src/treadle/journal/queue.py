@@ -20,7 +20,14 @@ FRUITLESS_MOST: Final = 10
 its workers or none can drive it.
 """
 BEGINNINGS: Final = frozenset(
-    {"run.resumed", "model.requested", "model.switched", "tool.started", "cancel.asked"}
+    {
+        "run.resumed",
+        "agent.switched",
+        "model.requested",
+        "model.switched",
+        "tool.started",
+        "cancel.asked",
+    }
 )
 """Types of entries that only record a beginning, and do not count as progress."""
 

@@ -13,6 +13,7 @@ from treadle._internal.json_text import decode_json, encode_json
 from treadle.budget.ledger import Ledger
 from treadle.budget.spending import Reserved
 from treadle.journal.entries import (
+    AgentSwitched,
     ApprovalAnswered,
     ApprovalAsked,
     Compaction,
@@ -218,7 +219,15 @@ class RunState:
         if self.context.later:
             self._tell_later()
 
-    def _switched(self, entry: ModelSwitched) -> None:
+    def _handed_over(self, entry: AgentSwitched) -> None:
+        self.agent.switch(entry)
+        self._switched(entry)
+        self.model, self.ledger.context_tokens = entry.model, 0
+        self.models.empty_responses = self.models.mended = 0
+        self.current.repeated = None
+        self.context.show(entry.view)
+
+    def _switched(self, entry: ModelSwitched | AgentSwitched) -> None:
         if entry.model.partition(":")[0] != self.models.asked.partition(":")[0]:
             self.models.carried = {}
         self.models.ask(entry.model)
@@ -241,6 +250,8 @@ class RunState:
             self._pass_over(call_id, unless=entry.status != "unknown")
         if entry.completes and not current.completing:
             current.completing = call_id
+        if entry.hands_to and self.agent.handing is None:
+            self.agent.handing = entry
         self.cut_by = entry.cut_by or self.cut_by
         if entry.status == "unknown":
             self.unknown_calls.add(call_id)
@@ -305,7 +316,7 @@ class RunState:
 
     def _compaction(self, entry: Compaction) -> None:
         context = self.context
-        receipt, seen = read_receipt(entry.receipt), context.history[:]
+        receipt = read_receipt(entry.receipt)
         if not self.turn:
             self.ready_at = self.seq
         if isinstance(receipt, Cleared) and receipt.is_note:
@@ -314,13 +325,7 @@ class RunState:
             if receipt.spent is not None:
                 self._summed_up(entry.at, receipt.spent)
             return
-        settled = context.history.settled
-        if (kept := receipt.kept(seen)) is not None:
-            settled, context.past, context.prompt_at = (
-                kept.moved(boundary) for boundary in (settled, context.past, context.prompt_at)
-            )
-        context.history = History(receipt.of(seen), settled=settled)
-        context.said.append(receipt)
+        context.compact(receipt)
         if isinstance(receipt, Withdrawn):
             context.measured = (0, 0)
         elif isinstance(receipt, Summary) or (isinstance(receipt, Cleared) and not receipt.unseen):
@@ -333,16 +338,13 @@ class RunState:
 
     def _end_summary(self, *, lost: bool) -> None:
         """End the attempt at a summary. `lost`: it may have cost its whole reservation."""
-        if lost:
-            self.ledger.lose(self.spending.summary)
+        self.ledger.lose(self.spending.summary if lost else None)
         self.spending.summary = None
 
     def _summed_up(self, at: Time, spent: SummaryCost) -> None:
         """Charge a summary, which may come from another model than the run's."""
-        model = spent.model or self.models.answering
         self.ledger.spend(spent.usage, spent.cost_usd)
-        self.spending.spend(at, spent.usage, spent.cost_usd, model, responses=1)
-        self.spending.use_up(model)
+        self.spending.sum_up(at, spent, self.models.answering)
 
     def _resumed(self, entry: RunResumed) -> None:
         current = self.current
@@ -380,6 +382,7 @@ _HANDLERS = cast(
         ModelRequested: RunState._requested,  # pyright: ignore[reportPrivateUsage]
         ModelResponded: RunState._responded,  # pyright: ignore[reportPrivateUsage]
         ModelSwitched: RunState._switched,  # pyright: ignore[reportPrivateUsage]
+        AgentSwitched: RunState._handed_over,  # pyright: ignore[reportPrivateUsage]
         ToolStarted: RunState._tool_started,  # pyright: ignore[reportPrivateUsage]
         ToolFinished: RunState._tool_finished,  # pyright: ignore[reportPrivateUsage]
         ToolLate: RunState._tool_late,  # pyright: ignore[reportPrivateUsage]

@@ -15,6 +15,7 @@ from treadle._internal.units import usd
 from treadle.budget.ledger import Ledger
 from treadle.budget.spending import Reserved, Spending
 from treadle.journal.entries import (
+    AgentSwitched,
     ApprovalAnswered,
     ApprovalAsked,
     Evaluated,
@@ -25,11 +26,12 @@ from treadle.journal.entries import (
     ToolLate,
     ToolStarted,
 )
-from treadle.journal.receipts import Said
+from treadle.journal.receipts import Receipt, Said, SummaryCost
 from treadle.journal.repetition import PACED_MS, FinishedCall, Repeated
+from treadle.journal.view import View
 from treadle.messages.history import History
 from treadle.messages.message import Message, ToolCall, ToolResult
-from treadle.types import Outcome, StopReason, Time, Usage
+from treadle.types import Outcome, Settings, StopReason, Time, Usage
 
 
 class AgentState(msgspec.Struct):
@@ -39,11 +41,26 @@ class AgentState(msgspec.Struct):
     hash: str = ""
     evaluated: Evaluated | None = None
     """Results of the functions of its definition, valid for the rest of the run."""
+    settings: Settings = Settings()
+    passing: tuple[str, ...] = ()
+    """Temporary blocks of its system prompt."""
+    before: tuple[str, ...] = ()
+    """Names of the agents that handed the run over, in order."""
+    handing: ToolFinished | None = None
+    """Call with which it hands the run to another agent, after the current turn."""
 
     def drive(self, entry: RunStarted | RunResumed) -> None:
         """Record the definition that a driver uses."""
         self.name, self.hash = entry.agent, entry.agent_hash
         self.evaluated = entry.evaluated or self.evaluated
+        if type(entry) is RunStarted:
+            self.settings, self.passing = entry.settings, entry.passing
+
+    def switch(self, entry: AgentSwitched) -> None:
+        """Note the next agent."""
+        self.name, self.hash = entry.agent, entry.agent_hash
+        self.evaluated, self.settings, self.passing = entry.evaluated, entry.settings, entry.passing
+        self.before, self.handing = (*self.before, entry.before), None
 
 
 class TurnState(msgspec.Struct):
@@ -242,6 +259,12 @@ class SpendingState(msgspec.Struct):
         self.invocations += 1
         self.use_up(model)
 
+    def sum_up(self, at: Time, spent: SummaryCost, model: str) -> None:
+        """Add the cost of a summary, by the run's `model` if it names none."""
+        model = spent.model or model
+        self.spend(at, spent.usage, spent.cost_usd, model, responses=1)
+        self.use_up(model)
+
     def use_up(self, model: str) -> None:
         """Count a response or an error of the model."""
         self.used_up[model] = self.used_up.get(model, 0) + 1
@@ -298,6 +321,28 @@ class ContextState(msgspec.Struct):
     def add(self, message: Message) -> None:
         self.history.append(message)
         self.said.append(message)
+
+    def compact(self, receipt: Receipt) -> None:
+        """Replace the messages as a compaction did."""
+        seen, settled = self.history[:], self.history.settled
+        if (kept := receipt.kept(seen)) is not None:
+            settled, self.past, self.prompt_at = (
+                kept.moved(boundary) for boundary in (settled, self.past, self.prompt_at)
+            )
+        self.history = History(receipt.of(seen), settled=settled)
+        self.said.append(receipt)
+
+    def show(self, view: View | None) -> None:
+        """Replace the messages that the model sees, for the rest of the run. The session keeps what
+        was said. They count as not measured, since another agent has another system prompt.
+        """
+        self.measured = (0, 0)
+        if view is None:
+            return
+        prompt, messages = self.history[self.prompt_at :][:1], view.over(self.history[:])
+        self.history = History(messages)
+        self.prompt_at = messages.index(prompt[0]) if prompt and prompt[0] in messages else 0
+        self.past = self.prompt_at
 
     def new_bytes(self) -> int:
         """Size of the messages that no response has counted yet."""

@@ -19,6 +19,7 @@ closing.py       the end of a run
 recorder.py      updates state, journal and subscribers, in that order
 approvals.py     asks an approver about held calls
 inbox.py         messages for the model between turns, except results
+processing.py    messages that functions show to the model
 session_past.py  the earlier messages of a session
 deadline.py      a deadline that pauses during approvals
 auto_compact.py  compaction before a request

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle.loop.call_values import Prepared, RefusedCall, refused
+from treadle.loop.call_values import Prepared, Ready, RefusedCall, refused
 from treadle.loop.plan import Plan
 from treadle.loop.toolbox import Toolbox
 from treadle.messages.message import ToolCall
 from treadle.types import Outcome, StopReason
 
 CUT_CALL = "Not run: the response was cut by its limit on output tokens inside this call."
+SECOND = "Not run: another call of this response hands the conversation to {}."
 SHORTER = "Make it again, shorter or in several steps."
 LONGER = "The limit is higher now: make it again."
 
@@ -50,7 +51,19 @@ class Admission:
             models, current = self._state.models, self._state.current
             more = self._plan.may_raise and not models.cuts and current.clamped is None
             prepared[-1] = refused(calls[-1], f"{CUT_CALL} {LONGER if more else SHORTER}")
+        if self._toolbox.has_handoffs:
+            prepared = self._one_handoff(prepared)
         return self.within_limits(prepared)
+
+    def _one_handoff(self, prepared: Sequence[Prepared]) -> list[Prepared]:
+        """Refuse every handoff after the first."""
+        admitted: list[Prepared] = []
+        first = ""
+        for one in prepared:
+            to = self._toolbox.hands_to(one.tool) if isinstance(one, Ready) else ""
+            admitted.append(refused(one.call, SECOND.format(first)) if to and first else one)
+            first = first or to
+        return admitted
 
     def within_limits(self, prepared: Sequence[Prepared]) -> Sequence[Prepared]:
         """Reserve each call that may start, in order, and refuse those beyond the limits."""

@@ -9,7 +9,7 @@ It does no I/O itself: it receives model, tools, journal and feed. Entry point: 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -61,6 +61,10 @@ class Run:
         """True if the run stopped without a journaled end. Release its writer after its calls have
         ended.
         """
+        self.hand_over: Callable[[Run], Awaitable[Run]] | None = None
+        """Prepares the run of the agent to which the model handed over. Raises AgentError."""
+        self.next: Run | None = None
+        """Set when the run goes on with the next agent, under the same writer."""
         self.inbox = Inbox(plan)
         self._toolbox, self._journal, self._feed, self._clock = toolbox, journal, feed, clock
         self._ledger = self.state.ledger
@@ -125,6 +129,16 @@ class Run:
         finally:
             self._ledger.end()
 
+    def follow(self, before: Run) -> None:
+        """Continue the run of the agent that handed over, with what has arrived there since."""
+        self.inbox.waiting, before.inbox.waiting = before.inbox.waiting, ()
+        self.inbox.late.entries = before.inbox.late.take()
+        before.inbox.late.go_on_in(self.inbox.late)
+        self.room.wanted = before.room.wanted
+        self._cancelled_by, self._let_go = before._cancelled_by, before._let_go
+        if before._scope.cancel_called:
+            self._scope.cancel()
+
     def reserve(self) -> None:
         """Reserve a share of the parent's budget until the run ends. Idempotent. Raises
         BudgetSpent.
@@ -175,7 +189,7 @@ class Run:
     # ------------------------------------------------------------ a turn
 
     async def _turns(self) -> Outcome:
-        if not self._ledger.turns:
+        if not self._ledger.context_tokens:
             self._count_fixed()
         if self.plan.hooks:
             await self.plan.hooks.before_run(self.plan.hooked)
@@ -183,6 +197,8 @@ class Run:
         if self.plan.resumption is not None:  # close the previous driver's open calls first
             outcome = await self._closed(self.plan.resumption.answers)
         while True:
+            if outcome is None and self.state.agent.handing is not None:
+                return await self._handed_over()
             if outcome is Outcome.COMPLETED and self._toolbox.output_check is not None:
                 outcome = await self._verdict.checked(self._toolbox.output_check, self.inbox)
             while (
@@ -199,6 +215,12 @@ class Run:
             # let subscribers receive the turn, and steer the run, before the next request
             await asyncio.sleep(0)  # anyio's checkpoint costs three times as much
             outcome = await self._turn() or self._verdict.after(self.inbox)
+
+    async def _handed_over(self) -> Outcome:
+        await self.pen.append()
+        assert self.hand_over is not None, "only an agent with handoffs hands over"
+        self.next = await self.hand_over(self)
+        return Outcome.COMPLETED
 
     async def _answers(self) -> Answers | None:
         """Return the answers to held calls, or None. The run's clock pauses meanwhile."""
@@ -293,6 +315,9 @@ class Run:
     async def _finish(
         self, outcome: Outcome, error: AgentError | None, *, duration_s: float
     ) -> None:
+        if self.next is not None and outcome is Outcome.COMPLETED:
+            return
+        self.next = None
         if self._let_go and outcome is Outcome.CANCELLED:
             await self._closing.keep_known()
             self.is_left = True

@@ -17,7 +17,14 @@ from treadle.budget.prices import UNKNOWN, Dearest, Pricing, needed
 from treadle.context.compaction import Summarisers, nobody
 from treadle.context.native_compaction import CompactingModel
 from treadle.events.hooks import NO_HOOKS, HookedRun, Hooks
-from treadle.journal.entries import Compaction, Evaluated, Fork, RunResumed, RunStarted
+from treadle.journal.entries import (
+    AgentSwitched,
+    Compaction,
+    Evaluated,
+    Fork,
+    RunResumed,
+    RunStarted,
+)
 from treadle.journal.journal import RunWriter
 from treadle.journal.run_state import RunState
 from treadle.loop.answers import Answers
@@ -47,6 +54,13 @@ class Resumption(msgspec.Struct, frozen=True, kw_only=True):
     answers: Answers
     below: Answers = msgspec.field(default_factory=Answers)
     """Answers to calls of child runs."""
+
+
+class Switching(msgspec.Struct, frozen=True, kw_only=True):
+    """Data for continuing a run with another agent, in the process that drives it."""
+
+    writer: RunWriter
+    entry: AgentSwitched
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +136,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     evaluated: Evaluated | None = None
     """Results of the functions of the agent's definition."""
     resumption: Resumption | None = None
+    switching: Switching | None = None
+    """Set if another agent has just handed the run over."""
 
     @property
     def hooked(self) -> HookedRun:
@@ -254,7 +270,7 @@ def taken_over(state: RunState, writer: RunWriter) -> RunResumed:
     return RunResumed(
         at=now(),
         fence=writer.fence,
-        agent=started.agent,
+        agent=state.agent.name,
         agent_hash=state.agent_hash,
         model=state.model,
         mode=state.mode,

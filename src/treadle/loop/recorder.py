@@ -34,11 +34,15 @@ class Pen:
         """Error of the first append that failed; later ones may only be its consequence."""
 
     async def begin(self, plan: Plan, journal: Journal) -> None:
-        """Record the first entry of the run, or of the driver that resumes it.
+        """Record the first entry of the run, or of the driver or agent that continues it.
 
         Raises the errors of `Journal.begin`.
         """
-        if plan.resumption is not None:
+        entry: Entry
+        if (switching := plan.switching) is not None:
+            self.writer, entry = switching.writer, switching.entry
+            await self.append(entry)
+        elif plan.resumption is not None:
             entry = await self._go_on(plan, plan.resumption)
         else:
 

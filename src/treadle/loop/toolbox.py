@@ -88,6 +88,8 @@ class Toolbox:
     """Cancel scope of the run."""
     has_completion: bool = False
     """True if one of the tools completes the run."""
+    has_handoffs: bool = False
+    """True if one of the tools hands the run to another agent."""
     kept: Mapping[Callable[[], Any], Any] = field(default_factory=dict[Callable[[], Any], Any])
     """Objects that tools keep between calls, by factory."""
     hooks: Hooks = NO_HOOKS
@@ -165,6 +167,10 @@ class Toolbox:
             self.has_completion
             and getattr(self.registry.get(call.name), "completes", False) is True
         )
+
+    def hands_to(self, tool: Tool[Any]) -> str:
+        """Return the name of the agent to which a call of the tool hands the run; empty if none."""
+        return getattr(tool, "hands_to", "")
 
     async def _ask_hooks(self, calls: Sequence[ToolCall], settled: Container[str]) -> None:
         assert self.hooked is not None, "a toolbox with hooks has a run"
@@ -307,6 +313,7 @@ class Toolbox:
             ends_run=ends is True,
             done=ends if isinstance(ends, str) else None,
             completes=completes,
+            hands_to=self.hands_to(ready.tool) if self.has_handoffs and status == "ok" else "",
         )
 
     async def _kept(self, ready: Ready, result: ToolResult) -> ToolResult:

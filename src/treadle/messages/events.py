@@ -10,6 +10,7 @@ subscribers may miss some. docs/command-line.md lists the events of `stream-json
                                                       (of one attempt; `retry` voids them)
         usage message tool_call*
         tool_call_start tool_progress* tool_call_end  (per call; calls interleave)
+        handoff?                                      (another agent continues)
       turn_end
     output? error? run_end                            (always, and last)
 """
@@ -43,6 +44,20 @@ class RunStart(RunEvent, frozen=True, kw_only=True, tag="run_start"):
     """
 
     agent: str
+    model: str
+
+
+class HandedOver(RunEvent, frozen=True, kw_only=True, tag="handoff"):
+    """Emitted when another agent takes the run over, before its first request.
+
+    Attributes:
+        agent: Name of the agent that continues the run.
+        before: Name of the agent that handed over.
+        model: Name of the next agent's model.
+    """
+
+    agent: str
+    before: str
     model: str
 
 
@@ -290,6 +305,7 @@ class RunEnd(RunEvent, frozen=True, kw_only=True, tag="run_end"):
 
 Event: TypeAlias = (
     RunStart
+    | HandedOver
     | TurnStart
     | TurnEnd
     | TextDelta

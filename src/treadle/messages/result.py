@@ -47,6 +47,7 @@ class RunResult(Generic[Out]):
         metrics: Turns, calls, tokens, time and cost.
         output_json: `output` as the JSON in the journal.
         waiting: True if the run waits for an approval and has not ended. Continue it with `resume`.
+        agent: Name of the agent that answered: the last one, if the run was handed over.
     """
 
     run_id: str
@@ -61,6 +62,7 @@ class RunResult(Generic[Out]):
     metrics: RunMetrics
     output_json: JsonText = "null"
     waiting: bool = False
+    agent: str = ""
 
     @property
     def output_text(self) -> str:

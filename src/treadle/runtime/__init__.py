@@ -12,6 +12,7 @@ sync.py             `open`: a runtime for code without an event loop
 busy_sessions.py    sessions with an active run
 continued_runs.py   resuming and forking runs
 ensured_runs.py     runs and steps that are executed once per id
+handing_over.py     the plan of an agent that continues a run
 closing_runs.py     closing runs that have no driver
 late_runs.py        runs whose last calls are still running
 results.py          results of runs

@@ -55,7 +55,7 @@ from treadle.tools.tool import LateTools, Tool
 from treadle.types import NO_LIMITS, NOTHING_SET, Limits, Mode
 
 
-class _More(NamedTuple):
+class More(NamedTuple):
     """Tools in addition to the agent's own, and warnings about unavailable ones."""
 
     tools: tuple[Tool[Any], ...] = ()
@@ -88,8 +88,8 @@ class Assembly:
         self.served = RuntimeServers(
             self.toolboxes.own_folder, lambda: self.toolboxes.environment, self._learn
         )
-        self._choice = ModelChoice(config, self.models, journal)
-        self._settings = config.defaults.settings
+        self.choice = ModelChoice(config, self.models, journal)
+        self.settings = config.defaults.settings
         self.hooks: tuple[Hook, ...] = ()
         """Hooks of all runs."""
 
@@ -97,15 +97,15 @@ class Assembly:
         """Replace the credentials, from the next run on."""
         self.config = config
         self.models.use(config)
-        self._choice = ModelChoice(config, self.models, self.journal)
-        self._settings = config.defaults.settings
+        self.choice = ModelChoice(config, self.models, self.journal)
+        self.settings = config.defaults.settings
         self._hide()
 
     async def is_priced(self, agent: Agent[Any, Any]) -> bool:
         """Return True if a run of this agent may have a cost limit."""
-        return await self._choice.is_priced(self._asked(agent))
+        return await self.choice.is_priced(self.asked(agent))
 
-    def _asked(self, agent: Agent[Any, Any], named: str | Model | None = None) -> str | Model:
+    def asked(self, agent: Agent[Any, Any], named: str | Model | None = None) -> str | Model:
         return replaced.get(agent.name) or named or agent.model or self.config.models.large
 
     def _learn(self, secrets: frozenset[str]) -> None:
@@ -177,17 +177,17 @@ class Assembly:
         check_words(options)
         await self.toolboxes.confining.check(agent)
         limits = limits_over(options.get("limits"), state.ledger.limits)
-        more = await self._more_tools(
+        more = await self.more_tools(
             agent, limits, awaited={call.name for call in state.current.open_calls}
         )
         _check_open_calls(agent, more, state)
         last = state.model if isinstance(agent.model, str | None) else None
-        wanted = self._asked(agent, options.get("model") or last)
+        wanted = self.asked(agent, options.get("model") or last)
         asker = Asker(started.run_id, started.session_id, state=state)
-        chosen = await self._choice.choose(wanted, asker, limits)
+        chosen = await self.choice.choose(wanted, asker, limits)
         system, changed = system_again(agent, started, state)
         settings, dropped = merged_settings(
-            NOTHING_SET, started.settings.over(output_settings(agent)), chosen.model
+            NOTHING_SET, state.agent.settings.over(output_settings(agent)), chosen.model
         )
         if state.context.call_ids:  # only calls start child runs
             await self._count_children(started.run_id, state)
@@ -195,7 +195,7 @@ class Assembly:
         return Plan(
             run_id=started.run_id,
             session_id=started.session_id,
-            **self._shared(agent, chosen, asker, more, caller),
+            **self.shared(agent, chosen, asker, more, caller),
             system=system,
             settings=settings,
             limits=limits,
@@ -215,12 +215,12 @@ class Assembly:
             warnings=(*changed, *dropped, *more.missed, *self._announced(agent, mode, caller)),
         )
 
-    def _shared(
+    def shared(
         self,
         agent: Agent[Any, Any],
         chosen: ChosenModel,
         asker: Asker,
-        more: _More,
+        more: More,
         caller: ParentCall | None,
     ) -> dict[str, Any]:
         """Return the fields that every plan has, however its run begins."""
@@ -253,23 +253,23 @@ class Assembly:
         """Return warnings about the sandbox. A child run does not repeat its parent's."""
         return () if caller else self.toolboxes.confining.announced(agent, mode)
 
-    async def _more_tools(
+    async def more_tools(
         self, agent: Agent[Any, Any], limits: Limits, *, awaited: Collection[str] = ()
-    ) -> _More:
+    ) -> More:
         """Return tools in addition to the agent's own.
 
         Waits for the tools of servers within the limits; for an `awaited` one until its server has
         responded or failed.
         """
-        completion = (Complete(agent.answer),) if agent.completion else ()
+        more = (*((Complete(agent.answer),) if agent.completion else ()), *agent.handoff_tools)
         if not agent.mcp_servers:
-            return _More(completion)
+            return More(more)
         begun, own = anyio.current_time(), {tool.name for tool in agent.own_tools}
         joining = await self.served.join(
             agent, within_s=limits.seconds, to_the_end=not own.issuperset(awaited)
         )
         tools, missed = joining.take()
-        return _More((*completion, *tools), tuple(missed), joining, anyio.current_time() - begun)
+        return More((*more, *tools), tuple(missed), joining, anyio.current_time() - begun)
 
     async def _count_children(self, run_id: str, state: RunState) -> None:
         """Add the usage of child runs at any depth, because limits apply to all of them."""
@@ -297,14 +297,14 @@ class Assembly:
             await self.toolboxes.confining.check(agent)
         limits = merged_limits(options.get("limits"), agent)
         asker = Asker(run_id, session_id, fork=fork, submits=submits)
-        chosen = await self._choice.choose(self._asked(agent), asker, limits)
+        chosen = await self.choice.choose(self.asked(agent), asker, limits)
         check_images(prompt, chosen)
         prompt, scaled = await fitted_message(prompt)
         wanted = options.get("settings", NOTHING_SET).over(output_settings(agent))
         settings, warnings = merged_settings(
-            wanted, agent.settings.over(self._settings), chosen.model
+            wanted, agent.settings.over(self.settings), chosen.model
         )
-        more = _More() if submits else await self._more_tools(agent, limits)
+        more = More() if submits else await self.more_tools(agent, limits)
         system, changed = await as_begun(
             self.journal, agent, agent.system(values), state, fork or session_id
         )
@@ -312,7 +312,7 @@ class Assembly:
         return Plan(
             run_id=run_id,
             session_id=session_id,
-            **self._shared(agent, chosen, asker, more, caller),
+            **self.shared(agent, chosen, asker, more, caller),
             system=system,
             settings=settings,
             limits=limits,
@@ -343,7 +343,7 @@ class Assembly:
         """Yield the small model; if it is unavailable or fails, the run's own."""
         missed = ""
         try:
-            small = await self._choice.choose(self.config.models.small, asker, NO_LIMITS)
+            small = await self.choice.choose(self.config.models.small, asker, NO_LIMITS)
         except AgentError as e:
             missed = missed_small(self.config, own.name, e)
         else:
@@ -367,7 +367,7 @@ def _but(plan: Plan, **changes: Any) -> Plan:
     return msgspec.structs.replace(plan, **changes)
 
 
-def _check_open_calls(agent: Agent[Any, Any], more: _More, state: RunState) -> None:
+def _check_open_calls(agent: Agent[Any, Any], more: More, state: RunState) -> None:
     """Check that the tool of every open call still exists. Raises AgentError(invalid)."""
     own = [tool for tool in agent.own_tools if not isinstance(tool, GoneTool)]
     tools = {tool.name: tool for tool in (*own, *more.tools)}

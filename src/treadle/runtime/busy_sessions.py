@@ -58,6 +58,12 @@ class BusySessions:
             run.room.wanted = session_id in self._long
             self._long.discard(session_id)
 
+    def follow(self, run: Run) -> None:
+        """Reach the run of the agent that continues its session's run from here on."""
+        with self._lock:
+            if (claim := self._claims.get(run.plan.session_id or "")) is not None:
+                self._claims[run.plan.session_id or ""] = claim._replace(run=run)
+
     def let_go(self, session_id: str) -> None:
         with self._lock:
             active = self._claims.pop(session_id, None)

@@ -84,7 +84,7 @@ class Starter(Protocol):
         """Release a run that will not be driven after all."""
         ...
 
-    def result_of(self, state: RunState, agent: Agent[Any, Out]) -> RunResult[Out]:
+    def finished(self, state: RunState, agent: Agent[Any, Out] | None) -> RunResult[Out]:
         """Return the result of a finished run, from its journal."""
         ...
 
@@ -152,7 +152,7 @@ class Children:
         else:
             state = await self._journal.load(before.run_id)
             if state.finished is not None:
-                return self._starter.result_of(state, agent)
+                return self._starter.finished(state, agent)
             self._left.add(parent.run_id)
             job = await self._starter.resume(
                 before.run_id, agent, deps, await self._going_on(parent, state), above

@@ -1,7 +1,7 @@
 """Closing runs without a driver, with their descendants, and waiting for runs that have one.
 
-Entry points: `close_run`, `close_orphans`, `kill_run`, `until_idle`,
-`waiting_for`.
+Entry points: `close_run`, `close_orphans`, `kill_run`, `until_idle`, `waiting_for`,
+`taken_unchanged`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import anyio
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.engine import Engine
 from treadle.journal.entries import CancelAsked
-from treadle.journal.journal import Journal
+from treadle.journal.journal import Journal, RunWriter
 from treadle.journal.run_info import RunInfo
+from treadle.journal.run_state import RunState
 from treadle.loop.calls import OpenCalls
 from treadle.loop.ending import unfinished
 from treadle.loop.plan import taken_over
@@ -23,13 +24,31 @@ from treadle.types import Outcome, now
 
 logger = logging.getLogger("treadle")
 
-
 ORPHANS_MOST = 500
 """Maximum number of runs closed at a time."""
 STOP_GRACE_S = 10.0
 """Seconds that `kill_run` waits for the process that drives the run."""
 LOOK_S = 0.2
 """Seconds between polls of a run that another process drives."""
+
+
+async def taken_unchanged(journal: Journal, run_id: str, state: RunState) -> RunWriter:
+    """Take over a run that was read as `state`. Raises AgentError(busy) if it has changed since."""
+    writer = await journal.take_over(run_id)
+    try:
+        if await journal.read(run_id, after=state.seq):
+            raise AgentError(
+                "busy",
+                (
+                    f"run {run_id} has moved on just now, driven by another process: look "
+                    "at it, then try again"
+                ),
+            )
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await writer.release()
+        raise
+    return writer
 
 
 async def close_children(journal: Journal, run_id: str) -> None:

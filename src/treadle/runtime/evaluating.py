@@ -1,12 +1,12 @@
 """Evaluation of agents whose definitions contain functions, for a run that begins or resumes.
 
-agents/evaluation.py calls the functions. Entry points: `begun`, `going_on`, `output_check`,
-`PlannedRun`.
+agents/evaluation.py calls the functions. Entry points: `begun`, `going_on`, `context_of`,
+`output_check`, `PlannedRun`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
 from typing import Any, Generic, NamedTuple
 
@@ -30,6 +30,8 @@ class PlannedRun(NamedTuple, Generic[Out]):
 
     agent: Agent[Any, Out]
     plan: Plan
+    definitions: Sequence[Agent[Any, Any]]
+    """Definitions of the run's agents that are known by now, the agent's own last."""
 
 
 async def begun(
@@ -76,6 +78,23 @@ async def going_on(
     return await evaluated(agent, ctx, state.evaluated)
 
 
+def context_of(agent: Agent[Any, Any], plan: Plan, deps: object) -> RunContext[Any]:
+    """Return the context of a run for functions of its agent, or of the next one.
+
+    Raises AgentError(invalid) if the agent needs an input that the run does not have.
+    """
+    return RunContext(
+        deps=deps,
+        inputs=agent.values_again(msgspec.json.decode(plan.inputs_json, type=dict[str, Any])),
+        agent=agent.name,
+        run_id=plan.run_id,
+        session_id=plan.session_id,
+        user_id=plan.user_id,
+        cwd=plan.cwd,
+        mode=plan.mode,
+    )
+
+
 def output_check(
     agent: Agent[Any, Any], plan: Plan, deps: object, clean: Callable[[str], str]
 ) -> Callable[[Any], Awaitable[None]] | None:
@@ -87,18 +106,8 @@ def output_check(
         return None
 
     async def checked(output: Any) -> None:
-        ctx = RunContext(
-            deps=deps,
-            inputs=msgspec.json.decode(plan.inputs_json, type=dict[str, Any]),
-            agent=agent.name,
-            run_id=plan.run_id,
-            session_id=plan.session_id,
-            user_id=plan.user_id,
-            cwd=plan.cwd,
-            mode=plan.mode,
-        )
         try:
-            if isawaitable(said := check(ctx, output)):
+            if isawaitable(said := check(context_of(agent, plan, deps), output)):
                 await said
         except ToolFailed as e:
             raise ToolFailed(clean(e.message), ends_run=e.ends_run) from e

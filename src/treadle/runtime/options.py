@@ -175,6 +175,7 @@ def forked_options(
         state.model if isinstance(agent.model, str | None) else agent.model
     )
     same = agent.name == started.agent
+    known = same or agent.name in (state.agent.name, *state.agent.before)
     inputs = msgspec.json.decode(started.inputs, type=dict[str, Any])
     given: RunOptions = {
         "mode": state.mode,
@@ -182,7 +183,7 @@ def forked_options(
         "user_id": started.user_id,
         "on_ask": started.on_ask,
         "on_unknown": started.on_unknown,
-        "inputs": agent.used_inputs(inputs) if same else {},
+        "inputs": agent.used_inputs(inputs) if known else {},
         **{k: v for k, v in options.items() if k not in ("model", "results")},
     }  # pyright: ignore[reportAssignmentType]  what is left are a run's
     settings = started.settings if same else agent.settings

@@ -160,7 +160,7 @@ def system_again(
         if isinstance(tool, GoneTool)
     ]
     if agent.fingerprint == state.agent_hash:
-        return with_passing(system, started.passing), tuple(gone)
+        return with_passing(system, state.agent.passing), tuple(gone)
     changed = (
         f"agent {agent.name!r} has changed since this run was last driven: it goes on "
         "with what it is now"

@@ -27,6 +27,7 @@ def result_of(state: RunState, ending: Ending) -> RunResult[Any]:
     closed = len(state.context.history) - bool(state.current.open_calls)
     return RunResult(
         run_id=started.run_id,
+        agent=state.agent.name,
         session_id=started.session_id,
         outcome=ending.outcome,
         output=ending.output,

@@ -5,7 +5,7 @@ assembly.py makes their plans; loop/ runs them. Entry points: `Runs`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from treadle.events.live_deltas import DeltaPlace, Relay
 from treadle.journal.fork import check_results, fork_of
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import ViewMark
-from treadle.loop.ending import as_error, ending_of
+from treadle.loop.ending import as_error
 from treadle.loop.loop import Run
 from treadle.loop.plan import Plan, Resumption
 from treadle.loop.session_past import begun
@@ -31,9 +31,10 @@ from treadle.models.retry import RetryPolicy
 from treadle.runtime.assembly import Assembly, resumed
 from treadle.runtime.busy_sessions import BusySessions
 from treadle.runtime.children import Children, ParentRun, divided
-from treadle.runtime.closing_runs import until_idle
+from treadle.runtime.closing_runs import taken_unchanged, until_idle
 from treadle.runtime.evaluating import PlannedRun, going_on
 from treadle.runtime.evaluating import begun as begun_agent
+from treadle.runtime.handing_over import finished_result, forked_agent, handed_over, in_charge
 from treadle.runtime.late_runs import LateRuns
 from treadle.runtime.options import (
     ForkPoint,
@@ -43,7 +44,7 @@ from treadle.runtime.options import (
     session_id_of,
 )
 from treadle.runtime.prompt import prompt_of
-from treadle.runtime.results import after_run, result_of, with_output
+from treadle.runtime.results import after_run, result_of
 from treadle.runtime.run_stream import RunHandle
 from treadle.runtime.session import ForkOptions, ResumeOptions, RunOptions, check_options
 from treadle.runtime.toolbox_factory import close_kept
@@ -143,7 +144,7 @@ class Runs:
             if agent.is_dynamic:
                 found, given = await begun_agent(agent, deps, session_id, options)
             planned = self._assembly.plan(found, prompt, session_id, given, caller=caller)
-            return PlannedRun(found, await planned)
+            return PlannedRun(found, await planned, (agent,))
 
         return await self._claimed(session_id, agent, make, deps, hears)
 
@@ -188,10 +189,12 @@ class Runs:
         fork = fork_of(
             run_id, state, turn, options.get("results", {}), asks=text is not None or turn == 0
         )
-        check_results(fork, await self._journal.read(run_id))
+        records = await self._journal.read(run_id)
+        check_results(fork, records)
         started = state.started
         assert started is not None, "a run begins with run.started"
         found = self._agents.known(agent, started.agent, run_id)
+        found = forked_agent(found, started, records[: fork.seq], self._agents.get)
         forked, given = forked_options(found, started, state, options)
         session_id = None if started.session_id is None else new_id("session")
         prompt = started.input if text is None else prompt_of(text)
@@ -206,7 +209,7 @@ class Runs:
                 self._sessions.create(
                     f"{origin.title} (fork)" if origin else "", session_id=session_id
                 )
-            return PlannedRun(now, plan)
+            return PlannedRun(now, plan, (forked,))
 
         job = await self._claimed(session_id, forked, make, deps, stream)
         self._agents.remember(found)  # not the run with the changes of this fork
@@ -242,24 +245,12 @@ class Runs:
         caller = hears.caller if isinstance(hears, ParentRun) else None
 
         async def make() -> PlannedRun[Out]:
-            now = await going_on(found, deps, state, options) if found.is_dynamic else found
+            last = in_charge(found, state, self._agents.get)
+            now = await going_on(last, deps, state, options) if last.is_dynamic else last
             plan = await self._assembly.resumed(now, state, options, caller=caller)
-            writer = await self._journal.take_over(run_id)
-            try:
-                if await self._journal.read(run_id, after=state.seq):
-                    raise AgentError(
-                        "busy",
-                        (
-                            f"run {run_id} has moved on just now, driven by another process: look "
-                            "at it, then try again"
-                        ),
-                    )
-            except BaseException:
-                with anyio.CancelScope(shield=True):
-                    await writer.release()
-                raise
+            writer = await taken_unchanged(self._journal, run_id, state)
             resumption = Resumption(writer=writer, answers=answers, below=below)
-            return PlannedRun(now, resumed(plan, resumption))
+            return PlannedRun(now, resumed(plan, resumption), (found, last))
 
         return await self._claimed(started.session_id, found, make, deps, hears)
 
@@ -281,7 +272,7 @@ class Runs:
         self._preparing += 1
         try:
             planned = await make()
-            job = self._job(planned.agent, planned.plan, deps, hears)
+            job = self._job(planned, deps, hears)
             self._agents.remember(agent)
         except BaseException:
             if session_id is not None:
@@ -297,11 +288,11 @@ class Runs:
 
     def _job(
         self,
-        agent: Agent[Deps, Out],
-        plan: Plan,
+        planned: PlannedRun[Out],
         deps: Deps,
         hears: EventStream | ParentRun | None,
     ) -> RunHandle[Out]:
+        plan = planned.plan
         parent = hears if isinstance(hears, ParentRun) else None
         feed = Feed(
             plan.run_id,
@@ -311,31 +302,36 @@ class Runs:
             redactor=self._redactor,
             hooks=plan.hooks,
         )
-        if plan.hooks:
-            plan.hooks.warn = feed.warn
-        toolbox = self._assembly.toolboxes.make(agent, plan, deps, feed, self._children.spawn)
-        run = Run(plan, toolbox, self._journal, feed, clock=self._clock, retries=self._retries)
+        run = self._run(planned, deps, feed)
         if parent is not None and (above := self._jobs.get(parent.caller.plan.run_id)) is not None:
             run.time.above = above.run.time
         self.late.go_on_in(run)
         job: RunHandle[Out] = RunHandle(run=run, drive=self._drive)
         self.ran = True
         self._jobs[plan.run_id] = job
-        self._relay.begin(plan.run_id, partial(_place_of, run))
+        self._relay.begin(plan.run_id, partial(_place_of, job))
         return job
 
-    def finished(self, state: RunState, agent: Agent[Any, Out] | None) -> RunResult[Out]:
-        """Return the result of a finished run, with the output type of an agent known here by that
-        name.
-        """
-        assert state.started is not None, "a run begins with run.started"
-        name = state.started.agent
-        found = agent or self._agents.get(name)
-        return result_of(state, ending_of(state)) if found is None else self.result_of(state, found)
+    def _run(self, planned: PlannedRun[Any], deps: Any, feed: Feed) -> Run:
+        agent, plan = planned.agent, planned.plan
+        if plan.hooks:
+            plan.hooks.warn = feed.warn
+        toolbox = self._assembly.toolboxes.make(agent, plan, deps, feed, self._children.spawn)
+        run = Run(plan, toolbox, self._journal, feed, clock=self._clock, retries=self._retries)
+        if agent.handoffs:
+            run.hand_over = partial(self._hand_over, planned.definitions, deps, feed)
+        return run
 
-    def result_of(self, state: RunState, agent: Agent[Any, Out]) -> RunResult[Out]:
+    async def _hand_over(
+        self, agents: Sequence[Agent[Any, Any]], deps: Any, feed: Feed, before: Run
+    ) -> Run:
+        planned = await handed_over(self._assembly, agents, deps, before, self._agents.get)
+        feed.use(planned.plan.hooks)
+        return self._run(planned, deps, feed)
+
+    def finished(self, state: RunState, agent: Agent[Any, Out] | None) -> RunResult[Out]:
         """Return the result of a finished run, from its journal."""
-        return with_output(result_of(state, ending_of(state)), agent)
+        return finished_result(state, agent, self._agents.get)
 
     async def drop(self, job: RunHandle[Any]) -> None:
         """Release a run that will not be driven after all."""
@@ -346,6 +342,11 @@ class Runs:
     async def _drive(self, job: RunHandle[Out]) -> None:
         try:
             await job.run.drive()
+            while (following := job.run.next) is not None:  # another agent continues
+                following.follow(job.run)
+                job.run = following
+                self.busy.follow(following)
+                await following.drive()
         except AgentError as e:
             job.result = e
         except Exception as e:  # noqa: BLE001  the edge of a task: a journal's bug is logged, not raised
@@ -392,6 +393,7 @@ class Runs:
             self.busy.let_go(plan.session_id)
 
 
-def _place_of(run: Run) -> DeltaPlace:
+def _place_of(job: RunHandle[Any]) -> DeltaPlace:
+    run = job.run
     writer = getattr(run.pen, "writer", None)  # not set before the run is in the journal
     return DeltaPlace(0 if writer is None else writer.fence, run.state.seq)

@@ -138,6 +138,7 @@ class Toolboxes:
             on_ask=plan.on_ask,
             sandbox=self.confining.sandbox_for(agent),
             has_completion=plan.completion,
+            has_handoffs=agent.handoffs != (),
             kept=shared.kept,
             hooks=plan.hooks,
             hooked=plan.hooked if plan.hooks else None,

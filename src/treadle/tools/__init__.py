@@ -13,6 +13,7 @@ plain_text.py    terminal output as plain text
 truncate.py      how much of an output the model sees
 spill.py         files for outputs that are too long for the model
 file_history.py  file contents before tools changed them
+handoff.py       `Handoff`: another agent continues the run
 subagent.py      an agent as a tool of another agent
 
     schemas/            types and JSON Schemas, for tools and typed answers

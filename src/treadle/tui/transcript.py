@@ -173,6 +173,8 @@ class Transcript:
                 )
             case events.InputAdded():
                 yield self._heard(event.text)
+            case events.HandedOver():
+                yield NoticeBlock(f"{event.before} handed over to {event.agent}.")
             case events.Compacted() if _is_of_room(event.receipt):
                 yield NoticeBlock("Older messages were summarised to free context.")
             case _:

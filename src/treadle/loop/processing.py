@@ -1,0 +1,35 @@
+"""Messages that a function of an agent's definition shows to the model in the place of the history.
+
+Entry points: `checked_messages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from treadle.errors import AgentError
+from treadle.messages.message import Message
+from treadle.messages.validate import check_history
+
+
+def checked_messages(given: object, label: str) -> Sequence[Message]:
+    """Return the messages. Raises AgentError(invalid) if they are no valid history."""
+    if not isinstance(given, list | tuple) or not all(
+        isinstance(one, Message) for one in cast("Sequence[object]", given)
+    ):
+        raise AgentError(
+            "invalid", f"{label} returned {given!r:.80}: return a list of treadle.Message"
+        )
+    messages = cast("Sequence[Message]", given)
+    if not messages:
+        raise AgentError(
+            "invalid", f"{label} returned no messages: keep at least the newest message"
+        )
+    if wrong := check_history(messages):
+        raise AgentError(
+            "invalid",
+            f"{label} returned messages that are no valid history: {wrong[0]}. Remove a tool call "
+            "only together with its results, or return treadle.repair_history(messages)",
+        )
+    return messages
