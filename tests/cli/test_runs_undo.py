@@ -163,7 +163,7 @@ def test_as_json(cli: Cli) -> None:
     assert found["files"] == [{"path": str(root / "a"), "action": "removed", "calls": ["call_a"]}]
     assert [
         (left["call_id"], left["name"], left["turn"], left["why"]) for left in found["not_undoable"]
-    ] == [("call_b", "bash", 1, "what it changed is not known")]
+    ] == [("call_b", "bash", 1, "its changes are unknown")]
     assert (found["applied"], found["turn"], found["changed_meanwhile"]) == (
         True,
         None,

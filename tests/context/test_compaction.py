@@ -227,7 +227,7 @@ async def test_old_results_go_first_and_the_newest_turns_stay() -> None:
     assert receipt.tokens_before > 8000
     assert receipt.tokens_after <= WINDOW // 2
     assert bench.results[-1] == "x" * 3000
-    assert all("Make the call again" in text for text in bench.results[:5])
+    assert all("Repeat the call" in text for text in bench.results[:5])
     assert bench.small.requests == []
     assert await bench.room() == Made(), "and then there is room for long"
 
@@ -300,7 +300,7 @@ async def test_a_last_turn_that_is_too_long_is_cut_and_told_so() -> None:
     made = await bench.room()
     assert made.less
     assert bench.results[-1].startswith("x" * 1000)
-    assert "more than there is room for. Ask for less at once" in bench.results[-1]
+    assert "did not fit. Request less at a time" in bench.results[-1]
     assert bench.tokens < WINDOW
 
 
@@ -329,8 +329,8 @@ async def test_who_sums_up_is_given_data_and_no_tools() -> None:
 @pytest.mark.parametrize(
     ("answers", "why"),
     [
-        ([says("")], "gave no summary"),
-        ([says("I cannot do that", stop="refusal")], "gave no summary"),
+        ([says("")], "returned no summary"),
+        ([says("I cannot do that", stop="refusal")], "returned no summary"),
         ([fails("auth")], "script:small"),
         ([fails("network"), fails("network")], "script:small"),
     ],
@@ -344,7 +344,9 @@ async def test_without_a_summary_more_is_cleared(answers: list[dict[str, Any]], 
     assert set(kinds(made)) == {"cleared"}
     assert isinstance(first, Cleared)
     assert why in first.failed
-    assert (first.spent is not None) == (why == "gave no summary"), "what was paid for is counted"
+    assert (first.spent is not None) == (why == "returned no summary"), (
+        "what was paid for is counted"
+    )
     assert len(bench.state.context.history) == 25
 
 
@@ -357,7 +359,7 @@ async def test_a_summary_that_was_paid_and_is_of_no_use_counts_also_where_nothin
     receipt = only(await bench.room())
     assert (receipt.cuts, receipt.failed, receipt.spent.usage.total_tokens) == (
         (),
-        "script:small gave no summary",
+        "script:small returned no summary",
         15,
     )
     assert bench.state.ledger.usage.total_tokens == 15

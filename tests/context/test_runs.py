@@ -352,7 +352,7 @@ async def test_where_no_summary_can_be_had_more_is_cleared_and_then_the_run_ends
     assert result.outcome is Outcome.CONTEXT_OVERFLOW
     receipts = receipts_of(records)
     assert {type(receipt) for receipt in receipts} == {Cleared}
-    assert any("gave no summary" in receipt.failed for receipt in receipts)
+    assert any("returned no summary" in receipt.failed for receipt in receipts)
     tried = [receipt.spent for receipt in receipts if receipt.spent is not None]
     (small,) = [one for one in _spent(records) if one.model == "vault:small"]
     assert small.usage.total_tokens == sum(one.usage.total_tokens for one in tried) > 0
@@ -786,4 +786,4 @@ async def test_room_is_made_above_a_number_of_tokens_that_does_not_depend_on_the
     ]
     assert [type(receipt) for receipt in receipts[:1]] == ([Cleared] if is_made else [])
     (newest,) = model.requests[-1].messages[-1].tool_results
-    assert "to make room" not in newest.text, "the model has not read it yet"
+    assert "to save context" not in newest.text, "the model has not read it yet"

@@ -275,7 +275,7 @@ def test_of_a_cleared_result_a_line_says_what_was_there_and_how_to_have_it_again
     (_, shortened) = Cleared(cuts=(cut,)).of(messages)
     assert (
         shortened.tool_results[0].text
-        == "[Cleared to make room: what read gave here, 12,345 characters. Make the call again if it is needed.]"
+        == "[Result of read removed to save context, 12,345 characters. Repeat the call if you need it.]"
     )
     assert (shortened.id, shortened.role) == ("r_c", "tool")
 
@@ -285,7 +285,7 @@ def test_of_a_call_that_must_not_happen_again_the_beginning_stays() -> None:
     (cut,) = old_results(messages, set[str]().__contains__)
     text = Cleared(cuts=(cut,)).of(messages)[1].tool_results[0].text
     assert text.startswith("charged 12 EUR, receipt 4711\n")
-    assert "The call has run: make it again only if it should happen again" in text
+    assert "The call has run: repeat it only if it should happen again" in text
     assert len(text) < 2 * HEAD_CHARS
     assert old_results(Cleared(cuts=(cut,)).of(messages), set[str]().__contains__) == (), (
         "a second time brings nothing"
@@ -304,7 +304,7 @@ def test_images_are_cleared_too(content: Any, said: str) -> None:
     (cut,) = old_results(messages, {"c"}.__contains__)
     (shortened,) = Cleared(cuts=(cut,)).of(messages)[1].tool_results
     assert isinstance(shortened.content, str)
-    assert f"what read gave here, {said}." in shortened.text
+    assert f"[Result of read removed to save context, {said}." in shortened.text
 
 
 def test_a_failure_stays_one_when_its_words_are_cleared() -> None:

@@ -795,8 +795,8 @@ async def test_a_denied_call_does_not_run_and_the_model_is_told_why() -> None:
     run_id = (await rt.run(one, "go", on_ask="wait")).run_id
     result, _ = await resumed(rt, run_id, one, deny={"c1": "too dear", "c2": ""})
     assert [one.text for one in told(result).values()] == [
-        "Not run: a person said no: too dear",
-        "Not run: a person said no.",
+        "Not run: the user declined: too dear",
+        "Not run: the user declined.",
     ]
     assert (effects.done, result.outcome, result.metrics.tool_calls) == ([], "completed", 0)
     said = [

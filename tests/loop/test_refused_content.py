@@ -17,7 +17,7 @@ from treadle.messages.message import Message
 from treadle.types import Outcome, StopReason
 
 PICTURE = MediaPart(media_type="image/png", data="aW1hZ2U=", name="p.png")
-LINE = "[p.png (image/png) is not shown: the provider refused it, or one that came with it.]"
+LINE = "[p.png (image/png) is not shown: the provider rejected it or a file sent with it.]"
 BAD_IMAGE = AgentError(
     "invalid",
     "messages.2.content.0.image.source.base64.data: image exceeds 5 MB maximum",

@@ -216,7 +216,7 @@ def test_only_so_many_entries_are_looked_at(root: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(secrets_below, "MAX_LOOKED_AT", 1)
     assert told(at(root).read_below("src")) == (
         FindingKind.HELD,
-        "there is more below it than can be looked at for secrets",
+        "there are too many files below it to check for secrets",
     )
     monkeypatch.setattr(secrets_below, "MAX_LOOKED_AT", 3)
     decision = at(root)

@@ -373,7 +373,7 @@ async def test_a_persons_answers_are_in_the_journal_and_whoever_takes_the_run_go
     assert done.calls == [("call_1", 1, {"branch": "old"})]
     assert [one.text for one in result.messages[2].tool_results] == [
         "old is gone",
-        "Not run: a person said no: never main",
+        "Not run: the user declined: never main",
     ]
 
 

@@ -39,7 +39,7 @@ def accept(server: str | None, yes: bool) -> None:
         config = load(cwd=Path.cwd())
         secrets = Redactor(config.secrets())
         if config.home is None:
-            raise CommandFailed("Treadle's own folder is not known here, so no tools were recorded")
+            raise CommandFailed("Treadle's own folder is unknown, so no tools were recorded")
         pins = Pins(Path(config.home))
         changes = [change for change in pins.changed() if server in (None, change.server)]
         if not changes:

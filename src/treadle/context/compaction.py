@@ -236,7 +236,7 @@ class Compactor:
         try:
             response, spent = await self._response(asker, request, input_tokens=work.load)
             if not provider_parts(response):
-                why = f"it gave no summary ({response.raw_stop_reason or response.stop_reason})"
+                why = f"it returned no summary ({response.raw_stop_reason or response.stop_reason})"
             else:
                 chars_max = work.summary_tokens * 4
                 message = message_over(response, work.covered(cut), todos, chars_max)
@@ -265,7 +265,7 @@ class Compactor:
                 if text:
                     work.take_summary(text, spent)
                     return
-                why = f"{summariser.name} gave no summary"
+                why = f"{summariser.name} returned no summary"
                 break
         work.note_failure(why, spent)
         self._gave_up = True

@@ -26,17 +26,14 @@ LINE_CHARS = 500
 
 AGAIN, RAN, TOO_LONG = range(3)
 LINES = (
-    "[Cleared to make room: what {name} gave here, {size}. Make the call again if it is needed.]",
+    "[Result of {name} removed to save context, {size}. Repeat the call if you need it.]",
     (
-        "[Cleared to make room: the rest of what {name} gave here, {size} in all. The call has "
-        "run: make it again only if it should happen again.]"
+        "[Rest of the result of {name} removed to save context, {size} in total. The call has "
+        "run: repeat it only if it should happen again.]"
     ),
-    (
-        "[Cut to make room: {name} gave {size} here, which is more than there is room for. Ask for "
-        "less at once.]"
-    ),
+    ("[Result of {name} truncated to save context: {size} did not fit. Request less at a time.]"),
 )
-UNSEEN = "[{name} ({kind}) is not shown: the provider refused it, or one that came with it.]"
+UNSEEN = "[{name} ({kind}) is not shown: the provider rejected it or a file sent with it.]"
 
 
 class SummaryCost(Value, frozen=True, kw_only=True):

@@ -154,7 +154,7 @@ def _answer(call: ToolCall, state: RunState, answers: Answers) -> Sequence[Entry
     denied = ApprovalAnswered(at=at, call_id=call.id, decision="deny", by="user", reason=reason)
     if started is not None or state.current.may_have_happened(call.id):
         return [denied, _unknown(call, _why(call, state, answers), started=started is not None)]
-    text = "Not run: a person said no" + (f": {reason}" if reason else ".")
+    text = "Not run: the user declined" + (f": {reason}" if reason else ".")
     return [
         denied,
         ToolFinished(

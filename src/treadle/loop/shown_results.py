@@ -26,7 +26,7 @@ from treadle.messages.message import (
 from treadle.tools.tool import Tool, ToolContext, ToolFailed
 from treadle.tools.truncate import cap_output
 
-_UNSEEN = "is not shown, because the run was stopped while a hook looked at it."
+_UNSEEN = "is not shown, because the run was stopped while a hook was processing it."
 
 
 P = TypeVar("P", bound=Part)

@@ -328,7 +328,7 @@ def without_sandbox(decision: Decision) -> Decision:
         why = (
             decision.reason
             if decision.verdict == "contained"
-            else "a rule denies reading some of what lies below a folder that it reads"
+            else "a rule denies reading files below a folder that it reads"
         )
         return replace(
             decision,

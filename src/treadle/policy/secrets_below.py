@@ -34,7 +34,7 @@ def secret_below(top: str, root: str, work: Counter[str]) -> str | None:
                 for entry in entries:
                     work["entries"] += 1
                     if work["entries"] > MAX_LOOKED_AT:
-                        return "there is more below it than can be looked at for secrets"
+                        return "there are too many files below it to check for secrets"
                     is_git = entry.name == ".git"
                     if is_secret(below_root + entry.path[len(top.rstrip("/")) :]) or (
                         is_git and _holds_credentials(entry.path)

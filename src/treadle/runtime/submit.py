@@ -55,8 +55,8 @@ def _wrong(priority: object, tenant: object, at: object) -> str | None:
     """Return the error of any of them."""
     if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > PRIORITY_MOST:
         return (
-            f"priority={priority!r} is no whole number from -{PRIORITY_MOST} to {PRIORITY_MOST}; "
-            "the higher goes first"
+            f"priority={priority!r} is not a whole number from -{PRIORITY_MOST} to "
+            f"{PRIORITY_MOST}; higher priorities run first"
         )
     if not isinstance(tenant, str | None) or tenant == "":
         return f"tenant={tenant!r} is not a name: pass a string, like the id of a customer"
@@ -141,7 +141,7 @@ async def wake(
     if mine:
         await _keep(journal, state, mine, place)
     elif not await journal.queue.put_back(run_id, place=place):
-        raise AgentError("busy", f"run {run_id} is being driven: it needs nobody to wake it")
+        raise AgentError("busy", f"run {run_id} is being driven, so it does not need to be woken")
     return await journal.info(run_id)
 
 

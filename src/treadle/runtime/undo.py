@@ -266,7 +266,7 @@ def _left(info: RunInfo, call: RecordedCall, kept: Collection[str]) -> Irreversi
     if started.effect == "pure" or started.call_id in kept:
         return None
     if started.name not in KEPT:
-        why = "what it changed is not known"
+        why = "its changes are unknown"
     elif finished is not None and (
         finished.status != "ok" or "nothing was changed" in finished.result.text
     ):

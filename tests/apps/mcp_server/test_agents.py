@@ -332,7 +332,7 @@ async def test_anything_but_a_clear_yes_is_a_no(era: str, answer: ElicitResult):
         result = await client.call_tool("helper", {"prompt": "x"})
         (told,) = await results_of(runtime)
     assert text_of(result) == "done"
-    assert "said no" in told
+    assert "declined" in told
     assert ("too much" in told) is bool(answer.content and "reason" in answer.content)
 
 
@@ -349,7 +349,7 @@ async def test_two_calls_are_asked_about_and_each_answer_counts_for_its_own(era:
         first, second = await results_of(runtime)
     assert len(asked) == 2
     assert first == "paid 1"
-    assert "said no" in second
+    assert "declined" in second
 
 
 async def test_where_the_client_cannot_ask_the_call_is_refused(era: str):

@@ -93,7 +93,7 @@ async def test_a_call_that_a_rule_asks_about_waits_for_somebody() -> None:
         on_approval=approver,
     )
     assert sorted(paid) == [50, 500]
-    assert seen.results[2].startswith("Not run: a person said no")
+    assert seen.results[2].startswith("Not run: the user declined")
     assert [event.reason for event in seen.of(events.ApprovalRequested)] == ["that is much"] * 2
 
 

@@ -351,7 +351,8 @@ async def test_while_the_server_is_away_nothing_is_appended_and_it_goes_on_after
     await anyio.to_thread.run_sync(server.stop)
     try:
         with refuses(
-            "agent", "the connection to .* (failed|was lost).*(nothing was appended|nobody knows)"
+            "agent",
+            "the connection to .* (failed|was lost).*(nothing was appended|it is unknown whether)",
         ):
             await writer.append([fact("a")])
         with refuses("agent", "nothing was appended"):
@@ -391,7 +392,7 @@ async def test_a_driver_that_cannot_find_out_whether_its_append_stands_appends_n
     await anyio.to_thread.run_sync(server.start)
     assert [error.kind for error in failed] == ["agent"]
     assert (
-        "nobody knows whether what was under way was committed: nothing more is appended from here"
+        "it is unknown whether the operation in progress was committed: nothing more is appended from here"
         in failed[0].message
     )
     for entries in ([fact("b")], [finished()], [late("c")]):
@@ -430,7 +431,7 @@ async def test_a_run_whose_append_the_server_was_too_long_away_for_is_not_ended_
     journal = PostgresJournal(PostgresServer(url, patience_s=0.5))
     writer = await journal.begin(started())
     await anyio.to_thread.run_sync(server.stop)
-    with refuses("agent", "nothing was appended|nobody knows"):
+    with refuses("agent", "nothing was appended|it is unknown whether"):
         await writer.append([fact("a")])
     await anyio.to_thread.run_sync(server.start)
     with refuses("agent", "nothing more is appended from here. Resume the run"):

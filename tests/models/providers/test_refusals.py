@@ -175,7 +175,7 @@ def test_a_body_that_is_no_api_error_is_told_in_short(body: bytes, said: str) ->
 
 
 def test_a_status_that_nobody_knows_is_told_without_words() -> None:
-    assert "it gave no reason" in Refusals(CREDENTIAL).of_answer(999, {}.get, b"").message
+    assert "no reason given" in Refusals(CREDENTIAL).of_answer(999, {}.get, b"").message
 
 
 def test_a_redirect_names_where_it_points() -> None:

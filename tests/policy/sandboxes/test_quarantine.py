@@ -47,7 +47,7 @@ def test_what_lies_too_deep_to_be_listed_is_moved(work: Path, enter: Callable[..
         os.close(above)
     os.close(here)
     (said,) = leave()
-    assert "lies too deep to be inspected" in said
+    assert "is nested too deeply to be inspected" in said
     assert ": it was moved to " in said
 
 

@@ -439,7 +439,7 @@ async def test_a_server_that_does_not_answer_is_given_up(
         raise AssertionError
 
     async with serving(never) as net:
-        with pytest.raises(ToolFailed, match="gave no whole answer within"):
+        with pytest.raises(ToolFailed, match="did not send a complete response within"):
             await use(net.fetch, "http://good.example/")
 
 

@@ -136,7 +136,7 @@ def test_a_call_that_is_denied_does_not_run_and_the_model_goes_on(
     assert "\n  a.txt\n  1 + secret plan\n" in chat.sees(WRITES)
     heard_of(chat)
     chat.press("n")
-    assert "a person said no" in provider.answers("Then not.").last
+    assert "the user declined" in provider.answers("Then not.").last
     assert "✗ write a.txt · not run" in chat.sees("Then not.")
     assert not (place.cwd / "a.txt").exists()
 
@@ -161,7 +161,7 @@ def test_escape_denies(place: Place, provider: Provider) -> None:
     provider.wants("write", path="a.txt", content="x\n")
     heard_of(chat)
     chat.press("Escape")
-    assert "a person said no" in provider.answers("Then not.").last
+    assert "the user declined" in provider.answers("Then not.").last
     chat.sees("Then not.")
     assert not (place.cwd / "a.txt").exists()
 

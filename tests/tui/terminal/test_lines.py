@@ -75,7 +75,7 @@ Nothing.
 
 @pytest.mark.parametrize(
     ("letter", "heard", "is_made"),
-    [("y", "no output", True), ("n", "a person said no", False), ("w use b", "use b", False)],
+    [("y", "no output", True), ("n", "the user declined", False), ("w use b", "use b", False)],
 )
 def test_a_question_is_asked_in_words(
     lines: Terminal, place: Place, provider: Provider, letter: str, heard: str, is_made: bool

@@ -79,7 +79,7 @@ def test_without_unicode_every_byte_is_ascii(place: Place, provider: Provider) -
 > Write
 
 x write a.py - not run
-  | a person said no.
+  | the user declined.
 
 * one > two
 * "quoted" ?

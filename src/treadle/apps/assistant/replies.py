@@ -29,7 +29,7 @@ from treadle.apps.assistant.reply_lists import (
 
 FAILURE = "I'm having a bit of trouble right now. Please try again."
 UNCLEAR = "Could you provide more details about what you would like to do?"
-NO_MORE = "That's as much as I can do at once. Please tell me the rest again."
+NO_MORE = "That's as much as I can do in one message. Please send me the rest again."
 OPTIONS_MOST = 8
 
 _ELSE = " Anything else?"

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     "inputs",
     metavar="K=V",
     multiple=True,
-    help="An input with which the run goes on, as for `treadle run`; repeatable.",
+    help="An input for the continued run, as for `treadle run`; repeatable.",
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON: the run as `runs list` has it.")
 @journal_option

@@ -46,7 +46,7 @@ _STATUS: Final[LiteralString] = (
     "then pg_xact_status(%s::xid8) end"
 )
 _LOOK: Final = "Look at the journal once the server is back"
-_UNKNOWN: Final = "nobody knows whether what was under way was committed"
+_UNKNOWN: Final = "it is unknown whether the operation in progress was committed"
 
 
 def _was_demoted(

@@ -165,7 +165,7 @@ class Refusals:
         """Return the error for an error event within a response. Only its text is available."""
         said = read_error(event)
         kind = _kind(said.status or 200, said)
-        words = _printable(said.message) or "it gave no reason"
+        words = _printable(said.message) or "no reason given"
         name = _printable(said.words[0]) if said.words else "error"
         text = f"the provider aborted its response ({name}): {words}{self._next_step(kind, 200)}"
         return AgentError(
@@ -237,7 +237,7 @@ def _phrase(status: int) -> str:
     try:
         return HTTPStatus(status).phrase
     except ValueError:
-        return "it gave no reason"
+        return "no reason given"
 
 
 def _printable(text: str, length_max: int = QUOTE_MAX) -> str:

@@ -104,7 +104,7 @@ class Bubblewrap:
             return self.make_cage(argv, cwd, environment, room)
         with anyio.CancelScope(shield=True):
             return await to_thread.run_sync(self.make_cage, argv, cwd, environment, room)
-        raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
+        raise AssertionError("a shielded scope ends with a result or an error")
 
     def make_cage(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom

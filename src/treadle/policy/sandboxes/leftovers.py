@@ -48,7 +48,7 @@ class _Leftover(NamedTuple):
 
 _INTO = "is a link to where nothing is inspected for files that run later"
 _NEW = "is new and decides what runs later"
-_DEEP = "lies too deep to be inspected for files that run later"
+_DEEP = "is nested too deeply to be inspected for files that run later"
 _RUNS = "leads git to a program or out of the workspace"
 
 

@@ -176,7 +176,7 @@ class Seatbelt:
         room = await through_gate(room, on_loopback)
         with anyio.CancelScope(shield=True):
             return await to_thread.run_sync(self._caged, argv, environment, room)
-        raise AssertionError("a shielded scope that nobody cancels ends with a result or an error")
+        raise AssertionError("a shielded scope ends with a result or an error")
 
     def _caged(
         self, argv: Sequence[str], environment: Mapping[str, str], room: CommandRoom

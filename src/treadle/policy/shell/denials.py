@@ -148,7 +148,7 @@ class Denials:
         program = dangers.dangerous_with(argv[1:], self.ground.cwds, reach.root, reach.home)
         if program is None:
             return []
-        why = f"which program it runs is not known, and {program} is never run with such arguments"
+        why = f"the program that it runs is unknown, and {program} is never run with such arguments"
         return [CallFinding(FindingKind.NEEDS_A_PERSON, why)]
 
     def ruled(self, argv: Sequence[str], *, is_sure: bool = True) -> list[CallFinding]:

@@ -55,7 +55,7 @@ class Ground:
             denied = self.denied(path)
             return denied if denied.kind is FindingKind.FORBIDDEN else _TOO_MANY
         if not self.is_known and not path.startswith("/"):
-            return CallFinding(FindingKind.READS_BEYOND, "where its paths start is not known")
+            return CallFinding(FindingKind.READS_BEYOND, "its working directory is unknown")
         return _strictest([self.reach.read(path, cwd, names_only=names_only) for cwd in self.cwds])
 
     def reads_names(self, path: str) -> CallFinding:
@@ -145,7 +145,7 @@ class Ground:
         follow = self._may_look_up()
         found = [self.reach.write(path, cwd, by_shell=True, follow=follow) for cwd in self.cwds]
         if not self.is_known:
-            found.append(CallFinding(FindingKind.UNSURE, "where its paths start is not known"))
+            found.append(CallFinding(FindingKind.UNSURE, "its working directory is unknown"))
         return _strictest(found if follow else [*found, _TOO_MANY])
 
     def redirects(self, redirect: Redirect) -> list[CallFinding]:
@@ -155,11 +155,7 @@ class Ground:
             return (
                 []
                 if target.is_literal
-                else [
-                    CallFinding(
-                        FindingKind.UNSURE, "the text it is given is not known before it runs"
-                    )
-                ]
+                else [CallFinding(FindingKind.UNSURE, "its input text is unknown before it runs")]
             )
         if operator in (">&", "<&") and re.fullmatch(r"\d+-?|-", target.value) and target.is_fixed:
             return []
@@ -170,7 +166,8 @@ class Ground:
             if target.is_fixed
             else [
                 CallFinding(
-                    FindingKind.UNSURE, "where it reads or writes is not known before it runs"
+                    FindingKind.UNSURE,
+                    "the files that it uses are unknown before it runs",
                 )
             ]
         )
@@ -179,7 +176,7 @@ class Ground:
         written = (
             self.writes(target.value)
             if target.value
-            else CallFinding(FindingKind.UNSURE, "where it writes is not known")
+            else CallFinding(FindingKind.UNSURE, "the files that it writes are unknown")
         )
         return [*findings, written]
 

@@ -182,7 +182,7 @@ class _Line:
             self.whole(
                 FindingKind.NEEDS_A_PERSON,
                 (
-                    "what it removes or changes is not known, and the line names a place that the "
+                    "the files that it changes are unknown, and the line names a place that the "
                     "machine or its user needs"
                 ),
             )
@@ -243,7 +243,7 @@ class _Line:
         words = command.words
         if not words[0].is_fixed:
             return [
-                CallFinding(FindingKind.UNSURE, "which program it runs is not known before it runs")
+                CallFinding(FindingKind.UNSURE, "the program that it runs is unknown in advance")
             ]
         if len(words) > MAX_WORDS:
             return [CallFinding(FindingKind.UNSURE, f"it has more than {MAX_WORDS} words")]

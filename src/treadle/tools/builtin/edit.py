@@ -54,7 +54,7 @@ _REPLACEMENT = closed_object(
             "type": "string",
             "description": "Text that is in the file, exactly; only once, unless all is true.",
         },
-        "new": {"type": "string", "description": "What stands there afterwards."},
+        "new": {"type": "string", "description": "Replacement text."},
         "all": {"type": "boolean", "description": "Replace every occurrence. Default false."},
     },
     required=["old", "new"],

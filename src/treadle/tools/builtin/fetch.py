@@ -76,7 +76,7 @@ class Fetch(Builtin[FetchArguments]):
         with anyio.move_on_after(MAX_SECONDS):
             answer = await web.get(url, resolve=self._resolve, route=self._route, tls=self._tls)
         if answer is None:
-            raise ToolFailed(f"{url} gave no whole answer within {MAX_SECONDS:.0f} s.")
+            raise ToolFailed(f"{url} did not send a complete response within {MAX_SECONDS:.0f} s.")
         if isinstance(answer, web.OtherHost):
             return (
                 f"{url} redirects to another host, which was not asked: {answer.url}\nFetch "

@@ -337,7 +337,7 @@ async def _unchecked(name: str, result: mcp_types.CallToolResult) -> None:
 def _words(error: MCPError | Unreachable) -> str:
     return (
         one_line(error.message if isinstance(error, MCPError) else str(error), _ERROR)
-        or "it gave no reason"
+        or "no reason given"
     )
 
 

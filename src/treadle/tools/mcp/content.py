@@ -34,7 +34,7 @@ def output_of(result: mcp_types.CallToolResult) -> ToolContent:
 def text_of(result: mcp_types.CallToolResult) -> str:
     return (
         "\n".join(part.text for part in _joined(_parts(result)) if isinstance(part, TextPart))
-        or "(it says nothing of why)"
+        or "(no reason given)"
     )
 
 

@@ -172,7 +172,7 @@ class DbosEngine:
                     before = names - lost
                 except AgentError as e:
                     logger.debug(
-                        "what DBOS has for worker %s is looked at again later: %s",
+                        "the check of DBOS's runs for worker %s failed and is retried later: %s",
                         worker,
                         e.message,
                     )
