@@ -6,6 +6,7 @@ before it changes that:
 
     <!-- run: no -->            a fragment: it is only compiled
     <!-- run: temporal -->      the file that its first line names; tests/peers runs it
+    <!-- run: worker -->        the same; tests/workers/worker runs it
     <!-- script: [...] -->      the entries of a script, which is the default model of this block
 
 A block of kind `text` right after it is what it prints. `python -m tests.test_docs` writes the help
@@ -131,7 +132,7 @@ def test_a_program_of_the_documents_runs(
 ) -> None:
     code = "\n" * (block.line - 1) + block.text
     if block.how == "run":
-        assert block.said in ("no", "temporal")
+        assert block.said in ("no", "temporal", "worker")
         compile(code, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         return
     for variable in (

@@ -11,6 +11,7 @@ Queues are in journal/queue.py, engines in journal/engine.py. Entry point: `Work
 
 from __future__ import annotations
 
-from treadle.workers.worker.worker import Worker
+from treadle.workers.worker.driving import AgentOf, DepsOf
+from treadle.workers.worker.worker import Worker, WorkerOptions
 
-__all__ = ["Worker"]
+__all__ = ["AgentOf", "DepsOf", "Worker", "WorkerOptions"]
