@@ -32,3 +32,13 @@ def test_each_guard_has_a_name_of_its_own() -> None:
     assert [
         name for name, times in Counter(guard.name for guard in guards()).items() if times > 1
     ] == []
+
+
+def test_the_guards_that_the_security_review_names_are_there() -> None:
+    text = (ROOT / "docs/internals/security-review.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| (?:[ABC]\d.*|-) \|.* \| (.*) \|$", text.partition("## Latency")[0], re.MULTILINE
+    )
+    known = {guard.name for guard in guards()}
+    assert len(rows) > 40
+    assert [name for row in rows for name in row.split("; ") if name not in known] == []
