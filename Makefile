@@ -2,7 +2,7 @@
 BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
 
 CHECKS := check-format check-lint check-types check-samples check-imports check-dependencies check-spelling check-site
-.PHONY: fmt check $(CHECKS) test test-all docs site attack chaos fuzz guards oracle benchmarks pictures peers lock lowest python dist sbom
+.PHONY: fmt check $(CHECKS) test test-all docs site attack chaos fuzz guards oracle benchmarks pictures peers peers-node peers-python lock lowest python dist sbom
 
 fmt:
 	$(BIN)ruff check --fix src tests benchmarks examples docs
@@ -100,9 +100,14 @@ pictures:
 # part of the source package of jsonschema. Everything is checked by hash, and install scripts are off.
 SUITE := jsonschema-4.26.0
 NPM := --ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund --loglevel error
-peers:
-	mkdir -p .peers/json-schema-suite && cp tests/peers/package.json tests/peers/package-lock.json .peers/
+peers: peers-node peers-python
+
+peers-node:
+	mkdir -p .peers && cp tests/peers/package.json tests/peers/package-lock.json .peers/
 	npm ci --prefix .peers $(NPM)
+
+peers-python:
+	mkdir -p .peers/json-schema-suite
 	if $(BIN)python -c 'import pip' 2>/dev/null; then $(BIN)python -m pip install --quiet --require-hashes --only-binary=:all: --requirement tests/peers/requirements.lock; \
 	else uv pip install --quiet --require-hashes --only-binary=:all: --requirement tests/peers/requirements.lock; fi
 	sed -n '/^$(subst -,==,$(SUITE)) /,/[^\]$$/p' requirements.lock > .peers/suite.txt

@@ -24,6 +24,10 @@ for variable in [
     # before anything is imported or started: what a person has configured is none of a test's
     del os.environ[variable]
 
+# Every HTTP client reads the trust store, the machine's in 20 ms. This one has a single certificate, and its key was thrown away.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("fixtures") / "authority.pem")
+os.environ.pop("SSL_CERT_DIR", None)
+
 # a thousand processes of the tests would compile Treadle anew, each for itself
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
