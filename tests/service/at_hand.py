@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from sqlmodel import update
 
 from tests.service.chatting import KEY, ObedientModel, config_of
+from tests.service.database.ready import ready_url
 from treadle.apps.assistant.application import task_application
 from treadle.journal import open_journal
 from treadle.runtime.runtime import Runtime
@@ -88,7 +89,7 @@ async def opened(
     runtime = Runtime(config=config, journal=open_journal(f"sqlite:///{folder}/journal.db"))
     service = Service(
         config,
-        Database.open(database or f"sqlite:///{folder}/service.db"),
+        Database.open(database or ready_url(folder / "service.db")),
         runtime,
         key=key,
         application=application or task_application(ObedientModel()),

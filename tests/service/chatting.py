@@ -25,6 +25,7 @@ import msgspec
 import uvicorn
 from sqlmodel import Session
 
+from tests.service.database.ready import ready_url
 from treadle.agents.agent import Agent
 from treadle.apps.assistant.application import task_application
 from treadle.config import Config, Price, load
@@ -234,7 +235,7 @@ def service_in(
     runtime = Runtime(config=config, journal=open_journal(f"sqlite:///{folder}/journal.db"))
     for agent in agents:
         runtime.agents.register(agent)
-    database = Database.open(f"sqlite:///{folder}/service.db")
+    database = Database.open(ready_url(folder / "service.db"))
     return Service(
         config,
         database,

@@ -20,6 +20,7 @@ from sqlmodel import Session, select
 from tests.service.at_hand import PASSWORD, AtHand, opened, problem
 from tests.service.chatting import ObedientModel, Person, Served, said, serving, signed_in
 from tests.service.database.postgres import postgres_server, postgres_urls
+from tests.service.database.ready import ready_url
 from tests.service.test_replicas import Places, at_hand, in_folder, work
 from treadle.agents.agent import Agent
 from treadle.apps.assistant.application import SHARE
@@ -46,7 +47,7 @@ __all__ = ["postgres_server", "postgres_urls"]
 @pytest.fixture(params=["sqlite", "postgres"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return (
-        f"sqlite:///{tmp_path}/service.db"
+        ready_url(tmp_path / "service.db")
         if request.param == "sqlite"
         else request.getfixturevalue("postgres_urls")("database")
     )

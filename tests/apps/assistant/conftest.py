@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import anyio
 import pytest
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import StaticPool
 
 from tests.apps.assistant.people import People, Person
 from tests.service.database.postgres import postgres_server, postgres_url
+from tests.service.database.ready import ready_url
 from treadle.service.database.database import Database
 
 __all__ = ["ada", "client", "people", "postgres_server", "postgres_url"]
@@ -37,30 +36,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("people", ["sqlite", "postgres"], indirect=True)
 
 
-@pytest.fixture(scope="session")
-def ready_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with its tables and nothing in them: to make them takes six times as long as to
-    copy the file.
-    """
-    path = tmp_path_factory.mktemp("tasks") / "tasks.db"
-
-    async def make() -> None:
-        async with Database.open(f"sqlite:///{path}"):
-            pass
-
-    anyio.run(make)
-    return path
-
-
 @pytest.fixture
-async def people(
-    request: pytest.FixtureRequest, ready_file: Path, tmp_path: Path
-) -> AsyncIterator[People]:
+async def people(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[People]:
     on_postgres = getattr(request, "param", "sqlite") == "postgres"
     url: str = (
-        request.getfixturevalue("postgres_url")
-        if on_postgres
-        else f"sqlite:///{shutil.copy(ready_file, tmp_path / 'tasks.db')}"
+        request.getfixturevalue("postgres_url") if on_postgres else ready_url(tmp_path / "tasks.db")
     )
     async with Database.open(url) as database:
         yield People(database)

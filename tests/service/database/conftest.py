@@ -9,13 +9,26 @@ import pytest
 from sqlalchemy import Engine, create_engine
 
 from tests.service.database.postgres import plain_postgres_url, postgres_server, postgres_url
+from tests.service.database.ready import postgres_ready, ready_postgres_url, ready_url
 from treadle.service.database.database import Database
 
-__all__ = ["database", "database_url", "plain_postgres_url", "postgres_server", "postgres_url"]
+__all__ = [
+    "database",
+    "database_url",
+    "plain_postgres_url",
+    "postgres_ready",
+    "postgres_server",
+    "postgres_url",
+    "ready_postgres_url",
+]
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres", "plain_postgres"])
+KINDS = ["memory", "sqlite", "postgres", "plain_postgres"]
+
+
+@pytest.fixture(params=KINDS)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database."""
     if request.param == "memory":
         return "sqlite://"
     if request.param == "sqlite":
@@ -33,7 +46,15 @@ def engine() -> Iterator[Engine]:
     engine.dispose()
 
 
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    async with Database.open(database_url) as database:
+@pytest.fixture(params=KINDS)
+async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
+    """One with its tables. A plain role makes them, and so owns them."""
+    if request.param == "memory":
+        url = "sqlite://"
+    elif request.param == "sqlite":
+        url = ready_url(tmp_path / "rows.db")
+    else:
+        ready = "ready_" if request.param == "postgres" else ""
+        url = request.getfixturevalue(f"{ready}{request.param}_url")
+    async with Database.open(url) as database:
         yield database
