@@ -1,18 +1,18 @@
-"""The one error family a caller meets, and nothing else: limits and refusals are outcomes, a tool's
-failure is a result.
+"""The only exception class for callers. Limits and refusals are outcomes, and a tool's failure is a
+result.
 
-Entry: `AgentError`; decide by `.kind` alone.
+Entry: `AgentError`; branch on `.kind`.
 
     AgentError(kind)
-      agent            the model, or a used-up script, went wrong on its own side
-      tool             a tool could not even be set up
-      timeout          connecting, or waiting for the next byte, took too long; 408   retried
-      rate_limit       429, 529, an overload told inside a 200                        retried
-      network          another 5xx, 409, 425, no connection, a lost one, a cut stream retried
-      invalid          another 4xx, or wrong use of this library
+      agent            an internal error, or a script without further entries
+      tool             a tool could not be set up
+      timeout          while connecting or waiting for the next byte; 408            retried
+      rate_limit       429, 529, an overload reported in a 200                       retried
+      network          another 5xx, 409, 425, no connection, an interrupted stream   retried
+      invalid          another 4xx, or incorrect use of the library
       auth             401, 403, no key
-      cancelled        somebody asked to stop
-      limit            a limit cannot be honoured at all
+      cancelled        cancelled by the caller
+      limit            a limit cannot be enforced
       context_overflow the request is larger than the model's window
       busy             another run holds this session or this run
 """
@@ -61,14 +61,14 @@ RETRYABLE = frozenset({ErrorKind.RATE_LIMIT, ErrorKind.NETWORK, ErrorKind.TIMEOU
 
 
 class AgentError(Exception):
-    """An error that a person can act on. Its text never contains a secret.
+    """An error that a user can act on. Its text never contains a secret.
 
     Attributes:
         kind: Category of the error, which decides about retries and exit codes.
-        message: Description for a person: what happened, to what, and what to do next.
+        message: Description for the user: what happened, to what, and what to do next.
         status: HTTP status of the provider's response, or None.
         request_id: The provider's id of the request, or None.
-        retry_after_s: Seconds to wait before another attempt, as the provider asks, or None.
+        retry_after_s: Seconds to wait before another attempt, as the provider requests, or None.
         sent: False if the provider certainly never received the request, so that it costs nothing.
         should_retry: The provider's own advice on another attempt, or None.
     """
@@ -95,8 +95,8 @@ class AgentError(Exception):
 
     @property
     def retryable(self) -> bool:
-        """True where asking again may help: rate_limit, network, timeout, unless the provider says
-        otherwise.
+        """True if another attempt may succeed: rate_limit, network, timeout, unless the provider
+        states otherwise.
         """
         return self.kind in RETRYABLE if self.should_retry is None else self.should_retry
 

@@ -47,12 +47,12 @@ Entry = scripted.ScriptEntry | dict[str, Any]
 
 
 class ScriptedModel(scripted.ScriptedModel):
-    """A model that gives prepared responses, entry by entry, and records the requests.
+    """A model that returns prepared responses, entry by entry, and records the requests.
 
     Entries are dictionaries as in a script file: `{"text": …}`, `{"tool_calls": [{"name": …,
-    "arguments": …}]}`, `{"error": …}`. Instead of a list, you can give a function that returns
-    the entry for a request. As a context manager, it raises AssertionError at the end if entries
-    are left.
+    "arguments": …}]}`, `{"error": …}`. Instead of a list, you can pass a function that returns the
+    entry for a request. As a context manager, it raises AssertionError at the end if entries are
+    unused.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ def context(
 
     The call is `call_test` of the run `run_test`, and nothing cancels it. `cwd`: the current
     directory by default. `said` receives the texts of `progress` and `warn`. `spawn` raises
-    AgentError(invalid): an agent that runs others is tested in a run.
+    AgentError(invalid): test an agent that runs others in a run.
     """
 
     def hear(text: str) -> None:
@@ -186,8 +186,8 @@ def _spill(text: str) -> Path:
 def override(agent: Agent[Any, Any] | str, *, model: str | Model) -> Generator[None]:
     """Let every run of an agent that begins or resumes in this block use `model`.
 
-    `agent`: the agent or its name; children and agents from files are found by name. It holds in
-    this process, in all threads, and not in the processes of workers.
+    `agent`: the agent or its name; children and agents from files are found by name. It applies to
+    all threads of this process, but not to worker processes.
     """
     name = agent if isinstance(agent, str) else agent.name
     replaced = model_choice.replaced
@@ -218,8 +218,8 @@ def no_real_models() -> Generator[None]:
 
 
 def transcript(result: RunResult[Any]) -> dict[str, Any]:
-    """Return what happened in a run as JSON values that are equal for equal runs: outcome, output
-    and new messages, without ids, times and usage.
+    """Return a run's transcript as JSON values that are equal for equal runs: outcome, output and
+    new messages, without ids, times and usage.
     """
     error = {} if result.error is None else {"error": result.error.message}
     return {

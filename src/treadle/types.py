@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 Time: TypeAlias = Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
-"""Aware, in UTC."""
+"""Aware time in UTC."""
 
 
 now: Callable[[], Time] = partial(datetime.now, UTC)
@@ -33,13 +33,13 @@ now: Callable[[], Time] = partial(datetime.now, UTC)
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Base of every value: frozen, keyword-only, usable as a field of a pydantic model.
 
-    Values are trees that were whole when they were made, so they hold no cycles, and the cyclic
-    collector need not look at them.
+    Values are trees that are complete when created, so they contain no cycles, and the cyclic
+    garbage collector skips them.
     """
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Self:
-        """Raises AgentError(invalid) where the text is no such value."""
+        """Decode a value. Raises AgentError(invalid) if the text is not one."""
         try:
             return decode_json(data.encode() if isinstance(data, str) else data, cls)
         except ValueError as e:
@@ -59,7 +59,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
                 return cls.from_json(encode_json(value))
             except AgentError as e:
                 raise ValueError(e.message) from e
-            except TypeError as e:  # something that JSON has no word for
+            except TypeError as e:  # a value that JSON cannot represent
                 raise ValueError(f"this is no {cls.__name__}: {e}") from e
 
         return core_schema_of(validate)
@@ -189,7 +189,9 @@ silently happen twice.
 Mode: TypeAlias = Literal["ask", "accept-edits", "plan", "full"]
 
 OnAsk: TypeAlias = Literal["deny", "wait"]
-"""Response to a call that needs a person when there is none: deny it, or let the run wait."""
+"""Response to a call that needs approval when no one can approve it: deny it, or let the run
+wait.
+"""
 
 OnUnknown: TypeAlias = Literal["tell", "wait", "fail"]
 """Handling of a once-call with an unknown outcome: report it to the model, wait for a person, or
@@ -203,16 +205,18 @@ HostedTool: TypeAlias = Literal["web_search", "web_fetch", "code_execution"]
 
 Thinking: TypeAlias = bool | int | Literal["adaptive", "between_tools"]
 """False: off; True or "adaptive": the model decides; an int: a budget in tokens; "between_tools":
-only there.
+only between tool calls.
 """
 
 CacheLife: TypeAlias = Literal["5m", "1h"]
 
 ServiceTier: TypeAlias = Literal["standard", "flex", "fast"]
-"""flex: slower and cheaper; fast: faster and dearer; which models have it is the provider's."""
+"""flex: slower and cheaper; fast: faster and more expensive. The provider decides which models
+support it.
+"""
 
 SLOTS_MAX = 10_000
-"""Runs that one worker drives at once."""
+"""Maximum number of runs that one worker drives concurrently."""
 
 DEFAULT_MAX_TOKENS = 8192
 """Output limit of one response, for models whose limit is not known."""
@@ -268,7 +272,7 @@ class Settings(Value, frozen=True, kw_only=True):
                 raise AgentError("invalid", f"Settings({name}={value!r}): pass {expected}")
 
     def over(self, lower: Settings) -> Settings:
-        """These, with what they leave open taken from `lower`."""
+        """Merge with `lower`, which fills in the unset fields."""
         if lower == NOTHING_SET:
             return self
         mine = {f: v for f in self.__struct_fields__ if (v := getattr(self, f)) is not None}
@@ -283,12 +287,12 @@ class Settings(Value, frozen=True, kw_only=True):
 class Limits(Value, frozen=True, kw_only=True):
     """Limits of a run. None is no limit.
 
-    Except for `seconds` and `repeats`, a limit includes the runs that the run starts: each of them
-    spends from the limits of all runs above it.
+    Except for `seconds` and `repeats`, a limit includes the runs that the run starts: the usage of
+    each counts against the limits of all its ancestors.
 
     Attributes:
-        turns: Maximum number of responses. The last one is requested without tools, unless
-            `turns` is 1.
+        turns: Maximum number of responses. The last one is requested without tools, unless `turns`
+            is 1.
         tool_calls: Maximum number of tool calls. Further calls get an error result.
         seconds: Maximum duration in seconds. The run ends at once, in a tool, a stream or a wait.
         tokens: Maximum of input, cached input included, plus output.
@@ -378,7 +382,7 @@ _SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
         "a dict of fields to add to the request body",
     ),
 }
-"""The values that each field accepts besides None, and how a message states them."""
+"""Valid values of each field besides None, and how messages describe them."""
 NOTHING_SET = Settings()
 """Settings without any value."""
 NO_LIMITS = Limits()
@@ -387,7 +391,7 @@ NO_LIMITS = Limits()
 class SystemBlock(Value, frozen=True, kw_only=True):
     text: str
     cache: bool = False
-    """End a cached prefix here."""
+    """True to end a cached prefix after this block."""
     passing: bool = False
     """True for facts about the current day and place. Tapes do not compare them; a session keeps
     them as they were at its start, and informs the model of later changes.

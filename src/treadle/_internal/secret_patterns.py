@@ -64,11 +64,11 @@ class Pattern(NamedTuple):
     signs: tuple[str, ...]
     """Lower-case texts, at least one of which must occur before the pattern is tried."""
     regex: str
-    """Takes linear time: anchored at its start, and no repetition overlaps the piece that follows
+    """Linear-time pattern: anchored at its start, and no repetition overlaps the piece that follows
     it.
 
     Compiled when it is first tried, because most processes never report an error.
-"""
+    """
     put: str
 
 

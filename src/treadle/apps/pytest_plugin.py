@@ -1,7 +1,7 @@
-"""Pytest fixtures for agents: scripts that must be used up, transcripts that must not change, and
-no request to a real model by accident.
+"""Pytest fixtures for agents: scripts that must be used completely, transcripts that must not
+change, and no request to a real model by accident.
 
-Pytest loads this by itself where Treadle is installed. Entry points: the fixtures `scripted`,
+Pytest loads this automatically if Treadle is installed. Entry points: the fixtures `scripted`,
 `run_snapshot` and `no_real_models`.
 """
 
@@ -50,8 +50,8 @@ def _treadle_real_models(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def scripted() -> Iterator[Callable[[Script], ScriptedModel]]:
-    """Return a function that makes a ScriptedModel of a script; the test fails if it does not use
-    every entry.
+    """Return a function that creates a ScriptedModel from a script; the test fails if entries are
+    unused.
     """
     from treadle.testing import ScriptedModel  # noqa: PLC0415  as above
 
@@ -70,7 +70,7 @@ def scripted() -> Iterator[Callable[[Script], ScriptedModel]]:
 def run_snapshot(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Return a function that compares a run with its transcript of an earlier test run.
 
-    The transcript of `run_snapshot(result)` is `run_snapshots/MODULE/TEST.json` beside the test;
+    The transcript of `run_snapshot(result)` is `run_snapshots/MODULE/TEST.json` next to the test;
     `run_snapshot(result, "name")` adds a name, for several runs in one test. With `--update-runs`
     it is written instead.
     """

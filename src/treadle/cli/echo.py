@@ -12,7 +12,7 @@ import click
 from treadle._internal.terminal_text import plain
 
 _INK = re.compile(r"(\x1b\[(?:0|1|2|3[1-6]|1;30;43)m)")
-"""Matches the colours of `Ink`."""
+"""Pattern of the colours of `Ink`."""
 
 
 def shown(text: str) -> str:

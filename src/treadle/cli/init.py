@@ -17,7 +17,7 @@ from treadle.cli.help import HELP
 from treadle.cli.terminal import put
 
 FILES = {"config.yaml": "config.yaml", "agents/reviewer.md": "reviewer.md"}
-"""Maps a path below `.treadle/` to the name in init_files/."""
+"""Names in init_files/ by path below `.treadle/`."""
 
 
 @click.command(context_settings=HELP)

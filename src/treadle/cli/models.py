@@ -224,7 +224,7 @@ def _price(usd: float | None) -> str:
 
 
 def advice(error: AgentError) -> str:
-    """Return how to fix a provider that does not answer."""
+    """Return advice on how to fix a provider that does not respond."""
     if error.status == 404:
         return " (a server without a model list still works: --model PROVIDER:ID)"
     if error.kind in (ErrorKind.NETWORK, ErrorKind.TIMEOUT) and not error.status:

@@ -33,7 +33,9 @@ class OutputFile(BytesIO):
     """
 
     def __init__(self, path: Path) -> None:
-        """Raise CommandFailed if the file is visibly not writable. Does not touch the file."""
+        """Check the file. Raises CommandFailed if it is obviously not writable. Does not touch
+        it.
+        """
         super().__init__()
         self._path, self._place = path, Path(os.path.realpath(path))
         self._file: FileIO | None = None

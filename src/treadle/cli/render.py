@@ -240,7 +240,7 @@ _WHY = {
 
 
 def ended(event: events.RunEnd) -> str:
-    """Return why a run did not complete and what to do next.
+    """Return the reason why a run did not complete, and the next step.
 
     A waiting run has no RunEnd in its journal, so its event has no id.
     """

@@ -83,7 +83,7 @@ def width() -> int:
 
 
 class Ink:
-    """Applies colours if stdout is a terminal that shows them."""
+    """Colours, applied if stdout is a terminal that shows them."""
 
     def __init__(self, *, colour: bool | None = None) -> None:
         """`colour` overrides the detection by terminal and NO_COLOR."""

@@ -21,7 +21,7 @@ NOBODY = "nobody"
 
 
 class TimelineCalls:
-    """Draws the calls of a turn."""
+    """Renderer of a turn's calls."""
 
     def __init__(self, layout: TimelineLayout, story: Story, info: RunInfo) -> None:
         self._layout, self._story, self._info = layout, story, info

@@ -20,11 +20,11 @@ VERBOSE_LINES = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineLayout:
-    """Formats the lines of one timeline."""
+    """Formatter of the lines of one timeline."""
 
     began: Time
     clean: Callable[[str], str]
-    """Removes secrets and escape sequences."""
+    """Function that removes secrets and escape sequences."""
     ink: Ink
     verbose: bool
     width: int = field(default_factory=width)

@@ -1,4 +1,4 @@
-"""Starts or resumes a batch, follows it and prints its report.
+"""Starting or resuming a batch, following it and printing its report.
 
 The options are defined in work.py, the terms in work_terms.py. Entry points: `worked`.
 """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class WorkerOutput:
-    """Prints log lines on standard error and counts finished runs."""
+    """Output of a worker: log lines on standard error, and a count of finished runs."""
 
     def __init__(self, secrets: Redactor, *, quiet: bool, verbose: bool) -> None:
         self._secrets, self._quiet, self._verbose = secrets, quiet, verbose

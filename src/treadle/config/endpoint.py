@@ -188,7 +188,7 @@ def key_variables(
     """Return the variables that may provide the key.
 
     A vendor's key is sent to the vendor, and to other providers of its type only if they have no
-    address of their own.
+    separate address.
     """
     if (preset := PRESETS.get(name)) is not None:
         is_theirs = preset.key_variable and not own_address

@@ -101,15 +101,15 @@ class ContextLimits(NamedTuple):
     """Sizes that decide when to compact, in tokens."""
 
     window: Callable[[str], int | None]
-    """Returns the window of a model, by name."""
+    """Function that returns the window of a model, by name."""
     fixed: Callable[[], int]
-    """Returns the size of what is sent outside the history, as for `Load`."""
+    """Function that returns the size of the request outside the history, as for `Load`."""
     at: int | None = None
     """`Settings.compact_at_tokens`."""
 
 
 class Compactor:
-    """Compacts the conversation of one run."""
+    """Compactor of one run's conversation."""
 
     def __init__(
         self,

@@ -134,8 +134,8 @@ class CompactionWork:
         )
 
     def to_compact(self) -> int | None:
-        """Return how many messages the provider should summarize; None if that would free too
-        little.
+        """Return the number of messages that the provider should summarize; None if that would free
+        too little.
 
         One side of the cut is an assistant message, the other is not. Otherwise the API would merge
         adjacent messages of the same role, and reject the thinking in those that stay

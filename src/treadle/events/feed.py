@@ -114,7 +114,7 @@ def joined(last: Event, new: Event) -> Event | None:
 
 
 class Feed:
-    """Publishes a run's events. Creates no events if there are no subscribers.
+    """Publisher of a run's events. Creates no events if there are no subscribers.
 
     Masks known secrets, also if they span several deltas, so that the deltas of a message still add
     up to its published text. History and journal are not masked.

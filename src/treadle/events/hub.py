@@ -18,7 +18,7 @@ from treadle.messages.events import TOOL_EVENTS, Event
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """Stands for events that a slow subscriber missed.
+    """Placeholder for events that a slow subscriber missed.
 
     Attributes:
         count: Number of missed events.
@@ -132,7 +132,7 @@ class Broker:
 
 
 class Hub:
-    """Publishes the events of all runs under two topics.
+    """Publisher of the events of all runs, under two topics.
 
     Attributes:
         agents: Topic of all events except those of tool calls.

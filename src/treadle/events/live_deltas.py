@@ -92,8 +92,8 @@ class _Gathered:
 
 
 class Relay:
-    """Sends deltas and progress of a runtime's runs to followers. Listens to the hub only while
-    there are followers, so that no events are created without them.
+    """Sender of deltas and progress from a runtime's runs to followers. Listens to the hub only
+    while there are followers, so that no events are created without them.
     """
 
     def __init__(self, hub: Hub, notifier: Notifier) -> None:

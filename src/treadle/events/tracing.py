@@ -58,8 +58,8 @@ class ToolSpan(Protocol):
 
 
 class Tracer(Protocol):
-    """Opens the spans of a run, in the task that does the work, so that nested spans find their
-    parent.
+    """Source of the spans of a run, opened in the task that does the work, so that nested spans
+    find their parent.
 
     Exceptions propagate through a span. A tracer must neither raise nor block.
     """

@@ -1,5 +1,5 @@
-"""Messages that a model sees in the place of others, as the journal keeps them: the ranges that
-stay, and the messages that are new or changed.
+"""Messages that a model sees in place of others, as stored in the journal: the remaining ranges,
+and the new or changed messages.
 
 Entry points: `View`, `view_of`.
 """
@@ -13,7 +13,7 @@ from treadle.types import Value
 
 
 class View(Value, frozen=True, kw_only=True):
-    """A list of messages, made from another one that the reader has."""
+    """A list of messages, defined relative to another one that the reader has."""
 
     parts: tuple[tuple[int, int] | Message, ...]
     """In order: ranges of the other list (first index, index after the last), ascending and without
@@ -35,7 +35,7 @@ class View(Value, frozen=True, kw_only=True):
 
 
 def view_of(messages: Sequence[Message], wanted: Sequence[Message]) -> View | None:
-    """Return the view of `messages` that gives `wanted`; None if they are the same."""
+    """Return the view of `messages` that yields `wanted`; None if they are equal."""
     if len(messages) == len(wanted) and all(
         a is b or a == b for a, b in zip(messages, wanted, strict=True)
     ):

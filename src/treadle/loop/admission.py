@@ -20,7 +20,7 @@ LONGER = "The limit is higher now: make it again."
 
 
 class Admission:
-    """Admits the calls of one run, by the response's stop reason and the remaining limits."""
+    """Admission of one run's calls, by the response's stop reason and the remaining limits."""
 
     def __init__(self, plan: Plan, toolbox: Toolbox) -> None:
         self._plan, self._toolbox = plan, toolbox

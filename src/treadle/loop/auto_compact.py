@@ -25,7 +25,7 @@ from treadle.types import StopReason, now
 
 
 class RunRoom:
-    """Compacts the conversation of one run when necessary."""
+    """Compaction of one run's conversation, when necessary."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class RunRoom:
         )
         self._warned = False
         self.warn: Callable[[str], None]
-        """Publishes a warning."""
+        """Callback that publishes a warning."""
         self.wanted = False
         """True while a requested compaction is pending."""
         self.was_short = False

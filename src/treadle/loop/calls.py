@@ -49,7 +49,7 @@ FAILED_OVER = (
 
 
 class CallRunner(Protocol):
-    """Runs a single call (toolbox.py)."""
+    """Runner of a single call (toolbox.py)."""
 
     async def execute(self, ready: Ready) -> ToolFinished | Deferred: ...
 

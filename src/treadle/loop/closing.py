@@ -31,7 +31,7 @@ store that another process has locked.
 
 
 class Closing:
-    """Ends one run, once."""
+    """The end of one run, executed once."""
 
     def __init__(
         self,

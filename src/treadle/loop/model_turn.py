@@ -35,7 +35,7 @@ from treadle.types import Outcome, new_id, now
 
 
 class ModelTurn:
-    """Sends the model requests of one run, one after another."""
+    """Source of a run's responses, requested one after another."""
 
     def __init__(
         self,

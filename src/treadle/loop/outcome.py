@@ -1,4 +1,4 @@
-"""Decides after each turn whether a run ends, waits or continues, from the run's state alone.
+"""Decision after each turn whether a run ends, waits or continues, from the run's state alone.
 
 Cancellation, timeouts and errors are decided by the loop, limits by the ledger. Entry point:
 `Verdict`.
@@ -26,7 +26,7 @@ REJECTED = "Your answer is rejected: {reason}\nCorrect it, and answer again in t
 
 
 class Verdict:
-    """Decides the outcome of one run."""
+    """Outcome decision of one run."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._state = plan, plan.state

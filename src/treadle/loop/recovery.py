@@ -35,7 +35,7 @@ class _Given(NamedTuple):
 
 
 class Preparer(Protocol):
-    """Looks up, validates and decides a call (toolbox.py)."""
+    """Function that looks up, validates and decides a call (toolbox.py)."""
 
     def prepare(self, call: ToolCall, *, allowed: bool = False) -> Prepared: ...
 

@@ -65,19 +65,19 @@ class Toolbox:
     clean: Callable[[str], str]
     """Masks known secrets in a text."""
     context: Callable[[Ready, float | None, Toolbox], ToolContext[Any]]
-    """Creates the context of a call from the call, its deadline and this toolbox."""
+    """Factory of a call's context, from the call, its deadline and this toolbox."""
     permissions: Permissions = NO_PERMISSIONS
     takes_images: bool = True
     """True if the run's model accepts images."""
     on_ask: OnAsk = "deny"
     late: Hear = unheard
-    """Receives late results, in the event loop."""
+    """Receiver of late results, in the event loop."""
     sandbox: Sandbox | None = None
     """Sandbox for the tools' commands; None if it is disabled, or if no tool runs commands."""
     standing: SandboxStatus | None = None
     """Status of the sandbox; known after `get_ready`."""
     learned: Callable[[SandboxStatus], None] = lambda standing: None
-    """Receives `standing` once, before the first command is decided."""
+    """Callback that receives `standing` once, before the first command is decided."""
     mode_changed: Callable[[Mode], None] = lambda mode: None
     """Called when a user changes the mode during the run."""
     output_check: Callable[[Any], Awaitable[None]] | None = None

@@ -1,6 +1,6 @@
 """Messages, and their stored form as JSON, which keeps the fields of newer versions.
 
-Wires have encodings of their own. Entry points: `Message`.
+Each wire has its own encoding. Entry points: `Message`.
 """
 
 from __future__ import annotations

@@ -59,6 +59,6 @@ NO_DETAILS = ResponseDetails()
 
 
 def tier_of(said: str | None) -> str | None:
-    """Return the service tier if it has prices of its own; None for standard, by any name."""
+    """Return the service tier if it is priced separately; None for standard, by any name."""
     tier = said.lower() if said else None
     return tier if tier in _TIERS else None

@@ -63,7 +63,7 @@ class _Place(NamedTuple):
 
 
 class _Pairs:
-    """Matches results to calls.
+    """Pairing of results with calls.
 
     A result belongs to a preceding call with its id. Some models number their calls from 1 in every
     response; if several calls share the id, the result belongs to the last group of consecutive

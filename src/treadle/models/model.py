@@ -126,7 +126,7 @@ class ModelResponse(Value, frozen=True, kw_only=True):
 
 
 class Model(Protocol):
-    """Turns a request into a response."""
+    """Language model: an object that turns a request into a response."""
 
     @property
     def name(self) -> str:
@@ -151,7 +151,7 @@ class Model(Protocol):
 
 
 class Fold:
-    """Folds deltas into a response. The result does not depend on how the text is split."""
+    """Fold of deltas into a response. The result does not depend on how the text is split."""
 
     __slots__ = ("_kind", "_own", "_parts", "_pieces", "_taken", "call", "end")
 

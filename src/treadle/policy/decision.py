@@ -25,7 +25,7 @@ class FindingKind(StrEnum):
     READS = "reads"
     """Provably only reads, inside the workspace and outside guarded files."""
     HELD = "held"
-    """Reads only, as far as analysis shows; the sandbox confines the rest."""
+    """A command that only reads, as far as analysis shows; the sandbox confines the rest."""
     PERMITTED = "permitted"
     """A command that a user's rule allows: it may do anything the sandbox permits."""
     GRANTED = "granted"
@@ -35,14 +35,14 @@ class FindingKind(StrEnum):
     SHELL_EDITS = "shell edits"
     """A command that writes inside the workspace, outside guarded files."""
     READS_BEYOND = "reads beyond"
-    """Reads outside the workspace, or a file that likely holds a secret."""
+    """A read outside the workspace, or of a file that likely holds a secret."""
     PARTLY_ASKED = "partly asked"
-    """Reads a directory that an `ask` rule covers in part.
+    """A read of a directory that an `ask` rule covers in part.
 
     The sandbox hides that part; without a sandbox, the command needs approval.
     """
     PARTLY_DENIED = "partly denied"
-    """Reads a directory that a `deny` rule covers in part.
+    """A read of a directory that a `deny` rule covers in part.
 
     The sandbox hides that part; without a sandbox, the command is denied.
     """

@@ -21,7 +21,7 @@ class PathGuard(StrEnum):
     """Classes of guarded files, from least to most strictly guarded."""
 
     REVIEWED = "reviewed"
-    """Runs on other machines later, such as CI workflows; mode full may write it."""
+    """Files that run on other machines later, such as CI workflows; mode full may write them."""
     INSTRUCTS = "instructs"
     """Instructs agents, or is run later by shells and tools of this machine. Each change needs
     approval.

@@ -21,7 +21,7 @@ class _Claim(NamedTuple):
     run: Run | None
     """None while the run is being planned."""
     inside: Callable[[Callable[[], None]], None]
-    """Calls a function in the run's event loop."""
+    """Function that calls another one in the run's event loop."""
 
 
 class BusySessions:

@@ -60,7 +60,7 @@ class Spawning(NamedTuple):
 
 
 class Starter(Protocol):
-    """Starts and resumes runs (runs.py)."""
+    """Starter of runs, new or resumed (runs.py)."""
 
     async def start(
         self,
@@ -339,7 +339,7 @@ async def divided(journal: Journal, state: RunState, answers: Answers) -> tuple[
 
 
 async def check_seen(journal: Journal, run_id: str, calls: Collection[str], seen: int) -> None:
-    """Raise AgentError(busy) if a call has started or was asked about after the entry `seen`."""
+    """Raise AgentError(busy) if a call has started or requested approval after the entry `seen`."""
     for row in await journal.read(run_id, after=seen):
         if isinstance(row.entry, ToolStarted | ApprovalAsked) and row.entry.call_id in calls:
             raise AgentError(

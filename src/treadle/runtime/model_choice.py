@@ -54,7 +54,7 @@ class Asker(NamedTuple):
     """State of a resumed run."""
     fork: Fork | None = None
     submits: bool = False
-    """True if another process will call the model, with a key of its own."""
+    """True if another process will call the model, with its own key."""
 
 
 replaced: dict[str, str | Model] = {}
@@ -243,8 +243,8 @@ def _place(model: Model, state: RunState | None) -> None:
 async def _used_up(
     journal: Journal, name: str, run_id: str | None, session_id: str | None, fork: Fork | None
 ) -> int:
-    """Return how many entries of a script or recording earlier runs of the conversation used,
-    including the runs it was forked from.
+    """Return the number of entries of a script or recording that earlier runs of the conversation
+    used, including the runs it was forked from.
     """
     before = [] if run_id is None else [run_id]
     if session_id is not None and journal.sessions.get(session_id) is not None:

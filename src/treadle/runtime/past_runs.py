@@ -57,7 +57,7 @@ class PastRuns:
         )
 
     async def diff(self, run_id: str, other: str) -> RunDiff:
-        """Return where two runs diverge, and how they ended."""
+        """Return the point where two runs diverge, and how they ended."""
         return compare(await self.journal.load(run_id), await self.journal.load(other))
 
 

@@ -45,9 +45,9 @@ class RunStream(Generic[Out]):
     """Events of a run in progress: `async with … as run: async for event in run: …`, then
     `run.result`.
 
-    The run starts with the block and continues in a task of its own; leaving the block early
-    cancels it. Each event is delivered once, to one reader. Callbacks receive each event when it is
-    read, and unread events when the block is left.
+    The run starts with the block and continues in its own task; leaving the block early cancels it.
+    Each event is delivered once, to one reader. Callbacks receive each event when it is read, and
+    unread events when the block is left.
     """
 
     def __init__(

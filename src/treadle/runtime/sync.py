@@ -1,7 +1,7 @@
 """A runtime for programs without an event loop: scripts, Flask, Django. Entry points: `open`,
 `SyncRuntime`.
 
-The runtime lives on an event loop in a thread of its own; any number of threads can call it.
+The runtime lives on an event loop in its own thread; any number of threads can call it.
 """
 
 from __future__ import annotations

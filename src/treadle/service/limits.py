@@ -191,7 +191,7 @@ class UserLimits:
     def count(
         self, session: Session, scope: Scope, spending: RunSpending, run_id: str | None
     ) -> None:
-        """Count usage for today and settle the run's reservation, in a transaction of its own or in
+        """Count usage for today and settle the run's reservation, in a separate transaction or in
         the reply's. Only the first process to do so counts.
         """
         if (

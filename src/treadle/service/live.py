@@ -144,7 +144,9 @@ Work: TypeAlias = Callable[[LiveRun], Awaitable[None]]
 
 
 class LiveRuns:
-    """Driver of runs in tasks of its own. Usable from any task of one event loop while `opened`."""
+    """Driver of runs, each in its own task. Usable from any task of one event loop while
+    `opened`.
+    """
 
     def __init__(
         self, stopping: anyio.Event, *, grace_s: float, let_go: Callable[[], None]

@@ -94,7 +94,7 @@ class Service:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Raises AgentError if the database or the journal is unavailable."""
+        """Open the service. Raises AgentError if the database or the journal is unavailable."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.database)
             await stack.enter_async_context(self.runtime)

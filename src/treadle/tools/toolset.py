@@ -29,7 +29,7 @@ class Toolset(Sequence[Tool[Deps]], Generic[Deps]):
     """
 
     def __init__(self, tools: Iterable[Tool[Deps]]) -> None:
-        """Raises AgentError(invalid) for a member that is not a tool."""
+        """Create a set. Raises AgentError(invalid) for a member that is not a tool."""
         self._tools = tuple(tools)
         for one in self._tools:
             if not hasattr(one, "execute"):

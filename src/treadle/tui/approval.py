@@ -69,9 +69,9 @@ class Around:
     """Actions of the chat that the prompt needs."""
 
     view: Callable[[], None]
-    """Shows the complete call, full screen."""
+    """Callback that shows the complete call, full screen."""
     typed: Callable[[str], None]
-    """Receives keys that were meant for the input."""
+    """Callback for keys that were meant for the input."""
     columns: Callable[[], int]
     cycle_mode: Callable[[], None] = lambda: None
 

@@ -248,8 +248,8 @@ def _is_complete(block: Token, lines: Sequence[str]) -> bool:
 
 
 def _sentence(text: str, *, code: bool) -> int:
-    """Return where to cut a line: after a sentence in its second half with no open code or bold,
-    else after a word.
+    """Return the position at which to cut a line: after a sentence in its second half with no open
+    code or bold, else after a word.
     """
     half = len(text) // 2
     ends = [] if code else [found.end() for found in _SENTENCE.finditer(text, half)]

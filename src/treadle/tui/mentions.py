@@ -28,7 +28,7 @@ MENTIONS_MAX: Final = 50
 """Maximum attachments of one prompt."""
 _RANGE: Final = r":(\d{1,9}(?:-\d{1,9})?)(?!\d)"
 _MENTION: Final = re.compile(rf'(?<![\w@./\\)\]-])@(?:"([^"\n]+)"(?:{_RANGE})?|([^\s"@]+))')
-"""Matches a mention, except after a word as in an e-mail address."""
+"""Pattern of a mention. Does not match after a word, as in an e-mail address."""
 _LINES: Final = re.compile(rf"(.+?){_RANGE}")
 PATH_CHARS_MAX: Final = 4_096
 """Maximum length of a mentioned path, as on Linux."""

@@ -13,7 +13,7 @@ KEPT_MAX: Final = 20_000
 NAME_CHARS: Final = 4_096
 """Longest path on Linux."""
 _BEGUN: Final = re.compile(r'@(?:(?="([^\S\n]*[^\s"]+|[^\S\n]+|\Z))|([^\s"@]+|\Z))')
-"""Matches the beginning of a mention; an empty one only at the end, where the rest may follow. A
+"""Pattern of the beginning of a mention; an empty one only at the end, where the rest may follow. A
 quoted name may begin with blanks and contain another `@`.
 """
 

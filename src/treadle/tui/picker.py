@@ -56,7 +56,7 @@ class SecretText(Generic[T]):
 
     hides: Callable[[str], bool]
     takes: Callable[[str], PickerRow[T]] | None = None
-    """Builds the only row for such a text; None means that there is none."""
+    """Function that builds the only row for such a text; None means that there is none."""
 
 
 class Picker(Generic[T]):

@@ -46,7 +46,7 @@ class Region:
         self._theme, self._live, self._status, self._clock = theme, live, status, clock
         self.size: Callable[[], Size] = lambda: Size(rows=24, columns=80)
         self.suggestions: Callable[[int], list[Line]] = lambda rows: []
-        """Returns at most the given number of completion rows."""
+        """Function that returns at most the given number of completion rows."""
         self.above: list[Line] = []
         self.below: list[Line] = []
         """Lines around the input, set by `compose`."""

@@ -25,8 +25,10 @@ class StartRequest:
     reload: Callable[[], Config]
     """Reloads the configuration after the first start has written it."""
     setting: Callable[[Config], tuple[RunSetting, tuple[str, ...]]]
-    """Returns the settings of the runs, and warnings. Raises AgentError."""
+    """Function that returns the settings of the runs, and warnings. Raises AgentError."""
     runtime: Callable[[Config], Runtime]
-    """Opens the runtime. Raises AgentError."""
+    """Function that opens the runtime. Raises AgentError."""
     session: Callable[[Runtime], str | None]
-    """Returns the id of the session to open, or None for a new one. Raises AgentError."""
+    """Function that returns the id of the session to open, or None for a new one. Raises
+    AgentError.
+    """

@@ -36,7 +36,7 @@ KEPT_S: Final = 30.0
 _COMMAND: Final = re.compile(r"/(\S*)")
 _ARGUMENT: Final = re.compile(r"/(\S+)[ \t]+(\S*)")
 _MENTION: Final = re.compile(r'(?<![\w@./\\)\]-])@("[^"]*|[^\s"@]*)$')
-"""Matches a mention as mentions.py does."""
+"""Pattern of a mention, as in mentions.py."""
 _MODES: Final[Mapping[str, str]] = {
     "ask": "reads, asks for everything else",
     "accept-edits": "reads and edits files",

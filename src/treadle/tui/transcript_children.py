@@ -12,7 +12,7 @@ from treadle.tui.live import Activity, Live
 
 
 class ChildRuns:
-    """Tracks child runs. Their text is for the calling agent only and is not shown."""
+    """Tracker of child runs. Their text is for the calling agent only and is not shown."""
 
     def __init__(
         self, live: Live, calls: dict[str, tuple[str, object]], clock: Callable[[], float]

@@ -63,7 +63,7 @@ _PREFIXES: Final = (
 
 
 _LONG_TOKEN: Final = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z])[\w.\-+/=]{20,}")
-"""Matches a key without such a prefix."""
+"""Pattern of a key without such a prefix."""
 
 
 def vendor_of(key: str) -> VendorWay | None:

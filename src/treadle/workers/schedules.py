@@ -33,8 +33,8 @@ class Timetable:
     """
 
     def __init__(self, name: str, schedule: Schedule) -> None:
-        """Raises AgentError(invalid) for an unknown time zone, and for a cron expression that is
-        invalid or never matches.
+        """Parse a schedule. Raises AgentError(invalid) for an unknown time zone, and for a cron
+        expression that is invalid or never matches.
         """
         self.name, self.schedule = name, schedule
         try:

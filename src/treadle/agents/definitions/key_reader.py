@@ -46,7 +46,7 @@ def unknown_key(name: str, known: Collection[str], where: str) -> str:
 
 @dataclass
 class KeyReader:
-    """Reads values of one file."""
+    """Reader of the values in one file."""
 
     file: DefinitionFile
     problems: list[DefinitionProblem] = field(default_factory=list[DefinitionProblem], kw_only=True)

@@ -40,7 +40,7 @@ class DefinedAgents(Protocol):
 
 
 class Nesting:
-    """Checks agents together with the agents among their tools."""
+    """Checker for agents together with the agents among their tools."""
 
     def __init__(self, agents: DefinedAgents) -> None:
         self._agents = agents

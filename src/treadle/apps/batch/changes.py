@@ -92,8 +92,8 @@ class WorkingTreeChanges:
         )
 
     async def _path(self, name: str) -> Path:
-        """Return a path of the repository. Each takes a call of its own, because a name may contain
-        a line feed.
+        """Return a path of the repository. Each needs a separate call, because a name may contain a
+        line feed.
         """
         return self._git.folder / await self._git("rev-parse", "--git-path", name)
 

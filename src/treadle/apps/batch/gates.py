@@ -1,5 +1,5 @@
-"""Gate commands. Each runs in a shell of its own, in the folder of its prompt, and leaves no
-processes behind.
+"""Gate commands. Each runs in its own shell, in the folder of its prompt, and leaves no processes
+behind.
 
 They run code written by the model, so they run in the sandbox if one works. steps.py handles a
 failure. Entry point: `Gates`.
@@ -187,7 +187,7 @@ class _Output:
         return "\n".join(lines)
 
     def note(self, text: str) -> None:
-        """Add a note of ours on a line of its own."""
+        """Add a note from Treadle on a separate line."""
         self.add(f"\n[{text}]\n".encode("utf-8", "replace"))
 
     async def follow(self, reader: int) -> None:

@@ -144,7 +144,7 @@ class Assistants:
     """
 
     def __init__(self, config: Config, terms: Terms) -> None:
-        """Raises AgentError(invalid) if the agent does not exist or is invalid."""
+        """Find the agent. Raises AgentError(invalid) if it does not exist or is invalid."""
         self._config, self._terms = config, terms
         self._trust = (
             trust_of(Path(config.home), project_of(Path(terms.cwd)))

@@ -1,5 +1,5 @@
-"""A checkout for each prompt: a git worktree on a branch of its own, separate from the user's
-checkout, which is never touched.
+"""A checkout for each prompt: a git worktree on its own branch, separate from the user's checkout,
+which is never touched.
 
 Worktrees are outside Treadle's own folders, because tools cannot write there. changes.py compares
 their contents. Entry point: `Worktrees`.

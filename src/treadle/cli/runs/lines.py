@@ -61,7 +61,7 @@ def read_lines(lines: Iterable[bytes], name: str) -> list[bytes]:
 
 
 def _reason(error: ValueError | AgentError, line: bytes) -> str:
-    """Return what is wrong with a line, and what to do if it cannot be part of an export."""
+    """Return the error in a line, and the next step if it cannot be part of an export."""
     if isinstance(error, AgentError):
         return error.message
     if isinstance(error, UnicodeDecodeError) or not line.lstrip().startswith(b"{"):

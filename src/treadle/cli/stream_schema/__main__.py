@@ -1,4 +1,4 @@
-"""Writes the schema files to this folder; run by `make docs`."""
+"""Script that writes the schema files to this folder; run by `make docs`."""
 
 from __future__ import annotations
 

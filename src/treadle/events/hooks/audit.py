@@ -42,7 +42,7 @@ class Audit(Hook):
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Does not open the file: errors appear in the first run."""
+        """Create an audit without opening the file: errors appear in the first run."""
         self.path = Path(path).expanduser()
         """File to append to."""
         self._place = Path(os.path.realpath(self.path))

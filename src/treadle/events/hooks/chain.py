@@ -1,4 +1,5 @@
-"""Calls the hooks of one run one after another: in order before an action, in reverse after it.
+"""Chain of one run's hooks, called one after another: in order before an action, in reverse after
+it.
 
 After a hook adds, changes or asks, later hooks still run; Stop, Deny and answers end the chain. A
 hook that fails before an action prevents it. A failure after an action or on an event is reported,
@@ -66,7 +67,7 @@ class Hooks:
         self.points = frozenset(self._of)
         """Points that at least one hook overrides."""
         self.warn: Callable[[str], None] = lambda text: None
-        """Publishes a warning about a failed hook."""
+        """Callback that publishes a warning about a failed hook."""
         self._told: set[int] = set()
         """Ids of hooks whose on_event has failed. Each is reported once per run."""
 

@@ -61,7 +61,7 @@ class Guard(Hook):
     """
 
     def __init__(self, *rules: Rule) -> None:
-        """Raises AgentError(invalid) for an invalid rule."""
+        """Create a guard. Raises AgentError(invalid) for an invalid rule."""
         for rule in rules:
             if inspect.iscoroutinefunction(getattr(rule, "when", None)):
                 raise AgentError(

@@ -32,7 +32,7 @@ CUT = "…"
 
 
 class SpanContent:
-    """Encodes the content of one run for its spans. Encodes each message only once."""
+    """Encoder of one run's content for its spans. Encodes each message only once."""
 
     def __init__(self, clean: Callable[[str], str]) -> None:
         """`clean`: masks secrets in a text."""

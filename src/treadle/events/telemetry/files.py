@@ -12,7 +12,7 @@ class LogFile:
     """Log file, opened for appending, created if missing. Each `write` is appended as a whole."""
 
     def __init__(self, path: str) -> None:
-        """Raises AgentError(invalid) if the file cannot be opened."""
+        """Open the file. Raises AgentError(invalid) if it cannot be opened."""
         file = Path(path).expanduser()
         # opening a pipe without a reader would block; Windows lacks the flag
         at_once: int = getattr(os, "O_NONBLOCK", 0)

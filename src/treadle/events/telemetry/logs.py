@@ -102,7 +102,7 @@ class EventLog:
         waiting_max: int = WAITING_MAX,
         at_end: Callable[[], object] | None = None,
     ) -> None:
-        """Starts logging. `writer`: a structlog logger. `at_end`: called in the writing thread,
+        """Start logging. `writer`: a structlog logger. `at_end`: called in the writing thread,
         after the last line.
         """
         self._hub = hub
@@ -210,7 +210,9 @@ class EventLog:
 
 
 class _Words(logging.Handler):
-    """Adds the records of the library's logger, whose secrets `mask_logs` has masked."""
+    """Handler that adds the records of the library's logger, whose secrets `mask_logs` has
+    masked.
+    """
 
     def __init__(self, log: EventLog) -> None:
         super().__init__()

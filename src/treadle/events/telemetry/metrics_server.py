@@ -35,13 +35,13 @@ class _Handler(WSGIRequestHandler):
 
 
 class MetricsServer(ThreadingMixIn, WSGIServer):
-    """Serves a WSGI application in threads, until `close`."""
+    """Server of a WSGI application, which runs in threads until `close`."""
 
     daemon_threads = True
     request_queue_size = CONNECTIONS_MAX
 
     def __init__(self, host: str, port: int, app: WsgiApp) -> None:
-        """Raises OSError if the address cannot be used."""
+        """Bind the address. Raises OSError if it cannot be used."""
         self._lock = threading.Lock()
         """Guards `_connections`."""
         self._connections: dict[socket.socket, None] = {}

@@ -51,8 +51,8 @@ _APPEND_PIECES: Final[LiteralString] = (
 )"""
     + _DURABLY
 )
-"""Waits for a blob that another transaction is creating, and returns its number. The update changes
-nothing; its purpose is to wait.
+"""Statement that waits for a blob that another transaction is creating, and returns its number. The
+update changes nothing; its purpose is to wait.
 """
 
 

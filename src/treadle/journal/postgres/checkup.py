@@ -17,7 +17,7 @@ from treadle.journal.postgres.schema import VERSION
 
 _COMMITS: Final = 5
 _COMMIT: Final[LiteralString] = "select pg_logical_emit_message(true, 'treadle', 'doctor')"
-"""Writes only to the server's log, and is committed as an append is."""
+"""Statement that writes only to the server's log, and is committed as an append is."""
 
 _MAY_WRITE: Final[LiteralString] = """
 select count(*) from pg_class where relnamespace = 'treadle'::regnamespace and relkind = 'r' and relname not in ('versions', 'notify_key')
@@ -98,7 +98,9 @@ def _number(db: psycopg.Connection, statement: LiteralString) -> int:
 
 
 def _clock(db: psycopg.Connection) -> tuple[float, float]:
-    """Return how far the server's clock is ahead, and the duration of the query, in seconds."""
+    """Return the clock difference (positive if the server is ahead) and the duration of the query,
+    in seconds.
+    """
     began = time.perf_counter()
     row = db.execute(
         "select extract(epoch from clock_timestamp())::float8", prepare=False

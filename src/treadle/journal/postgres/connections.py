@@ -64,7 +64,7 @@ class PostgresServer:
     def __init__(
         self, url: str, *, patience_s: float = PATIENCE_S, silent_s: float = SILENT_S
     ) -> None:
-        """Raises AgentError(invalid) if the URL is not one of PostgreSQL."""
+        """Parse the URL. Raises AgentError(invalid) if it is not one of PostgreSQL."""
         self.place = place_of(url)
         self.patience_s = patience_s
         self._secrets = secrets_of(url)

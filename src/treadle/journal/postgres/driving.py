@@ -34,7 +34,7 @@ update runs set owner = ?, fence = ?, waiting = 0, {TAKEN}, timeline = treadle.t
 where num = ?
 """
 _TAKEN = "select fence, head, coalesce(failed_over = head, false) from runs where num = ?"
-"""Compares the head at that time, because a driver that found another timeline may have ended
+"""Condition on the head at that time, because a driver that found another timeline may have ended
 before recording that.
 """
 _MINE = "select 1 from runs where num = ? and fence = ? and owner = ?"

@@ -33,7 +33,7 @@ class PostgresJournal(TableJournal):
     """
 
     def __init__(self, server: PostgresServer, *, lease_s: float = LEASE_S) -> None:
-        """Raises AgentError(invalid) for a lease that is too short."""
+        """Create the journal. Raises AgentError(invalid) for a lease that is too short."""
         self._readers = PostgresReaders(server)
         self._writer = PostgresWriter(server)
         self.notifier = PostgresNotifier(server)
@@ -57,7 +57,7 @@ class PostgresJournal(TableJournal):
     def open(
         cls, url: str, *, durability: Durability = "process", lease_s: float = LEASE_S
     ) -> Self:
-        """Open the journal in that database, in a schema `treadle` of its own, which is created if
+        """Open the journal in that database, in its own schema `treadle`, which is created if
         missing. Connects, and blocks until then.
 
         `durability`: both values have the same effect here. A confirmed commit is in the server's

@@ -49,7 +49,9 @@ class SqliteWrite(Pending[T]):
         self.undo = undo
         """Reverts the changes of `work` in memory if the transaction failed."""
         self.stands = stands
-        """Returns True if the work is in the file. Called if a commit ended without a result."""
+        """Function that returns True if the work is in the file. Called if a commit ended without a
+        result.
+        """
         self.appends = appends
         """True if it contains entries of a run. Tests can kill the process directly before or after
         it.

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from treadle.journal.entries import SCHEMA
 
 Upcaster: TypeAlias = Callable[[bytes], bytes]
-"""Converts an entry of a schema to the next one."""
+"""Function that converts an entry of one schema to the next."""
 
 UPCASTERS: Mapping[int, Upcaster] = {}
 """Upcasters by the schema that they read, which is stored in run.started."""

@@ -112,7 +112,7 @@ NONE_OMITTED: Final = OmittedImages()
 
 
 class Images:
-    """Tracks the images of one conversation in order.
+    """Tracker of one conversation's images, in order.
 
     `wanted` depends only on them, so that every run gets the same result.
     """

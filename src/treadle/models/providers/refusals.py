@@ -108,7 +108,7 @@ _KINDS = {
 
 
 class Refusals:
-    """Builds errors for one provider."""
+    """Factory of errors for one provider."""
 
     def __init__(self, credential: str, *, request_id: str = "x-request-id") -> None:
         """`credential`: origin of the key, for auth errors. `request_id`: name of the header with

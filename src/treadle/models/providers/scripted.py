@@ -89,7 +89,7 @@ class ScriptEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class ScriptedModel:
-    """Responds with the entries of a script in order, whatever the request.
+    """Model that responds with the entries of a script in order, regardless of the request.
 
     Stateful: use one instance per conversation.
     """

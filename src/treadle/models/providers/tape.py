@@ -109,7 +109,7 @@ def _numbered(part: Part, numbers: dict[str, str]) -> Part:
 
 
 class RecordingModel:
-    """Wraps a model and appends every exchange to a tape.
+    """Model wrapper that appends every exchange to a tape.
 
     `clean` redacts secrets from the tape.
     """
@@ -174,12 +174,12 @@ class RecordingModel:
 
 
 class TapeModel:
-    """Replays a tape in order. A request that differs from the recording is an error that shows the
-    difference.
+    """Model that replays a tape in order. A request that differs from the recording is an error
+    that shows the difference.
     """
 
     def __init__(self, path: Path, *, clean: Callable[[str], str] = lambda text: text) -> None:
-        """Raises AgentError(invalid) if the tape cannot be read.
+        """Open a tape. Raises AgentError(invalid) if it cannot be read.
 
         `clean`: the redaction used in the recording.
         """

@@ -43,8 +43,8 @@ _BOUND = """for ((treadle = 0; treadle < 1000; treadle++)); do
     read -rd '' REPLY < /proc/1/status; [[ $REPLY == *Seccomp:?2* ]] && break
 done; unset REPLY
 """
-"""Waits for the first process, which installs its seccomp filter right after it has requested to
-die with its parent.
+"""Shell code that waits for the first process, which installs its seccomp filter right after it has
+requested to die with its parent.
 """
 
 

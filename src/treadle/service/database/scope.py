@@ -24,8 +24,8 @@ class Identity:
     __slots__ = ("_user_id", "proof")
 
     def __init__(self, user_id: str, proof: Proof) -> None:
-        """Raises AgentError(invalid) for a user id that is empty, longer than 64 characters or not
-        printable.
+        """Create an identity. Raises AgentError(invalid) for a user id that is empty, longer than
+        64 characters or not printable.
         """
         if not user_id or len(user_id) > USER_ID_CHARS or not user_id.isprintable():
             raise AgentError("invalid", "a user's id is 1 to 64 printable characters")

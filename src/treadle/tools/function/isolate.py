@@ -74,7 +74,7 @@ async def run_isolated(
 
 
 class _Child:
-    """A process that leads a group of its own."""
+    """Child process that leads its own process group."""
 
     def __init__(self, process: Process) -> None:
         self.process = process

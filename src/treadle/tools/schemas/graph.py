@@ -259,7 +259,7 @@ def _named(found: object) -> dict[str, Any]:
 
 def _size(value: object) -> int:
     """Return the size of a keyword's value: 1, plus the number of its items. Schemas in it are
-    parts with sizes of their own.
+    separate parts with their own sizes.
     """
     return 1 + len(cast("list[object]", value)) if isinstance(value, list | dict) else 1
 

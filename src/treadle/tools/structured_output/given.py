@@ -20,8 +20,8 @@ class Given:
     """`Shape` of a JSON Schema. If a name is repeated, its last value counts, as in `json`."""
 
     def __init__(self, schema: Mapping[str, object]) -> None:
-        """Raises AgentError(invalid) if the schema is obviously invalid or refers to a remote one.
-        `ready` compiles it.
+        """Create the family. Raises AgentError(invalid) if the schema is obviously invalid or
+        refers to a remote one. `ready` compiles it.
         """
         self._check: Final = CheckedSchema(schema, "output= is", "output")
         if self._check.fault:

@@ -42,8 +42,8 @@ def answer_type(kind: Mapping[str, object]) -> AnswerType[object]: ...
 @overload
 def answer_type(kind: typing_extensions.TypeForm[Out]) -> AnswerType[Out] | None: ...
 def answer_type(kind: object) -> AnswerType[Any] | None:
-    """Return how to request and read an answer of this type or JSON Schema; None for `str` and
-    None, whose answer is the text of the model.
+    """Return the typed answer for this type or JSON Schema; None for `str` and None, whose answer
+    is the text of the model.
 
     Raises AgentError(invalid) for a value that is obviously not a type, and for a schema that
     refers to a remote one. The type is described, and libraries are imported, on first use of the

@@ -29,7 +29,7 @@ class Structs:
     """`Shape` of a Struct. Also validated by the schema, because msgspec ignores unknown fields."""
 
     def __init__(self, kind: Any) -> None:
-        """Raises errors of msgspec and of the type's own code."""
+        """Describe the type. Raises errors of msgspec and of the type's own code."""
         self._kind: Final = met(kind)
         self._decoder: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(self._kind)
         self.schema: Final[dict[str, Any]] = closed(tidy(msgspec.json.schema(kind)))

@@ -37,7 +37,7 @@ LEAVE_S: Final = 0.05
 
 
 class Driving:
-    """Drives the runs that an engine delivers. Its counts are readable from any thread."""
+    """Driver of the runs that an engine delivers. Its counts are readable from any thread."""
 
     def __init__(
         self, runtime: Runtime, engine: Engine, agent_of: AgentOf | None, deps_of: DepsOf | None
@@ -56,7 +56,9 @@ class Driving:
         self.waiting: dict[str, Ticket] = {}
         """Claimed runs that are not delivered yet, by run id."""
         self._owed: dict[str, Time | None] = {}
-        """Runs that could not be returned to the journal, and until when they are delayed."""
+        """Runs that could not be returned to the journal, with the time until which each is
+        delayed.
+        """
         self._told: set[str] = set()
         """Reasons for delays that were already logged as a warning."""
         self.running = self.deliveries = self.held_off = 0

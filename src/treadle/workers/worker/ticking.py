@@ -28,7 +28,7 @@ AGAIN_S: Final = 5.0
 
 class Ticking:
     def __init__(self, runtime: Runtime, schedules: Mapping[str, Schedule]) -> None:
-        """Raises AgentError(invalid) for an invalid schedule."""
+        """Create the submitter. Raises AgentError(invalid) for an invalid schedule."""
         self._runtime = runtime
         self._timetables = [Timetable(name, schedule) for name, schedule in schedules.items()]
         self._seen_to: dict[str, Time] = {}

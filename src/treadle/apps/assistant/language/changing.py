@@ -282,8 +282,8 @@ def _looks_renamed(rest: Words) -> bool:
 
 
 def _renamed(words: Words, verb: str) -> tuple[int, int] | None:
-    """Return where the old title ends and the new one begins. Of several "to", the middle one
-    separates them.
+    """Return the position where the old title ends and the new one begins. Of several "to", the
+    middle one separates them.
     """
     keys = keys_of(words)
     quoted = [i for i, word in enumerate(words) if word.quoted]

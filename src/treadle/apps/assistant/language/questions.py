@@ -111,7 +111,7 @@ def asked_for(
 
 
 def _thing_at(keys: list[str], verb: str) -> int | None:
-    """Return where "that thing about X" begins, if the words ask for it."""
+    """Return the position where "that thing about X" begins, if the words ask for it."""
     if len(keys) >= 12:
         return None
     places = (place for place in range(min(len(keys), 4)) if _THING.at(keys, place) is not None)

@@ -180,8 +180,8 @@ decode_event = msgspec.json.Decoder(
     BlockPiece | BlockStart | BlockStop | MessageDelta | MessageStart | MessageStop | Ping,
     strict=False,
 ).decode
-"""Decodes the events of nearly every stream. Raises ValueError or RecursionError for others. This
-is a bare decoder because it runs for every event.
+"""Decoder for the events of nearly every stream. Raises ValueError or RecursionError for others.
+This is a bare decoder because it runs for every event.
 """
 
 

@@ -43,7 +43,7 @@ class Sent(NamedTuple):
 
 
 class MessageEncoder:
-    """Encodes the messages of one history in order, and records possible cache breakpoints as
+    """Encoder of one history's messages, in order, which records possible cache breakpoints as
     positions in the joined bytes.
 
     Models before Opus 4.8 reject system messages, and Sonnet 5 ignores them (see

@@ -48,7 +48,7 @@ class Remedy(NamedTuple):
     refusal: re.Pattern[str]
     notice: str
     extra: Callable[[ModelRequest], dict[str, object]]
-    """Returns the fields of `settings.extra` that omit it."""
+    """Function that returns the fields of `settings.extra` that omit it."""
 
 
 def _since_now(request: ModelRequest) -> dict[str, object]:
@@ -181,7 +181,7 @@ class AnthropicModel:
         return self.abilities.refused() | _REFUSES
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """Return how requests differ from `settings` because of the model."""
+        """Return notes on differences between requests and `settings` that are due to the model."""
         return self._encoder.notes(settings)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:

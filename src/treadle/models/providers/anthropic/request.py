@@ -294,7 +294,7 @@ class RequestEncoder:
         )
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """Return how requests differ from `settings` because of the model."""
+        """Return notes on differences between requests and `settings` that are due to the model."""
         loose = settings.strict_tools is True and not self._is_strict(settings)
         return (
             *fit(settings, self._abilities).notes,

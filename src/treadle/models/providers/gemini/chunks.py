@@ -136,12 +136,12 @@ _partial = msgspec.json.Decoder(list[PartialArgument], strict=False)
 _calls = msgspec.json.Decoder(FunctionCall, strict=False)
 
 decode_bare = msgspec.json.Decoder(BareChunk).decode
-"""Decodes nearly all chunks of a long response. Raises ValueError or RecursionError for others.
+"""Decoder for nearly all chunks of a long response. Raises ValueError or RecursionError for others.
 This is a bare decoder because it runs for every chunk.
 """
 
 decode_chunk = msgspec.json.Decoder(GeminiChunk[ContentPart], strict=False).decode
-"""Decodes any chunk whose parts have only known fields. Raises ValueError or RecursionError for
+"""Decoder for any chunk whose parts have only known fields. Raises ValueError or RecursionError for
 others.
 """
 

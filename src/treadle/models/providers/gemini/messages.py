@@ -58,7 +58,7 @@ Content: TypeAlias = Json | msgspec.Raw
 
 
 class MessageEncoder:
-    """Encodes the messages of one history in order, for one model. Signatures of other models are
+    """Encoder of one history's messages, in order, for one model. Signatures of other models are
     not sent.
     """
 

@@ -142,7 +142,7 @@ class GeminiModel:
         return self._refuses
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """Return how requests differ from `settings` because of the model."""
+        """Return notes on differences between requests and `settings` that are due to the model."""
         alone = settings.hosted_tools and is_older(self._model_id, GENERATION_OF_LEVELS)
         hosted = (
             (

@@ -212,7 +212,7 @@ class RequestEncoder:
         return min(wanted, self._abilities.context_tokens or wanted)
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """Return how requests differ from `settings` because of the model."""
+        """Return notes on differences between requests and `settings` that are due to the model."""
         return fit(settings, self._abilities, self._model_id).notes
 
 

@@ -120,7 +120,7 @@ class _Call:
 
 
 class Calls:
-    """Calls of one response, in order of their beginnings."""
+    """Calls of one response, in the order in which they begin."""
 
     __slots__ = ("_all", "_by_index", "_closed", "_stuck", "failure")
 

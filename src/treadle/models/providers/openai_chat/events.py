@@ -202,8 +202,8 @@ def is_text(chunk: Chunk) -> bool:
 _INTEGER = re.compile(r"\d{1,18}")
 
 decode_chunk = msgspec.json.Decoder(Chunk).decode
-"""Decodes the chunks of nearly every stream. Raises ValueError or RecursionError for others. This
-is a bare decoder because it runs for every chunk.
+"""Decoder for the chunks of nearly every stream. Raises ValueError or RecursionError for others.
+This is a bare decoder because it runs for every chunk.
 """
 
 

@@ -46,7 +46,7 @@ _FAILED = "This call failed"
 
 
 class MessageEncoder:
-    """Encodes the messages of one history in order, for one server, and records possible cache
+    """Encoder of one history's messages, in order, for one server, which records possible cache
     breakpoints as positions in the joined bytes.
     """
 

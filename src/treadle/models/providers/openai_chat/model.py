@@ -159,7 +159,9 @@ class ChatModel:
         )
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """Return how requests differ from `settings` because of the model or its server."""
+        """Return notes on differences between requests and `settings` that are due to the model or
+        its server.
+        """
         tier = settings.service_tier
         lacks = tier is not None and tier not in self._server.tiers
         own = (

@@ -190,7 +190,7 @@ class RequestEncoder:
         return with_extra(body, extra)
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """Return how requests differ from `settings` because of the model."""
+        """Return notes on differences between requests and `settings` that are due to the model."""
         notes = (
             fit(settings, self._abilities, self._model_id).notes if self._server.fits_effort else ()
         )

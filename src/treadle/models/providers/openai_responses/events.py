@@ -201,8 +201,8 @@ _response = msgspec.json.Decoder(WireResponse, strict=False)
 _place = msgspec.json.Decoder(_Place)
 
 decode_event = _known.decode
-"""Decodes the events of nearly every stream. Raises ValueError or RecursionError for others. This
-is a bare decoder because it runs for every event.
+"""Decoder for the events of nearly every stream. Raises ValueError or RecursionError for others.
+This is a bare decoder because it runs for every event.
 """
 
 

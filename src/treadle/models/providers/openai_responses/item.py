@@ -54,8 +54,8 @@ class OutputItem:
 
     @property
     def fee(self) -> str:
-        """Return what the provider bills by the piece: `web_search`, `file_search`, or the id of a
-        container; "" for nothing.
+        """Return the item's separately billed unit: `web_search`, `file_search`, or the id of a
+        container; "" if there is none.
         """
         return ""
 

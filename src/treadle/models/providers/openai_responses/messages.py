@@ -78,7 +78,7 @@ Item = Json | msgspec.Raw
 
 
 class MessageEncoder:
-    """Encodes the messages of one history in order."""
+    """Encoder of one history's messages, in order."""
 
     __slots__ = ("_abilities", "_kinds", "_windows", "begin", "has_window", "response_id")
 

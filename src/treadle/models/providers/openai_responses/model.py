@@ -131,7 +131,7 @@ class OpenAIResponsesModel:
         return self.abilities.refused() | _REFUSES
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """Return how requests differ from `settings` because of the model."""
+        """Return notes on differences between requests and `settings` that are due to the model."""
         return self._encoder.notes(settings)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:

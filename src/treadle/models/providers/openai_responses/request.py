@@ -249,7 +249,7 @@ class RequestEncoder:
         return fields
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """Return how requests differ from `settings` because of the model."""
+        """Return notes on differences between requests and `settings` that are due to the model."""
         return fit(settings, self._abilities, self._model_id).notes
 
 

@@ -75,7 +75,7 @@ def counts_of(response: WireResponse) -> Counts:
 
 
 def reason_of(response: WireResponse) -> str | None:
-    """Return why the response is incomplete, if it contains a reason."""
+    """Return the reason why the response is incomplete, if it contains one."""
     try:
         return (_incomplete.decode(response.incomplete_details) or Incomplete()).reason
     except (ValueError, RecursionError):

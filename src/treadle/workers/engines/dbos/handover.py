@@ -1,4 +1,6 @@
-"""Passes tickets from DBOS's event loop, in a thread, to ours. Entry point: `Handover`."""
+"""Bridge that passes tickets from DBOS's event loop, in a thread, to ours. Entry point:
+`Handover`.
+"""
 
 from __future__ import annotations
 

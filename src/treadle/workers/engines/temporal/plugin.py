@@ -40,13 +40,13 @@ DepsOfRequest: TypeAlias = Callable[[RunRequest], Awaitable[Any]]
 """Function that returns the dependencies of a run."""
 
 BEATS: Final = 4
-"""Heartbeats within the heartbeat timeout."""
+"""Number of heartbeats within the heartbeat timeout."""
 BEAT_S: Final = 10.0
-"""Interval without a heartbeat timeout."""
+"""Seconds between heartbeats if there is no heartbeat timeout."""
 OUTPUT_MOST: Final = 1_000_000
 """Longest output in a reply, in bytes. Temporal refuses payloads of 2 MB."""
 AT_ONCE: Final = timedelta(milliseconds=100)
-"""Delay before a released run is delivered to another worker."""
+"""Delay in seconds before a released run is delivered to another worker."""
 
 
 class TreadlePlugin(SimplePlugin):
@@ -109,7 +109,7 @@ class _Activities:
                 cancelled = True
                 with anyio.CancelScope(shield=True):
                     if not self._runtime.let_go(request.run_id):
-                        scope.cancel()  # it only prepares the run, or waits for another driver
+                        scope.cancel()  # only prepares the run, or waits for another driver
                     await ended.wait()
             group.cancel_scope.cancel()
         reply = found[0] if found else None
