@@ -354,7 +354,7 @@ async def test_export_writes_for_its_owner_alone_and_overwrites_only_after_a_yes
         text = made.read_text()
         assert made.stat().st_mode & 0o777 == 0o600
         assert [line for line in text.splitlines() if line.startswith("#")] == [
-            "# What is *here*?",
+            r"# What is \*here\*?",
             "## You",
             "## Agent",
         ]

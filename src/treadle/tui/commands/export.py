@@ -48,9 +48,8 @@ async def export(desk: Desk, rest: str) -> None:
     if path.suffix.lower() in JSON_ENDINGS:
         data = b"".join(encode_message(message) + b"\n" for message in messages)
     else:
-        data = desk.conversation.runtime.redact(as_markdown(info, messages)).encode(
-            "utf-8", "replace"
-        )
+        text = await to_thread.run_sync(as_markdown, info, messages)
+        data = desk.conversation.runtime.redact(text).encode("utf-8", "replace")
     try:
         there = await to_thread.run_sync(_is_there, path)
         question = f"{one_line(str(path), 400)} already exists. Overwrite it?"
@@ -116,7 +115,7 @@ def _write(path: Path, data: bytes, *, replace: bool) -> None:
 def as_markdown(info: SessionInfo, messages: Sequence[Message]) -> str:
     """Return the conversation with tool calls and results, without reasoning."""
     lines = [
-        f"# {one_line(info.title, 200)}",
+        f"# {_literal(info.title)}",
         "",
         (
             f"{count(len(messages), 'message')}, {local(info.created_at)} to "
@@ -142,10 +141,10 @@ def as_markdown(info: SessionInfo, messages: Sequence[Message]) -> str:
 def _written(part: Part) -> Iterator[str]:
     match part:
         case TextPart():
-            if text := _clean(part.text).strip("\n"):
+            if text := _still(_clean(part.text).strip("\n")):
                 yield from (text, "")
         case ToolCall():
-            yield f"**{one_line(part.name)}**"
+            yield f"**{_literal(part.name)}**"
             yield from ("", *_fenced(_clean(part.arguments_json), "json"), "")
         case ToolResult():
             failure = (
@@ -156,16 +155,81 @@ def _written(part: Part) -> Iterator[str]:
                 else ""
             )
             how = " (unknown whether it took effect)" if part.unknown else failure
-            yield f"Result of **{one_line(part.name)}**{how}"
+            yield f"Result of **{_literal(part.name)}**{how}"
             yield from ("", *_fenced(_clean(part.text).strip("\n"), ""), "")
         case MediaPart():
-            yield from (f"*{one_line(part.name or part.media_type)}*", "")
+            yield from (f"*{_literal(part.name or part.media_type)}*", "")
         case _:
             return
 
 
 def _clean(text: str) -> str:
     return plain(text.replace("\r\n", "\n"))
+
+
+_FENCE: Final = re.compile(r"(`{3,})[^`]*|(~{3,}).*")
+_LOADS: Final = re.compile(r"!(?=\[)|<(?=[A-Za-z/!?])")
+_PUNCTUATION: Final = re.compile(r"([\\`*_\[\]<>!#~|&])")
+
+
+def _still(text: str) -> str:
+    """Return Markdown without images and HTML, which would load data wherever it is read, and that
+    is closed at its end.
+
+    A text without them is unchanged. In others all but fenced code is escaped; if that is not
+    enough, the whole text becomes a block of code.
+    """
+    if not (_LOADS.search(text) or "```" in text or "~~~" in text):
+        return text
+    for found in (text, _escaped(text)):
+        if _is_still(found):
+            return found
+    return "\n".join(_fenced(text, ""))
+
+
+def _is_still(text: str) -> bool:
+    """Return True if readers with and without tables find no image and no HTML, whatever other
+    texts define, and find that the text has ended.
+    """
+    from markdown_it import MarkdownIt  # noqa: PLC0415  only an export parses
+
+    for reader in (MarkdownIt("commonmark"), MarkdownIt("commonmark").enable("table")):
+        blocks = reader.parse(f"{text}\n\nx")
+        if [(block.content, block.level) for block in blocks[-2:-1]] != [("x", 1)]:
+            return False
+        for token in (inner for block in blocks for inner in (block, *(block.children or ()))):
+            if token.type in ("image", "html_inline", "html_block"):
+                return False
+            if token.type == "text" and "![" in token.content:
+                return False
+    return True
+
+
+def _escaped(text: str) -> str:
+    """Return the text with entities outside of fenced code (a backslash may have one before it),
+    and with its last fence closed.
+    """
+    lines, fence = list[str](), ""
+    for line in text.split("\n"):
+        if fence:
+            end = line.strip(" \t")
+            is_closed = end.startswith(fence) and not end.strip(fence[0])
+            fence = "" if is_closed and len(line) - len(line.lstrip(" ")) < 4 else fence
+        else:
+            found = _FENCE.fullmatch(line)
+            fence = "" if found is None else found[1] or found[2]
+            line = line if fence else _LOADS.sub(_entity, line)
+        lines.append(line)
+    return "\n".join([*lines, *([fence] if fence else [])])
+
+
+def _entity(found: re.Match[str]) -> str:
+    return f"&#{ord(found[0])};"
+
+
+def _literal(text: str) -> str:
+    """Return a line of text in which nothing is markup."""
+    return _PUNCTUATION.sub(r"\\\1", one_line(text, 200))
 
 
 def _fenced(text: str, language: str) -> list[str]:
