@@ -206,9 +206,9 @@ class Masking:
     """`Redactor.exact` for a text that arrives in pieces. The joined results of `add` and `end`
     equal the result of `exact` for the whole text.
 
-    Holds back only text that may be the beginning of a known value. If values overlap the mask
-    itself, `exact` makes several passes; here, each pass is a Masking that processes the output of
-    the one before.
+    Holds back only text that may be the beginning of a known value. If a value overlaps the mask
+    itself, `exact` makes several passes. Each pass is then a separate `Masking` that processes the
+    output of the previous one.
     """
 
     __slots__ = ("_begins", "_held", "_next", "_values")

@@ -115,7 +115,7 @@ async def _shown(
 async def _plan(
     assembly: Assembly, agent: Agent[Any, Any], before: Run, ctx: RunContext[Any], view: View | None
 ) -> Plan:
-    """Return the plan of the run so far, with everything that is the next agent's."""
+    """Return the plan of the run with the agent, model, tools and settings of the next agent."""
     plan = before.plan
     await assembly.toolboxes.confining.check(agent)
     more = await assembly.more_tools(agent, plan.limits)

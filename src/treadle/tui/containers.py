@@ -1,5 +1,5 @@
-"""Containers of Markdown lines (lists, quotes, code, tables), and what the end of some lines leaves
-open. Entry points: `Within`, `OpenedContext`.
+"""Containers of Markdown lines (lists, quotes, code, tables), and which of them are still open
+at the end of the given lines. Entry points: `Within`, `OpenedContext`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Within:
 
 
 class OpenedContext:
-    """Context that the end of some lines leaves open."""
+    """Containers that are still open at the end of the given lines."""
 
     def __init__(
         self, tokens: Sequence[Token], lines: Sequence[str], number: int | None = None

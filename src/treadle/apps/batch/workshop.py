@@ -69,7 +69,7 @@ class Workshop:
     worktrees: Worktrees | None
     """Worktrees; None if every prompt is worked on in the folder of the batch."""
     attached: Sequence[Part]
-    """Parts that each prompt gets before its text."""
+    """Message parts that are placed before the text of each prompt."""
 
 
 @asynccontextmanager

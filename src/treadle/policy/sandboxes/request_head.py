@@ -14,7 +14,7 @@ from treadle.config.hosts import plain_host
 HEAD_BYTES_MAX = 32 * 1024
 _BODY_BYTES_MAX = 1 << 50
 _LINE_BYTES_MAX = 15
-"""Maximum length of a framing line."""
+"""Maximum length of a framing line, in bytes."""
 _TINY = 64
 _TINY_MAX = 1_000
 """Maximum number of tiny chunks in one body, because they keep the whole process busy."""

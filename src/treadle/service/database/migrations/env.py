@@ -1,6 +1,4 @@
-"""Entry point for Alembic: runs over the connection that migrating.py passes, in its transaction
-and under its lock.
-"""
+"""Entry point for Alembic. Uses the connection, the transaction and the lock of migrating.py."""
 
 from __future__ import annotations
 
