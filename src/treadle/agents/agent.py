@@ -27,6 +27,7 @@ from treadle.agents.fields import (
     AgentChanges,
     AgentFields,
     Handoffs,
+    HistoryProcessor,
     Instructions,
     OutputCheck,
     Tools,
@@ -88,6 +89,9 @@ class Agent(Generic[Deps, Out]):
             `retries`. A resume may call it again, so it must have no side effects.
         handoffs: Agents that can continue a run after this one: agents, names of agents, or
             `handoff(agent, …)`. Each becomes a tool, whose call ends the turn.
+        history: Sync or async function of the run's `RunContext` and the messages of the
+            conversation, called before each request. It returns the messages that the model sees;
+            the stored history does not change.
         completion: If true, a run completes only when the model calls the tool `complete` with its
             output.
         retries: Number of times that the model may correct an invalid output, at least 0.
@@ -112,6 +116,7 @@ class Agent(Generic[Deps, Out]):
     output: TypeForm[Out] | Mapping[str, object] | None = None
     output_check: OutputCheck[Deps, Out] | None = None
     handoffs: Sequence[Handoff[Any, Any]] = ()
+    history: HistoryProcessor[Deps] | None = None
     completion: bool = False
     retries: int = 2
     hooks: Sequence[Hook] = ()

@@ -18,6 +18,7 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "context_type": "leave it out, because the types of deps come from the tools",
     "handoff_description": "use description=, or handoff(agent, description=…) in handoffs=",
     "handoff": "use handoffs=[agent]",
+    "history_processors": "use history=, a function of the RunContext and the messages",
     "model_settings": "use settings=Settings(…)",
     "output_retries": "use retries=, the number of times that the model may correct an output",
     "output_guardrails": "use output_check=",

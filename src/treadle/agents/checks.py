@@ -25,6 +25,7 @@ _LIST = (
     "RunContext[Deps]) -> list[Tool[Deps]]"
 )
 _CHECK = "def check(ctx: RunContext[Deps], output: Output) -> None"
+_HISTORY = "def history(ctx: RunContext[Deps], messages: list[Message]) -> list[Message]"
 _TOOL_MEMBERS = get_protocol_members(Tool)
 
 
@@ -79,11 +80,12 @@ def _check_functions(agent: str, fields: Mapping[str, object]) -> None:
         if not callable(given) or isinstance(given, type) or hasattr(given, "execute"):
             raise _mixed_up(agent, name, given, instead)
         check_arity(given, f"agent {agent!r}: {name}=", instead[instead.index("def ") :])
-    if (check := fields["output_check"]) is None:
-        return
-    if not callable(check) or isinstance(check, type):
-        raise _mixed_up(agent, "output_check", check, f"pass a function: {_CHECK}")
-    check_arity(check, f"agent {agent!r}: output_check=", _CHECK, arguments=2)
+    for name, like in (("output_check", _CHECK), ("history", _HISTORY)):
+        if (given := fields[name]) is None:
+            continue
+        if not callable(given) or isinstance(given, type):
+            raise _mixed_up(agent, name, given, f"pass a function: {like}")
+        check_arity(given, f"agent {agent!r}: {name}=", like, arguments=2)
 
 
 def check_output_change(agent: str, changes: Mapping[str, object], *, has_check: bool) -> None:

@@ -33,6 +33,11 @@ Handoffs: TypeAlias = "Sequence[SpawnedAgent[Deps, Checked] | Handoff[Deps, Chec
 OutputCheck: TypeAlias = "Callable[[RunContext[Deps], Checked], Given[None]]"
 """A function of the run's context and its output, which raises ToolFailed to reject the output."""
 
+HistoryProcessor: TypeAlias = (
+    "Callable[[RunContext[Deps], list[Message]], Given[Sequence[Message]]]"
+)
+"""A function of the run's context and its messages, which returns those that the model sees."""
+
 
 class _Fields(TypedDict, Generic[Deps, Checked], total=False):
     description: str
@@ -41,6 +46,7 @@ class _Fields(TypedDict, Generic[Deps, Checked], total=False):
     model: str | Model | None
     tools: Tools[Deps]
     output_check: OutputCheck[Deps, Checked] | None
+    history: HistoryProcessor[Deps] | None
     completion: bool
     retries: int
     hooks: Sequence[Hook]

@@ -6,6 +6,7 @@ in memory/, sqlite/ and postgres/; tables/ holds what the two databases share.
     entries.py     the entries of a run
     entry_codec.py  decoding of stored entries, including other versions'
     run_state.py   `RunState`: the fold of a run's entries
+    context_state.py  the messages of a run, as the model sees them
     run_values.py  values that make up a `RunState`: turn, approvals, spending, context
     projection.py  `events_of`: the events of an entry
     receipts.py    compaction receipts, and the history after them

@@ -147,6 +147,10 @@ class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
     """Cost of that usage; None if its price was unknown."""
     free: bool = False
     """True if the provider refused or never received the failed attempt, so it cost nothing."""
+    view: View | None = None
+    """Messages that the model sees, as a view of those of the last request and what is new; None:
+    all of these.
+    """
     without: str | None = None
     """Setting that the provider refused by name; the run continues without it."""
 

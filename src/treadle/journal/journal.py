@@ -13,9 +13,11 @@ from typing import Protocol
 from treadle.budget.costs import By, Costs
 from treadle.errors import AgentError
 from treadle.journal.entries import (
+    AgentSwitched,
     Compaction,
     Entry,
     Fork,
+    ModelRequested,
     ModelResponded,
     Record,
     RunStarted,
@@ -268,7 +270,9 @@ def read_run(entries: Sequence[bytes]) -> list[Entry]:
         try:
             entry = bounds.read(data)
             _check_place(entry, state)
-            if isinstance(entry, Compaction):
+            if isinstance(entry, Compaction | AgentSwitched) or (
+                isinstance(entry, ModelRequested) and entry.view is not None
+            ):
                 bounds.compaction(len(state.history))
             state.apply(entry)
         except AgentError as e:

@@ -12,6 +12,7 @@ from typing import cast
 from treadle._internal.json_text import decode_json, encode_json
 from treadle.budget.ledger import Ledger
 from treadle.budget.spending import Reserved
+from treadle.journal.context_state import ContextState
 from treadle.journal.entries import (
     AgentSwitched,
     ApprovalAnswered,
@@ -36,7 +37,6 @@ from treadle.journal.run_messages import failover_message, late_message, tool_me
 from treadle.journal.run_values import (
     AgentState,
     ApprovalState,
-    ContextState,
     ModelState,
     RunClock,
     SpendingState,
@@ -173,6 +173,9 @@ class RunState:
         elif entry.attempt > 1 and not entry.free:
             self.ledger.lose(spending.reserved)
         spending.reserved, current.cut_bytes = entry.reserved, 0
+        if entry.view is not None or self.context.seen is not None:
+            self.context.see(entry.view)
+        self.context.is_processed = True
         if entry.without:
             models.without.add(entry.without)
         if entry.failed is not None:

@@ -6,7 +6,7 @@ Only the fold in run_state.py changes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -26,11 +26,9 @@ from treadle.journal.entries import (
     ToolLate,
     ToolStarted,
 )
-from treadle.journal.receipts import Receipt, Said, SummaryCost
+from treadle.journal.receipts import SummaryCost
 from treadle.journal.repetition import PACED_MS, FinishedCall, Repeated
-from treadle.journal.view import View
-from treadle.messages.history import History
-from treadle.messages.message import Message, ToolCall, ToolResult
+from treadle.messages.message import ToolCall, ToolResult
 from treadle.types import Outcome, Settings, StopReason, Time, Usage
 
 
@@ -283,70 +281,6 @@ class SpendingState(msgspec.Struct):
             usage=before.usage + usage,
             cost_usd=before.cost_usd if cost_usd is None else usd(before.cost_usd, cost_usd),
         )
-
-
-class ContextState(msgspec.Struct):
-    """Messages that the model sees, and those that the run adds to its session."""
-
-    history: History
-    past: int
-    """Number of messages at the beginning of the history that precede the run."""
-    prompt_at: int
-    """Index in the history of the run's prompt."""
-    call_ids: set[str]
-    """Ids of all calls in the history."""
-    said: list[Said] = []
-    """Messages and compaction receipts that the run adds to its session."""
-    measured: tuple[int, int] = (0, 0)
-    """Number of messages at the beginning of the history that a response or a compaction has
-    measured, and their tokens.
-    """
-    made_room: bool = False
-    """True if a compaction has removed something since the last response."""
-    later: list[Message] = []
-    """Messages that cannot follow the last response or its results yet."""
-
-    @classmethod
-    def after(cls, past: Sequence[Message], *, settled: int | None = None) -> ContextState:
-        """Context of a run that follows `past`, of which `settled` messages (default: all) belong
-        to ended runs.
-        """
-        return cls(
-            history=History(past, settled=len(past) if settled is None else settled),
-            past=len(past),
-            prompt_at=len(past),
-            call_ids={call.id for message in past for call in message.tool_calls},
-        )
-
-    def add(self, message: Message) -> None:
-        self.history.append(message)
-        self.said.append(message)
-
-    def compact(self, receipt: Receipt) -> None:
-        """Replace the messages as a compaction did."""
-        seen, settled = self.history[:], self.history.settled
-        if (kept := receipt.kept(seen)) is not None:
-            settled, self.past, self.prompt_at = (
-                kept.moved(boundary) for boundary in (settled, self.past, self.prompt_at)
-            )
-        self.history = History(receipt.of(seen), settled=settled)
-        self.said.append(receipt)
-
-    def show(self, view: View | None) -> None:
-        """Replace the messages that the model sees, for the rest of the run. The session keeps what
-        was said. They count as not measured, since another agent has another system prompt.
-        """
-        self.measured = (0, 0)
-        if view is None:
-            return
-        prompt, messages = self.history[self.prompt_at :][:1], view.over(self.history[:])
-        self.history = History(messages)
-        self.prompt_at = messages.index(prompt[0]) if prompt and prompt[0] in messages else 0
-        self.past = self.prompt_at
-
-    def new_bytes(self) -> int:
-        """Size of the messages that no response has counted yet."""
-        return sum(len(encode_json(message)) for message in self.history[self.measured[0] :])
 
 
 class ModelState(msgspec.Struct):

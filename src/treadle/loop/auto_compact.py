@@ -55,11 +55,14 @@ class RunRoom:
         """Compact if needed, and return True if the next request is shorter.
 
         Every call must have its result. `forced`: compact even if the request seems to fit. `hold`:
-        leave the entries to the next append. Does nothing while a program at the provider waits for
+        leave the entries to the next append. Leaves the length to the agent's own processor until a
+        request overflows. Does nothing while a program at the provider waits for
         results, because the messages that started it must stay. Raises AgentError(context_overflow)
         if the request cannot fit.
         """
         if self._state.current.results_only:
+            return False
+        if self._plan.is_processed and not (forced or self.wanted):
             return False
         plan, forced, self.wanted = self._plan, forced or self.wanted, False
         if not self._compactor.is_needed(plan.max_tokens, forced=forced):

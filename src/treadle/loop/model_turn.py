@@ -20,13 +20,16 @@ from treadle.events.tracing import NO_SPAN
 from treadle.journal.entries import Compaction, InputAdded, ModelRequested, ModelResponded
 from treadle.journal.journal import Append
 from treadle.journal.receipts import Cleared
+from treadle.journal.view import View, view_of
 from treadle.loop.auto_compact import RunRoom
 from treadle.loop.ending import as_error, error_info
 from treadle.loop.hook_responses import given, replacing
 from treadle.loop.model_entries import responded, switched
 from treadle.loop.plan import Plan
+from treadle.loop.processing import Processor
 from treadle.loop.toolbox import Toolbox
 from treadle.messages.events import LimitWarning
+from treadle.messages.history import History
 from treadle.messages.message import Message, Part
 from treadle.models.model import Fold, ModelRequest, ModelResponse, Switch, ToolDefinition
 from treadle.models.refused_settings import names_image, offending, without
@@ -48,6 +51,7 @@ class ModelTurn:
         self._plan, self._hooks = plan, plan.hooks
         self._state, self._ledger = plan.state, plan.state.ledger
         self._tools, self._feed, self._append = toolbox.definitions, feed, append
+        self._processor = toolbox.processor
         self._retries = retries
         self.reached = self._state.spending.invocations
         """Number of attempts that reached the provider."""
@@ -80,8 +84,12 @@ class ModelTurn:
         if left.tokens <= 0:
             assert left.limit is not None, "only a limit leaves nothing"
             return left.limit
-        attempt = await self._begin(left, last)
-        response = await self._ask(self._request(left.tokens, last), attempt)
+        view = None if self._processor is None else await self._view(self._processor)
+        attempt = await self._begin(left, last, view)
+        request = self._request(left.tokens, last)
+        if self._state.context.seen is not None:
+            request = msgspec.structs.replace(request, messages=self._state.context.seen)
+        response = await self._ask(request, attempt)
         cost_usd = await self._pricing.cost_usd(
             response.usage, self._asked.at, response.model, response.details
         )
@@ -125,6 +133,28 @@ class ModelTurn:
             model=state.models.asked,
         )
 
+    async def _view(self, processor: Processor) -> View | None:
+        """Return what the agent's processor changes in the messages of the next request. A request
+        that a previous driver had begun is sent as it was.
+        """
+        context = self._state.context
+        if self._state.current.attempt and context.is_processed:
+            return None
+        await self._append()  # the processor may be slow
+        return view_of(context.next_seen, await processor(context.history[:]))
+
+    async def _retry_changed(self, error: AgentError) -> History:
+        """Record the failed attempt after a change of the history, and return the messages of the
+        next one.
+        """
+        asked, context = self._asked, self._state.context
+        if self._processor is not None:
+            view = await self._view(self._processor)
+            self._asked = msgspec.structs.replace(asked, view=view)
+        await self._failed(error, 0.0, None)
+        self._asked = asked
+        return context.history if context.seen is None else context.seen
+
     async def _hooked(self, last: Outcome | None) -> BeforeModelSaid:
         """Run the hooks before the request, and add their message to the history."""
         state = self._state
@@ -140,7 +170,9 @@ class ModelTurn:
             )
         return said
 
-    async def _begin(self, left: ReservedResponse, last: Outcome | None) -> ModelAttempt:
+    async def _begin(
+        self, left: ReservedResponse, last: Outcome | None, view: View | None = None
+    ) -> ModelAttempt:
         # read before this turn's reservation reduces it
         told = 0.0 if last is None else self._ledger.left(last)
         self._ledger.ask(left)
@@ -154,6 +186,7 @@ class ModelTurn:
             attempt=attempt.number,
             reserved=left.reserved,
             last=last,
+            view=view,
         )
         self._asked = (
             asked
@@ -161,6 +194,8 @@ class ModelTurn:
             else msgspec.structs.replace(asked, max_tokens=left.tokens, clamped_by=left.limit)
         )
         await self._append(self._asked)
+        if view is not None:  # of this attempt; the next ones follow it
+            self._asked = msgspec.structs.replace(self._asked, view=None)
         if last is not None:
             self._feed.say(LimitWarning, {"limit": LIMIT_NAMES[last], "left": told})
         return attempt
@@ -207,9 +242,8 @@ class ModelTurn:
         await self._append(
             Compaction(at=now(), receipt=encode_json(Cleared(unseen=unseen)).decode()), hold=True
         )
-        await self._failed(error, 0.0, None)
         return msgspec.structs.replace(
-            request, messages=self._state.context.history, model=self._state.models.asked
+            request, messages=await self._retry_changed(error), model=self._state.models.asked
         )
 
     async def _without(self, name: str, error: AgentError, request: ModelRequest) -> ModelRequest:
@@ -257,13 +291,11 @@ class ModelTurn:
                     or not await self.room.make(forced=True, hold=True)
                 ):
                     raise
-                await self._failed(error, 0.0, None)
+                messages = await self._retry_changed(error)
             attempt.next()
             shortened, request = (
                 True,
-                msgspec.structs.replace(
-                    request, messages=self._state.context.history, model=self._state.models.asked
-                ),
+                msgspec.structs.replace(request, messages=messages, model=self._state.models.asked),
             )
 
     async def _failed(self, error: AgentError, wait_s: float, switch: Switch | None) -> None:

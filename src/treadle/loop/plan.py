@@ -115,6 +115,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """True if the run completes only when the model calls `complete`."""
     mends: int = 2
     """Number of times that the model may correct an invalid output."""
+    is_processed: bool = False
+    """True if a processor of the agent decides which messages the model sees."""
     hooks: Hooks = NO_HOOKS
     approver: Approver | None = None
     past: SessionPast | None = None

@@ -1,16 +1,19 @@
 """Messages that a function of an agent's definition shows to the model in the place of the history.
 
-Entry points: `checked_messages`.
+Entry points: `Processor`, `checked_messages`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias, cast
 
 from treadle.errors import AgentError
 from treadle.messages.message import Message
 from treadle.messages.validate import check_history
+
+Processor: TypeAlias = Callable[[list[Message]], Awaitable[Sequence[Message]]]
+"""Returns the messages that the model sees in the place of the history."""
 
 
 def checked_messages(given: object, label: str) -> Sequence[Message]:

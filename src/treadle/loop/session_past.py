@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import SessionChanged, SessionView, ViewMark
-from treadle.journal.window import WindowReceipt, window
+from treadle.journal.window import MAX_SESSION_MESSAGES, WindowReceipt, window
 
 T = TypeVar("T")
 
@@ -19,9 +19,16 @@ T = TypeVar("T")
 class SessionPast:
     """View of a session, for the plan of one new run."""
 
-    def __init__(self, read: Callable[[], Awaitable[SessionView]], view: SessionView) -> None:
-        """`read` returns the current view of the session; `view` is its last result."""
-        self._read = read
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[SessionView]],
+        view: SessionView,
+        limit: int = MAX_SESSION_MESSAGES,
+    ) -> None:
+        """`read` returns the current view of the session; `view` is its last result. `limit`: how
+        many of its messages the run sees at most.
+        """
+        self._read, self._limit = read, limit
         self.state = RunState()
         """State of the run before its first entry."""
         self.window: WindowReceipt | None = None
@@ -39,7 +46,7 @@ class SessionPast:
 
     def _stand(self) -> None:
         messages = self.view.messages
-        self.window = window(messages)
+        self.window = window(messages, self._limit)
         self.state.stand_on(messages if self.window is None else self.window.of(messages))
 
 

@@ -26,6 +26,7 @@ from treadle.events.hooks.chain import UNSAID, BeforeToolSaid
 from treadle.events.tracing import UNTRACED, Traced
 from treadle.journal.entries import ToolFinished
 from treadle.loop.call_values import HOOK, Deferred, HeldCall, Prepared, Ready, changed, refused
+from treadle.loop.processing import Processor
 from treadle.loop.shown_results import shown_end, shown_parts, shown_text, unseen, with_note
 from treadle.loop.tool_code import Hear, asked, has_commands, somebody_cancels, timed, told, unheard
 from treadle.messages.message import JsonText, ToolCall, ToolResult
@@ -82,6 +83,8 @@ class Toolbox:
     """Called when a user changes the mode during the run."""
     output_check: Callable[[Any], Awaitable[None]] | None = None
     """Check of the agent's output, with the run's dependencies. Raises ToolFailed."""
+    processor: Processor | None = None
+    """Processor of the messages that the model sees."""
     traced: Traced = UNTRACED
     """Tracer of the run."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)

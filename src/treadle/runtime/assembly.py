@@ -41,6 +41,7 @@ from treadle.runtime.options import (
     checked_mode,
     directory_of,
     given_schema,
+    limit_of,
     limits_over,
     merged_limits,
     merged_settings,
@@ -143,7 +144,7 @@ class Assembly:
         past = None
         if session_id is not None:
             read = partial(self.journal.view, session_id)
-            past = SessionPast(read, await read())
+            past = SessionPast(read, await read(), limit_of(options.get("session")))
         state = RunState() if past is None else past.state
         plan = await self._plan(
             agent, prompt, session_id, options, _Origin(state, caller=caller, submits=submits)
@@ -235,6 +236,7 @@ class Assembly:
             "answer": agent.answer,
             "completion": agent.completion,
             "mends": agent.retries,
+            "is_processed": agent.history is not None,
             "more_tools": more.tools,
             "late_tools": more.late,
             "prepared_s": more.waited_s,

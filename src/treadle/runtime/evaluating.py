@@ -1,7 +1,7 @@
 """Evaluation of agents whose definitions contain functions, for a run that begins or resumes.
 
 agents/evaluation.py calls the functions. Entry points: `begun`, `going_on`, `context_of`,
-`output_check`, `PlannedRun`.
+`output_check`, `processor`, `PlannedRun`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from treadle.agents.evaluation import evaluated
 from treadle.errors import AgentError
 from treadle.journal.run_state import RunState
 from treadle.loop.plan import Plan
+from treadle.loop.processing import Processor, checked_messages
+from treadle.messages.message import Message
 from treadle.messages.result import Out
 from treadle.runtime.options import checked_mode, directory_of
 from treadle.runtime.prompt import run_id_of
 from treadle.runtime.session import ResumeOptions, RunOptions
 from treadle.tools.failures import ToolFailed, words_of
-from treadle.tools.run_context import RunContext
+from treadle.tools.run_context import RunContext, called_with
 
 
 class PlannedRun(NamedTuple, Generic[Out]):
@@ -93,6 +95,23 @@ def context_of(agent: Agent[Any, Any], plan: Plan, deps: object) -> RunContext[A
         cwd=plan.cwd,
         mode=plan.mode,
     )
+
+
+def processor(agent: Agent[Any, Any], plan: Plan, deps: object) -> Processor:
+    """Return the agent's processor of the messages that its model sees, in one run.
+
+    It raises AgentError: agent if it fails, invalid for messages that are no valid history.
+    """
+    process = agent.history
+    assert process is not None, "an agent with a processor"
+    label = f"agent {agent.name!r}: history="
+
+    async def processed(messages: list[Message]) -> Sequence[Message]:
+        ctx = context_of(agent, plan, deps)
+        given = await called_with(ctx, lambda ctx: process(ctx, messages), label, "")
+        return checked_messages(given, label)
+
+    return processed
 
 
 def output_check(

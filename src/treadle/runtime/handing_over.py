@@ -108,7 +108,7 @@ async def _shown(
         return [Message(id=key, role="user", parts=(TextPart(text=said),), created_at=call.at)]
     label = f"history= of the handoff to {one.name!r}"
     messages = state.context.history[:]
-    given = await called_with(ctx, lambda ctx: history(ctx, messages), label)
+    given = await called_with(ctx, lambda ctx: history(ctx, messages), label, "")
     return checked_messages(given, label)
 
 

@@ -18,6 +18,7 @@ from treadle.errors import AgentError
 from treadle.journal.entries import RunStarted
 from treadle.journal.run_state import RunState
 from treadle.journal.session_names import check_session_id
+from treadle.journal.window import MAX_SESSION_MESSAGES
 from treadle.loop.answers import Answers
 from treadle.messages.message import MediaPart, Message, Prompt, encode_json
 from treadle.messages.result import Out
@@ -199,6 +200,12 @@ def check_agent(agent: object) -> None:
                 f"{type(agent).__name__}; the second one is the prompt"
             ),
         )
+
+
+def limit_of(session: Session[Any, Any] | str | None) -> int:
+    """Return the number of messages of the session that a run sees at most."""
+    own = session.limit if isinstance(session, Session) else None
+    return MAX_SESSION_MESSAGES if own is None else own
 
 
 def session_id_of(session: Session[Any, Any] | str | None) -> str | None:

@@ -231,9 +231,17 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
         return await kill_run(self.journal, self.engine, run_id, force=force)
 
     def session(
-        self, session_id: str | None = None, *, agent: Agent[Deps, Out]
+        self,
+        session_id: str | None = None,
+        *,
+        agent: Agent[Deps, Out],
+        limit: int | None = None,
     ) -> Session[Deps, Out]:
-        """Return the session with this id, creating it if needed."""
+        """Return the session with this id, creating it if needed.
+
+        `limit`: number of earlier messages that its runs see at most, in whole exchanges; above it,
+        the view shrinks to half. None: `MAX_SESSION_MESSAGES`.
+        """
         if session_id is None or self.sessions.get(session_id) is None:
             session_id = self.sessions.create(session_id=session_id).id
-        return Session(session_id, agent, self)
+        return Session(session_id, agent, self, limit=limit)

@@ -248,10 +248,24 @@ class Session(Generic[Deps, Out]):
 
     Attributes:
         id: Id of the session.
+        limit: Number of earlier messages that a run sees at most; None: `MAX_SESSION_MESSAGES`.
     """
 
-    def __init__(self, session_id: str, agent: Agent[Deps, Out], driver: Driver) -> None:
-        self.id = session_id
+    def __init__(
+        self,
+        session_id: str,
+        agent: Agent[Deps, Out],
+        driver: Driver,
+        *,
+        limit: int | None = None,
+    ) -> None:
+        if limit is not None and (type(limit) is not int or limit < 2):
+            raise AgentError(
+                "invalid",
+                f"limit={limit!r} of a session is not a whole number of at least 2: pass how many "
+                "messages of the conversation a run sees at most",
+            )
+        self.id, self.limit = session_id, limit
         self._agent = agent
         self._driver = driver
 

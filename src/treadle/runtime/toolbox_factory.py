@@ -30,7 +30,7 @@ from treadle.loop.plan import Plan
 from treadle.loop.toolbox import Toolbox
 from treadle.policy.guarded_paths import is_secret
 from treadle.policy.permissions import Permissions, permissions_of, withholds
-from treadle.runtime.evaluating import output_check
+from treadle.runtime.evaluating import output_check, processor
 from treadle.runtime.sandboxing import Confining
 from treadle.runtime.session_grants import Grants
 from treadle.tools.failures import LateStatus
@@ -143,6 +143,7 @@ class Toolboxes:
             hooks=plan.hooks,
             hooked=plan.hooked if plan.hooks else None,
             output_check=output_check(agent, plan, deps, self.redact),
+            processor=None if agent.history is None else processor(agent, plan, deps),
             traced=UNTRACED
             if self.tracer is NO_TRACER
             else Traced(self.tracer, _traced(agent, plan)),

@@ -71,7 +71,10 @@ def check_arity(
 
 
 async def called_with(
-    ctx: RunContext[Any], function: Callable[[RunContext[Any]], Given[T]], label: str
+    ctx: RunContext[Any],
+    function: Callable[[RunContext[Any]], Given[T]],
+    label: str,
+    so: str = ". Nothing was started",
 ) -> T:
     """Call a function of a definition and await its result if needed.
 
@@ -83,4 +86,4 @@ async def called_with(
     except AgentError:
         raise
     except Exception as e:
-        raise AgentError("agent", f"{label} failed: {words_of(e)}. Nothing was started") from e
+        raise AgentError("agent", f"{label} failed: {words_of(e)}{so}") from e

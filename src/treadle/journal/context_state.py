@@ -1,0 +1,105 @@
+"""Value of a `RunState`: the messages that the model sees, and what the run adds to its session.
+
+The fold in run_state.py changes it. Entry point: `ContextState`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from treadle._internal.json_text import encode_json
+from treadle.journal.receipts import Receipt, Said
+from treadle.journal.view import View
+from treadle.messages.history import History
+from treadle.messages.message import Message
+
+
+class ContextState(msgspec.Struct):
+    """Messages that the model sees, and those that the run adds to its session."""
+
+    history: History
+    past: int
+    """Number of messages at the beginning of the history that precede the run."""
+    prompt_at: int
+    """Index in the history of the run's prompt."""
+    call_ids: set[str]
+    """Ids of all calls in the history."""
+    said: list[Said] = []
+    """Messages and compaction receipts that the run adds to its session."""
+    measured: tuple[int, int] = (0, 0)
+    """Number of messages at the beginning of the history that a response or a compaction has
+    measured, and their tokens.
+    """
+    made_room: bool = False
+    """True if a compaction has removed something since the last response."""
+    seen: History | None = None
+    """Messages that the requests have in the place of the history, as a processor gave them, or
+    None.
+    """
+    seen_to: int = 0
+    """Number of messages of the history that `seen` covers."""
+    is_processed: bool = False
+    """True if the last request's messages are known: no processor needs to be asked again for it.
+    """
+    later: list[Message] = []
+    """Messages that cannot follow the last response or its results yet."""
+
+    @classmethod
+    def after(cls, past: Sequence[Message], *, settled: int | None = None) -> ContextState:
+        """Context of a run that follows `past`, of which `settled` messages (default: all) belong
+        to ended runs.
+        """
+        return cls(
+            history=History(past, settled=len(past) if settled is None else settled),
+            past=len(past),
+            prompt_at=len(past),
+            call_ids={call.id for message in past for call in message.tool_calls},
+        )
+
+    def add(self, message: Message) -> None:
+        self.history.append(message)
+        self.said.append(message)
+
+    def compact(self, receipt: Receipt) -> None:
+        """Replace the messages as a compaction did."""
+        seen, settled = self.history[:], self.history.settled
+        if (kept := receipt.kept(seen)) is not None:
+            settled, self.past, self.prompt_at = (
+                kept.moved(boundary) for boundary in (settled, self.past, self.prompt_at)
+            )
+        self.history = History(receipt.of(seen), settled=settled)
+        self.said.append(receipt)
+        self.seen, self.seen_to, self.is_processed = None, 0, False
+
+    def show(self, view: View | None) -> None:
+        """Replace the messages that the model sees, for the rest of the run. The session keeps what
+        was said. They count as not measured, since another agent has another system prompt.
+        """
+        self.measured = (0, 0)
+        self.seen, self.seen_to, self.is_processed = None, 0, False
+        if view is None:
+            return
+        prompt, messages = self.history[self.prompt_at :][:1], view.over(self.history[:])
+        self.history = History(messages)
+        self.prompt_at = messages.index(prompt[0]) if prompt and prompt[0] in messages else 0
+        self.past = self.prompt_at
+
+    @property
+    def next_seen(self) -> list[Message]:
+        """Messages of the next request, unless a processor changes them."""
+        return [*(self.seen or ()), *self.history[self.seen_to :]]
+
+    def see(self, view: View | None) -> None:
+        """Note the messages of a request, given as a view of `next_seen`; None: all of it."""
+        if view is not None:
+            self.seen = History(view.over(self.next_seen))
+        elif self.seen is not None:
+            for message in self.history[self.seen_to :]:
+                self.seen.append(message)
+        self.seen_to = len(self.history) if self.seen is not None else 0
+
+    def new_bytes(self) -> int:
+        """Size of the messages that no response has counted yet."""
+        return sum(len(encode_json(message)) for message in self.history[self.measured[0] :])
