@@ -110,6 +110,8 @@ peers-python:
 	mkdir -p .peers/json-schema-suite
 	if $(BIN)python -c 'import pip' 2>/dev/null; then $(BIN)python -m pip install --quiet --require-hashes --only-binary=:all: --requirement tests/peers/requirements.lock; \
 	else uv pip install --quiet --require-hashes --only-binary=:all: --requirement tests/peers/requirements.lock; fi
+	rm -rf .peers/celery
+	$(BIN)python -m pip install --quiet --require-hashes --only-binary=:all: --target .peers/celery --requirement tests/peers/celery.lock
 	sed -n '/^$(subst -,==,$(SUITE)) /,/[^\]$$/p' requirements.lock > .peers/suite.txt
 	$(BIN)python -m pip download --quiet --require-hashes --no-deps --no-build-isolation --no-binary jsonschema --dest .peers --requirement .peers/suite.txt
 	tar -xzf .peers/$(SUITE).tar.gz -C .peers/json-schema-suite --strip-components 2 $(SUITE)/json
@@ -119,6 +121,7 @@ COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-h
 lock:
 	$(COMPILE) pyproject.toml --extra cli --group dev --output-file requirements.lock
 	$(COMPILE) --group peers --constraint requirements.lock --output-file tests/peers/requirements.lock
+	$(COMPILE) --group celery --output-file tests/peers/celery.lock
 	$(COMPILE) --group release --constraint requirements.lock --output-file .github/release.lock
 	npm install --prefix tests/peers --package-lock-only $(NPM)
 	$(BIN)python -m tests.peers.locks

@@ -6,6 +6,7 @@ before it changes that:
 
     <!-- run: no -->            a fragment: it is only compiled
     <!-- run: temporal -->      the file that its first line names; tests/peers runs it
+    <!-- run: engine -->        the same
     <!-- run: worker -->        the same; tests/workers/worker runs it
     <!-- script: [...] -->      the entries of a script, which is the default model of this block
 
@@ -132,7 +133,7 @@ def test_a_program_of_the_documents_runs(
 ) -> None:
     code = "\n" * (block.line - 1) + block.text
     if block.how == "run":
-        assert block.said in ("no", "temporal", "worker")
+        assert block.said in ("no", "temporal", "engine", "worker")
         compile(code, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         return
     for variable in (

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def running(folder: Path, arguments: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+def running(folder: Path, arguments: Sequence[str]) -> Generator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=folder,

@@ -55,7 +55,11 @@ class RunRequest:
         agent: Name of an agent in the `Runtime.agents` of the workers.
         text: Prompt.
         run_id: Id under which the run is found again.
-        session, user_id, inputs, on_ask, on_unknown: As in `RunOptions`.
+        session: Session id, as in `RunOptions`; so are `user_id` and `inputs`.
+        user_id: User of the run.
+        inputs: Values for the agent's `${variables}`.
+        on_ask: `deny` or `wait`: what happens to calls that need approval.
+        on_unknown: `tell`, `wait` or `fail`: what happens to `once` calls of unknown outcome.
         on_cancel: `kill` ends the run as cancelled when its workflow is cancelled; `release` stops
             it so that it can be resumed.
         priority: From -1000 to 1000; higher runs first.
@@ -79,14 +83,19 @@ class RunRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenCall:
-    """A call that waits for a person."""
+    """A call that waits for a person.
+
+    Attributes:
+        run_id: The run, or one of its children.
+        call_id: Id of the call, for `RunAnswer`.
+        tool: Name of the tool.
+        arguments: Arguments of the call, as JSON.
+    """
 
     run_id: str
-    """The run, or one of its children."""
     call_id: str
     tool: str
     arguments: str
-    """JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,11 +103,14 @@ class RunReply:
     """Result of a run as its workflow receives it; the journal has the rest, by `run_id`.
 
     Attributes:
+        run_id: Id of the run.
         outcome: As in `RunResult`.
         waiting: True if the run waits for answers to `open_calls`.
         output_text: As in `RunResult`; None if it is longer than 1 MB.
         error: Error of the run, or the reason why its answer was not applied.
+        cost_usd: Cost of the run and its children; None if no price is known.
         entries: Number of the run's entries, for `RunAnswer.seen`.
+        open_calls: Calls that wait for a person.
     """
 
     run_id: str
