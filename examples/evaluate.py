@@ -6,9 +6,13 @@ python examples/evaluate.py
 import asyncio
 
 from treadle import Agent, Runtime
+from treadle.apps.evals import Case, Dataset, Exact, evaluate
 from treadle.testing import ScriptedModel
 
-CASES = {"Capital of Portugal?": "Lisbon", "Capital of Norway?": "Oslo"}
+dataset = Dataset(
+    [Case("Capital of Portugal?", "Lisbon"), Case("Capital of Norway?", "Oslo", name="norway")],
+    [Exact()],
+)
 MODELS = [
     ScriptedModel([{"text": "Lisbon"}, {"text": "Oslo"}], name="script:large"),
     ScriptedModel([{"text": "Lisbon"}, {"text": "Bergen"}], name="script:small"),
@@ -18,11 +22,11 @@ agent = Agent(name="atlas", instructions="Answer with the name alone.")
 
 async def main() -> None:
     async with Runtime.open() as rt:
-        for model in MODELS:
-            tried = agent.with_(model=model)
-            results = [await rt.run(tried, question) for question in CASES]
-            right = sum(result.text == CASES[q] for q, result in zip(CASES, results, strict=True))
-            print(f"{model.name}: {right} of {len(CASES)}")
+        large, small = [
+            await evaluate(rt, agent.with_(model=model), dataset, at_once=1) for model in MODELS
+        ]
+    print(f"{large.passed} and {small.passed} of {len(dataset.cases)}")
+    print(small.compared_with(large).splitlines()[0])
 
 
 asyncio.run(main())

@@ -187,8 +187,15 @@ def undescribed(given: griffe.Object | griffe.Alias, name: str) -> Iterator[str]
             continue
         if isinstance(one, griffe.Module):
             yield from undescribed(member, f"{name}.{member_name}")
-        elif member.docstring is None:
+        elif member.docstring is None and not _overrides(member):
             yield f"{name}.{member_name}"
+
+
+def _overrides(member: griffe.Object | griffe.Alias) -> bool:
+    """Return True for a method that its base class describes."""
+    return isinstance(member, griffe.Function) and any(
+        decorator.callable_path.endswith(".override") for decorator in member.decorators
+    )
 
 
 class _Links(HTMLParser):

@@ -115,6 +115,26 @@ REFERENCE: Mapping[str, tuple[str, Sequence[str]]] = {
         ),
     ),
     "journal": ("The journal", ("treadle.Journal",)),
+    "evaluation": (
+        "Evaluation",
+        (
+            "treadle.apps.evals.Dataset",
+            "treadle.apps.evals.Case",
+            "treadle.apps.evals.evaluate",
+            "treadle.apps.evals.review",
+            "treadle.apps.evals.EvalReport",
+            "treadle.apps.evals.CaseReport",
+            "treadle.apps.evals.Score",
+            "treadle.apps.evals.Evaluator",
+            "treadle.apps.evals.Exact",
+            "treadle.apps.evals.Contains",
+            "treadle.apps.evals.Fields",
+            "treadle.apps.evals.CalledTools",
+            "treadle.apps.evals.WithinLimits",
+            "treadle.apps.evals.Judge",
+            "treadle.apps.evals.Check",
+        ),
+    ),
     "configuration": (
         "Configuration",
         (
