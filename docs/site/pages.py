@@ -16,6 +16,7 @@ REFERENCE: Mapping[str, tuple[str, Sequence[str]]] = {
             "treadle.RunOptions",
             "treadle.RunStream",
             "treadle.RunResult",
+            "treadle.PendingCall",
             "treadle.Outcome",
             "treadle.RunMetrics",
             "treadle.RunTotals",

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from treadle.messages.message import UnknownPart as UnknownPart
     from treadle.messages.metrics import RunMetrics as RunMetrics
     from treadle.messages.metrics import RunTotals as RunTotals
+    from treadle.messages.result import PendingCall as PendingCall
     from treadle.messages.result import RunResult as RunResult
     from treadle.messages.validate import check_history as check_history
     from treadle.messages.validate import repair_history as repair_history
@@ -105,7 +106,7 @@ _HOME = {
         "UnknownPart",
     ),
     "messages.metrics": ("RunMetrics", "RunTotals"),
-    "messages.result": ("RunResult",),
+    "messages.result": ("PendingCall", "RunResult"),
     "messages.validate": ("check_history", "repair_history"),
     "models.model": ("Model", "ModelRequest", "ModelResponse", "ToolDefinition"),
     "models.providers.fallback": ("FallbackModel",),

@@ -1,4 +1,7 @@
-"""Result of a run: its outcome and everything it produced. Entry points: `RunResult`."""
+"""Result of a run: its outcome and everything it produced.
+
+Entry points: `RunResult`, `PendingCall`.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,26 @@ _KIND_OF = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PendingCall:
+    """A tool call for which a run waits.
+
+    Attributes:
+        call_id: Id of the call, which an answer refers to.
+        name: Name of the tool.
+        arguments: Arguments of the call; the model's text if it is not a JSON object.
+        reason: Reason why it waits.
+        deferred: True if it has started and its result comes from outside, such as from a child run
+            that waits. Then it cannot be approved.
+    """
+
+    call_id: str
+    name: str
+    arguments: dict[str, object] | str
+    reason: str
+    deferred: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult(Generic[Out]):
     """Result of a run. It has the same fields for every outcome.
 
@@ -47,6 +70,7 @@ class RunResult(Generic[Out]):
         metrics: Turns, calls, tokens, time and cost.
         output_json: `output` as the JSON in the journal.
         waiting: True if the run waits for an approval and has not ended. Continue it with `resume`.
+        pending: Calls for which the run waits, in the order of the questions.
         agent: Name of the agent that answered: the last one, if the run was handed over.
     """
 
@@ -62,6 +86,7 @@ class RunResult(Generic[Out]):
     metrics: RunMetrics
     output_json: JsonText = "null"
     waiting: bool = False
+    pending: tuple[PendingCall, ...] = ()
     agent: str = ""
 
     @property

@@ -11,10 +11,11 @@ from typing import Any
 import anyio
 
 from treadle.agents.agent import Agent
+from treadle.journal.projection import shown_arguments
 from treadle.journal.run_state import RunState
 from treadle.loop.ending import Ending
 from treadle.loop.plan import Plan
-from treadle.messages.result import Out, RunResult
+from treadle.messages.result import Out, PendingCall, RunResult
 
 HOOK_GRACE_S = 5.0
 """Seconds for the hooks after a run, also while the task is being cancelled."""
@@ -34,11 +35,27 @@ def result_of(state: RunState, ending: Ending) -> RunResult[Any]:
         validated=ending.validated,
         output_json=ending.output_json,
         waiting=ending.waiting,
+        pending=_pending(state) if ending.waiting else (),
         text=ending.text,
         error=ending.error,
         messages=state.context.history[:closed],
         new_messages=state.context.history[state.context.prompt_at : closed],
         metrics=ending.metrics,
+    )
+
+
+def _pending(state: RunState) -> tuple[PendingCall, ...]:
+    return tuple(
+        [
+            PendingCall(
+                call_id=asked.call_id,
+                name=asked.name,
+                arguments=shown_arguments(asked.arguments_json),
+                reason=asked.reason,
+                deferred=asked.deferred,
+            )
+            for asked in state.approvals.asked.values()
+        ]
     )
 
 
