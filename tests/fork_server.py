@@ -258,9 +258,14 @@ class ForkServer:
         )
         for thread in threads:
             thread.start()
-        if (code := child.wait(timeout_s)) is None:
-            child.kill()
-            child.wait(timeout_s)
+        code = None
+        try:
+            code = child.wait(timeout_s)
+        finally:  # also where the test's own time is over
+            if code is None:
+                child.kill()
+                child.wait(ENDS_WITHIN_S)
+        if code is None:
             raise subprocess.TimeoutExpired(list(arguments), timeout_s)
         for thread in threads:
             thread.join(timeout_s)

@@ -21,7 +21,8 @@ import pytest
 from tests.fork_server import fits, fork_server
 
 KEY = "sk-ant-api03-CANARY-4471bd02c9"
-TIMEOUT_S = 50
+TIMEOUT_S = 200
+"""For one command. The time of the test, 60 seconds unless it is marked, is over earlier."""
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,7 @@ def test_runs_are_listed_with_the_newest_first(cli: Cli) -> None:
         "user_id": None,
         "parked": None,
         "imported": None,
+        "lease_s": None,
     }
 
 
