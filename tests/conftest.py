@@ -68,15 +68,16 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int | None:
-    """One more than processors, where nobody says how many: many tests wait for processes that they
-    have started.
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """More than processors, since many tests wait for processes that they have started: one more,
+    and with `--all`, which adds crashes, servers and leases, two.
     """
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None
+    more = 2 if config.option.all else 1
     return (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    ) + 1
+    ) + more
 
 
 @pytest.fixture

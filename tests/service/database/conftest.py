@@ -9,7 +9,12 @@ import pytest
 from sqlalchemy import Engine, create_engine
 
 from tests.service.database.postgres import plain_postgres_url, postgres_server, postgres_url
-from tests.service.database.ready import postgres_ready, ready_postgres_url, ready_url
+from tests.service.database.ready import (
+    PLAIN,
+    postgres_ready,
+    ready_postgres_url,
+    ready_url,
+)
 from treadle.service.database.database import Database
 
 __all__ = [
@@ -48,13 +53,13 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture(params=KINDS)
 async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
-    """One with its tables. A plain role makes them, and so owns them."""
+    """One with its tables, which the user owns."""
     if request.param == "memory":
         url = "sqlite://"
     elif request.param == "sqlite":
         url = ready_url(tmp_path / "rows.db")
     else:
-        ready = "ready_" if request.param == "postgres" else ""
-        url = request.getfixturevalue(f"{ready}{request.param}_url")
+        role = "postgres" if request.param == "postgres" else PLAIN
+        url = request.getfixturevalue("ready_postgres_url")(role)
     async with Database.open(url) as database:
         yield database

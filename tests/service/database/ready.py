@@ -1,5 +1,5 @@
 """Databases of the service with its tables and nothing in them: to copy one takes a tenth of the time
-of making it. Entry points: `ready_url`, `ready_postgres_url`.
+of making it. Entry points: `ready_url`, `ready_postgres_url`, `PLAIN`.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from uuid import uuid4
@@ -17,6 +17,9 @@ import pytest
 from tests.service.database.postgres import PostgresServer
 from treadle.service.database.engines import connected
 from treadle.service.database.migrating import newest
+
+PLAIN = "treadle_tests_plain"
+"""A role that is no superuser."""
 
 
 @cache
@@ -42,18 +45,41 @@ def ready_url(path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres_ready(postgres_server: PostgresServer) -> Iterator[str]:
-    name = f"t{uuid4().hex}"
-    postgres_server.sql(f"CREATE DATABASE {name}")
-    _make(postgres_server.url(name))
-    yield name
-    postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+def postgres_ready(postgres_server: PostgresServer) -> Iterator[Callable[[str], str]]:
+    """By role, the name of a database whose tables the role owns: `postgres`, or a plain one."""
+    ready: dict[str, str] = {}
+
+    def made(role: str) -> str:
+        if role not in ready:
+            if role == PLAIN:
+                postgres_server.sql(
+                    f"CREATE ROLE {role} LOGIN NOSUPERUSER NOBYPASSRLS NOCREATEROLE"
+                )
+            ready[role] = f"t{uuid4().hex}"
+            postgres_server.sql(f"CREATE DATABASE {ready[role]} OWNER {role}")
+            _make(postgres_server.url(ready[role], user=role))
+        return ready[role]
+
+    yield made
+    for role, name in ready.items():
+        postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+        if role == PLAIN:
+            postgres_server.sql(f"DROP ROLE {role}")
 
 
 @pytest.fixture
-def ready_postgres_url(postgres_server: PostgresServer, postgres_ready: str) -> Iterator[str]:
-    """The same on PostgreSQL, as a superuser sees it; gone afterwards."""
-    name = f"t{uuid4().hex}"
-    postgres_server.sql(f"CREATE DATABASE {name} TEMPLATE {postgres_ready}")
-    yield postgres_server.url(name)
-    postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+def ready_postgres_url(
+    postgres_server: PostgresServer, postgres_ready: Callable[[str], str]
+) -> Iterator[Callable[[str], str]]:
+    """By role, the URL of a database with the newest tables, gone afterwards."""
+    names: list[str] = []
+
+    def url(role: str) -> str:
+        names.append(f"t{uuid4().hex}")
+        template = postgres_ready(role)
+        postgres_server.sql(f"CREATE DATABASE {names[-1]} TEMPLATE {template} OWNER {role}")
+        return postgres_server.url(names[-1], user=role)
+
+    yield url
+    for name in names:
+        postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
