@@ -173,8 +173,8 @@ class Transcript:
                 )
             case events.InputAdded():
                 yield self._heard(event.text)
-            case events.HandedOver():
-                yield NoticeBlock(f"{event.before} handed over to {event.agent}.")
+            case events.HandedOver(before=before, agent=agent):
+                yield NoticeBlock(f"{before} handed over to {agent}.")
             case events.Compacted() if _is_of_room(event.receipt):
                 yield NoticeBlock("Older messages were summarised to free context.")
             case _:
@@ -332,10 +332,7 @@ class Transcript:
 
 
 def _is_of_room(receipt: object) -> bool:
-    """True if the compaction freed context.
-
-    Messages left out for other reasons have their own warning.
-    """
+    """True if the compaction freed context. Other omissions have their own warning."""
     fields = cast("dict[str, object]", receipt) if isinstance(receipt, dict) else {}
     return fields.get("kind") != "withdrawn" and "unseen" not in fields
 

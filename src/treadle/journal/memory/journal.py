@@ -1,8 +1,5 @@
-"""Journal in memory: the full contract without durability, for tests and for runs that need not
-outlive the process.
-
-A finished run is stored as compressed JSON, so that a million of them take little memory. Entry:
-`MemoryJournal`.
+"""Journal in memory: the full contract without durability. Finished runs are stored as compressed
+JSON. Entry point: `MemoryJournal`.
 """
 
 from __future__ import annotations
