@@ -149,7 +149,7 @@ class LiveRuns:
     """
 
     def __init__(
-        self, stopping: anyio.Event, *, grace_s: float, let_go: Callable[[], None]
+        self, stopping: anyio.Event, *, grace_s: float, let_go: Callable[[], object]
     ) -> None:
         """`stopping`: set when the service shuts down.
 
