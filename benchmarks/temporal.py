@@ -22,7 +22,7 @@ from tests.peers.temporal import TemporalServer
 
 from treadle import Agent, Runtime
 from treadle.testing import ScriptedModel
-from treadle.workers.engines.temporal import AgentRun, RunRequest, TreadlePlugin
+from treadle.workers.engines.temporal import AgentRun, TemporalRun, TreadlePlugin
 
 QUEUE = "benchmark"
 MORE_MS_MOST, MORE_CPU_MS_MOST = 60.0, 10.0
@@ -128,7 +128,7 @@ async def _submit(client: Any, many: int) -> list[Any]:
 
 
 async def _start(client: Any, run_id: str) -> Any:
-    request = RunRequest(agent="short", text="go", run_id=run_id)
+    request = TemporalRun(agent="short", text="go", run_id=run_id)
     return await client.start_workflow(AgentRun.run, request, id=run_id, task_queue=QUEUE)
 
 

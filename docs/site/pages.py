@@ -152,7 +152,7 @@ REFERENCE: Mapping[str, tuple[str, Sequence[str]]] = {
             "treadle.workers.engines.temporal.TreadlePlugin",
             "treadle.workers.engines.temporal.run_agent",
             "treadle.workers.engines.temporal.AgentRun",
-            "treadle.workers.engines.temporal.RunRequest",
+            "treadle.workers.engines.temporal.TemporalRun",
             "treadle.workers.engines.temporal.RunAnswer",
             "treadle.workers.engines.temporal.RunReply",
             "treadle.workers.engines.temporal.OpenCall",

@@ -26,7 +26,7 @@ async def submit(share: Share) -> int:
     from temporalio.service import RPCError
 
     from tests.peers.temporal_flows import Harmed
-    from treadle.workers.engines.temporal import RunRequest
+    from treadle.workers.engines.temporal import TemporalRun
 
     names = [f"{share.plan.names}{number}" for number in range(share.plan.runs)]
     client = await _server(share).client()
@@ -34,7 +34,7 @@ async def submit(share: Share) -> int:
         try:
             await client.start_workflow(
                 Harmed.run,
-                RunRequest(agent="story", text=f"run {names[0]}", run_id=names[0]),
+                TemporalRun(agent="story", text=f"run {names[0]}", run_id=names[0]),
                 id=names[0],
                 task_queue=QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,

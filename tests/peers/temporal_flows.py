@@ -8,7 +8,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
-from treadle.workers.engines.temporal import RunReply, RunRequest, run_agent
+from treadle.workers.engines.temporal import RunReply, TemporalRun, run_agent
 
 BRIEF = timedelta(seconds=1)
 
@@ -18,7 +18,7 @@ class Quick:
     """A run whose worker is missed after a second."""
 
     @workflow.run
-    async def run(self, request: RunRequest) -> RunReply:
+    async def run(self, request: TemporalRun) -> RunReply:
         return await run_agent(request, heartbeat=BRIEF)
 
 
@@ -27,7 +27,7 @@ class Both:
     """Two runs at the same time."""
 
     @workflow.run
-    async def run(self, requests: list[RunRequest]) -> list[RunReply]:
+    async def run(self, requests: list[TemporalRun]) -> list[RunReply]:
         async with asyncio.TaskGroup() as group:
             runs = [group.create_task(run_agent(one, heartbeat=BRIEF)) for one in requests]
         return [run.result() for run in runs]
@@ -38,6 +38,6 @@ class Harmed:
     """A run whose workers and journal fail all the time."""
 
     @workflow.run
-    async def run(self, request: RunRequest) -> RunReply:
+    async def run(self, request: TemporalRun) -> RunReply:
         again = RetryPolicy(maximum_interval=2 * BRIEF)
         return await run_agent(request, heartbeat=2 * BRIEF, retry_policy=again)

@@ -31,7 +31,7 @@ from treadle.workers.engines.temporal import (
     AgentRun,
     RunAnswer,
     RunReply,
-    RunRequest,
+    TemporalRun,
     answer_signal,
     priority_of,
 )
@@ -56,13 +56,13 @@ def journal_in(folder: Path) -> str:
     return f"sqlite:///{folder / 'journal.db'}"
 
 
-def asked_for(**fields: Any) -> RunRequest:
+def asked_for(**fields: Any) -> TemporalRun:
     """Its id is unique, because all tests have one server."""
     given: dict[str, Any] = {"agent": "payer", "text": "Pay.", "run_id": new_id("run")}
-    return RunRequest(**given | fields)
+    return TemporalRun(**given | fields)
 
 
-async def started(client: Any, flow: Any, request: RunRequest) -> WorkflowHandle[Any, RunReply]:
+async def started(client: Any, flow: Any, request: TemporalRun) -> WorkflowHandle[Any, RunReply]:
     return await client.start_workflow(
         flow.run,
         request,
@@ -175,7 +175,7 @@ async def test_an_output_that_temporal_would_refuse_stays_in_the_journal(
     client: Any, runtime: Runtime
 ) -> None:
     runtime.agents.register(Agent(name="writer", model=ScriptedModel([says("x" * 2_500_000)] * 2)))
-    request = RunRequest(agent="writer", text="Write.", run_id=new_id("run"))
+    request = TemporalRun(agent="writer", text="Write.", run_id=new_id("run"))
     async with worker(client, runtime):
         reply = await end_of(await started(client, Quick, request))
     assert (reply.outcome, reply.output_text) == ("completed", None)

@@ -46,9 +46,7 @@ SCHEMA = 1
 class _Entry(Value, frozen=True, kw_only=True, tag_field="type"):
     at: Time
     idle_s: float = 0.0
-    """Seconds before this entry that do not count as driven: a user was being asked, or the clock
-    was set.
-    """
+    """Seconds before this entry that do not count: a user was being asked, or the clock was set."""
 
 
 class Fork(Value, frozen=True, kw_only=True):
@@ -114,9 +112,7 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     passing: tuple[str, ...] = ()
     """Temporary blocks of its system prompt, which the next runs of its session send too."""
     evaluated: Evaluated | None = None
-    """None if the definition has no functions or conditions, or if its first driver evaluates
-    them.
-    """
+    """None if the definition has nothing to evaluate, or if its first driver evaluates it."""
     schema: int = msgspec.field(default_factory=lambda: SCHEMA)
     """Always written: an omitted default would be read as the reader's own version."""
 
@@ -148,9 +144,7 @@ class ModelRequested(_Entry, frozen=True, kw_only=True, tag="model.requested"):
     free: bool = False
     """True if the provider refused or never received the failed attempt, so it cost nothing."""
     view: View | None = None
-    """Messages that the model sees, as a view of those of the last request and what is new; None:
-    all of these.
-    """
+    """Messages that the model sees, as a view of the last request's and the new ones; None: all."""
     without: str | None = None
     """Setting that the provider refused by name; the run continues without it."""
 
@@ -194,9 +188,7 @@ class ToolStarted(_Entry, frozen=True, kw_only=True, tag="tool.started"):
     """Idempotency key: the same for every attempt of this call."""
     attempt: int = 1
     polls: bool = False
-    """True if the tool only polls work in progress, so that equal results do not count as a
-    loop.
-    """
+    """True if the tool polls work in progress, so that equal results do not count as a loop."""
 
 
 class ToolFinished(_Entry, frozen=True, kw_only=True, tag="tool.finished"):

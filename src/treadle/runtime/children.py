@@ -239,9 +239,7 @@ class Children:
         return options
 
     def forget(self, run_id: str) -> None:
-        """Forget a run that is no longer driven here. Its next driver searches for its children
-        again.
-        """
+        """Forget a run that is no longer driven here. Its next driver looks for its children."""
         self._earlier.pop(run_id, None)
 
     async def over(self, state: RunState, *, waiting: bool) -> None:

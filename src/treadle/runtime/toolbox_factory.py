@@ -58,9 +58,7 @@ class Toolboxes:
     """Factory of toolboxes. Each runtime has one."""
 
     def __init__(self, config: Config, redactor: Redactor, clock: Clock, *, forgets: bool) -> None:
-        """`forgets`: True if runs are lost with the process, so that nothing can be undone
-        later.
-        """
+        """`forgets`: runs are lost with the process, so that nothing can be undone later."""
         self.confining = Confining(
             config.defaults.sandbox, self.own_folder, config.permissions.network
         )
@@ -222,9 +220,7 @@ async def close_kept(owner: str, kept: Sequence[object]) -> None:
 
 
 def _suits(abilities: Abilities, tool: Tool[Any]) -> bool:
-    """Return True unless the tool is for models with an ability that this one is not known to
-    have.
-    """
+    """Return True unless the tool needs an ability that the model is not known to have."""
     ability: str | None = getattr(tool, "ability", None)
     return ability is None or getattr(abilities, ability, None) is True
 

@@ -36,7 +36,7 @@ _BEGAN = (
 )
 
 
-class View(NamedTuple):
+class SessionView(NamedTuple):
     messages: list[Message]
     """Oldest first."""
     late: Mapping[str, int]
@@ -54,14 +54,14 @@ class _Piece(NamedTuple):
     history.
     """
     late: Mapping[str, int] = {}
-    """Late results of this run, as in `View`."""
+    """Late results of this run, as in `SessionView`."""
 
     @property
     def messages(self) -> list[Message]:
         return [one for one in self.said if isinstance(one, Message)]
 
 
-def view(db: Cursor, session: int, sessions: Sessions, *, before: int | None = None) -> View:
+def view(db: Cursor, session: int, sessions: Sessions, *, before: int | None = None) -> SessionView:
     """Return a session's view. `before`: as it was when the run at that position began."""
     end = 1 << 62 if before is None else before
     pieces: list[_Piece] = []
@@ -124,7 +124,7 @@ class _Needs:
 
 def _on(
     pieces: list[_Piece], needs: _Needs, db: Cursor, session: int, end: int, sessions: Sessions
-) -> View:
+) -> SessionView:
     """Fold the available pieces after the pinned message, which comes first."""
     base = cast("int", db.execute(_BASE, (session, end)).get)
     forward = _pieces(db, session, end, sessions, "asc", start=base)
@@ -137,11 +137,11 @@ def _on(
     return _folded([_Piece((first,)), *reversed(pieces)])
 
 
-def _folded(pieces: Iterable[_Piece]) -> View:
+def _folded(pieces: Iterable[_Piece]) -> SessionView:
     """Fold pieces, of which only the first can be a base."""
     whole = [*pieces]
     late = {run_id: seq for piece in whole for run_id, seq in piece.late.items()}
-    return View(folded((), (one for piece in whole for one in piece.said)), late)
+    return SessionView(folded((), (one for piece in whole for one in piece.said)), late)
 
 
 def _pieces(
@@ -193,7 +193,7 @@ class _Seen(NamedTuple):
     """Late results, received after the end of their run, that a reader of the view has seen."""
 
     late: Mapping[str, int] | None = None
-    """Late results as in `View`. None: determined by `until_us`."""
+    """Late results as in `SessionView`. None: determined by `until_us`."""
     until_us: int | None = None
     """Latest timestamp in microseconds since 1970; None: all of them."""
 

@@ -31,12 +31,12 @@ from treadle.workers.engines.temporal.workflow import (
     OpenCall,
     RunAnswer,
     RunReply,
-    RunRequest,
+    TemporalRun,
 )
 
 logger = logging.getLogger("treadle")
 
-DepsOfRequest: TypeAlias = Callable[[RunRequest], Awaitable[Any]]
+DepsOfRequest: TypeAlias = Callable[[TemporalRun], Awaitable[Any]]
 """Function that returns the dependencies of a run."""
 
 BEATS: Final = 4
@@ -83,7 +83,7 @@ class _Activities:
         self._runtime, self._deps_of = runtime, deps_of
 
     @activity.defn(name=RUN_ACTIVITY)
-    async def run(self, request: RunRequest) -> RunReply:
+    async def run(self, request: TemporalRun) -> RunReply:
         """Drive the run to its end, or until it waits.
 
         Cancellation, for any reason, releases the run; the next attempt resumes it.
@@ -127,7 +127,7 @@ class _Activities:
         except AgentError as e:
             raise _failure(e) from e
 
-    async def _reply(self, request: RunRequest) -> RunReply:
+    async def _reply(self, request: TemporalRun) -> RunReply:
         agent = self._runtime.agents.get(request.agent)
         if agent is None:
             known = ", ".join(sorted(found.name for found in self._runtime.agents)) or "none"
@@ -211,7 +211,7 @@ async def _beat() -> None:
         activity.heartbeat()
 
 
-def _options_of(request: RunRequest) -> RunOptions:
+def _options_of(request: TemporalRun) -> RunOptions:
     return {
         "run_id": request.run_id,
         "session": request.session,

@@ -48,7 +48,7 @@ class RunAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunRequest:
+class TemporalRun:
     """A run to start, or to continue, under an id of yours.
 
     Attributes:
@@ -140,7 +140,7 @@ def _cut(tenant: str | None) -> str | None:
 
 
 async def run_agent(
-    request: RunRequest,
+    request: TemporalRun,
     *,
     task_queue: str | None = None,
     heartbeat: timedelta = HEARTBEAT,
@@ -210,7 +210,7 @@ class AgentRun:
         self._waiting: RunReply | None = None
 
     @workflow.run
-    async def run(self, request: RunRequest) -> RunReply:
+    async def run(self, request: TemporalRun) -> RunReply:
         """Return the reply of `run_agent`."""
         return await run_agent(request, on_wait=self._wait)
 
