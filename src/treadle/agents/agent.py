@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Never, Self, cast, overload
-from weakref import WeakKeyDictionary
 
 import msgspec
 from typing_extensions import TypeForm, TypeVar, Unpack
 
 from treadle.agents.arguments import check_arguments, missing
 from treadle.agents.checks import (
+    answer_of,
     check_kinds,
     check_needs,
     check_output_change,
@@ -57,10 +57,6 @@ Own = TypeVar("Own")
 Next = TypeVar("Next")
 
 COMPLETE = "complete"
-_ANSWERS: WeakKeyDictionary[type, AnswerType[Any]] = WeakKeyDictionary()
-"""Cached answer types, by output type. The cache keeps the names that were in scope when the first
-agent with that type was created.
-"""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -206,7 +202,7 @@ class Agent(Generic[Deps, Out]):
         transfers = tuple(map(HandoffTool, handoffs))
         ToolRegistry((*tools, *transfers))
         self._keep(handoffs=handoffs, handoff_tools=transfers)
-        self._keep(answer=self._answer(), own_tools=tools)
+        self._keep(answer=answer_of(self.name, self.output), own_tools=tools)
         check_inputs(self.name, self.inputs, self._variables, reads_all=self.is_dynamic)
         check_needs(self.name, handoffs, self._variables | {*self.inputs})
 
@@ -243,9 +239,7 @@ class Agent(Generic[Deps, Out]):
         )
 
     def evaluated_from(self, definition: Agent[Deps, Out], found: Evaluated) -> Agent[Deps, Out]:
-        """Return this agent, marked as evaluated from a definition, whose inputs and fingerprint it
-        keeps.
-        """
+        """Return this agent, marked as the evaluated form of `definition`."""
         self._keep(
             evaluated=found,
             inputs=definition.inputs,
@@ -279,22 +273,6 @@ class Agent(Generic[Deps, Out]):
         """Replace fields of the frozen definition, such as the caller's lists by copies."""
         for name, value in own.items():
             object.__setattr__(self, name, value)
-
-    def _answer(self) -> AnswerType[Any] | None:
-        if self.output is None or self.output is str:
-            return None
-        from treadle.tools.structured_output import answer_type  # noqa: PLC0415  needed only for typed output
-
-        known = isinstance(self.output, type) and _ANSWERS.get(self.output)
-        if known:
-            return known
-        try:
-            made = answer_type(self.output)
-        except AgentError as e:
-            raise AgentError(e.kind, f"agent {self.name!r}: {e.message}") from e
-        if isinstance(self.output, type) and made is not None:
-            _ANSWERS[self.output] = made
-        return made
 
     @cached_property
     def _variables(self) -> frozenset[str]:
@@ -351,9 +329,7 @@ class Agent(Generic[Deps, Out]):
 
         @property
         def own_tools(self) -> tuple[Tool[Deps], ...]:
-            """Tools of the agent, with agents wrapped as `Subagent`s. Empty if a function of the
-            definition returns them, because only a run calls it.
-            """
+            """Tools, with agents as `Subagent`s. Empty if a function of the run returns them."""
             ...
 
         @property

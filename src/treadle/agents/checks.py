@@ -1,22 +1,28 @@
 """Checks of an agent's fields for code without a type checker: each mistake would otherwise surface
 much later, with a misleading error.
 
-Entry points: `check_kinds`, `check_output_change`, `check_tool`, `checked_handoffs`.
+Entry points: `answer_of`, `check_kinds`, `check_output_change`, `check_tool`, `checked_handoffs`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from typing_extensions import get_protocol_members
 
 from treadle.errors import AgentError
 from treadle.tools.handoff import Handoff
 from treadle.tools.run_context import check_arity
+from treadle.tools.structured_output.contract import AnswerType
 from treadle.tools.tool import Tool
 from treadle.types import Limits, Settings
 
+_ANSWERS: WeakKeyDictionary[type, AnswerType[Any]] = WeakKeyDictionary()
+"""Cached answer types, by output type. The cache keeps the names that were in scope when the first
+agent with that type was created.
+"""
 _STRING = (
     "pass a string, or a function that returns one: def instructions(ctx: RunContext[Deps]) -> str"
 )
@@ -159,3 +165,24 @@ def shown(value: object) -> str:
     if value is None:
         return "None"
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+
+
+def answer_of(name: str, output: Any) -> AnswerType[Any] | None:
+    """Return the answer type for the `output` of an agent; None for text.
+
+    Raises AgentError(invalid) for a type that cannot be an output.
+    """
+    if output is None or output is str:
+        return None
+    from treadle.tools.structured_output import answer_type  # noqa: PLC0415  needed only for typed output
+
+    known = isinstance(output, type) and _ANSWERS.get(output)
+    if known:
+        return known
+    try:
+        made = answer_type(output)
+    except AgentError as e:
+        raise AgentError(e.kind, f"agent {name!r}: {e.message}") from e
+    if isinstance(output, type) and made is not None:
+        _ANSWERS[output] = made
+    return made

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from treadle.errors import AgentError
 
-if TYPE_CHECKING:
-    from treadle.agents.agent import Agent
 
-
-def fingerprint_of(agent: Agent[Any, Any]) -> str:
-    """Return a hash of everything in the definition that models see.
+def fingerprint_of(agent: Any) -> str:
+    """Return a hash of everything in the definition, an `Agent`, that models see.
 
     Raises AgentError(invalid) if the parameters of a tool are not valid JSON.
     """

@@ -149,6 +149,11 @@ def as_error(error: Exception, plan: Plan, what: str = "failed unexpectedly") ->
     return error
 
 
+def request_named(error: AgentError) -> str:
+    """Return the provider's id of the failed request, to follow the error's message."""
+    return f"; request {error.request_id}" if error.request_id else ""
+
+
 def error_info(error: AgentError) -> ErrorInfo:
     return ErrorInfo(
         kind=error.kind.value,

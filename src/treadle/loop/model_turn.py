@@ -22,7 +22,7 @@ from treadle.journal.journal import Append
 from treadle.journal.receipts import Cleared
 from treadle.journal.view import View, view_of
 from treadle.loop.auto_compact import RunRoom
-from treadle.loop.ending import as_error, error_info
+from treadle.loop.ending import as_error, error_info, request_named
 from treadle.loop.hook_responses import given, replacing
 from treadle.loop.model_entries import responded, switched
 from treadle.loop.plan import Plan
@@ -134,9 +134,7 @@ class ModelTurn:
         )
 
     async def _view(self, processor: Processor) -> View | None:
-        """Return what the agent's processor changes in the messages of the next request. A request
-        that a previous driver had begun is sent as it was.
-        """
+        """Return what the processor changes. A request that was begun already is sent as it was."""
         context = self._state.context
         if self._state.current.attempt and context.is_processed:
             return None
@@ -144,9 +142,7 @@ class ModelTurn:
         return view_of(context.next_seen, await processor(context.history[:]))
 
     async def _retry_changed(self, error: AgentError) -> History:
-        """Record the failed attempt after a change of the history, and return the messages of the
-        next one.
-        """
+        """Record the failed attempt, and return the messages of the next, which have changed."""
         asked, context = self._asked, self._state.context
         if self._processor is not None:
             view = await self._view(self._processor)
@@ -237,7 +233,7 @@ class ModelTurn:
             return None
         self._feed.warn(
             "the provider refused an image or a document, so new ones are left out of the "
-            f"conversation from here on: {error.message}{_named(error)}"
+            f"conversation from here on: {error.message}{request_named(error)}"
         )
         await self._append(
             Compaction(at=now(), receipt=encode_json(Cleared(unseen=unseen)).decode()), hold=True
@@ -247,13 +243,11 @@ class ModelTurn:
         )
 
     async def _without(self, name: str, error: AgentError, request: ModelRequest) -> ModelRequest:
-        """Return the request without a setting that the provider rejected. The run's later requests
-        omit it too, also after a resume.
-        """
+        """Return the request without a rejected setting, which later requests omit too."""
         asked = request.model or self._plan.model_name
         self._feed.warn(
             f"{asked} does not take {name}: it is left out from here on "
-            f"({error.message}{_named(error)})"
+            f"({error.message}{request_named(error)})"
         )
         self._asked = msgspec.structs.replace(self._asked, without=name)
         await self._failed(error, 0.0, None)
@@ -339,13 +333,12 @@ class ModelTurn:
         hook: str | None = None,
     ) -> ModelResponded:
         assert self._attempt is not None, "a response is an attempt's"
-        response_id = "" if response is None else response.id
         message = Message(
             id=self._message_id,
             role="assistant",
             parts=tuple(parts),
             created_at=now(),
-            response_id=response_id,
+            response_id="" if response is None else response.id,
         )
         return responded(
             message,
@@ -355,7 +348,3 @@ class ModelTurn:
             cost_usd=cost_usd,
             hook=hook,
         )
-
-
-def _named(error: AgentError) -> str:
-    return f"; request {error.request_id}" if error.request_id else ""

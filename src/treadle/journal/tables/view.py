@@ -36,7 +36,7 @@ _BEGAN = (
 )
 
 
-class SessionView(NamedTuple):
+class SessionFold(NamedTuple):
     messages: list[Message]
     """Oldest first."""
     late: Mapping[str, int]
@@ -54,14 +54,14 @@ class _Piece(NamedTuple):
     history.
     """
     late: Mapping[str, int] = {}
-    """Late results of this run, as in `SessionView`."""
+    """Late results of this run, as in `SessionFold`."""
 
     @property
     def messages(self) -> list[Message]:
         return [one for one in self.said if isinstance(one, Message)]
 
 
-def view(db: Cursor, session: int, sessions: Sessions, *, before: int | None = None) -> SessionView:
+def view(db: Cursor, session: int, sessions: Sessions, *, before: int | None = None) -> SessionFold:
     """Return a session's view. `before`: as it was when the run at that position began."""
     end = 1 << 62 if before is None else before
     pieces: list[_Piece] = []
@@ -124,7 +124,7 @@ class _Needs:
 
 def _on(
     pieces: list[_Piece], needs: _Needs, db: Cursor, session: int, end: int, sessions: Sessions
-) -> SessionView:
+) -> SessionFold:
     """Fold the available pieces after the pinned message, which comes first."""
     base = cast("int", db.execute(_BASE, (session, end)).get)
     forward = _pieces(db, session, end, sessions, "asc", start=base)
@@ -137,11 +137,11 @@ def _on(
     return _folded([_Piece((first,)), *reversed(pieces)])
 
 
-def _folded(pieces: Iterable[_Piece]) -> SessionView:
+def _folded(pieces: Iterable[_Piece]) -> SessionFold:
     """Fold pieces, of which only the first can be a base."""
     whole = [*pieces]
     late = {run_id: seq for piece in whole for run_id, seq in piece.late.items()}
-    return SessionView(folded((), (one for piece in whole for one in piece.said)), late)
+    return SessionFold(folded((), (one for piece in whole for one in piece.said)), late)
 
 
 def _pieces(
@@ -193,7 +193,7 @@ class _Seen(NamedTuple):
     """Late results, received after the end of their run, that a reader of the view has seen."""
 
     late: Mapping[str, int] | None = None
-    """Late results as in `SessionView`. None: determined by `until_us`."""
+    """Late results as in `SessionFold`. None: determined by `until_us`."""
     until_us: int | None = None
     """Latest timestamp in microseconds since 1970; None: all of them."""
 
