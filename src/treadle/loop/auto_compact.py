@@ -51,6 +51,12 @@ class RunRoom:
         self.was_short = False
         """True if the last response overflowed the context, which was then compacted."""
 
+    def count_fixed(self) -> None:
+        """Note the size of the next request without its messages, if the budget needs it."""
+        if (ledger := self._state.ledger).estimates:
+            fixed = (*self._plan.system, *self.tools)
+            ledger.fixed_bytes = sum(len(encode_json(value)) for value in fixed)
+
     async def make(self, *, forced: bool = False, hold: bool = False) -> bool:
         """Compact if needed, and return True if the next request is shorter.
 

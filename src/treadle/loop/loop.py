@@ -35,7 +35,6 @@ from treadle.loop.plan import Plan
 from treadle.loop.recorder import Pen
 from treadle.loop.recovery import as_run, recover, settled
 from treadle.loop.toolbox import Toolbox
-from treadle.messages.message import encode_json
 from treadle.models.retry import Retries, RetryPolicy
 from treadle.tools.tool import LateTools
 from treadle.types import Outcome
@@ -58,9 +57,7 @@ class Run:
         self.state = plan.state
         """State of the run. Entries are applied to it before they are appended."""
         self.is_left = False
-        """True if the run stopped without a journaled end. Release its writer after its calls have
-        ended.
-        """
+        """True if the run stopped without a journaled end. Its calls may still be running."""
         self.hand_over: Callable[[Run], Awaitable[Run]] | None = None
         """Prepares the run of the agent to which the model handed over. Raises AgentError."""
         self.next: Run | None = None
@@ -87,22 +84,13 @@ class Run:
 
     @property
     def ending(self) -> Ending | None:
-        """Set when the run has ended or waits, even if its task was cancelled. `let_go` does not
-        set it.
-        """
+        """Set when the run has ended or waits, even if its task was cancelled; not by `let_go`."""
         return self._closing.ending
 
     @property
     def text_so_far(self) -> str:
         """Text streamed so far, or the text of the last response that had any."""
         return self._model.text or self.state.text
-
-    def steer(self, text: str) -> None:
-        """Add a message that the model reads in its next turn.
-
-        Raises AgentError(invalid) if the run is ending.
-        """
-        self.inbox.add(text)
 
     def compact(self) -> None:
         """Compact the conversation before the next request, even if it fits."""
@@ -140,9 +128,7 @@ class Run:
             self._scope.cancel()
 
     def reserve(self) -> None:
-        """Reserve a share of the parent's budget until the run ends. Idempotent. Raises
-        BudgetSpent.
-        """
+        """Reserve a share of the parent's budget for this run. Idempotent. Raises BudgetSpent."""
         if not self._reserved:
             self._ledger.limits = self.plan.limits  # as the next entry will record them
             self._ledger.begin(
@@ -190,7 +176,7 @@ class Run:
 
     async def _turns(self) -> Outcome:
         if not self._ledger.context_tokens:
-            self._count_fixed()
+            self.room.count_fixed()
         if self.plan.hooks:
             await self.plan.hooks.before_run(self.plan.hooked)
         outcome = None
@@ -237,9 +223,7 @@ class Run:
         return Answers() if answers is None and late else answers
 
     async def _closed(self, answers: Answers, *, driven: bool = False) -> Outcome | None:
-        """Apply `answers` to the open calls, then run them. `driven`: True if this driver requested
-        the answers.
-        """
+        """Apply `answers` to the open calls, then run them. `driven`: this driver has asked."""
         self.pen.keep(*self.inbox.late.take_results())
         state = self.state
         current, answers = state.current, answers.to_open(state)
@@ -247,23 +231,11 @@ class Run:
             late = current.late
             ready = [as_run(call, state, answers) for call in calls if call.id not in late]
             await self._toolbox.get_ready(ready, settled=settled(state, answers))
-            prepared = await recover(
-                state,
-                self._toolbox,
-                answers,
-                self.plan.on_unknown,
-                keep=self.pen.keep,
-                driven=driven,
-            )
+            keep, then = self.pen.keep, self.plan.on_unknown
+            prepared = await recover(state, self._toolbox, answers, then, keep=keep, driven=driven)
             await self._execute(self._admission.within_limits(prepared))
         ended = current.response is not None and not current.attempt
         return self._verdict.after(self.inbox) if ended else None
-
-    def _count_fixed(self) -> None:
-        if self._ledger.estimates:
-            self._ledger.fixed_bytes = sum(
-                len(encode_json(value)) for value in (*self.plan.system, *self._toolbox.definitions)
-            )
 
     def _join_late_tools(self, late: LateTools) -> None:
         tools, notes = late.take()
@@ -272,7 +244,7 @@ class Run:
         if tools:
             self._toolbox.join(tools)
             self._model.use_tools(self._toolbox.definitions)
-            self._count_fixed()
+            self.room.count_fixed()
 
     async def _turn(self) -> Outcome | None:
         ledger, state, plan = self._ledger, self.state, self.plan

@@ -121,7 +121,7 @@ class RunStream(Generic[Out]):
         check_steering(text)
         if self._begun.result is not None:
             raise AgentError("invalid", "this run has ended: its model cannot read the text")
-        self._begun.run.steer(text)
+        self._begun.run.inbox.add(text)
 
     def cancel(self) -> None:
         """End the run as `cancelled`. Its events close, and `result` has everything produced so

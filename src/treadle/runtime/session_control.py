@@ -36,7 +36,7 @@ class SessionControl:
         or if the text is empty.
         """
         check_steering(text)
-        if not self._runs.busy.tell(session_id, lambda run: run.steer(text)):
+        if not self._runs.busy.tell(session_id, lambda run: run.inbox.add(text)):
             raise AgentError(
                 "invalid", f"nothing runs in session {session_id!r}: send the text instead"
             )
