@@ -98,6 +98,8 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         return st.one_of([values_of(argument) for argument in arguments])
     if origin is Literal:
         return st.sampled_from(arguments)
+    if origin is tuple and arguments[-1] is not ...:
+        return st.tuples(*map(values_of, arguments))
     if origin in (tuple, list, Sequence):
         return st.lists(values_of(arguments[0]), max_size=3).map(tuple if origin is tuple else list)
     if origin is dict:

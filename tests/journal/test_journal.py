@@ -109,6 +109,7 @@ def test_types_of_entries_are_their_words() -> None:
             "input.added",
             "compaction",
             "cancel.asked",
+            "agent.switched",
         ),
     }
 

@@ -129,7 +129,7 @@ async def test_ten_calls_run_the_eleventh_is_refused_and_the_model_answers_witho
     assert model.requests[-1].settings.tool_choice == "none"
     assert result.success
     assert result.response.startswith("Got it! Added 'task number 0' to your list.")
-    assert result.response.endswith("Please tell me the rest again.")
+    assert result.response.endswith("Please send me the rest again.")
 
 
 class _Hung:
