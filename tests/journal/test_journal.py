@@ -99,6 +99,7 @@ def test_types_of_entries_are_their_words() -> None:
             "model.requested",
             "model.responded",
             "model.switched",
+            "agent.switched",
             "tool.started",
             "tool.finished",
         ),
@@ -228,6 +229,22 @@ def test_the_first_messages_of_a_newer_version_survive_too() -> None:
     assert isinstance(started, RunStarted)
     assert started.messages[0].parts == (UnknownPart(type="hologram", raw=HOLOGRAM),)
     assert read_entry(started.to_json()) == started
+
+
+def test_messages_of_a_newer_version_survive_in_a_view() -> None:
+    newer = (
+        f'{{"id":"msg_1","role":"user","parts":[{HOLOGRAM}],"created_at":"2026-11-20T10:00:00Z"}}'
+    )
+    stored = (
+        '{"type":"model.requested","at":"2026-11-20T10:00:00Z","turn":1,'
+        f'"view":{{"parts":[[0,2],{newer}]}}}}'
+    )
+    requested = read_entry(stored.encode())
+    assert isinstance(requested, ModelRequested)
+    assert requested.view is not None
+    kept, message = requested.view.parts
+    assert isinstance(message, Message)
+    assert (kept, message.parts) == ((0, 2), (UnknownPart(type="hologram", raw=HOLOGRAM),))
 
 
 def test_a_result_of_a_newer_version_is_still_a_result() -> None:

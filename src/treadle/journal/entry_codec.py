@@ -60,6 +60,8 @@ def _read_strange(data: bytes) -> Entry:
             fields[name] = _readable(fields[name])
         if "messages" in fields:
             fields["messages"] = "[" + ",".join(map(_readable, items(fields["messages"]))) + "]"
+        if "view" in fields:
+            fields["view"] = _view(fields["view"])
         if "settings" in fields:
             fields["settings"] = _settings(fields["settings"])
         if "result" in fields:
@@ -79,6 +81,18 @@ def _settings(stored: JsonText) -> JsonText:
     if not is_temperature(decode_json(fields.get("temperature", "0").encode(), object)):
         del fields["temperature"]
     return object_of(fields)
+
+
+def _view(stored: JsonText) -> JsonText:
+    """Read the messages among the parts of a view by their own rules."""
+    if stored == "null":
+        return stored
+    fields = members(stored)
+    parts = [
+        _readable(part) if part.startswith("{") else part
+        for part in items(fields.get("parts", "[]"))
+    ]
+    return object_of({**fields, "parts": f"[{','.join(parts)}]"})
 
 
 def _readable(message: JsonText) -> JsonText:
