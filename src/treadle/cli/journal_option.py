@@ -117,10 +117,10 @@ def on_journal(
     *,
     absent: Callable[[Redactor], T],
 ) -> T:
-    """Return the result of `work` on the journal that `--journal` names. If its file does not
-    exist, none is created and the result of `absent` is returned.
+    """Run `work` on the journal that `--journal` names, and return its result. If the journal's
+    file does not exist, return the result of `absent` without creating one.
 
-    Raises CommandFailed with exit code 1 if another process holds the run or session, else 2.
+    Raises CommandFailed: exit code 1 if another process holds the run or session, otherwise 2.
     """
     with failing():
         config = load()

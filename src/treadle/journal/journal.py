@@ -83,7 +83,7 @@ class RunWriter(Protocol):
         """
 
     async def release(self, *, waiting: bool = False) -> None:
-        """Release the run, which is then finished, `waiting` for a user, or stopped.
+        """Release the run. It is then finished, waiting for a user (if `waiting`), or stopped.
 
         Idempotent. Does not raise if the journal is lost.
         """

@@ -207,9 +207,9 @@ class RunQueue(Protocol):
         ...
 
     async def workers(self) -> list[WorkerInfo]:
-        """Return the workers, living ones first, by name.
+        """Return the workers: living ones first, then by name.
 
-        Omits processes that drive runs without being workers.
+        Processes that drive runs without being workers are omitted.
         """
         ...
 

@@ -97,7 +97,7 @@ class Freed(Value, frozen=True, kw_only=True):
 
 
 def info_of(entries: Sequence[Entry], status: RunStatus) -> RunInfo:
-    """Return the summary of a run for lists."""
+    """Summarize a run from its entries, for lists of runs."""
     state = RunState()
     for entry in entries:
         state.apply(entry)

@@ -96,7 +96,7 @@ class Admission:
         """Return True if the response must be journaled before hooks see its calls: hooks may be
         slow, and a crash meanwhile would lose a paid response.
 
-        Only for responses whose calls a resuming process would admit in the same way.
+        Only responses whose calls a resuming process would admit in the same way qualify.
         """
         asks = bool(calls) and "before_tool" in self._plan.hooks.points
         return (

@@ -1,12 +1,12 @@
-"""The life of runs: start, resume, fork, follow, submit and end. Start with runtime.py.
+"""The life cycle of runs: start, resume, fork, follow, submit and end. Read runtime.py first.
 
 runtime.py          `Runtime`: the top of the library
 runs.py             the active runs of this process
 assembly.py         resolves agent, model, settings and history into a plan
 evaluating.py       agents with functions, evaluated for a run
 options.py          options of a run, over those of its agent and the configuration
-run_stream.py       `RunStream`: a run read while it runs
-session.py          `Session`: a conversation of many runs
+run_stream.py       `RunStream`: a run, with its events while it runs
+session.py          `Session`: a conversation that spans many runs
 single.py           `run`, `run_sync`: one run without a runtime
 sync.py             `open`: a runtime for code without an event loop
 busy_sessions.py    sessions with an active run

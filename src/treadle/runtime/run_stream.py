@@ -239,7 +239,7 @@ def check_steering(text: str) -> None:
 async def collect(
     start: Callable[[EventStream | None], Awaitable[RunHandle[Out]]], listeners: Listeners
 ) -> RunResult[Out]:
-    """Drive the run in the caller's own task, without events, if there are no subscribers."""
+    """Return the result of a run. Without subscribers, it has no events and no task of its own."""
     if not listeners:
         job = await start(None)
         await job.drive(job)

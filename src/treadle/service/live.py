@@ -120,7 +120,7 @@ class LiveRun:
 
     @property
     def is_kept_back(self) -> bool:
-        """True if the end of a run is held back."""
+        """True if `tell` holds back an end of the run."""
         return bool(self._ends)
 
     def tell_ends(self) -> None:

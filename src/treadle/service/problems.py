@@ -59,7 +59,7 @@ class HttpProblem(HTTPException):
 
 
 def not_found() -> HttpProblem:
-    """Return the same response for a missing object and for one of another user."""
+    """Return a 404 problem, the same for a missing object and for one of another user."""
     return HttpProblem(404, _SAID[404])
 
 

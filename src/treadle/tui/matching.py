@@ -1,5 +1,5 @@
-"""Search in lists: rows that contain all words, then rows that contain their letters in order.
-Entry points: `Matching`.
+"""Search in lists: first rows that contain all words, then rows with their letters in order.
+Entry point: `Matching`.
 """
 
 from __future__ import annotations

@@ -223,6 +223,6 @@ class ReplyFilter:
 def cleaned(
     text: str, titles: Iterable[str] = (), *, without_lists: bool = False, most: int = REPLY_CHARS
 ) -> str:
-    """Filter a whole text."""
+    """Return a complete reply as a `ReplyFilter` with these arguments releases it."""
     words = ReplyFilter(titles, without_lists=without_lists, most=most)
     return words.add(text) + words.end()

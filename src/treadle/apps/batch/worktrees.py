@@ -28,7 +28,7 @@ _POLL_S = 0.01
 
 
 class BatchRepository:
-    """Repository of the folder where a batch was started."""
+    """The Git repository that contains the folder where a batch was started."""
 
     def __init__(self, git: GitCommands, prefix: str) -> None:
         self.git = git

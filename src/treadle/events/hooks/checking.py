@@ -1,5 +1,5 @@
-"""Validation of hooks when they are passed in, since a misspelt point would never be called, and a
-wrong signature would fail only during a run.
+"""Validation of hooks as soon as they are passed in. Otherwise, a hook with a misspelt point would
+never be called, and one with a wrong signature would fail only during a run.
 
 Entry point: `checked_hooks`.
 """

@@ -1,6 +1,6 @@
-"""Queue of runs in the tables, stored in columns of the runs' own rows. Entry: `TableQueue`.
+"""Queue of runs in the tables, stored in columns of the runs' rows. Entry point: `TableQueue`.
 
-Liveness of workers and the time come from the database (`Members`, `Dialect`).
+The database provides the liveness of workers (`Members`) and the time (`Dialect`).
 """
 
 from __future__ import annotations

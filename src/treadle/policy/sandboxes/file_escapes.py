@@ -1,4 +1,4 @@
-"""Escapes through files: the disk, secrets, denied files, control files.
+"""Attempts to escape the sandbox through files: the disk, secrets, denied files, control files.
 
 Entry point: `FILE_ESCAPES`.
 """

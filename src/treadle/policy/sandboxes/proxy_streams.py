@@ -201,7 +201,7 @@ class ProxyClient(_End):
 
 
 class ProxyServer(_End):
-    """The host's side."""
+    """The host's side: the connection from the proxy to the requested host."""
 
     def __init__(self, client: ProxyClient, first: bytes) -> None:
         self._client, self._first = client, first

@@ -1,6 +1,6 @@
 """Words of a command line as bash reads them: quotes are removed and the home folder is expanded.
 
-Any other expansion makes a word not literal. Entry points: `read_word`, `split`.
+A word with any other expansion is not literal. Entry points: `read_word`, `split`.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def _refuse_tables_of_others(metadata: MetaData, connection: Connection, **_: ob
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """Time with a zone, even in databases that store none."""
+    """Column type for times with a zone, even in databases that store none."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

@@ -1,7 +1,7 @@
-"""Typed answers of any family: built on first use. Text around the JSON is tolerated, the value is
-validated strictly, and problems are described for the model.
+"""Typed answers for every family of types, built on first use. Text around the JSON is tolerated,
+the value is validated strictly, and problems are described for the model.
 
-`Shape` holds the part specific to each family. Entry point: `StructuredAnswer`.
+`Shape` is the part that differs between families. Entry point: `StructuredAnswer`.
 """
 
 from __future__ import annotations

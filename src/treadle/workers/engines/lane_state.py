@@ -1,4 +1,4 @@
-"""Waiting runs of one lane, and its limits as counted in this process. Entry point: `LaneState`."""
+"""Waiting runs of one lane, and usage of its limits in this process. Entry point: `LaneState`."""
 
 from __future__ import annotations
 

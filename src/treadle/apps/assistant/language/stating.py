@@ -76,7 +76,7 @@ _FIELD_OF = Phrases(
 
 def fielded(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | Missing] | None:
     """Parse statements that begin with a field: "no deadline for X", "no rush with X", "note on X:
-    Y", "due date of X: friday".
+    Y", "due date of X: friday". Return None for any other text.
     """
     keys = keys_of(words)
     if (found := _FIELD_OF.at(keys)) is not None and found[0] < len(keys):
