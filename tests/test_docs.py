@@ -305,6 +305,11 @@ MAPS = [
 ]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_has_no_leftovers_of_a_merge(page: Path) -> None:
+    assert re.findall(r"^(?:<{7}|={7}|>{7})(?: .*)?$", page.read_text("utf-8"), re.MULTILINE) == []
+
+
 @pytest.mark.parametrize("page", MAPS, ids=names)
 def test_a_file_that_a_map_of_the_code_names_exists(page: Path) -> None:
     """A path is relative to the project, the package or the page."""
