@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from treadle import Agent, AgentError, Outcome, RunResult, Runtime, tool
+from treadle import Agent, AgentError, Limits, Outcome, RunResult, Runtime, Settings, tool
 from treadle.apps.evals import (
     CalledTools,
     Case,
@@ -38,6 +38,7 @@ def atlas(*answers: str | dict[str, Any]) -> Agent[object, str]:
     return Agent(name="atlas", model=ScriptedModel(script, name="script:atlas"))
 
 
+TINY = Limits(cost_usd=1e-5)
 CAPITALS = [
     Case("Capital of Portugal?", "Lisbon"),
     Case("Capital of Norway?", "Oslo", name="norway"),
@@ -159,7 +160,10 @@ async def test_the_budget_is_divided_among_the_cases() -> None:
         agent = atlas(*[answer] * 4)
         rich = await evaluate(runtime, agent, Dataset([Case("Hi."), Case("Ho.")]), cost_usd=10)
         poor = await evaluate(runtime, agent, Dataset([Case("Hi."), Case("Ho.")]), cost_usd=1e-5)
-    assert (rich.passed, round(rich.cost_usd, 4)) == (2, 0.015)
+        low = await evaluate(runtime, agent, Dataset([Case("Hi.")]), cost_usd=10, limits=TINY)
+        given = (await runtime.journal.load(rich.cases[0].run_id)).limits
+    assert [case.outcome for case in low.cases] == [Outcome.COST_LIMIT]
+    assert (rich.passed, round(rich.cost_usd, 4), given.cost_usd) == (2, 0.015, 5)
     assert [case.outcome for case in poor.cases] == [Outcome.COST_LIMIT] * 2
 
 
@@ -207,6 +211,26 @@ async def test_finished_runs_become_cases_that_are_reviewed_and_run_again() -> N
     lines = now.compared_with(before).splitlines()
     assert lines[0] == f"✗ {first.run_id} fails now: Exact: expected 'Lisbon', not 'Porto'"
     assert lines[1].startswith("before  stored runs: 1 of 1 case")
+
+
+async def test_a_case_of_a_run_is_evaluated_with_the_model_and_limits_of_the_agent(
+    tmp_path: Path,
+) -> None:
+    for name in ("old", "new"):
+        (tmp_path / f"{name}.json").write_text(json.dumps([{"text": name}]))
+    old = Agent(name="a", model=f"script:{tmp_path / 'old.json'}", limits=Limits(turns=3))
+    new = old.with_(
+        model=f"script:{tmp_path / 'new.json'}",
+        limits=Limits(turns=9),
+        settings=Settings(max_tokens=77),
+    )
+    async with Runtime.open() as runtime:
+        first = await runtime.run(old, "Hi.")
+        report = await evaluate(runtime, new, await Dataset.from_runs(runtime, [first.run_id]))
+        state = await runtime.journal.load(report.cases[0].run_id)
+    assert (report.cases[0].output, report.model) == ("new", new.model)
+    assert state.started is not None
+    assert (state.limits.turns, state.started.settings.max_tokens) == (9, 77)
 
 
 def test_a_comparison_names_cases_that_are_new_gone_or_mended() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+from msgspec import structs
 from typing_extensions import Unpack
 
 from treadle.agents.agent import Agent, Deps
@@ -20,7 +21,7 @@ from treadle.errors import AgentError
 from treadle.messages.result import RunResult
 from treadle.runtime.options import limits_over
 from treadle.runtime.runtime import Runtime
-from treadle.runtime.session import SessionOptions
+from treadle.runtime.session import ForkOptions, SessionOptions
 from treadle.types import Limits
 
 
@@ -36,18 +37,28 @@ async def evaluate(
 ) -> EvalReport:
     """Run an agent on every case, and score the results.
 
-    Cases of runs are evaluated by forks of them. `at_once`: number of cases that run at the same
+    Cases of runs are evaluated by forks of them, with the agent's model, settings and limits; what
+    these leave open is as in the run. `at_once`: number of cases that run at the same
     time. `cost_usd`: hard limit on the cost of all cases, in equal parts; judges are not included.
     `options`: those of each run. A case that fails or cannot start does not affect the others.
     Cancellation cancels the active runs. Raises AgentError(invalid) for an invalid `at_once`.
     """
-    share = None if cost_usd is None else cost_usd / max(len(dataset.cases), 1)
-    if share is not None:
-        options["limits"] = limits_over(options.get("limits"), Limits(cost_usd=share))
+    if cost_usd is not None:
+        share = cost_usd / max(len(dataset.cases), 1)
+        own = limits_over(options.get("limits"), agent.limits or Limits())
+        most = share if own.cost_usd is None else min(share, own.cost_usd)
+        options["limits"] = structs.replace(own, cost_usd=most)
 
     async def run(case: Case) -> RunResult[Any]:
         if case.run_id is not None:
-            return await runtime.fork(case.run_id, turn=0, agent=agent, deps=deps, **options)
+            own = ForkOptions(
+                model=agent.model or runtime.config.models.large,
+                settings=agent.settings,
+                limits=agent.limits or Limits(),
+            )
+            return await runtime.fork(
+                case.run_id, turn=0, agent=agent, deps=deps, **{**own, **options}
+            )
         text = case.inputs if isinstance(case.inputs, str) else json.dumps(case.inputs)
         return await runtime.run(agent, text, deps=deps, **options)
 

@@ -129,8 +129,7 @@ class WithinLimits(Evaluator):
             "tokens": total.usage.total_tokens,
         }
         over = [
-            f"{name} is {'unknown' if spent[name] is None else f'{spent[name]:g}'}, "
-            f"more than {most:g}"
+            f"{name} is unknown" if amount is None else f"{name} is {amount:g}, more than {most:g}"
             for name, most in asdict(self).items()
             if most is not None and ((amount := spent[name]) is None or amount > most)
         ]
