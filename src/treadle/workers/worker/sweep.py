@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -210,6 +211,8 @@ class Sweep:
 
 def _is_gone(card: WorkerCard) -> bool:
     """Return True if there is no such process on this host: a reason to look, not a proof."""
+    if sys.platform == "win32":  # where signal 0 is Ctrl-C
+        return False
     try:
         return card.host == socket.gethostname() and os.kill(card.pid, 0) is not None
     except ProcessLookupError:
