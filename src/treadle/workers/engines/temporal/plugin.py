@@ -46,7 +46,7 @@ BEAT_S: Final = 10.0
 OUTPUT_MOST: Final = 1_000_000
 """Longest output in a reply, in bytes. Temporal refuses payloads of 2 MB."""
 AT_ONCE: Final = timedelta(milliseconds=100)
-"""Delay in seconds before a released run is delivered to another worker."""
+"""Delay before a released run is delivered to another worker."""
 
 
 class TreadlePlugin(SimplePlugin):
