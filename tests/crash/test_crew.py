@@ -34,6 +34,7 @@ PLANS = {
 }
 
 
+@pytest.mark.timeout(300)  # a crew has two minutes of peace to end in
 @pytest.mark.parametrize("name", PLANS)
 def test_workers_may_die_sleep_and_lose_their_server_at_any_moment(
     tmp_path: Path, name: str
