@@ -23,8 +23,7 @@ LONG_FUNCTIONS = {
     "journal/sqlite/places.py:prepare": 56,
     "policy/policy.py:decide": 60,
     "policy/sandboxes/seccomp.py:seccomp_filter": 51,
-    "runtime/assembly.py:resumed": 52,
-    "runtime/assembly.py:_plan": 55,
+    "runtime/assembly.py:plan_from": 55,
     "service/conversation_store.py:ask": 53,
     "tools/builtin/files.py:save": 55,
 }

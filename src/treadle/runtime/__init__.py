@@ -2,6 +2,7 @@
 
 runtime.py          `Runtime`: the top of the library
 runs.py             the active runs of this process
+continuing.py       runs that are resumed, forked or submitted
 assembly.py         resolves agent, model, settings and history into a plan
 evaluating.py       agents with functions, evaluated for a run
 options.py          options of a run, over those of its agent and the configuration

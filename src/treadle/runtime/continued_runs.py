@@ -15,9 +15,9 @@ from treadle.journal.journal import Journal
 from treadle.messages.message import Prompt
 from treadle.messages.result import Out, RunResult
 from treadle.runtime.closing_runs import until_idle
+from treadle.runtime.continuing import ContinuingRuns
 from treadle.runtime.options import ForkPoint
 from treadle.runtime.run_stream import RunStream, collect
-from treadle.runtime.runs import Runs
 from treadle.runtime.session import ForkOptions, ResumeOptions, listeners_of
 
 
@@ -25,7 +25,7 @@ class ContinuedRuns:
     """Methods of a runtime that resume and fork runs."""
 
     journal: Journal
-    _runs: Runs
+    _runs: ContinuingRuns
 
     @overload
     async def resume(

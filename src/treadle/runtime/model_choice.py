@@ -7,7 +7,7 @@ registry.py resolves names; the loop and FallbackModel switch from one to the ne
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from itertools import dropwhile
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -18,6 +18,7 @@ from treadle.config import Config
 from treadle.config.keys import STAND_INS
 from treadle.config.model_profile import UNKNOWN, Abilities
 from treadle.config.sections import Models as Sizes
+from treadle.context.compaction import Summariser
 from treadle.context.native_compaction import CompactingModel
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.entries import Fork
@@ -26,7 +27,7 @@ from treadle.journal.run_state import RunState
 from treadle.models.model import Model
 from treadle.models.providers.fallback import FallbackModel
 from treadle.models.registry import Models
-from treadle.types import Limits
+from treadle.types import NO_LIMITS, Limits
 
 
 class ChosenModel(NamedTuple):
@@ -174,6 +175,17 @@ class ModelChoice:
             return self._prices.of
         own = {name: self._prices.reached_at(name, address) for name, address in addresses.items()}
         return lambda name: own.get(name) or self._prices.of(name)
+
+    async def summarisers(self, own: ChosenModel, asker: Asker) -> AsyncGenerator[Summariser, None]:
+        """Yield the small model; if it is unavailable or fails, the run's own."""
+        missed = ""
+        try:
+            small = await self.choose(self._config.models.small, asker, NO_LIMITS)
+        except AgentError as e:
+            missed = missed_small(self._config, own.name, e)
+        else:
+            yield Summariser(small.model, small.name, small.prices, small.windows(small.name))
+        yield Summariser(own.model, own.name, own.prices, own.windows(own.name), missed)
 
 
 def _check_model(model: object) -> None:

@@ -5,9 +5,9 @@ assembly.py makes their plans; loop/ runs them. Entry points: `Runs`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import anyio
 
@@ -18,45 +18,68 @@ from treadle.errors import AgentError
 from treadle.events.feed import EventStream, Feed
 from treadle.events.hub import Hub
 from treadle.events.live_deltas import DeltaPlace, Relay
-from treadle.journal.fork import check_results, fork_of
-from treadle.journal.run_state import RunState
-from treadle.journal.sessions import ViewMark
 from treadle.loop.ending import as_error
 from treadle.loop.loop import Run
-from treadle.loop.plan import Plan, Resumption
-from treadle.loop.session_past import begun
 from treadle.messages.message import Prompt
-from treadle.messages.result import Out, RunResult
+from treadle.messages.result import Out
 from treadle.models.retry import RetryPolicy
-from treadle.runtime.assembly import Assembly, resumed
+from treadle.runtime.assembly import Assembly
 from treadle.runtime.busy_sessions import BusySessions
-from treadle.runtime.children import Children, ParentRun, divided
-from treadle.runtime.closing_runs import taken_unchanged, until_idle
-from treadle.runtime.evaluating import PlannedRun, going_on
+from treadle.runtime.children import Children, ParentRun
+from treadle.runtime.evaluating import PlannedRun
 from treadle.runtime.evaluating import begun as begun_agent
-from treadle.runtime.handing_over import finished_result, forked_agent, handed_over, in_charge
+from treadle.runtime.handing_over import handed_over
 from treadle.runtime.late_runs import LateRuns
 from treadle.runtime.options import (
-    ForkPoint,
-    answers_of,
     check_agent,
-    forked_options,
     session_id_of,
 )
 from treadle.runtime.prompt import prompt_of
 from treadle.runtime.results import after_run, result_of
 from treadle.runtime.run_stream import RunHandle
-from treadle.runtime.session import ForkOptions, ResumeOptions, RunOptions, check_options
+from treadle.runtime.session import RunOptions, check_options
 from treadle.runtime.toolbox_factory import close_kept
 from treadle.tools.function.threads import abandoned_calls
-from treadle.types import new_id
 
 CLOSE_GRACE_S = 5.0
 """Seconds that closing waits for runs to close and for the threads of abandoned sync tools."""
 
 
+class RunClaim:
+    """A run that is being planned, and its hold on a session, which the end of the run releases."""
+
+    __slots__ = ("_inside", "_runs", "_session_id")
+
+    def __init__(self, runs: Runs, session_id: str | None) -> None:
+        self._runs, self._session_id = runs, session_id
+        self._inside: Callable[[Callable[[], None]], None] | None = None
+
+    def __enter__(self) -> Self:
+        """Raise AgentError(busy) if the session has an active run."""
+        if self._session_id is not None:
+            self._inside = self._runs.busy.claim(self._session_id)
+        self._runs.preparing += 1
+        return self
+
+    def begin(self, run: Run) -> None:
+        """Make the run reachable by its session."""
+        if self._session_id is not None and self._inside is not None:
+            self._runs.busy.begin(self._session_id, run, self._inside)
+
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        if kind is not None and self._session_id is not None:
+            self._runs.busy.let_go(self._session_id)
+        self._runs.preparing -= 1
+        self._runs.fewer.set()
+
+
 class Runs:
-    """Runs of a runtime. May be used from many tasks of one event loop; `tell` from any thread."""
+    """Runs of a runtime that begin with a prompt. May be used from many tasks of one event loop;
+    `busy` from any thread.
+    """
+
+    _children: Children
+    """Made by `ContinuingRuns`, because a child run may be resumed."""
 
     def __init__(
         self,
@@ -68,22 +91,22 @@ class Runs:
     ) -> None:
         self._assembly, self._hub, self._clock, self._retries = assembly, hub, clock, retries
         self._redactor = lambda: assembly.redactor
-        self._journal = assembly.journal
+        self.journal = assembly.journal
         self._sessions = assembly.journal.sessions
-        self._agents = KnownAgents(registry)
+        self.agents = KnownAgents(registry)
         self.busy = BusySessions()
         self._jobs: dict[str, RunHandle[Any]] = {}
         """Active runs, by id."""
-        self._children = Children(assembly.journal, self)
         self._relay = Relay(hub, assembly.journal.notifier)
         self.late = LateRuns(assembly)
         self.ran = False
         """True if any run has started here."""
         self._closed = False
-        self._preparing = 0  # runs that are being planned
-        self._fewer = anyio.Event()
-        """Set when a run has been prepared or has ended."""
-        self._journal.on_stop(self._stop)
+        self.preparing = 0
+        """Number of runs that are being planned."""
+        self.fewer = anyio.Event()
+        """Set when a run has been planned or has ended."""
+        self.journal.on_stop(self._stop)
         assembly.served.approver_of = lambda run_id: (
             None if (job := self._jobs.get(run_id)) is None else job.run.plan.approver
         )
@@ -95,11 +118,11 @@ class Runs:
         """
         self._closed = True
         with anyio.move_on_after(CLOSE_GRACE_S):
-            while self._jobs or self._preparing:
+            while self._jobs or self.preparing:
                 for job in list(self._jobs.values()):
                     (job.run.let_go if lets_go else partial(job.run.cancel, "close"))()
-                self._fewer = anyio.Event()
-                await self._fewer.wait()
+                self.fewer = anyio.Event()
+                await self.fewer.wait()
         await self.late.wait(CLOSE_GRACE_S)
 
     def let_go(self, run_id: str | None = None) -> bool:
@@ -133,165 +156,31 @@ class Runs:
         hears: EventStream | ParentRun | None,
     ) -> RunHandle[Out]:
         """Start a run. Raises every error that can occur before it starts."""
-        self._check(options, RunOptions)
+        self.check(options, RunOptions)
         check_agent(agent)
         prompt, session_id = prompt_of(text), session_id_of(options.get("session"))
         await self.late.store()
         caller = hears.caller if isinstance(hears, ParentRun) else None
-
-        async def make() -> PlannedRun[Out]:
+        with RunClaim(self, session_id) as claim:  # before the session's history is read
             found, given = agent, options
             if agent.is_dynamic:
                 found, given = await begun_agent(agent, deps, session_id, options)
-            planned = self._assembly.plan(found, prompt, session_id, given, caller=caller)
-            return PlannedRun(found, await planned, (agent,))
+            plan = await self._assembly.plan(found, prompt, session_id, given, caller=caller)
+            return self.ready(claim, PlannedRun(found, plan, (agent,)), deps, hears)
 
-        return await self._claimed(session_id, agent, make, deps, hears)
-
-    async def submit(
-        self,
-        agent: Agent[Any, Any],
-        text: Prompt,
-        options: RunOptions,
-        add: Callable[[Plan, ViewMark | None], Awaitable[None]],
-    ) -> str:
-        """Plan a run for another driver and create it with `add`.
-
-        Needs no key, sandbox or MCP server.
-        """
-        self._check(options, RunOptions)
-        check_agent(agent)
-        prompt, session_id = prompt_of(text), session_id_of(options.get("session"))
-        await self.late.store()
-        if session_id is not None:
-            self.busy.claim(session_id)
-        try:
-            plan = await self._assembly.plan(agent, prompt, session_id, options, submits=True)
-            await begun(plan.past, partial(add, plan))
-        finally:
-            if session_id is not None:
-                self.busy.let_go(session_id)
-        self._agents.remember(agent)
-        return plan.run_id
-
-    async def fork(
-        self,
-        point: ForkPoint,
-        agent: Agent[Deps, Out] | None,
-        deps: Deps,
-        options: ForkOptions,
-        stream: EventStream | None,
-    ) -> RunHandle[Out]:
-        self._check(options, ForkOptions)
-        await self.late.store()
-        run_id, turn, text = point
-        state = await self._journal.load(run_id)
-        fork = fork_of(
-            run_id, state, turn, options.get("results", {}), asks=text is not None or turn == 0
-        )
-        records = await self._journal.read(run_id)
-        check_results(fork, records)
-        started = state.started
-        assert started is not None, "a run begins with run.started"
-        found = self._agents.known(agent, started.agent, run_id)
-        found = forked_agent(found, started, records[: fork.seq], self._agents.get)
-        forked, given = forked_options(found, started, state, options)
-        session_id = None if started.session_id is None else new_id("session")
-        prompt = started.input if text is None else prompt_of(text)
-
-        async def make() -> PlannedRun[Out]:
-            now, options = forked, given
-            if forked.is_dynamic:
-                now, options = await begun_agent(forked, deps, session_id, given)
-            plan = await self._assembly.forked(now, fork, prompt, session_id, options)
-            if session_id is not None:
-                origin = self._sessions.get(started.session_id or "")
-                self._sessions.create(
-                    f"{origin.title} (fork)" if origin else "", session_id=session_id
-                )
-            return PlannedRun(now, plan, (forked,))
-
-        job = await self._claimed(session_id, forked, make, deps, stream)
-        self._agents.remember(found)  # not the run with the changes of this fork
-        return job
-
-    async def resume(
-        self,
-        run_id: str,
-        agent: Agent[Deps, Out] | None,
-        deps: Deps,
-        options: ResumeOptions,
-        hears: EventStream | ParentRun | None,
-        *,
-        read: RunState | None = None,
-    ) -> RunHandle[Out]:
-        """Resume a run. Errors are raised before it is taken over.
-
-        `read`: the run as just read, which this call owns from now on.
-        """
-        self._check(options, ResumeOptions)
-        if options.get("wait") and read is None:
-            await until_idle(self._journal, run_id)
-        # before the run is read, because the session may be its own
-        stored = await self.late.store()
-        state = await self._journal.load(run_id) if stored or read is None else read
-        started = state.started
-        assert started is not None, "a run begins with run.started"
-        if state.finished is not None:
-            raise AgentError("invalid", f"run {run_id} is finished: replay it, or fork it")
-        found = self._agents.known(agent, started.agent, run_id)
-        answers, below = await divided(self._journal, state, answers_of(options))
-
-        caller = hears.caller if isinstance(hears, ParentRun) else None
-
-        async def make() -> PlannedRun[Out]:
-            last = in_charge(found, state, self._agents.get)
-            now = await going_on(last, deps, state, options) if last.is_dynamic else last
-            plan = await self._assembly.resumed(now, state, options, caller=caller)
-            writer = await taken_unchanged(self._journal, run_id, state)
-            resumption = Resumption(writer=writer, answers=answers, below=below)
-            return PlannedRun(now, resumed(plan, resumption), (found, last))
-
-        return await self._claimed(started.session_id, found, make, deps, hears)
-
-    def _check(self, options: Mapping[str, object], known: type[Any]) -> None:
+    def check(self, options: Mapping[str, object], known: type[Any]) -> None:
         if self._closed:
             raise AgentError("invalid", "this runtime is closed: open another one")
         check_options(options, known)
 
-    async def _claimed(
+    def ready(
         self,
-        session_id: str | None,
-        agent: Agent[Deps, Out],
-        make: Callable[[], Awaitable[PlannedRun[Out]]],
-        deps: Deps,
-        hears: EventStream | ParentRun | None,
-    ) -> RunHandle[Out]:
-        """Claim the session before its history is read."""
-        inside = None if session_id is None else self.busy.claim(session_id)
-        self._preparing += 1
-        try:
-            planned = await make()
-            job = self._job(planned, deps, hears)
-            self._agents.remember(agent)
-        except BaseException:
-            if session_id is not None:
-                self.busy.let_go(session_id)
-            raise
-        finally:
-            self._preparing -= 1
-            self._fewer.set()
-        if session_id is None or inside is None:
-            return job
-        self.busy.begin(session_id, job.run, inside)
-        return job
-
-    def _job(
-        self,
+        claim: RunClaim,
         planned: PlannedRun[Out],
         deps: Deps,
         hears: EventStream | ParentRun | None,
     ) -> RunHandle[Out]:
+        """Return a planned run, ready to be driven."""
         plan = planned.plan
         parent = hears if isinstance(hears, ParentRun) else None
         feed = Feed(
@@ -310,6 +199,8 @@ class Runs:
         self.ran = True
         self._jobs[plan.run_id] = job
         self._relay.begin(plan.run_id, partial(_place_of, job))
+        self.agents.remember(planned.definitions[0])
+        claim.begin(run)
         return job
 
     def _run(self, planned: PlannedRun[Any], deps: Any, feed: Feed) -> Run:
@@ -317,7 +208,7 @@ class Runs:
         if plan.hooks:
             plan.hooks.warn = feed.warn
         toolbox = self._assembly.toolboxes.make(agent, plan, deps, feed, self._children.spawn)
-        run = Run(plan, toolbox, self._journal, feed, clock=self._clock, retries=self._retries)
+        run = Run(plan, toolbox, self.journal, feed, clock=self._clock, retries=self._retries)
         if agent.handoffs:
             run.hand_over = partial(self._hand_over, planned.definitions, deps, feed)
         return run
@@ -325,13 +216,9 @@ class Runs:
     async def _hand_over(
         self, agents: Sequence[Agent[Any, Any]], deps: Any, feed: Feed, before: Run
     ) -> Run:
-        planned = await handed_over(self._assembly, agents, deps, before, self._agents.get)
+        planned = await handed_over(self._assembly, agents, deps, before, self.agents.get)
         feed.use(planned.plan.hooks)
         return self._run(planned, deps, feed)
-
-    def finished(self, state: RunState, agent: Agent[Any, Out] | None) -> RunResult[Out]:
-        """Return the result of a finished run, from its journal."""
-        return finished_result(state, agent, self._agents.get)
 
     async def drop(self, job: RunHandle[Any]) -> None:
         """Release a run that will not be driven after all."""
@@ -377,7 +264,7 @@ class Runs:
         self._relay.end(plan.run_id)
         if abandoned_calls(plan.run_id) or job.run.state.unknown_calls:
             self.late.keep(job.run)
-        self._fewer.set()
+        self.fewer.set()
         if plan.session_id is None:
             self._assembly.models.forget(plan.run_id)
             return

@@ -36,11 +36,11 @@ from treadle.models.retry import PATIENT as PATIENT
 from treadle.models.retry import RetryPolicy
 from treadle.runtime.assembly import Assembly
 from treadle.runtime.closing_runs import close_orphans, kill_run
+from treadle.runtime.continuing import ContinuingRuns
 from treadle.runtime.ensured_runs import EnsuredRuns
 from treadle.runtime.facilities import Facilities
 from treadle.runtime.past_runs import PastRuns
 from treadle.runtime.run_stream import RunStream, collect
-from treadle.runtime.runs import Runs
 from treadle.runtime.session import RunOptions, Session, listeners_of
 from treadle.runtime.session_control import SessionControl
 from treadle.runtime.submit import QueuedRuns
@@ -98,7 +98,9 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
         self._assembly.hooks = checked_hooks(hooks)
         self._telemetry = ConfiguredTelemetry(self.config.telemetry, self.hub, tracer)
         self._assembly.toolboxes.tracer = self._telemetry.tracer
-        self._runs = Runs(self._assembly, self.hub, self.agents, clock, retries or RetryPolicy())
+        self._runs = ContinuingRuns(
+            self._assembly, self.hub, self.agents, clock, retries or RetryPolicy()
+        )
 
     @classmethod
     def open(

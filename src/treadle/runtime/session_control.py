@@ -13,9 +13,9 @@ from treadle.journal.sessions import Sessions
 from treadle.loop.loop import Run
 from treadle.messages.message import Message
 from treadle.runtime.assembly import Assembly
+from treadle.runtime.continuing import ContinuingRuns
 from treadle.runtime.options import checked_mode
 from treadle.runtime.run_stream import check_steering
-from treadle.runtime.runs import Runs
 from treadle.types import Mode
 
 
@@ -24,7 +24,7 @@ class SessionControl:
 
     journal: Journal
     _assembly: Assembly
-    _runs: Runs
+    _runs: ContinuingRuns
 
     @property
     def sessions(self) -> Sessions:

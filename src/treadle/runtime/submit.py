@@ -29,8 +29,8 @@ from treadle.loop.recovery import answered
 from treadle.messages.message import Prompt
 from treadle.runtime.assembly import Assembly
 from treadle.runtime.children import divided, open_below
+from treadle.runtime.continuing import ContinuingRuns
 from treadle.runtime.options import answers_of
-from treadle.runtime.runs import Runs
 from treadle.runtime.session import RunOptions, WakeOptions, check_options
 from treadle.tools.approval import Approve
 from treadle.types import Time
@@ -178,7 +178,7 @@ class QueuedRuns:
 
     journal: Journal
     _assembly: Assembly
-    _runs: Runs
+    _runs: ContinuingRuns
 
     async def submit(
         self,
