@@ -34,7 +34,7 @@ from treadle import ToolContext
 from treadle._internal.uninterrupted import uninterrupted
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.entries import Entry, ModelResponded, RunFinished, RunStarted, ToolFinished
-from treadle.loop import calls, closing
+from treadle.loop import calls, outcome
 from treadle.messages import events
 from treadle.messages.events import Event
 from treadle.messages.result import RunResult
@@ -461,7 +461,7 @@ class Stuck(WatchedJournal):
 async def test_a_journal_that_does_not_answer_holds_up_the_end_only_for_a_while(
     what: str, outcome: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(closing, "GRACE_S", 0.01)
+    monkeypatch.setattr(outcome, "GRACE_S", 0.01)
     rt, seen = open_runtime(journal=Stuck(what)), list[Event]()
     with anyio.fail_after(20):
         async with rt.stream(agent([says("hi")]), "go") as stream:

@@ -18,7 +18,7 @@ from tests.stores import postgres_template as postgres_template
 from tests.stores import store as store
 from tests.tools.function.isolated_functions import loses_the_line, refuses_plainly
 from treadle import ToolContext, ToolFailed, tool
-from treadle.loop.calls import NOT_KNOWN
+from treadle.loop.cut_calls import NOT_KNOWN
 from treadle.messages import events
 from treadle.tools.builtin.coding import default_tools
 from treadle.tools.tool import InvalidArguments

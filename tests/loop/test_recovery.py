@@ -57,7 +57,7 @@ from treadle.journal.journal import RunWriter
 from treadle.journal.memory.journal import MemoryJournal
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import ViewMark
-from treadle.loop.calls import ASK, NOT_KNOWN, STOPPED
+from treadle.loop.cut_calls import ASK, NOT_KNOWN, STOPPED
 from treadle.loop.inbox import LAST_TURN
 from treadle.messages import events
 from treadle.messages.events import Event

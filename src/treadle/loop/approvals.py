@@ -7,8 +7,9 @@ arrive after a restart.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, cast
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, cast
 
 from treadle._internal.json_text import JsonText, encode_json
 from treadle.events.feed import Feed
@@ -17,16 +18,17 @@ from treadle.journal.projection import shown_arguments
 from treadle.journal.run_state import RunState
 from treadle.loop.answers import Answers
 from treadle.loop.plan import Plan
+from treadle.loop.tool_code import has_commands
+from treadle.loop.toolbox import Toolbox
 from treadle.messages.events import Warned
+from treadle.policy.approvals import for_session
+from treadle.policy.policy import decide
 from treadle.tools.approval import ApprovalRequest, Approve, Approver, Deny, Offer, Unanswered
 
 logger = logging.getLogger("treadle")
 
-Offers: TypeAlias = Callable[[str, JsonText], Offer]
-"""Function that returns the wider grants to offer for a tool and its arguments."""
 
-
-async def ask_people(plan: Plan, state: RunState, feed: Feed, offers: Offers) -> Answers | None:
+async def ask_people(plan: Plan, state: RunState, feed: Feed, toolbox: Toolbox) -> Answers | None:
     """Ask about each held call, in order. Returns None without an approver or without any answer.
 
     Skips deferred calls, whose results come from outside.
@@ -38,7 +40,7 @@ async def ask_people(plan: Plan, state: RunState, feed: Feed, offers: Offers) ->
     for number, asked in enumerate(waiting, 1):
         match await _answer(
             plan.approver,
-            _request(plan, asked, offers(asked.name, asked.arguments_json), number, len(waiting)),
+            _request(plan, asked, offered(toolbox, asked), number, len(waiting)),
             feed,
         ):
             case Deny(reason=reason):
@@ -54,6 +56,27 @@ async def ask_people(plan: Plan, state: RunState, feed: Feed, offers: Offers) ->
         if approve or deny
         else None
     )
+
+
+def offered(toolbox: Toolbox, asked: ApprovalAsked) -> Offer:
+    """Return the grants to offer with a request for approval. A rule is included only if it
+    would allow the call.
+    """
+    tool = toolbox.registry.get(asked.name)
+    try:
+        arguments = None if tool is None else tool.parse(asked.arguments_json)
+    except Exception:  # noqa: BLE001  user code; an unreadable call gets no wider grant
+        return Offer()
+    if tool is None:
+        return Offer()
+    as_edit = partial(decide, "accept-edits", tool, arguments, toolbox.cwd, toolbox.permissions)
+    is_edit = not has_commands(tool) and as_edit().verdict == "allow"
+    pattern = toolbox.judge(tool, arguments, toolbox.permissions).pattern
+    if pattern is not None:
+        granted = for_session(toolbox.permissions, pattern)
+        if toolbox.judge(tool, arguments, granted).verdict == "ask":
+            pattern = None
+    return Offer(pattern, is_edit)
 
 
 def _json(arguments: Mapping[str, Any]) -> JsonText:

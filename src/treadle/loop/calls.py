@@ -1,6 +1,8 @@
-"""The calls of one response: runs them in order and gives each exactly one result.
+"""The calls of one response: decides which may run, runs them in order and gives each exactly one
+result.
 
-toolbox.py runs a single call; the loop decides how the run continues. Entry point: `OpenCalls`.
+toolbox.py runs a single call; the loop decides how the run continues. Entry points: `Admission`,
+`OpenCalls`.
 """
 
 from __future__ import annotations
@@ -22,30 +24,111 @@ from treadle.journal.entries import (
 from treadle.journal.journal import Append
 from treadle.journal.run_state import RunState
 from treadle.loop.call_values import (
-    HOOK,
-    PERSON,
     Deferred,
     HeldCall,
     Prepared,
     Ready,
     RefusedCall,
     Verify,
-    changed_by,
+    refused,
 )
-from treadle.messages.message import ToolCall, ToolResult
-from treadle.tools.tool import failure
-from treadle.types import OnUnknown, now
+from treadle.loop.cut_calls import cut_result
+from treadle.loop.plan import Plan
+from treadle.loop.toolbox import Toolbox
+from treadle.messages.message import ToolCall
+from treadle.types import OnUnknown, Outcome, StopReason, now
 
 MAX_PARALLEL = 64
 """Maximum number of calls of one turn that run in parallel."""
-NOT_KNOWN = "It is not known whether it took effect: check before you do it again."
-STOPPED = f"The process stopped while this call was running. {NOT_KNOWN}"
-ASK = "the process stopped while this call was running, and it is not known whether it took effect"
+CUT_CALL = "Not run: the response was cut by its limit on output tokens inside this call."
+SECOND = "Not run: another call of this response hands the conversation to {}."
+SHORTER = "Make it again, shorter or in several steps."
+LONGER = "The limit is higher now: make it again."
 
-FAILED_OVER = (
-    "the journal's database failed over to another server since this call was requested, and it is "
-    "not known whether it took effect before"
-)
+
+class Admission:
+    """Admission of one run's calls, by the response's stop reason and the remaining limits."""
+
+    def __init__(self, plan: Plan, toolbox: Toolbox) -> None:
+        self._plan, self._toolbox = plan, toolbox
+        self._state, self._ledger = plan.state, plan.state.ledger
+
+    def admit(
+        self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None
+    ) -> Sequence[Prepared]:
+        """Return each call as ready, held, or refused with the reason as its result.
+
+        `last`: the limit that makes this turn the last one, or None.
+        """
+        if stop in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW):
+            return [
+                refused(call, f"Not run: the response ended with {stop.value}.") for call in calls
+            ]
+        if last is not None or self._ledger.is_last_turn:
+            text, cut_by = "Not run: this was the last turn of the run.", last or Outcome.TURN_LIMIT
+            completes = self._toolbox.completes
+            return self.within_limits(
+                [
+                    self._toolbox.prepare(c) if completes(c) else refused(c, text, cut_by=cut_by)
+                    for c in calls
+                ]
+            )
+        prepared = [self._toolbox.prepare(call) for call in calls]
+        if stop is StopReason.MAX_TOKENS and prepared:
+            models, current = self._state.models, self._state.current
+            more = self._plan.may_raise and not models.cuts and current.clamped is None
+            prepared[-1] = refused(calls[-1], f"{CUT_CALL} {LONGER if more else SHORTER}")
+        if self._toolbox.has_handoffs:
+            prepared = self._one_handoff(prepared)
+        return self.within_limits(prepared)
+
+    def _one_handoff(self, prepared: Sequence[Prepared]) -> list[Prepared]:
+        """Refuse every handoff after the first."""
+        admitted: list[Prepared] = []
+        first = ""
+        for one in prepared:
+            to = self._toolbox.hands_to(one.tool) if isinstance(one, Ready) else ""
+            admitted.append(refused(one.call, SECOND.format(first)) if to and first else one)
+            first = first or to
+        return admitted
+
+    def within_limits(self, prepared: Sequence[Prepared]) -> Sequence[Prepared]:
+        """Reserve each call that may start, in order, and refuse those beyond the limits."""
+        if not self._ledger.counts_calls:
+            return prepared
+        limit = self._plan.limits.tool_calls
+        text = (
+            "Not run: the limit of tool calls is reached."
+            if limit is None
+            else f"Not run: the run's limit of {limit} tool calls is reached."
+        )
+        return [
+            p if self._may_start(p) else refused(p.call, text, cut_by=Outcome.CALL_LIMIT)
+            for p in prepared
+        ]
+
+    def _may_start(self, p: Prepared) -> bool:
+        """Return False if no call is left. Refused calls, and calls that have started before, need
+        no reservation.
+        """
+        return (
+            isinstance(p, RefusedCall)
+            or p.call.id in self._state.current.starts
+            or self._ledger.admit_call(completes=self._toolbox.completes(p.call))
+        )
+
+    def is_kept_first(
+        self, calls: Sequence[ToolCall], stop: StopReason, last: Outcome | None
+    ) -> bool:
+        """Return True if the response must be journaled before hooks see its calls: hooks may be
+        slow, and a crash meanwhile would lose a paid response.
+
+        Only responses whose calls a resuming process would admit in the same way qualify.
+        """
+        asks = bool(calls) and "before_tool" in self._plan.hooks.points
+        return (
+            asks and stop is StopReason.TOOL_USE and last is None and not self._ledger.is_last_turn
+        )
 
 
 class CallRunner(Protocol):
@@ -216,64 +299,11 @@ class OpenCalls:
 
     def cut(self, why: str) -> list[ToolFinished]:
         """Return results for all open calls: `unknown` if a call may have taken effect."""
-        return [self._stopped(call, why) for call in self._state.current.open_calls]
-
-    def _stopped(self, call: ToolCall, why: str) -> ToolFinished:
-        if (late := late_result(call, self._state)) is not None:
-            return late
-        started = self._state.current.starts.get(call.id)
-        text, unknown = f"Not run: {why}.", False
-        if started is not None and self._here.get(call.id, True):
-            unknown = started.effect == "once"
-            text = (
-                f"{why} while this call was running. {NOT_KNOWN}"
-                if unknown
-                else f"{why} before this call was done; it may be repeated."
-            )
-            if call.id in self._state.approvals.asked:
-                text = why_unknown(call, self._state)
-        if self._state.current.may_have_happened(call.id):
-            text, unknown = why_unknown(call, self._state), True
-        result = failure(call.id, call.name, text, unknown=unknown)
-        return ToolFinished(
-            at=now(),
-            status="unknown" if unknown else "cancelled",
-            result=result,
-            started=started is not None,
-        )
-
-
-def late_result(call: ToolCall, state: RunState) -> ToolFinished | None:
-    """Return the entry for the late result of an open call; None if there is none."""
-    if (late := state.current.late.get(call.id)) is None or late.status is None:
-        return None
-    text, started = late.text, state.current.starts.get(call.id)
-    if started is not None and started.arguments_json != call.arguments_json:
-        is_edited = state.approvals.edited.get(call.id) == started.arguments_json
-        text = changed_by(PERSON if is_edited else HOOK, started.arguments_json, text)
-    result = ToolResult(
-        call_id=call.id, name=call.name, content=text, is_error=late.status == "error"
-    )
-    return ToolFinished(at=now(), status=late.status, result=result)
-
-
-def why_unknown(call: ToolCall, state: RunState) -> str:
-    """Explain a call's unknown outcome to the model, including the reason shown to the user."""
-    asked = state.approvals.asked.get(call.id)
-    if state.current.may_have_happened(call.id):
-        why = f"{FAILED_OVER[0].upper()}{FAILED_OVER[1:]}: check before you do it again."
-    elif asked is not None and asked.deferred:
-        why = (
-            f"Its result was to come later ({asked.reason}), but the run no longer waits for it. "
-            f"{NOT_KNOWN}"
-        )
-    else:
-        why = STOPPED if asked is None or asked.reason == ASK else asked.reason
-    return (
-        changed_by(PERSON, state.approvals.edited[call.id], why)
-        if call.id in state.approvals.edited
-        else why
-    )
+        state, here = self._state, self._here
+        return [
+            cut_result(call, why, state, called=here.get(call.id, True))
+            for call in state.current.open_calls
+        ]
 
 
 def _refusal(refusal: RefusedCall) -> list[Entry]:

@@ -17,6 +17,7 @@ from treadle.journal.entries import Entry, InputAdded, ToolLate
 from treadle.journal.journal import RunWriter
 from treadle.journal.run_messages import late_message
 from treadle.journal.run_state import RunState
+from treadle.loop.output import RunOutput
 from treadle.loop.plan import Plan
 from treadle.messages.message import Message
 from treadle.tools.failures import LateStatus
@@ -169,16 +170,18 @@ class Inbox:
         return [InputAdded(at=now(), message=Message.user(text), by="user") for text in said]
 
     def ours(
-        self, last: Outcome | None, *, mend: str, was_short: bool, after_words: bool
+        self, last: Outcome | None, output: RunOutput, *, was_short: bool, after_words: bool
     ) -> list[Entry]:
         """Return the runtime's message to the model as an entry, if there is one.
 
-        `mend`: errors of the model's output. `was_short`: the last response overflowed the context.
-        `after_words`: other messages have just been added.
+        Takes the errors of the model's `output`. `was_short`: the last response overflowed the
+        context. `after_words`: other messages have just been added.
         """
         state, ours = self._state, ""
-        # a previous driver already added it, or only results may follow
-        if state.current.attempt or state.current.results_only:
+        if state.current.results_only:
+            return []
+        mend, output.mend = output.mend, ""
+        if state.current.attempt:  # a previous driver already added it
             return []
         if last is not None:
             ours = (LAST_CALL if self._plan.completion else LAST_TURN).format(

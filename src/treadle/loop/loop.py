@@ -20,17 +20,15 @@ from treadle.errors import AgentError, ErrorKind
 from treadle.events.feed import Feed
 from treadle.journal.entries import Entry
 from treadle.journal.journal import Journal
-from treadle.loop.admission import Admission
 from treadle.loop.answers import Answers
 from treadle.loop.approvals import ask_people
 from treadle.loop.call_values import Prepared
-from treadle.loop.calls import OpenCalls
-from treadle.loop.closing import Closing
+from treadle.loop.calls import Admission, OpenCalls
 from treadle.loop.deadline import RunTime
 from treadle.loop.ending import Ending, as_error
 from treadle.loop.inbox import Inbox
 from treadle.loop.model_turn import ModelTurn
-from treadle.loop.outcome import Verdict
+from treadle.loop.outcome import Closing, Verdict
 from treadle.loop.plan import Plan
 from treadle.loop.recorder import Pen
 from treadle.loop.recovery import as_run, recover, settled
@@ -217,7 +215,7 @@ class Run:
             return None
         await self.pen.append()  # publish known results before requesting approval
         with self.time.standing_still():
-            answers = await ask_people(self.plan, self.state, self._feed, self._toolbox.offers)
+            answers = await ask_people(self.plan, self.state, self._feed, self._toolbox)
         late = self.inbox.late.take_results()
         self.pen.keep(*late)
         return Answers() if answers is None and late else answers
@@ -256,8 +254,9 @@ class Run:
             self.pen.keep(*said)
         await self.room.make()
         last = ledger.last_turn(state.context.new_bytes() if ledger.estimates else 0, plan.dearest)
-        mend, was_short = self._verdict.take_mend(), self.room.was_short
-        if ours := self.inbox.ours(last, mend=mend, was_short=was_short, after_words=bool(said)):
+        if ours := self.inbox.ours(
+            last, self._verdict.output, was_short=self.room.was_short, after_words=bool(said)
+        ):
             self.pen.keep(*ours)
         found = await self._model.respond(last)
         if isinstance(found, Outcome):

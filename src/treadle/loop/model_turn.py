@@ -1,6 +1,7 @@
 """The model's part of a turn: reserves the cost, requests a response and makes its entry.
 
-models/retry.py sends the attempts; the loop does the rest of the turn. Entry point: `ModelTurn`.
+models/retry.py sends the attempts; changed_requests.py handles failed ones; the loop does the rest
+of the turn. Entry point: `ModelTurn`.
 """
 
 from __future__ import annotations
@@ -9,35 +10,28 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle._internal.json_text import encode_json
 from treadle.budget.limits import LIMIT_NAMES, ReservedResponse
 from treadle.budget.prices import Listen, Pricing
-from treadle.context.shortening import with_images
 from treadle.errors import AgentError, ErrorKind
 from treadle.events.feed import Feed
-from treadle.events.hooks.chain import BeforeModelSaid
 from treadle.events.tracing import NO_SPAN
-from treadle.journal.entries import Compaction, InputAdded, ModelRequested, ModelResponded
+from treadle.journal.entries import ModelRequested, ModelResponded
 from treadle.journal.journal import Append
-from treadle.journal.receipts import Cleared
-from treadle.journal.view import View, view_of
+from treadle.journal.view import View
 from treadle.loop.auto_compact import RunRoom
-from treadle.loop.ending import as_error, error_info, request_named
+from treadle.loop.changed_requests import ChangedRequests
 from treadle.loop.hook_responses import given, replacing
-from treadle.loop.model_entries import responded, switched
 from treadle.loop.plan import Plan
-from treadle.loop.processing import Processor
 from treadle.loop.toolbox import Toolbox
 from treadle.messages.events import LimitWarning
-from treadle.messages.history import History
 from treadle.messages.message import Message, Part
-from treadle.models.model import Fold, ModelRequest, ModelResponse, Switch, ToolDefinition
-from treadle.models.refused_settings import names_image, offending, without
+from treadle.models.model import Fold, ModelRequest, ModelResponse, ToolDefinition
+from treadle.models.refused_settings import without
 from treadle.models.retry import ModelAttempt, Retries, ask, at_first
-from treadle.types import Outcome, new_id, now
+from treadle.types import Outcome, Usage, new_id, now
 
 
-class ModelTurn:
+class ModelTurn(ChangedRequests):
     """Source of a run's responses, requested one after another."""
 
     def __init__(
@@ -70,7 +64,8 @@ class ModelTurn:
         """
         if (
             "before_model" in self._hooks.points
-            and (said := await self._hooked(last)).answered is not None
+            and (said := await self._hooked(self._request(self._plan.output_tokens, last))).answered
+            is not None
         ):
             attempt = await self._begin(ReservedResponse(self._plan.output_tokens, None), last)
             self._feed.begin_message(self._message_id, attempt)
@@ -133,39 +128,6 @@ class ModelTurn:
             model=state.models.asked,
         )
 
-    async def _view(self, processor: Processor) -> View | None:
-        """Return what the processor changes. A request that was begun already is sent as it was."""
-        context = self._state.context
-        if self._state.current.attempt and context.is_processed:
-            return None
-        await self._append()  # the processor may be slow
-        return view_of(context.next_seen, await processor(context.history[:]))
-
-    async def _retry_changed(self, error: AgentError) -> History:
-        """Record the failed attempt, and return the messages of the next, which have changed."""
-        asked, context = self._asked, self._state.context
-        if self._processor is not None:
-            view = await self._view(self._processor)
-            self._asked = msgspec.structs.replace(asked, view=view)
-        await self._failed(error, 0.0, None)
-        self._asked = asked
-        return context.history if context.seen is None else context.seen
-
-    async def _hooked(self, last: Outcome | None) -> BeforeModelSaid:
-        """Run the hooks before the request, and add their message to the history."""
-        state = self._state
-        # hooks may be slow, so store pending entries first
-        await self._append()
-        said = await self._hooks.before_model(
-            self._plan.hooked, self._request(self._plan.output_tokens, last)
-        )
-        # unless the previous driver already added it
-        if said.add and not (state.current.attempt and state.context.history[-1].text == said.add):
-            await self._append(
-                InputAdded(at=now(), message=Message.user(said.add), by="hook"), hold=True
-            )
-        return said
-
     async def _begin(
         self, left: ReservedResponse, last: Outcome | None, view: View | None = None
     ) -> ModelAttempt:
@@ -222,40 +184,6 @@ class ModelTurn:
                 response = replacing(replaced, attempt, self._feed)
         return response
 
-    async def _mended(self, error: AgentError, request: ModelRequest) -> ModelRequest | None:
-        """Return the request without the setting or images that the provider rejected; None if its
-        error names neither.
-        """
-        if name := offending(error, request.settings):
-            return await self._without(name, error, request)
-        unseen = with_images(self._state.context.history) if names_image(error) else ()
-        if not unseen:
-            return None
-        self._feed.warn(
-            "the provider refused an image or a document, so new ones are left out of the "
-            f"conversation from here on: {error.message}{request_named(error)}"
-        )
-        await self._append(
-            Compaction(at=now(), receipt=encode_json(Cleared(unseen=unseen)).decode()), hold=True
-        )
-        return msgspec.structs.replace(
-            request, messages=await self._retry_changed(error), model=self._state.models.asked
-        )
-
-    async def _without(self, name: str, error: AgentError, request: ModelRequest) -> ModelRequest:
-        """Return the request without a rejected setting, which later requests omit too."""
-        asked = request.model or self._plan.model_name
-        self._feed.warn(
-            f"{asked} does not take {name}: it is left out from here on "
-            f"({error.message}{request_named(error)})"
-        )
-        self._asked = msgspec.structs.replace(self._asked, without=name)
-        await self._failed(error, 0.0, None)
-        self._asked = msgspec.structs.replace(self._asked, without=None)
-        return msgspec.structs.replace(
-            request, settings=without(request.settings, {name}), model=self._state.models.asked
-        )
-
     async def _whole(
         self, request: ModelRequest, attempt: ModelAttempt, listen: Listen | None
     ) -> ModelResponse:
@@ -292,35 +220,6 @@ class ModelTurn:
                 msgspec.structs.replace(request, messages=messages, model=self._state.models.asked),
             )
 
-    async def _failed(self, error: AgentError, wait_s: float, switch: Switch | None) -> None:
-        """Record a failed attempt. `switch`: set if another model takes over.
-
-        Raises BudgetSpent if the budget does not allow another attempt.
-        """
-        assert self._attempt is not None, "only an attempt can fail"
-        self._span.retried(error.kind.value if switch is None else switch.kind, wait_s)
-        failed, number = error_info(as_error(error, self._plan)), self._attempt.number + 1
-        free = not self._attempt.fold.begun and (error.status is not None or not error.sent)
-        if not free:
-            self._ledger.check_again(self._asked.reserved)
-        if switch is None:
-            await self._append(
-                msgspec.structs.replace(
-                    self._asked, at=now(), attempt=number, failed=failed, wait_s=wait_s, free=free
-                )
-            )
-        else:
-            spent_usd = (
-                None
-                if switch.usage is None
-                else await self._pricing.cost_usd(switch.usage, self._asked.at, "")
-            )
-            await self._append(
-                *switched(
-                    self._asked, switch, failed, attempt=number, spent_usd=spent_usd, free=free
-                )
-            )
-
     @property
     def _pricing(self) -> Pricing:
         return self._plan.prices(self._state.models.asked)
@@ -332,6 +231,7 @@ class ModelTurn:
         cost_usd: float | None = None,
         hook: str | None = None,
     ) -> ModelResponded:
+        """Return the entry of a response. `response`: None if the end of the run cut it off."""
         assert self._attempt is not None, "a response is an attempt's"
         message = Message(
             id=self._message_id,
@@ -340,11 +240,30 @@ class ModelTurn:
             created_at=now(),
             response_id="" if response is None else response.id,
         )
-        return responded(
-            message,
-            response,
+        if response is None:
+            return ModelResponded(
+                at=message.created_at,
+                turn=self._ledger.turns + 1,
+                attempt=self._attempt.number,
+                message=message,
+                usage=Usage(),
+                stop_reason=None,
+            )
+        return ModelResponded(
+            at=message.created_at,
             turn=self._ledger.turns + 1,
             attempt=self._attempt.number,
+            message=message,
+            usage=response.usage,
             cost_usd=cost_usd,
+            stop_reason=response.stop_reason,
+            raw_stop_reason=response.raw_stop_reason,
+            response_id=response.id,
+            model=response.model,
+            provider_data=response.provider_data,
+            context_tokens=response.context_tokens,
+            results_only=response.results_only,
+            withdraws=response.withdraws,
             hook=hook,
+            details=response.details,
         )

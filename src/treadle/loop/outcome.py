@@ -1,28 +1,38 @@
-"""Decision after each turn whether a run ends, waits or continues, from the run's state alone.
+"""Outcome of a run: decides after each turn whether it ends, waits or continues, from its state
+alone; then gives open calls results, stores the end and releases the run.
 
-Cancellation, timeouts and errors are decided by the loop, limits by the ledger. Entry point:
-`Verdict`.
+Cancellation, timeouts and errors are decided by the loop, limits by the ledger. Entry points:
+`Verdict`, `Closing`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from treadle._internal.json_text import JsonText, decode_json, encode_json, members
+import anyio
+
+from treadle._internal.json_text import JsonText, encode_json
 from treadle.errors import AgentError, ErrorKind
-from treadle.journal.entries import ToolFinished
+from treadle.events.feed import Feed
+from treadle.journal.entries import CancelAsked, Entry, RunFinished, ToolStarted
+from treadle.loop.calls import OpenCalls
+from treadle.loop.ending import Ending, as_error, metrics_of
+from treadle.loop.inbox import NO_ANSWER, Inbox
+from treadle.loop.model_turn import ModelTurn
+from treadle.loop.output import RunOutput
 from treadle.loop.plan import Plan
-from treadle.messages.message import ToolCall
-from treadle.tools.structured_output.contract import Unfit
-from treadle.tools.tool import ToolFailed
-from treadle.types import Outcome, StopReason
+from treadle.loop.recorder import Pen
+from treadle.types import Outcome, StopReason, now
 
-NOT_COMPLETE = (
-    "You are done only when you call the tool `complete` with your output. Call it now, or go on."
-)
+logger = logging.getLogger("treadle")
+logger.addHandler(logging.NullHandler())
 
-REJECTED = "Your answer is rejected: {reason}\nCorrect it, and answer again in the same form."
+GRACE_S = 20.0
+"""Seconds that an ending run waits for its journal. It exceeds the time that a journal waits for a
+store that another process has locked.
+"""
 
 
 class Verdict:
@@ -30,34 +40,23 @@ class Verdict:
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._state = plan, plan.state
-        self._mend = ""
-        self._output: object = None
-        self._raw = ""
-        """The output as the model wrote it."""
-        self._unfit = ""
+        self.output = RunOutput(plan)
 
     def error(self, outcome: Outcome) -> AgentError | None:
         """Return the reason why the output is invalid; None for any other outcome."""
         if outcome is not Outcome.INVALID_OUTPUT:
             return None
-        return AgentError(ErrorKind.AGENT, f"the output is invalid: {self._unfit}")
-
-    def take_mend(self) -> str:
-        """Take the errors of an invalid output, as a message to the model. Empty while only results
-        may follow.
-        """
-        if self._state.current.results_only:
-            return ""
-        mend, self._mend = self._mend, ""
-        return mend
+        return AgentError(ErrorKind.AGENT, f"the output is invalid: {self.output.problems}")
 
     def output_of(self, outcome: Outcome) -> tuple[object, JsonText]:
         """Return the output as a value and as JSON: of a completed run, or the raw text if it is
         invalid; else None.
         """
         if outcome is Outcome.COMPLETED and self._plan.answer is not None:
-            return self._output, self._plan.answer.encoded(self._output)
-        output = self._output if outcome in (Outcome.COMPLETED, Outcome.INVALID_OUTPUT) else None
+            return self.output.value, self._plan.answer.encoded(self.output.value)
+        output = (
+            self.output.value if outcome in (Outcome.COMPLETED, Outcome.INVALID_OUTPUT) else None
+        )
         return output, encode_json(output).decode()
 
     def after(self, words: object) -> Outcome | None:
@@ -100,18 +99,11 @@ class Verdict:
         The value of a tool that ended the run is not checked: its call cannot be corrected. Raises
         AgentError(agent) if the check fails.
         """
-        state = self._state
-        if state.current.ended_by is not None:
+        if self._state.current.ended_by is not None:
             return Outcome.COMPLETED
-        try:
-            await check(self._output)
-        except ToolFailed as e:
-            again = self._may_mend and not e.ends_run
-            self._mend = REJECTED.format(reason=e.message) if again else ""
-            self._output, self._unfit = self._raw, f"output_check= rejected it: {e.message}"
-            return None if again else Outcome.INVALID_OUTPUT
-        unread = words and self._spent is None and not state.current.calls
-        return None if unread else Outcome.COMPLETED
+        outcome = await self.output.checked(check, may_mend=self._may_mend)
+        unread = words and self._spent is None and not self._state.current.calls
+        return None if unread and outcome is Outcome.COMPLETED else outcome
 
     @property
     def _spent(self) -> Outcome | None:
@@ -134,9 +126,9 @@ class Verdict:
                 ),
             )
         if (last := state.current.ended_by) is not None:
-            return self._ended(last)
+            return self.output.ended(last)
         if (done := state.current.completion) is not None:
-            return self._answered(self._completed_with(done))
+            return self._answered(self.output.completed_with(done))
         # a repeated call that was refused for lack of an approver needs approval
         if state.current.repeated is not None and state.current.repeated.ends:
             return spent or (
@@ -144,56 +136,143 @@ class Verdict:
             )
         return spent
 
-    def _ended(self, last: ToolFinished) -> Outcome:
-        """Complete the run with the value of a tool. Raises AgentError(tool) if the tool failed, or
-        its value does not fit the output.
-        """
-        result, answer = last.result, self._plan.answer
-        if last.done is None:
-            raise AgentError("tool", f"{result.name} ended the run: {result.text}")
-        try:
-            if answer is not None:
-                self._output = answer.read(last.done)
-            else:
-                value: object = decode_json(last.done.encode(), object)
-                self._output = value if isinstance(value, str) else last.done
-        except Unfit as e:
-            raise AgentError(
-                "tool",
-                f"{result.name} ended the run with a value that is no output of the agent: "
-                f"{_problems(e)}",
-            ) from e
-        return Outcome.COMPLETED
-
-    def _completed_with(self, call: ToolCall) -> str:
-        """Return the `output` argument of `complete`: JSON if the output is typed, else text."""
-        output = members(self._state.current.starts[call.id].arguments_json)["output"]
-        return (
-            output
-            if self._plan.answer is not None
-            else decode_json(output.encode(errors="replace"), str)
-        )
-
     def _answered(self, text: str, *, said: bool = False) -> Outcome | None:
-        """Validate the output. If it is invalid, the run continues with its errors as a message to
-        the model, at most `Plan.mends` times. `said`: the output is text, not a call.
+        """Return the outcome of an answer; None if the model has to correct it, at most
+        `Plan.mends` times. `said`: the output is text, not a call.
         """
-        plan, again = self._plan, self._may_mend
-        self._raw = text
-        try:
-            if said and plan.completion:
-                raise Unfit(NOT_COMPLETE)
-            self._output = text if plan.answer is None else plan.answer.read(text)
-        except Unfit as e:
-            self._output, self._mend, self._unfit = text, e.message if again else "", _problems(e)
-            return None if again else Outcome.INVALID_OUTPUT
-        return Outcome.COMPLETED
+        if self._plan.answer is None and not self._plan.completion:
+            self.output.value = self.output.raw = text
+            return Outcome.COMPLETED
+        return self.output.answered(text, said=said, may_mend=self._may_mend)
 
 
-def _problems(unfit: Unfit) -> str:
-    """Return the problems for the user, without the instructions to the model."""
-    if unfit.message == NOT_COMPLETE:
-        return "the model did not call the tool `complete`"
-    lines = unfit.message.splitlines()
-    found = "; ".join(line.removeprefix("- ") for line in lines[1:-1]) or lines[0]
-    return found.removeprefix("Your answer is ")
+class Closing:
+    """The end of one run, executed once."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        pen: Pen,
+        feed: Feed,
+        model: ModelTurn,
+        verdict: Verdict,
+        inbox: Inbox,
+    ) -> None:
+        self.ending: Ending | None = None
+        """Set when the run has ended or waits, even if its task was cancelled."""
+        self.is_unstored = False
+        """True if the end could not be journaled. The run can then be resumed elsewhere; release
+        its writer after its calls have ended.
+        """
+        self._plan, self._state, self._ledger = plan, plan.state, plan.state.ledger
+        self._pen, self._feed = pen, feed
+        self._model, self._verdict, self._inbox = model, verdict, inbox
+
+    async def finish(
+        self,
+        outcome: Outcome,
+        error: AgentError | None,
+        calls: OpenCalls,
+        *,
+        duration_s: float,
+        cancelled_by: str | None,
+    ) -> None:
+        """Store the end, set `ending` and release the run. `calls`: the open calls.
+
+        If the journal fails, the outcome is `error` and the run is not released (`is_unstored`).
+        Raises the error of a failed release. Waits at most `GRACE_S`, despite cancellation.
+        """
+        state, open_turn = self._state, self._state.turn or None
+        waiting = outcome is Outcome.APPROVAL_NEEDED and bool(state.current.open_calls)
+        why = "The run timed out" if outcome is Outcome.TIMEOUT else "The run was stopped"
+        self._warn(outcome, waiting=waiting)
+        said = self._inbox.close()
+        last = said if waiting else self._close(why, calls, cancelled_by)
+        lost, stored = None, False
+        with anyio.move_on_after(GRACE_S, shield=True) as grace:
+            try:
+                await self._pen.append(*last, hold=True)
+                self.ending = ending = self._ending(outcome, error, duration_s, waiting=waiting)
+                finished = ending.finished(open_turn)
+                await self._pen.append(*([] if waiting else [finished]))
+                stored = True
+                if waiting:  # subscribers receive an end, although the journaled run continues
+                    cut = calls.cut("The run came to wait for a person")
+                    self._feed.appended([*(one for one in cut if one.started), finished], None)
+            except Exception as e:  # noqa: BLE001  a journal error; subscribers still receive the end
+                lost = self._pen.failed or e
+            # if a run is released without its request for approval in the journal, it can never be
+            # approved
+            if stored:
+                await self._pen.writer.release(waiting=waiting)
+        self.is_unstored = not stored
+        if grace.cancelled_caught and not stored:
+            text = f"the journal did not answer for {GRACE_S:.0f} s"
+            lost = AgentError("agent", f"{text}: the end of this run is not stored")
+        if lost is not None:
+            self.ending = ending = self._ending(
+                Outcome.ERROR, as_error(lost, self._plan), duration_s
+            )
+            held = (entry for entry in self._pen.held if not isinstance(entry, RunFinished))
+            self._feed.appended([*held, ending.finished(open_turn)], None)
+
+    def _warn(self, outcome: Outcome, *, waiting: bool) -> None:
+        """Warn of messages that the model will not read, of unpriced usage and empty responses."""
+        for text in () if waiting else self._inbox.waiting:
+            self._feed.warn(f"the run ended before its model could read: {text}")
+        for text in self._ledger.left_out:
+            self._feed.warn(text)
+        if outcome is Outcome.COMPLETED and self._state.models.empty_responses:
+            self._feed.warn(NO_ANSWER)
+
+    async def keep_known(self) -> None:
+        """Store pending results and users' messages, without the starts of calls that did not
+        begin. Logs a journal error.
+        """
+        self._pen.held = [entry for entry in self._pen.held if not isinstance(entry, ToolStarted)]
+        with anyio.move_on_after(GRACE_S, shield=True):
+            try:
+                await self._pen.append(*self._inbox.close())
+            except Exception as e:  # noqa: BLE001  a journal error; the run is resumed without them
+                logger.warning(
+                    "run %s was released, but its last results could not be stored: %s",
+                    self._plan.run_id,
+                    as_error(e, self._plan).message,
+                )
+
+    def _close(self, why: str, calls: OpenCalls, cancelled_by: str | None) -> list[Entry]:
+        """Return the entries that make the history valid: the text of an interrupted response, or
+        results for the open calls.
+        """
+        entries: list[Entry] = [CancelAsked(at=now(), by=cancelled_by)] if cancelled_by else []
+        if self._model.is_open:
+            partial = self._model.partial()
+            return entries if partial is None else [*entries, partial]
+        if self._inbox.late.entries:
+            self._pen.keep(*self._inbox.late.take_results())
+        return [*entries, *calls.cut(why)]
+
+    def _ending(
+        self,
+        outcome: Outcome,
+        error: AgentError | None,
+        duration_s: float,
+        *,
+        waiting: bool = False,
+    ) -> Ending:
+        metrics, spending = (
+            metrics_of(self._state, duration_s=duration_s, invocations=self._model.reached),
+            tuple(self._state.spending.by_day.values()),
+        )
+        output, output_json = self._verdict.output_of(outcome)
+        return Ending(
+            outcome=outcome,
+            text=self._state.text,
+            error=error,
+            metrics=metrics,
+            spending=spending,
+            waiting=waiting,
+            output=output,
+            output_json=output_json,
+            validated=outcome is Outcome.COMPLETED,
+        )

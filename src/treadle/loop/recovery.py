@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -17,7 +17,9 @@ from treadle.journal.entries import ApprovalAnswered, Entry, ToolFinished, ToolS
 from treadle.journal.run_state import RunState
 from treadle.loop.answers import Answers, replace_arguments
 from treadle.loop.call_values import HOOK, PERSON, HeldCall, Prepared, Ready, changed
-from treadle.loop.calls import ASK, FAILED_OVER, late_result, why_unknown
+from treadle.loop.cut_calls import ASK, FAILED_OVER, late_result, why_unknown
+from treadle.loop.repeated_calls import arrived, probed, repeated
+from treadle.loop.toolbox import Toolbox
 from treadle.messages.message import ToolCall, ToolResult
 from treadle.tools.tool import DidNotHappen, Happened, failure
 from treadle.types import OnUnknown, now
@@ -34,25 +36,9 @@ class _Given(NamedTuple):
     default: OnUnknown
 
 
-class Preparer(Protocol):
-    """Function that looks up, validates and decides a call (toolbox.py)."""
-
-    def prepare(self, call: ToolCall, *, allowed: bool = False) -> Prepared: ...
-
-    def repeat(self, call: ToolCall, attempt: int) -> Ready:
-        """Return a call that has started, for its probe. `prepare` decides whether it may run."""
-        ...
-
-    async def probe(self, ready: Ready) -> Happened | DidNotHappen | None: ...
-
-    async def arrived(self, call: ToolCall, late: ToolFinished) -> ToolFinished:
-        """Return a late result as the model sees it."""
-        ...
-
-
 async def recover(
     state: RunState,
-    toolbox: Preparer,
+    toolbox: Toolbox,
     answers: Answers,
     default: OnUnknown,
     *,
@@ -68,7 +54,7 @@ async def recover(
     still_open: list[Prepared] = []
     for call in state.current.open_calls:
         if (late := late_result(call, state)) is not None:
-            keep(await toolbox.arrived(call, late))
+            keep(await arrived(toolbox, call, late))
             continue
         started = state.current.starts.get(call.id)
         said = _answer(call, state, answers)
@@ -78,7 +64,7 @@ async def recover(
         allowed = bool(said) or call.id in state.approvals.allowed
         doubtful = state.current.may_have_happened(call.id)
         if driven and not said and (doubtful if started is None else not allowed):
-            parallel = toolbox.repeat(call, 1).tool.parallel
+            parallel = repeated(toolbox, call, 1).tool.parallel
             still_open.append(HeldCall(call=call, reason="", parallel=parallel, asked=True))
             continue
         said_by_model, call = call.arguments_json, as_run(call, state, answers)
@@ -185,14 +171,14 @@ def _held_still(prepared: Prepared, state: RunState) -> Prepared:
 
 
 async def _after_failover(
-    call: ToolCall, state: RunState, toolbox: Preparer, given: _Given
+    call: ToolCall, state: RunState, toolbox: Toolbox, given: _Given
 ) -> Prepared | ToolFinished:
     """Recover a call without a journaled start that may have taken effect before a failover.
 
     If a user allowed it before the failover, approval is requested again.
     """
     allowed = given.allowed
-    once = toolbox.repeat(call, 1)
+    once = repeated(toolbox, call, 1)
     asked = call.id in state.approvals.asked
     if once.tool.effect != "once":
         return _held_still(toolbox.prepare(call, allowed=allowed), state)
@@ -219,12 +205,12 @@ async def _go_on(
     call: ToolCall,
     started: ToolStarted,
     state: RunState,
-    toolbox: Preparer,
+    toolbox: Toolbox,
     given: _Given,
 ) -> Ready | HeldCall | ToolFinished:
     """Recover a call that has started and may have taken effect."""
     allowed, answers = given.allowed, given.answers
-    again = toolbox.repeat(call, started.attempt + max(state.resumed, 1))
+    again = repeated(toolbox, call, started.attempt + max(state.resumed, 1))
     # check both effects, because the tool's declaration may have changed
     if allowed or "once" not in (started.effect, again.tool.effect):
         return _run_again(again, state, toolbox, allowed=allowed)
@@ -264,7 +250,7 @@ def _undecided(
 
 
 def _run_again(
-    again: Ready, state: RunState, toolbox: Preparer, *, allowed: bool = False
+    again: Ready, state: RunState, toolbox: Toolbox, *, allowed: bool = False
 ) -> Ready | HeldCall | ToolFinished:
     """Decide a started call again, because rules and files may have changed.
 
@@ -287,9 +273,9 @@ def _run_again(
     )
 
 
-async def _probed(ready: Ready, toolbox: Preparer) -> Happened | DidNotHappen | None:
+async def _probed(ready: Ready, toolbox: Toolbox) -> Happened | DidNotHappen | None:
     try:
-        return await toolbox.probe(ready)
+        return await probed(toolbox, ready)
     except Exception as e:  # noqa: BLE001  user code; a failed probe leaves the outcome unknown
         logger.warning(
             "the probe of %s (call %s) failed, so its call is unknown: %s: %s",

@@ -1,7 +1,7 @@
 """Results as the model sees them: truncated, with secrets masked, with scaled images or none, and
 with notes.
 
-Entry points: `shown_text`, `shown_parts`, `with_note`, `unseen`.
+Entry points: `shown_text`, `shown_parts`, `with_note`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,13 @@ from msgspec import structs
 from treadle.loop.call_values import Ready, changed_by
 from treadle.messages.images import fitted_parts
 from treadle.messages.message import (
-    JsonText,
     MediaPart,
     Part,
     TextPart,
     ToolResult,
-    encode_json,
 )
 from treadle.tools.tool import Tool, ToolContext, ToolFailed
 from treadle.tools.truncate import cap_output
-
-_UNSEEN = "is not shown, because the run was stopped while a hook was processing it."
-
 
 P = TypeVar("P", bound=Part)
 
@@ -61,13 +56,6 @@ async def shown_parts(
             for part in parts
         ]
     )
-
-
-def shown_end(output: JsonText, result: ToolResult, hooked: ToolResult) -> JsonText:
-    """Return the output with which a call ends its run: if a hook replaced the result, its text, so
-    that removed content is not in the output.
-    """
-    return output if hooked is result else encode_json(hooked.text).decode()
 
 
 async def shown_text(
@@ -111,15 +99,3 @@ def with_note(result: ToolResult, ready: Ready) -> ToolResult:
     return structs.replace(
         result, content=(TextPart(text=changed_by(whom, arguments, "").strip()), *content)
     )
-
-
-def unseen(result: ToolResult) -> ToolResult:
-    """Remove the text of a result whose hooks were interrupted, because they might have removed
-    it.
-    """
-    text = (
-        f"The call failed. Its error {_UNSEEN}"
-        if result.is_error
-        else f"The call ended without an error. Its result {_UNSEEN}"
-    )
-    return structs.replace(result, content=text)

@@ -13,7 +13,7 @@ import anyio
 from msgspec import UNSET
 
 from treadle.errors import AgentError
-from treadle.loop.calls import NOT_KNOWN
+from treadle.loop.cut_calls import NOT_KNOWN
 from treadle.tools.failures import LateStatus, words_of
 from treadle.tools.tool import ProbeAnswer, Tool, ToolContext, ToolDeferred, ToolFailed, ToolOutput
 

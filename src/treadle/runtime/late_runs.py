@@ -11,8 +11,8 @@ import logging
 import anyio
 from anyio.lowlevel import checkpoint
 
-from treadle.loop.closing import GRACE_S
 from treadle.loop.loop import Run
+from treadle.loop.outcome import GRACE_S
 from treadle.messages.message import Message
 from treadle.runtime.assembly import Assembly
 from treadle.tools.function.threads import abandoned_calls, wait_for_abandoned
