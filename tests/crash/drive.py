@@ -39,10 +39,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Of a PostgreSQL database, which then is the journal; there is no file."""
     lease_s: float = 15.0
     """There."""
-    do: Literal["start", "go on", "examine"] = "start"
+    do: Literal["start", "go on", "examine", "end"] = "start"
     """`go on`: with what is left, as often as something is.
 
-    `examine`: nothing but write what there is to the witness.
+    `examine`: nothing but write what there is to the witness. `end`: `go on`, or `examine` if
+    nothing is left.
     """
     name: str = "x"
     without: tuple[Guard, ...] = ()
@@ -78,7 +79,7 @@ def drive(task: Task) -> None:
     """
     sabotage(task.without, postgres=bool(task.url))
     if task.do == "examine":
-        anyio.run(examine, task.url or f"sqlite:///{task.journal}", task.witness)
+        anyio.run(_examine, task)
         return
     if task.fault:
         fail(task.fault)
@@ -88,16 +89,26 @@ def drive(task: Task) -> None:
         print(f"refused {e.message}", flush=True)
 
 
+async def _examine(task: Task) -> None:
+    await examine(task.url or f"sqlite:///{task.journal}", task.witness)
+
+
 async def _main(task: Task) -> None:
     world, story = World(task.witness, stop_at=task.stop_at), STORIES[task.story]
     runtime = Runtime(journal=_opened(task))
     stage = _Stage(task, story, world, runtime, agent_of(story, world))
+    is_over = False
     try:
-        await (_start(stage) if task.do == "start" else _go_on(stage))
+        if task.do == "start":
+            await _start(stage)
+        else:
+            is_over = not await _go_on(stage)
     finally:
         # what a disk of ours raises comes out of closing too, where SQLite can live with it
         with suppress(*[apsw.Error] if task.fault else []):
             await runtime.aclose()
+    if is_over and task.do == "end":
+        await _examine(task)
 
 
 def _opened(task: Task) -> Journal:
@@ -129,9 +140,9 @@ async def _fork(stage: _Stage, run_id: str) -> None:
     )
 
 
-async def _go_on(stage: _Stage) -> None:
+async def _go_on(stage: _Stage) -> bool:
     """One step: with what is left, else with what a person is asked, else from where nothing has
-    begun yet. Prints nothing once all is over.
+    begun yet. Return False, and print nothing, once all is over.
     """
     if stage.task.force:
         await _take_away(stage)
@@ -145,6 +156,9 @@ async def _go_on(stage: _Stage) -> None:
         await _start(stage)
     elif stage.story.fork and not left and not any(info.forked_from for info in runs):
         await _fork(stage, runs[0].run_id)
+    else:
+        return bool(left)
+    return True
 
 
 async def _take_away(stage: _Stage) -> None:

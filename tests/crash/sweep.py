@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -138,14 +139,16 @@ class Stage:
     def start(self, *, crash_at: int = 0) -> Ended:
         return self._drive(self.task, crash_at)
 
-    def go_on(self, *, crash_at: int = 0, force: bool = False) -> Ended:
+    def go_on(
+        self, *, crash_at: int = 0, force: bool = False, do: Literal["go on", "end"] = "go on"
+    ) -> Ended:
         """Over PostgreSQL nobody's lease holds any more.
 
         `force`: runs are taken from processes that are alive.
         """
         if self._server is not None:
             self._server.expire(self.url)
-        return self._drive(msgspec.structs.replace(self.task, do="go on", force=force), crash_at)
+        return self._drive(msgspec.structs.replace(self.task, do=do, force=force), crash_at)
 
     def _drive(self, task: Task, crash_at: int) -> Ended:
         ended = self._nursery.drive(task, crash_at=crash_at)
@@ -160,18 +163,21 @@ class Stage:
     def judge(self, swept: Swept, last: Ended, *, crashes: int) -> Verdict:
         """Once everything has come to its end; a database is gone afterwards."""
         place = self.folder.name
+        # a process without a guard, or with a fault, does not examine what it did
+        is_whole = not self.task.without and not self.task.fault
         for _ in range(STEPS_MOST):
             if last.code and not last.killed:
                 swept.wrong(place, "end", f"a process ended with {last.code}: {last.said}")
                 break
-            last = self.go_on()
+            last = self.go_on(do="end" if is_whole else "go on")
             if not last.said:
                 break
-        examined = self._nursery.drive(
-            msgspec.structs.replace(self.task, do="examine", without=(), fault="")
-        )
-        if examined.code or examined.said:
-            swept.wrong(place, "replay", f"the journal cannot be examined: {examined.said}")
+        if not is_whole or last.said:
+            last = self._nursery.drive(
+                msgspec.structs.replace(self.task, do="examine", without=(), fault="")
+            )
+        if last.code or last.said:
+            swept.wrong(place, "replay", f"the journal cannot be examined: {last.said}")
         verdict = check(self.url or self.journal, self.witness, bounds=self.bounds)
         if self._server is not None:
             self._server.drop(self.url)
