@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import profiles  # noqa: F401  # before any test chooses settings
+from tests.order import Order
 from tests.selection import Selection
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -51,6 +52,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Selection(config), "selection")
+    if (given := getattr(config, "workerinput", None)) is not None and config.option.all:
+        config.pluginmanager.register(Order(given["workercount"]), "order")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -70,11 +73,11 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """More than processors, since many tests wait for processes that they have started: one more,
-    and with `--all`, which adds crashes, servers and leases, two.
+    and with `--all`, which adds crashes, servers and leases, four.
     """
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None
-    more = 2 if config.option.all else 1
+    more = 4 if config.option.all else 1
     return (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     ) + more
