@@ -2,7 +2,7 @@
 BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
 
 CHECKS := check-format check-lint check-types check-samples check-imports check-dependencies check-spelling check-site
-.PHONY: fmt check $(CHECKS) test test-all docs site attack chaos fuzz guards oracle benchmarks pictures peers peers-node peers-python lock lowest python dist sbom
+.PHONY: fmt check $(CHECKS) test test-all docs site attack chaos fuzz guards oracle benchmarks pictures peers peers-node peers-celery peers-python lock lowest python dist sbom
 
 fmt:
 	$(BIN)ruff check --fix src tests benchmarks examples docs
@@ -100,7 +100,7 @@ pictures:
 # part of the source package of jsonschema. Everything is checked by hash, and install scripts are off.
 SUITE := jsonschema-4.26.0
 NPM := --ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund --loglevel error
-peers: peers-node peers-python
+peers: peers-node peers-python peers-celery
 
 peers-node:
 	mkdir -p .peers && cp tests/peers/package.json tests/peers/package-lock.json .peers/
@@ -110,11 +110,13 @@ peers-python:
 	mkdir -p .peers/json-schema-suite
 	if $(BIN)python -c 'import pip' 2>/dev/null; then $(BIN)python -m pip install --quiet --require-hashes --only-binary=:all: --requirement tests/peers/requirements.lock; \
 	else uv pip install --quiet --require-hashes --only-binary=:all: --requirement tests/peers/requirements.lock; fi
-	rm -rf .peers/celery
-	$(BIN)python -m pip install --quiet --require-hashes --only-binary=:all: --target .peers/celery --requirement tests/peers/celery.lock
 	sed -n '/^$(subst -,==,$(SUITE)) /,/[^\]$$/p' requirements.lock > .peers/suite.txt
 	$(BIN)python -m pip download --quiet --require-hashes --no-deps --no-build-isolation --no-binary jsonschema --dest .peers --requirement .peers/suite.txt
 	tar -xzf .peers/$(SUITE).tar.gz -C .peers/json-schema-suite --strip-components 2 $(SUITE)/json
+
+peers-celery:
+	rm -rf .peers/celery
+	$(BIN)python -m pip install --quiet --require-hashes --only-binary=:all: --target .peers/celery --requirement tests/peers/celery.lock
 
 # Pin versions with hashes: for README and the image, for the peers, and for releases. The lock files name no package index.
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
