@@ -39,7 +39,6 @@ def small(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.timeout(150)  # the first of them reads pytest from a cold disk, twice, as others do
 @pytest.mark.parametrize(
     ("arguments", "passed"),
     [

@@ -141,7 +141,6 @@ def show(cli: Watched, *commands: str) -> None:
 # ---------------------------------------------------------------- from tools and servers: clean everywhere
 
 
-@pytest.mark.timeout(180)
 def test_what_tools_bring_is_clean_in_every_output_and_on_the_disk(cli: Watched) -> None:
     leaks = [
         bash("cat leak.txt; cat leak.txt >&2; exit 3"),
@@ -180,7 +179,6 @@ def test_what_tools_bring_is_clean_in_every_output_and_on_the_disk(cli: Watched)
     assert dirty_files(cli.home, cli.temporary, but=("config.yaml",)) == []
 
 
-@pytest.mark.timeout(180)
 def test_what_is_too_long_for_the_model_is_clean_in_the_file_that_is_left_when_the_process_dies(
     cli: Watched,
 ) -> None:
@@ -202,7 +200,6 @@ def test_what_is_too_long_for_the_model_is_clean_in_the_file_that_is_left_when_t
     assert dirty_files(cli.home, cli.temporary, but=("config.yaml",)) == []
 
 
-@pytest.mark.timeout(180)
 async def test_what_a_server_echoes_is_clean(cli: Watched) -> None:
     def echo(status: int) -> loopback.Answer:
         words = f"key {FROM_FILE} at /v1?key={quote(FROM_ENVIRONMENT, safe='')} with Bearer {FROM_TOKEN} and {FROM_SERVER}"
@@ -238,7 +235,6 @@ async def test_what_a_server_echoes_is_clean(cli: Watched) -> None:
 # ---------------------------------------------------------------- from people and models: clean wherever it is shown
 
 
-@pytest.mark.timeout(180)
 def test_what_a_person_and_a_model_say_is_masked_wherever_it_is_shown(cli: Watched) -> None:
     said = " ".join(CANARIES)
     (cli.workspace / "kept.txt").write_text("nothing\n")
@@ -289,7 +285,6 @@ def test_what_a_person_and_a_model_say_is_masked_wherever_it_is_shown(cli: Watch
     cli("runs", "undo", runs[2]["run_id"], "--json")
 
 
-@pytest.mark.timeout(180)
 def test_a_report_on_many_prompts_holds_none(cli: Watched) -> None:
     said = " ".join(CANARIES)
     script = cli.script({"text": said})

@@ -11,8 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.cli.conftest import KEY, Cli
 from tests.fork_server import command
 
@@ -46,7 +44,6 @@ def hostile(cli: Cli, case: dict[str, Any], witness: Path) -> None:
             path.write_text(text.replace("/tmp/pwned", str(witness)), encoding="utf-8")
 
 
-@pytest.mark.timeout(180)
 def test_nothing_of_a_hostile_workspace_runs_or_counts(tmp_path: Path, shared: Path) -> None:
     witness, seen = tmp_path / "witness", 0
     for case in cases(shared):

@@ -78,7 +78,6 @@ def servers(cli: Cli, *options: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.process  # --full also tries every known escape from the sandbox
-@pytest.mark.timeout(240)
 def test_configured_mcp_servers_are_asked_only_with_full(cli: Cli):
     assert servers(cli, "--offline") == []
     own(

@@ -141,7 +141,6 @@ def is_answer(reply: dict[str, Any], code: int | str | None) -> bool:
     )
 
 
-@pytest.mark.timeout(120)
 def test_every_line_has_its_own_clean_answer_or_none(cli: Cli):
     with serving(
         cli, "--model", cli.script({"text": "still here"}), ANTHROPIC_API_KEY=KEY
@@ -165,7 +164,6 @@ def test_every_line_has_its_own_clean_answer_or_none(cli: Cli):
     assert [run["outcome"] for run in listed(cli)] == ["completed"]
 
 
-@pytest.mark.timeout(120)
 def test_lines_that_were_spoilt_anywhere_do_no_harm(cli: Cli):
     """Valid messages, each with bytes replaced, left out or put in, in an order that is the same
     each time.
@@ -199,7 +197,6 @@ def test_lines_that_were_spoilt_anywhere_do_no_harm(cli: Cli):
 @pytest.mark.skipif(
     not ATTACKS.is_dir(), reason="the corpora of attacks are not beside the checkout"
 )
-@pytest.mark.timeout(120)
 def test_the_lines_of_the_corpora_are_names_of_no_tool_and_no_messages(cli: Cli):
     lines = [
         line

@@ -28,7 +28,6 @@ async def called(client: Client, tool: str, **arguments: Any) -> ToolResponse:
     return msgspec.json.decode(content.text, type=ToolResponse)
 
 
-@pytest.mark.timeout(60)
 async def test_tasks_are_kept_from_one_process_to_the_next_for_whoever_is_at_the_terminal(
     tmp_path: Path,
 ):
@@ -46,7 +45,6 @@ async def test_tasks_are_kept_from_one_process_to_the_next_for_whoever_is_at_the
         ).error is not None, "it was changed since"
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("order", [("mcp", "--database"), ("--database", "mcp")])
 async def test_the_database_may_be_another(tmp_path: Path, order: tuple[str, str]):
     url = f"sqlite:///{tmp_path}/other.db"

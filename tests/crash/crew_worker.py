@@ -132,7 +132,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """
     synced: bool = True
     pause_s: float = 0.01
-    peace_s: float = 120.0
+    peace_s: float = 240.0
     """Within this every run has to end once nobody is harmed."""
     slack_s: float = 1.0
     """As `Bounds` has it."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.crash.crew import chaos_of_workers, said
+from tests.crash.crew import LEAST_HARMS, chaos_of_workers, said
 from tests.crash.crew_worker import AWAKE, DELIVERED, ODD, OF_FILES, Plan
 from tests.crash.turns import turns_of
 from tests.peers.conftest import need_temporal
@@ -34,7 +34,7 @@ PLANS = {
 }
 
 
-@pytest.mark.timeout(300)  # a crew has two minutes of peace to end in
+@pytest.mark.timeout(600)  # a crew has four minutes of peace to end in
 @pytest.mark.parametrize("name", PLANS)
 def test_workers_may_die_sleep_and_lose_their_server_at_any_moment(
     tmp_path: Path, name: str
@@ -57,4 +57,4 @@ def test_workers_may_die_sleep_and_lose_their_server_at_any_moment(
         assert outcome.verdict.calls == plan.runs * sum(
             map(len, turns_of(plan.turns, probes=plan.probes))
         )
-    assert sum(outcome.harms.values()) > 3
+    assert sum(outcome.harms.values()) >= LEAST_HARMS

@@ -47,7 +47,6 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-@pytest.mark.timeout(300)  # the journal tries for half a minute to reach PostgreSQL again
 @pytest.mark.parametrize(
     ("store", "kind"),
     # a server in memory lets in no process of another user, which no limit of processes holds for
@@ -68,7 +67,7 @@ async def test_a_process_that_runs_out_repeats_and_loses_nothing(
         env=os.environ | {"HOME": str(folder)},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=290,
         check=False,
     )
     done_before = witness.read_text().split()
@@ -91,7 +90,6 @@ async def test_a_process_that_runs_out_repeats_and_loses_nothing(
     assert any(word in text for word in CAUSES[kind] for text in texts), texts
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(("where", "last"), [("thread", 260), ("here", 160), ("close", 60)])
 def test_an_allocation_that_fails_leaves_no_append_without_its_true_answer(
     tmp_path: Path, where: str, last: int

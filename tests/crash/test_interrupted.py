@@ -14,7 +14,6 @@ from treadle import Runtime, check_history
 from treadle.config import Config
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("place", "outcome"),
     [

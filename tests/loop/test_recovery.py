@@ -249,7 +249,6 @@ async def test_a_run_whose_driver_vanished_after_any_append_is_gone_on_with() ->
         await goes_on(original.entries, count, script)
 
 
-@pytest.mark.timeout(180)  # some two hundred databases where the store is PostgreSQL
 async def test_a_run_whose_second_driver_vanished_too_is_gone_on_with() -> None:
     script = busy_script()
     original = await driven(script, *all_tools(Effects()))

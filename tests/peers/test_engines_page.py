@@ -20,8 +20,6 @@ from tests.test_docs import ROOT, blocks_of
 from tests.workers.engines.needs import need_dbos
 from treadle import Outcome, Runtime
 
-pytestmark = pytest.mark.timeout(180)
-
 TICKET = "4711"
 CELERY = """
 from celery_tickets import app

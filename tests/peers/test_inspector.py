@@ -98,7 +98,6 @@ def inspector(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Inspec
         )
 
 
-@pytest.mark.timeout(180)
 def test_the_inspector_lists_the_tools_finds_their_schemas_fit_and_calls_them(
     inspector: Inspector,
 ) -> None:

@@ -123,7 +123,6 @@ def _surprises(who: str, suite: Path, draft: str) -> tuple[dict[str, list[str]],
     }
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("draft", DRAFTS)
 @pytest.mark.parametrize("who", ["arguments", "answers"])
 def test_values_are_judged_as_the_suite_says(who: str, draft: str, suite: Path) -> None:

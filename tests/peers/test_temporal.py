@@ -36,7 +36,6 @@ from treadle.workers.engines.temporal import (
     priority_of,
 )
 
-pytestmark = pytest.mark.timeout(180)
 WITHIN_S = 60
 
 

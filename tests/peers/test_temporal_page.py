@@ -7,12 +7,9 @@ import sys
 from pathlib import Path
 
 import anyio
-import pytest
 
 from tests.peers.temporal import TemporalServer
 from tests.test_docs import ROOT, blocks_of
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def test_the_programs_of_the_page_run(temporal_server: TemporalServer, tmp_path: Path) -> None:

@@ -30,7 +30,6 @@ CASES: list[dict[str, Any]] = (
     if CORPUS.is_file()
     else []
 )
-pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import anyio
-import pytest
 from anyio.abc import ByteStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from typing_extensions import override
@@ -144,7 +143,6 @@ def look(at: int) -> str:
     return f"seen {at}"
 
 
-@pytest.mark.timeout(60)
 async def test_thirty_two_children_on_real_connections_keep_every_limit_and_leave_nothing_behind() -> (
     None
 ):

@@ -132,7 +132,6 @@ def embedded(people: People) -> AgentRunner:
     return AgentRunner(people.server.database, people.server, clock=people.clock)
 
 
-@pytest.mark.timeout(300)
 async def test_of_the_held_cases_enough_are_understood(
     people: People, capsys: pytest.CaptureFixture[str]
 ):

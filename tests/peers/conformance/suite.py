@@ -99,7 +99,7 @@ class Suite:
             env={**plain, "NODE_COMPILE_CACHE": str(COMPILED)},
             capture_output=True,
             text=True,
-            timeout=170,
+            timeout=280,
         )
 
 

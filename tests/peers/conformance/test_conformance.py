@@ -50,14 +50,12 @@ def server(
         yield request.param, url
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_server_of_ours(suite: Suite, server: tuple[str, str], version: str, tmp_path: Path):
     name, url = server
     assert suite.try_server(url, version, tmp_path) == expected(f"{name} {version}")
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("version", "scenario"),
     [(version, scenario) for version, names in CLIENT.items() for scenario in names],

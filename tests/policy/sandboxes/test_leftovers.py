@@ -16,9 +16,6 @@ from tests.policy.sandboxes.planting import EVIL, PLAIN, Leave, make, moved, rep
 from treadle.policy.sandboxes import control_files
 from treadle.policy.sandboxes.control_files import ControlFiles
 
-pytestmark = [pytest.mark.timeout(120)]
-
-
 # ---------------------------------------------------------------- git is asked
 
 

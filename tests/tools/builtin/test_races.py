@@ -111,7 +111,6 @@ class Seen:
         return any(word in text for word in words for text in self.words | self.results)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("program", [FLIPPER, LEAF_FLIPPER], ids=["a directory", "the file itself"])
 async def test_five_thousand_reads_show_nothing_of_another_place(
     make_context: MakeContext, work: Path, program: str

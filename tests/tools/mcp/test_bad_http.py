@@ -18,7 +18,7 @@ from tests.tools.mcp.conftest import Use
 from treadle.tools.mcp import McpServer, McpServers
 from treadle.tools.tool import ToolFailed
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio]
 
 
 class _Host(http.server.ThreadingHTTPServer):

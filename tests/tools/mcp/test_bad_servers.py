@@ -21,7 +21,7 @@ from treadle.tools.mcp.listing import TOOLS_MOST
 from treadle.tools.mcp.upkeep import FIRST_S, LONGEST_S, MOST, Backoff
 from treadle.tools.tool import ToolFailed
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio]
 
 GROWTH_MOST = 80 << 20
 """Of our own memory: a line of 8 MiB is held a few times."""

@@ -18,7 +18,7 @@ from treadle.tools.mcp import McpServer, McpServers, ServerQuestion
 from treadle.tools.mcp.tool import McpTool
 from treadle.tools.tool import InvalidArguments, Tool, ToolFailed
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio]
 
 PLACES = [("stdio", "auto"), ("stdio", "legacy"), ("http", "auto"), ("http", "legacy")]
 

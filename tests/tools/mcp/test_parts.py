@@ -165,7 +165,6 @@ def test_pieces_without_end_are_cut() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.timeout(120)
 async def test_hints_count_only_where_the_user_says_so_and_never_for_what_destroys(
     servers: McpServers,
 ) -> None:

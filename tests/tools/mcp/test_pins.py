@@ -17,7 +17,7 @@ from treadle.tools.mcp import McpServer, McpServers, Pins
 from treadle.tools.mcp.listing import Offered, ServerListing, listing_of
 from treadle.tools.tool import ToolFailed
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio]
 
 SERVER = McpServer(name="s", command=["serve"])
 

@@ -21,7 +21,7 @@ from treadle.tools.mcp import McpServer, McpServers, ServerQuestion
 from treadle.tools.mcp.tool import McpTool
 from treadle.tools.tool import InvalidArguments, ToolFailed
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.anyio]
 
 ROOT = Path(__file__).resolve().parents[3]
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -27,7 +27,7 @@ from treadle.models.model import Delta, ModelRequest
 from treadle.testing import ScriptedModel
 from treadle.tools.mcp import McpServer, McpServers
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio]
 
 CANARY, MORE = "CANARY-0123456789", "CANARY-9876543210"
 

@@ -22,7 +22,7 @@ from treadle.errors import AgentError
 from treadle.tools.mcp import McpServer, McpServers
 from treadle.tools.tool import ToolFailed
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio]
 
 CANARY = "CANARY-0123456789"
 
