@@ -293,6 +293,8 @@ STORIES = {
     "fork": Story(turns=[["charge"], ["alone", "charge"]], fork=True),
     "zombie": Story(turns=[["look"], ["charge"], ["stamp"]]),
     "slow check": Story(turns=[["checked"]], pause_s=1.3),
+    "slower check": Story(turns=[["checked"]], pause_s=4),
+    "slowest check": Story(turns=[["checked"]], pause_s=12),
     "long": Story(turns=[["long"], ["charge", "long"]]),
     "helper": Story(turns=[["charge", "stamp"], ["look"]]),
     "delegation": Story(turns=[["helper"], ["charge"]], agents=["helper"]),
