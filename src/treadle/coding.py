@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypedDict, get_args
+from typing import Any, Final, Self, TypedDict
 
 from msgspec import structs
 from typing_extensions import Unpack
@@ -18,6 +18,7 @@ from typing_extensions import Unpack
 from treadle.agents.agent import Agent
 from treadle.agents.coding import coding_agent
 from treadle.config import Config, Permissions, load
+from treadle.config.plugins import offers
 from treadle.errors import AgentError
 from treadle.events.hooks import Hook
 from treadle.journal import open_journal
@@ -25,6 +26,7 @@ from treadle.messages.message import Prompt
 from treadle.messages.result import RunResult
 from treadle.models.model import Model
 from treadle.policy.permissions import permissions_of
+from treadle.policy.sandboxes import SANDBOX_USES
 from treadle.runtime.options import checked_mode, limits_over
 from treadle.runtime.run_stream import RunStream
 from treadle.runtime.runtime import Runtime
@@ -33,8 +35,6 @@ from treadle.tools.approval import Approver
 from treadle.tools.registry import closest
 from treadle.tools.tool import Tool, ToolProvider
 from treadle.types import Limits, Mode, SystemBlock
-
-SandboxUse = Literal["auto", "on", "off"]
 
 _INSTEAD: Final[Mapping[str, str]] = {
     "agents": "pass the agents in tools=",
@@ -60,8 +60,8 @@ class CodingOptions(TypedDict, total=False):
         mcp_servers: MCP servers in addition to those of the settings.
         instructions: Text at the end of the system prompt.
         permissions: Rules that replace those of the settings.
-        sandbox: Sandbox for commands: `auto` (where it works), `on` (or fail) or `off`. Default:
-            that of the configuration.
+        sandbox: Sandbox for commands: `auto` (where it works), `on` (or fail), `off`, or the name
+            of a plug-in. Default: that of the configuration.
         on_approval: Async function that is asked about each call that needs approval. Without it,
             such calls are denied, and their runs end as `approval_needed`.
         limits: Limits of each run, over those of the configuration: 50 turns and 600 seconds.
@@ -78,7 +78,7 @@ class CodingOptions(TypedDict, total=False):
     mcp_servers: Sequence[ToolProvider]
     instructions: str
     permissions: Permissions
-    sandbox: SandboxUse
+    sandbox: str
     on_approval: Approver
     limits: Limits
     hooks: Sequence[Hook]
@@ -179,10 +179,8 @@ def _configured(cwd: Path, options: CodingOptions) -> Config:
         options.get("permissions", config.permissions),
         options.get("sandbox", config.defaults.sandbox),
     )
-    if sandbox not in get_args(SandboxUse):
-        raise AgentError(
-            "invalid", f"sandbox={sandbox!r} is not one of: {', '.join(get_args(SandboxUse))}"
-        )
+    if sandbox not in SANDBOX_USES and not offers("sandboxes", sandbox):
+        raise AgentError("invalid", f"sandbox={sandbox!r} is not one of: {', '.join(SANDBOX_USES)}")
     permissions_of(allow=permissions.allow, ask=permissions.ask, deny=permissions.deny)
     defaults = structs.replace(
         config.defaults,

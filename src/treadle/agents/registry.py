@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from treadle.agents.agent import Agent, Deps
+from treadle.config.plugins import LoadedPlugin, load_plugin
 from treadle.errors import AgentError
 from treadle.messages.result import Out
 
@@ -70,8 +71,19 @@ class AgentRegistry:
         return name in self._agents
 
 
+def plugin_agent(name: str) -> tuple[LoadedPlugin, Agent[Any, Any]] | None:
+    """Return the agent that a plug-in provides, or None. Raises AgentError(invalid)."""
+    if (loaded := load_plugin("agents", name)) is None:
+        return None
+    agent = loaded.value
+    if not isinstance(agent, Agent):
+        raise AgentError("invalid", f"{loaded.plugin} is a {type(agent).__name__}, not an Agent")
+    loaded.must_be_named(agent.name)
+    return loaded, cast("Agent[Any, Any]", agent)
+
+
 class KnownAgents:
-    """Agents by name: the last one that ran, else the registered one."""
+    """Agents by name: the last one that ran, else the registered one, else that of a plug-in."""
 
     def __init__(self, registry: AgentRegistry) -> None:
         self._registry = registry
@@ -90,6 +102,8 @@ class KnownAgents:
         Raises AgentError(invalid) if there is none.
         """
         found = agent or self.get(name)
+        if found is None and (plugin := plugin_agent(name)) is not None:
+            found = plugin[1]
         if found is None:
             raise AgentError(
                 "invalid",

@@ -18,6 +18,7 @@ Each command lives in its own module, which is imported when the command is call
     demo_view.py        live view of a run in the demo
     doctor.py           `treadle doctor`
     doctor_journal.py   journal checks of `treadle doctor`
+    doctor_plugins.py   plug-in checks of `treadle doctor`
     doctor_sandbox.py   sandbox checks of `treadle doctor`
     doctor_servers.py   MCP server checks of `treadle doctor`
     echo.py             sanitised output for people

@@ -60,6 +60,9 @@ def list_(as_json: bool, cwd: Path) -> None:
     """List the agents and where each is defined."""
     config, catalog = _opened(cwd)
     secrets = Redactor(config.secrets())
+    catalog.adopt_all()
+    for problem in catalog.modules.problems:
+        _warn(secrets, str(problem))
     facts = [_facts(catalog, name, cwd) for name in catalog.names()]
     for line in (*catalog.hidden(), *(problem for each in facts for problem in each["problems"])):
         _warn(secrets, line)

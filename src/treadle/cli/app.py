@@ -91,7 +91,9 @@ ELSEWHERE = {
 }
 
 
-@click.group(cls=CommandGroup, known=COMMANDS, elsewhere=ELSEWHERE, context_settings=HELP)
+@click.group(
+    cls=CommandGroup, known=COMMANDS, elsewhere=ELSEWHERE, plugged=True, context_settings=HELP
+)
 @click.version_option(__version__, "-V", "--version", message="treadle %(version)s")
 @click.pass_context
 def app(ctx: click.Context) -> None:

@@ -100,6 +100,19 @@ def _number(kind: click.IntRange | click.FloatRange) -> str:
     )
 
 
+def plugin_command(name: str) -> click.Command | None:
+    """Return the command that a plug-in provides, or None. Raises AgentError(invalid)."""
+    from treadle.config.plugins import load_plugin  # noqa: PLC0415  only for a name that is not known
+    from treadle.errors import AgentError  # noqa: PLC0415  as above
+
+    if (loaded := load_plugin("commands", name)) is None:
+        return None
+    if not isinstance(loaded.value, click.Command):
+        kind = type(loaded.value).__name__
+        raise AgentError("invalid", f"{loaded.plugin} is a {kind}, not a click command")
+    return loaded.value
+
+
 class CommandGroup(click.Group):
     """Group that knows the names and help lines of its commands and imports a command only to run
     it or to show its own help.
@@ -110,23 +123,26 @@ class CommandGroup(click.Group):
         *arguments: Any,
         known: Mapping[str, tuple[str, str]],
         elsewhere: Mapping[str, str] | None = None,
+        plugged: bool = False,
         **more: Any,
     ) -> None:
         """`known` maps a name to `module:attribute` and the command's help line; `elsewhere` maps
-        words that are not commands to a hint.
+        words that are not commands to a hint. `plugged`: plug-ins add commands, which are looked
+        up only for a name that is not known.
         """
         super().__init__(*arguments, **more)
         self._known = known
         self._elsewhere = elsewhere or {}
+        self._plugged = plugged
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self._known)
+        return [*self._known, *(name for name in self._plugins() if name not in self._known)]
 
     @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._known:
-            return None
+            return self._plugin(cmd_name)
         module, _, name = self._known[cmd_name][0].partition(":")
         return getattr(importlib.import_module(module), name)
 
@@ -138,18 +154,35 @@ class CommandGroup(click.Group):
             and args[0] not in self._known
             and not args[0].startswith("-")
             and not ctx.resilient_parsing
+            and args[0] not in self._plugins()
         ):
             raise click.UsageError(
                 f"there is no command {args[0]!r}: {self._instead(args[0])}", ctx
             )
         return super().resolve_command(ctx, args)
 
+    def _plugins(self) -> list[str]:
+        if not self._plugged:
+            return []
+        from treadle.config.plugins import names  # noqa: PLC0415  only for a name that is not known
+
+        return names("commands")
+
+    def _plugin(self, name: str) -> click.Command | None:
+        """Return the command of a plug-in, or None. Raises CommandFailed if it cannot be loaded."""
+        if not self._plugged:
+            return None
+        from treadle.cli.exits import failing  # noqa: PLC0415  as above
+
+        with failing():
+            return plugin_command(name)
+
     def _instead(self, name: str) -> str:
         if name in self._elsewhere:
             return self._elsewhere[name]
         if " " in name and "run" in self._known:
             return 'to run a prompt, use `treadle run "…"`'
-        return _nearest(name, self._known)
+        return _nearest(name, [*self._known, *self._plugins()])
 
     @override
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:

@@ -23,6 +23,7 @@ from treadle import __version__
 from treadle._internal.redaction import Redactor
 from treadle._internal.terminal_text import plain
 from treadle.cli.doctor_journal import journal_findings
+from treadle.cli.doctor_plugins import plugin_findings
 from treadle.cli.doctor_sandbox import sandbox_findings
 from treadle.cli.doctor_servers import server_findings
 from treadle.cli.echo import echo
@@ -102,6 +103,8 @@ def _findings(offline: bool, *, full: bool) -> Iterator[CheckResult]:
         "grep uses its own, slower search: install ripgrep, or pip install 'treadle[ripgrep]'",
         needed=False,
     )
+    for state, text in plugin_findings():
+        yield CheckResult("plug-in", state, text)
     for state, text in sandbox_findings(config, full=full):
         yield CheckResult("sandbox", state, text)
     for state, text in server_findings(config, full=full, offline=offline):

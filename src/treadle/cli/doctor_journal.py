@@ -12,8 +12,9 @@ import anyio
 
 from treadle._internal.terminal_text import one_line
 from treadle._internal.units import ago, count, size
-from treadle.cli.journal_option import journal_file, journal_url, opened_journal
+from treadle.cli.journal_option import journal_file, journal_url, opened_journal, shown_url
 from treadle.config import Config
+from treadle.config.plugins import offers
 from treadle.errors import AgentError
 from treadle.journal.journal import Journal
 from treadle.journal.queue import WorkerInfo
@@ -46,6 +47,8 @@ def journal_findings(config: Config) -> Iterator[tuple[str, State, str]]:
     file = journal_file(url)
     if url == "memory:":
         yield "journal", "note", "in memory: runs are lost when the process ends"
+    elif file is None and offers("journals", url.partition(":")[0]):
+        yield from _plugged(config, url)
     elif file is None:
         yield from _server(config, url)
     elif not file.exists():
@@ -64,6 +67,16 @@ def journal_findings(config: Config) -> Iterator[tuple[str, State, str]]:
             f"{file}: {', '.join([f'version {VERSION}', size(file.stat().st_size), *seen.counts])}",
         )
         yield from _workers(seen.workers)
+
+
+def _plugged(config: Config, url: str) -> Iterator[tuple[str, State, str]]:
+    try:
+        seen = anyio.run(_seen, config, url)
+    except AgentError as e:
+        yield "journal", "bad", e.message
+        return
+    yield "journal", "ok", f"{shown_url(url)}, of a plug-in: {', '.join(seen.counts) or 'no runs'}"
+    yield from _workers(seen.workers)
 
 
 def _server(config: Config, url: str) -> Iterator[tuple[str, State, str]]:

@@ -16,7 +16,8 @@ from typing import Literal, TypeAlias
 import anyio
 
 from treadle.config import Config, home
-from treadle.policy.sandboxes import find_sandbox
+from treadle.errors import AgentError
+from treadle.policy.sandboxes import chosen_sandbox
 from treadle.policy.sandboxes.egress import isolated
 from treadle.runtime.sandboxing import OPEN, egress_to
 from treadle.tools.confinement import Sandbox, SandboxStatus
@@ -31,7 +32,11 @@ def sandbox_findings(config: Config, *, full: bool) -> Iterator[tuple[State, str
     """
     wanted = config.defaults.sandbox
     own = home(os.environ)
-    sandbox = find_sandbox(own if own.is_dir() else None)
+    try:
+        sandbox = chosen_sandbox(wanted, own if own.is_dir() else None)
+    except AgentError as e:
+        yield "bad", e.message
+        return
     standing = anyio.run(sandbox.standing)
     yield _standing(standing, wanted)
     if standing.works and wanted != "off":
@@ -53,8 +58,11 @@ def _standing(standing: SandboxStatus, wanted: str) -> tuple[State, str]:
         )
     if standing.works:
         return "ok", standing.text
-    if wanted == "on":
-        return "bad", f"{standing.text}. defaults.sandbox is on, so runs with commands do not start"
+    if wanted != "auto":
+        return (
+            "bad",
+            f"{standing.text}. defaults.sandbox is {wanted}, so runs with commands do not start",
+        )
     return (
         "note",
         (

@@ -18,13 +18,15 @@ from treadle.cli.run_options import check_directory
 from treadle.cli.terminal import Ink, Style, put, put_json, table
 from treadle.cli.tools_accept import accept
 from treadle.config import Config, load
+from treadle.config.plugins import names
+from treadle.errors import AgentError
 from treadle.tools.tool import Tool
 
 
 @click.group(context_settings=HELP)
 def tools() -> None:
-    """List the tools available to agents: built-in tools, those of Python modules, and those of MCP
-    servers.
+    """List the tools available to agents: built-in tools, those of Python modules, of plug-ins, and
+    of MCP servers.
     """
 
 
@@ -83,13 +85,21 @@ def _style(column: int, text: str) -> Style:
 def _rows(config: Config, cwd: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the tools, and the problems of modules that could not be imported."""
     from treadle.agents.definitions import Catalog  # noqa: PLC0415  --help needs none of it
+    from treadle.agents.definitions.modules import plugin_tool  # noqa: PLC0415  not needed for --help
     from treadle.tools.builtin.complete import Complete  # noqa: PLC0415  not needed for --help
 
     catalog = Catalog(config, cwd)
     rows = [_row(tool, "coding", "treadle") for tool in catalog.tool_names.coding.values()]
     rows.append(_row(Complete(None), "completion", "treadle"))
     rows += [_row(of.it, "module", of.module) for of in catalog.modules.tools.values()]
-    return [*rows, *_served(config)], [str(problem) for problem in catalog.modules.problems]
+    problems = [str(problem) for problem in catalog.modules.problems]
+    for name in names("tools"):
+        try:
+            if name not in {row["name"] for row in rows} and (of := plugin_tool(name)) is not None:
+                rows.append(_row(of.it, "plug-in", of.module))
+        except AgentError as e:
+            problems.append(e.message)
+    return [*rows, *_served(config)], problems
 
 
 def _row(tool: Tool[Any], source: str, place: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from typing_extensions import override
 
 from treadle._internal.terminal_text import one_line
 from treadle._internal.units import count, lasting
@@ -39,6 +40,18 @@ ENGINES: Final = ("local", "dbos")
 HOST_MOST: Final = 80
 """Maximum length of the host in a worker's name; the process id after it keeps names unique."""
 METRICS_NEED: Final = "metrics need a library that is not installed: pip install 'treadle[metrics]'"
+
+
+class EngineName(click.Choice[str]):
+    """The built-in engines, and those of plug-ins."""
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from treadle.config.plugins import offers  # noqa: PLC0415  not needed for --help
+
+        if value not in ENGINES and offers("engines", value):
+            return value
+        return super().convert(value, param, ctx)
 
 
 def _rules(command: Any) -> Any:
@@ -68,7 +81,7 @@ def _rules(command: Any) -> Any:
 )
 @click.option(
     "--engine",
-    type=click.Choice(ENGINES),
+    type=EngineName(ENGINES),
     help="Engine that delivers runs: local, or dbos, whose limits span all workers. Default: "
     "local.",
 )
@@ -286,9 +299,18 @@ async def _engine(wish: _Wish) -> AsyncGenerator[Engine | None]:
     if wish.engine == "local":
         yield None
         return
-    from treadle.workers.engines.dbos import DbosEngine  # noqa: PLC0415  needs an extra
+    if wish.engine == "dbos":
+        from treadle.workers.engines.dbos import DbosEngine  # noqa: PLC0415  needs an extra
 
-    async with DbosEngine.open(wish.url) as engine:
+        opened: Engine = DbosEngine.open(wish.url)
+    else:
+        from treadle.config.plugins import load_plugin  # noqa: PLC0415  only for a plug-in
+
+        plugin = load_plugin("engines", wish.engine)
+        if plugin is None:
+            raise AgentError("invalid", f"there is no engine {wish.engine!r}")
+        opened = plugin.called(wish.url)
+    async with opened as engine:
         yield engine
 
 

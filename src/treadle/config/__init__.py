@@ -24,6 +24,8 @@ program's own configuration. Entry points: `load`.
 
     changing.py          changes of the user's own file
     editing.py           edits of YAML text that leave the rest unchanged
+
+    plugins.py           entry points of installed distributions
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TypeAlias
 
 from treadle.config.keys import VENDORS, KeyPath, dotted
+from treadle.config.plugins import offers
 from treadle.config.presets import PRESETS
 from treadle.config.values import DEFAULT_QUEUE, Setting, unknown_provider
 
@@ -33,7 +34,9 @@ def wire_of(settings: Settings, provider: str) -> str | None:
     if given:
         return str(given)
     preset = PRESETS.get(provider)
-    return preset.type if preset else provider if provider in VENDORS else None
+    if preset is not None:
+        return preset.type
+    return provider if provider in VENDORS or offers("models", provider) else None
 
 
 def problems_in(settings: Settings, refused: Collection[KeyPath]) -> Iterator[str]:

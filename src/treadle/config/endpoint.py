@@ -15,6 +15,7 @@ from typing_extensions import override
 from treadle._internal.redaction import Redactor, Secret
 from treadle.config.keys import VENDORS
 from treadle.config.model_profile import Abilities
+from treadle.config.plugins import offers
 from treadle.config.presets import PRESETS
 from treadle.config.readers import Wrong, base_url, credential
 from treadle.errors import AgentError
@@ -194,14 +195,18 @@ def key_variables(
         is_theirs = preset.key_variable and not own_address
         return ((preset.key_variable, "api_key"),) if is_theirs else ()
     return (
-        VENDOR_KEYS[wire] if (name in VENDORS and name != "openai-chat") or not own_address else ()
+        VENDOR_KEYS.get(wire, ())
+        if (name in VENDORS and name != "openai-chat") or not own_address
+        else ()
     )
 
 
 def needs_no_key(wire: str, address: str | None) -> bool:
-    """Return True for a local server, and for a compatible one at its own address, which may not
-    require a key.
+    """Return True for a local server, for a compatible one at its own address, which may not
+    require a key, and for the wire of a plug-in, which requires one itself.
     """
+    if wire not in VENDORS:
+        return True
     return address is not None and (wire == "openai-chat" or on_this_machine(address))
 
 
@@ -227,6 +232,11 @@ def built_in(name: str) -> Provider | None:
         return Provider(type=name)
     preset = PRESETS.get(name)
     return None if preset is None else Provider(type=preset.type, base_url=preset.base_url)
+
+
+def plugged(name: str) -> Provider | None:
+    """Return the settings of a provider whose name is that of a plug-in's wire, or None."""
+    return Provider(type=name) if offers("models", name) else None
 
 
 def _no_address(name: str, variable: str, *, files: bool) -> str:

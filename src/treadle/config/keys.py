@@ -36,6 +36,7 @@ from treadle.config.readers import (
     modules,
     nearest,
     one_of,
+    plugged,
     positive,
     price,
     rules,
@@ -140,7 +141,7 @@ SCHEMA: dict[str, Schema] = {
     "providers": NamedMapping(
         NAME,
         {
-            "type": KeySpec(one_of(*VENDORS)),
+            "type": KeySpec(plugged("models", *VENDORS)),
             "api_key": KeySpec(credential, secret=True, absent_if_empty=True),
             "auth_token": KeySpec(credential, secret=True, absent_if_empty=True),
             "base_url": KeySpec(base_url),
@@ -175,7 +176,7 @@ SCHEMA: dict[str, Schema] = {
         "cache": KeySpec(cache, free, nullable=True),
         "service_tier": KeySpec(one_of(*get_args(ServiceTier)), nullable=True),
         "mode": KeySpec(one_of(*TIGHT_TO_LOOSE), tighter),
-        "sandbox": KeySpec(one_of("auto", "on", "off")),
+        "sandbox": KeySpec(plugged("sandboxes", "auto", "on", "off")),
     },
     "limits": {
         "turns": KeySpec(whole, lower, nullable=True),
@@ -238,7 +239,7 @@ SCHEMA: dict[str, Schema] = {
         bare="concurrency",
     ),
     "workers": {
-        "engine": KeySpec(one_of("local", "dbos")),
+        "engine": KeySpec(plugged("engines", "local", "dbos")),
         "lease_s": KeySpec(lease),
         "slots": KeySpec(slots),
         "grace_s": KeySpec(seconds),

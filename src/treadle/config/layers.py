@@ -21,7 +21,7 @@ from treadle.config.endpoint import AGENT_KEY, key_variables
 from treadle.config.environment import ADDRESSES, FLAGS, VARIABLES, secrets_in
 from treadle.config.file import Broken, Unreadable, owned_alone, read_text
 from treadle.config.file_settings import FoundValue, read_settings
-from treadle.config.keys import VENDORS, KeyPath, dotted, find_key, read_value, refusal, shown
+from treadle.config.keys import KeyPath, dotted, find_key, read_value, refusal, shown
 from treadle.config.places import CONFIG_NAME, ConfigFile, config_files, home, project_of
 from treadle.config.presets import PRESETS, azure_address
 from treadle.config.readers import ALIASES, Wrong
@@ -316,8 +316,9 @@ class Layers:
 
     def _check(self) -> None:
         self.problems += problems_in(self._settings, self._refused)
-        for name in {path[1] for path in self._settings if path[0] == "providers"} & {*VENDORS}:
-            self._settings.setdefault(("providers", name, "type"), Setting(name, DEFAULT))
+        for name in {path[1] for path in self._settings if path[0] == "providers"}:
+            if wire_of(self._settings, name) == name:
+                self._settings.setdefault(("providers", name, "type"), Setting(name, DEFAULT))
         for name in {path[1] for path in self._settings if path[0] == "providers"} & {*PRESETS}:
             kind = self._settings.setdefault(
                 ("providers", name, "type"), Setting(PRESETS[name].type, DEFAULT)

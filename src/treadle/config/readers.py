@@ -10,9 +10,10 @@ import os
 import re
 from collections.abc import Callable, Collection
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeAlias, get_args
+from typing import TYPE_CHECKING, TypeAlias, cast, get_args
 from urllib.parse import urlsplit
 
+from treadle.config.plugins import PluginKind, offers
 from treadle.config.rule import BadRule, parse_rule
 from treadle.errors import ErrorKind
 from treadle.types import SLOTS_MAX, Effort, HostedTool
@@ -53,6 +54,17 @@ def one_of(*names: str) -> Reader:
                 f"one of {', '.join(names)}", hint=f": did you mean {near!r}?" if near else ""
             )
         return value
+
+    return read
+
+
+def plugged(kind: PluginKind, *built_in: str) -> Reader:
+    """Accept the built-in names, and those of installed plug-ins."""
+
+    def read(value: Plain) -> str:
+        if isinstance(value, str) and value not in built_in and offers(kind, value):
+            return value
+        return cast("str", one_of(*built_in)(value))
 
     return read
 
@@ -198,7 +210,10 @@ JOURNAL = re.compile(r"memory:|sqlite:///.+|postgresql://.+")
 
 
 def journal(value: Plain) -> str:
-    if not isinstance(value, str) or not JOURNAL.fullmatch(value):
+    scheme, colon, _ = value.partition(":") if isinstance(value, str) else ("", "", "")
+    if not isinstance(value, str) or not (
+        JOURNAL.fullmatch(value) or (colon and offers("journals", scheme))
+    ):
         is_path = isinstance(value, str) and value != "" and ":" not in value
         raise Wrong(
             "memory:, sqlite:///FILE or postgresql://HOST/DATABASE",

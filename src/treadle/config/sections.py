@@ -47,7 +47,8 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True):
     cache: bool | CacheLife | None = None
     service_tier: ServiceTier | None = None
     mode: Mode = "ask"
-    sandbox: Literal["auto", "on", "off"] = "auto"
+    sandbox: str = "auto"
+    """`auto`, `on`, `off`, or the name of a plug-in, which is then required as with `on`."""
 
     @property
     def settings(self) -> Settings:

@@ -66,7 +66,8 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
 class Workers(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of `treadle worker`. The lease applies to every process on a journal with leases."""
 
-    engine: Literal["local", "dbos"] = "local"
+    engine: str = "local"
+    """`local`, `dbos`, or the name of a plug-in."""
     lease_s: float = 15
     """Seconds without a renewal after which a process loses its runs, with a PostgreSQL journal."""
     slots: int = 8

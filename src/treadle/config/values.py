@@ -19,6 +19,7 @@ from treadle.config.endpoint import (
     Guarded,
     Provider,
     built_in,
+    plugged,
     reach,
 )
 from treadle.config.keys import (
@@ -27,6 +28,7 @@ from treadle.config.keys import (
     KeyPath,
     dotted,
 )
+from treadle.config.plugins import offers
 from treadle.config.presets import PRESETS
 from treadle.config.readers import ALIASES, likely_name, nearest
 from treadle.config.sections import (
@@ -193,7 +195,7 @@ class Config(Guarded, frozen=True, kw_only=True):
         the key is missing.
         """
         name = ALIASES.get(name, name)
-        provider = self.providers.get(name) or built_in(name)
+        provider = self.providers.get(name) or built_in(name) or plugged(name)
         if provider is None:
             raise AgentError(
                 "invalid",
@@ -240,7 +242,11 @@ class Config(Guarded, frozen=True, kw_only=True):
         settings["providers", reached.name, reached.kind] = Setting(
             key, Origin("argument", reached.key_origin)
         )
-        provider = self.providers.get(reached.name) or built_in(reached.name) or Provider()
+        provider = (
+            self.providers.get(reached.name)
+            or built_in(reached.name)
+            or Provider(type=reached.type)
+        )
         provider = msgspec.structs.replace(
             provider, **{"api_key": None, "auth_token": None, reached.kind: key}
         )
@@ -252,7 +258,7 @@ class Config(Guarded, frozen=True, kw_only=True):
 
 def unknown_provider(name: str, where: str, configured: Mapping[str, object]) -> str | None:
     known = (*VENDORS, *PRESETS, *STAND_INS, *configured)
-    if name in known:
+    if name in known or offers("models", name):
         return None
     near = nearest(name, (*known, *ALIASES))
     own = (

@@ -38,6 +38,7 @@ import re
 from pathlib import Path
 from typing import Final, Literal, cast, get_args
 
+from treadle.config.plugins import load_plugin
 from treadle.errors import AgentError
 from treadle.journal.journal import Journal
 
@@ -50,7 +51,7 @@ def open_journal(
     url: str, *, durability: Durability = "process", lease_s: float = LEASE_S
 ) -> Journal:
     """Open the journal at a URL: `memory:`, `sqlite:///FILE` (relative; `sqlite:////FILE` from the
-    root), or `postgresql://USER:PASSWORD@HOST/DATABASE`.
+    root), `postgresql://USER:PASSWORD@HOST/DATABASE`, or `NAME:…` of a plug-in.
 
     `lease_s`: with PostgreSQL, seconds after its last renewal for which a process keeps its runs;
     afterwards another process can take them over. Raises AgentError(invalid) if the journal cannot
@@ -74,6 +75,8 @@ def open_journal(
         return SqliteJournal.open(Path(rest[3:]).expanduser(), durability=durability)
     if scheme in ("postgresql", "postgres") and rest.startswith("//"):
         return _postgres(url, durability, lease_s)
+    if colon and (plugin := load_plugin("journals", scheme)) is not None:
+        return cast("Journal", plugin.called(url, durability=durability, lease_s=lease_s))
     instead = (
         f"'sqlite:///{url}'"
         if not colon and rest == "" and url

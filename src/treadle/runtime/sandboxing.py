@@ -50,7 +50,7 @@ class Confining:
 
     def __init__(
         self,
-        wanted: Literal["auto", "on", "off"],
+        wanted: str,
         own: Callable[[], Path],
         network: Literal["none", "open"] | tuple[str, ...],
     ) -> None:
@@ -68,6 +68,11 @@ class Confining:
         self._ruled: dict[tuple[object, ...], RuledFiles | None] = {}
         """Ruled files by rules and workspace. Their cached directories serve every run there."""
 
+    @property
+    def _is_required(self) -> bool:
+        """True with `on`, and with the sandbox of a plug-in."""
+        return self._wanted not in ("auto", "off")
+
     async def aclose(self) -> None:
         """Close all networks. Idempotent."""
         while self._networks:
@@ -79,14 +84,14 @@ class Confining:
         """Raise AgentError(invalid) if the configuration requires a sandbox, the agent has
         commands, and no sandbox works.
         """
-        if self._wanted != "on" or (sandbox := self.sandbox_for(agent)) is None:
+        if not self._is_required or (sandbox := self.sandbox_for(agent)) is None:
             return
         if not (standing := await sandbox.standing()).works:
             raise AgentError(
                 "invalid",
                 (
-                    f"defaults.sandbox is on, and no sandbox works: {standing.text}. Fix that, or "
-                    "set it to auto"
+                    f"defaults.sandbox is {self._wanted}, and no sandbox works: {standing.text}. "
+                    "Fix that, or set it to auto"
                 ),
             )
 
@@ -107,9 +112,9 @@ class Confining:
         if self._wanted == "off" or not any(map(has_commands, agent.own_tools)):
             return None
         if self._sandbox is None:
-            from treadle.policy.sandboxes import find_sandbox  # noqa: PLC0415  most runs have no commands
+            from treadle.policy.sandboxes import chosen_sandbox  # noqa: PLC0415  most runs have no commands
 
-            self._sandbox = find_sandbox(self._own)
+            self._sandbox = chosen_sandbox(self._wanted, self._own)
         self._sandbox.begin()
         return self._sandbox
 
@@ -124,7 +129,7 @@ class Confining:
             return None
         assert toolbox.standing is not None, "it is known before a command is decided"
         if not toolbox.confines or (
-            ready.approved and self._wanted != "on" and not ready.stays_confined
+            ready.approved and not self._is_required and not ready.stays_confined
         ):
             return None
         is_read_only = toolbox.mode == "plan" or (ready.looks_only and not ready.approved)

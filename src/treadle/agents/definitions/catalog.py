@@ -15,7 +15,7 @@ from typing import Any
 from treadle.agents.agent import Agent
 from treadle.agents.definitions.keys import ReadDefinition, read_keys
 from treadle.agents.definitions.making import AgentMaker
-from treadle.agents.definitions.modules import Modules, import_modules
+from treadle.agents.definitions.modules import Modules, Of, import_modules
 from treadle.agents.definitions.naming import (
     Meaning,
     NameResolver,
@@ -30,9 +30,11 @@ from treadle.agents.definitions.places import (
     find,
 )
 from treadle.agents.definitions.text import read
+from treadle.agents.registry import plugin_agent
 from treadle.config import Config, Trust, project_of, trust_of
 from treadle.config.file import Broken
 from treadle.config.keys import STAND_INS
+from treadle.config.plugins import names
 from treadle.config.readers import nearest
 from treadle.config.trust import command
 from treadle.errors import AgentError
@@ -86,7 +88,7 @@ class Catalog:
 
     @cached_property
     def tool_names(self) -> NameResolver:
-        return NameResolver(self.names(), self.modules.tools, self._config.mcp_servers)
+        return NameResolver(self.names(), self.modules.tools, self._config.mcp_servers, self.adopt)
 
     def names(self) -> list[str]:
         """Return the names of all agents, including those with problems."""
@@ -102,7 +104,11 @@ class Catalog:
         theirs = self.withheld.files.get(name)
         if theirs is not None and name in self.found.files:
             self.found.hidden.append((theirs, self.found.files[name].path))
-        elif name not in self.names() and (theirs or name in self.withheld.refused):
+        elif (
+            name not in self.names()
+            and (theirs or name in self.withheld.refused)
+            and not self.adopt(name)
+        ):
             self.admit_all()
             file = self.found.files.get(name)
             if file is not None and file.root is not None:
@@ -110,6 +116,25 @@ class Catalog:
                     f"{file.path}: the agent {name!r} runs because you named it; {file.root} is "
                     f"not trusted. Review it, then run: {command(file.root)}"
                 )
+
+    def adopt(self, name: str) -> bool:
+        """Add the agent that a plug-in provides under this name, as if a module defined it. Returns
+        False if there is none. Raises AgentError(invalid) for a broken plug-in.
+        """
+        if name == ASSISTANT or (found := plugin_agent(name)) is None:
+            return False
+        loaded, agent = found
+        self.modules.agents[name] = Of(loaded.plugin.distribution, agent)
+        return True
+
+    def adopt_all(self) -> None:
+        """Add the agents of all plug-ins whose names are free, for display to the user."""
+        for name in names("agents"):
+            try:
+                if name not in self.names():
+                    self.adopt(name)
+            except AgentError as e:
+                self.modules.problems.append(DefinitionProblem(name, None, e.message))
 
     def admit_all(self) -> None:
         """Admit every definition of an untrusted project, for display to the user."""
@@ -209,7 +234,7 @@ class Catalog:
 
     def _must_be_there(self, name: str) -> None:
         known = self.names()
-        if name in known:
+        if name in known or self.adopt(name):
             return
         if (withheld := self.withheld.refusal(name)) is not None:
             raise AgentError("invalid", withheld)

@@ -15,13 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from typing_extensions import get_protocol_members
 
 from treadle.agents.agent import Agent
 from treadle.agents.definitions.places import DefinitionProblem
 from treadle.config import Origin
+from treadle.config.plugins import load_plugin
 from treadle.events.hooks import Hook
 from treadle.tools.tool import Tool
 
@@ -40,7 +41,7 @@ _LIBRARIES = (
 
 
 class Of(NamedTuple, Generic[T]):
-    """An agent or tool, with the module that defines it."""
+    """An agent or tool, with the module or distribution that defines it."""
 
     module: str
     it: T
@@ -73,6 +74,15 @@ def import_modules(names: Sequence[str], origin: Origin) -> Modules:
         else:
             _take(modules, name, module)
     return modules
+
+
+def plugin_tool(name: str) -> Of[Tool[Any]] | None:
+    """Return the tool that a plug-in provides, or None. Raises AgentError(invalid)."""
+    if (loaded := load_plugin("tools", name)) is None:
+        return None
+    tool = cast("Tool[Any]", loaded.having(*_TOOL_MEMBERS))
+    loaded.must_be_named(tool.name)
+    return Of(loaded.plugin.distribution, tool)
 
 
 def _take(modules: Modules, name: str, module: ModuleType) -> None:

@@ -5,13 +5,14 @@ Entry points: `NameResolver`, `Meaning`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
-from treadle.agents.definitions.modules import Of
+from treadle.agents.definitions.modules import Of, plugin_tool
 from treadle.config.readers import nearest
 from treadle.config.sections import McpServer
+from treadle.errors import AgentError
 from treadle.tools.tool import Tool
 
 COMPLETE = "complete"
@@ -53,9 +54,11 @@ class NameResolver:
         agents: Collection[str],
         tools: Mapping[str, Of[Tool[Any]]],
         servers: Mapping[str, McpServer],
+        adopt: Callable[[str], bool],
     ) -> None:
-        """`tools`: tools defined in modules."""
+        """`tools`: tools defined in modules. `adopt`: looks for an agent among the plug-ins."""
         self._agents, self._tools, self._servers = agents, tools, servers
+        self._adopt = adopt
 
     @cached_property
     def coding(self) -> Mapping[str, Tool[Any]]:
@@ -70,6 +73,8 @@ class NameResolver:
             raise UnknownName(f"{name!r} is ambiguous, {' and '.join(found)}: rename one of them")
         if found:
             return next(iter(found.values()))
+        if (plugged := self._plugged(name)) is not None:
+            return plugged
         known = (*self.coding, COMPLETE, *self._tools, *self._agents, *self._servers)
         near = nearest(name, known)
         there_are = f"there are {', '.join(known)}" + "".join(
@@ -78,6 +83,15 @@ class NameResolver:
         raise UnknownName(
             f"there is no tool {name[:60]!r}: {f'did you mean {near!r}?' if near else there_are}"
         )
+
+    def _plugged(self, name: str) -> Meaning | None:
+        """Return the tool or agent of a plug-in. Raises UnknownName if it cannot be loaded."""
+        try:
+            if (of := plugin_tool(name)) is not None:
+                return OwnTool(of.it)
+            return Callee(name) if self._adopt(name) else None
+        except AgentError as e:
+            raise UnknownName(e.message) from e
 
     def _meanings(self, name: str) -> dict[str, Meaning]:
         """Return every meaning of a name, keyed by a description."""

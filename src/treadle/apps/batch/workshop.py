@@ -28,7 +28,7 @@ from treadle.config import Config, project_of, trust_of
 from treadle.errors import AgentError
 from treadle.messages.events import Event
 from treadle.messages.message import Part
-from treadle.policy.sandboxes import find_sandbox
+from treadle.policy.sandboxes import chosen_sandbox
 from treadle.runtime.runtime import Runtime
 from treadle.runtime.sandboxing import OPEN, egress_to
 from treadle.tools.confinement import Sandbox
@@ -206,17 +206,19 @@ async def _sandbox(config: Config, watcher: Watcher) -> Sandbox | None:
     if config.defaults.sandbox == "off":
         return None
     own = Path(config.home) if config.home else None
-    sandbox = find_sandbox(own if own is not None and own.is_dir() else None)
+    sandbox = chosen_sandbox(
+        config.defaults.sandbox, own if own is not None and own.is_dir() else None
+    )
     standing = await sandbox.standing()
     if standing.works:
         return sandbox
     await sandbox.aclose()
-    if config.defaults.sandbox == "on":
+    if config.defaults.sandbox != "auto":
         raise AgentError(
             "invalid",
             (
-                f"defaults.sandbox is on, and no sandbox works: {standing.text}. Fix that, or set "
-                "it to auto"
+                f"defaults.sandbox is {config.defaults.sandbox}, and no sandbox works: "
+                f"{standing.text}. Fix that, or set it to auto"
             ),
         )
     watcher.warns(

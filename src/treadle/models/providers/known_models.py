@@ -64,6 +64,8 @@ def known(endpoint_type: str, base_url: str | None, model_id: str) -> Abilities:
     same wire. Elsewhere, only properties of the weights apply (images, tools, thinking, and that no
     call can be forced), because limits and syntax depend on the server.
     """
+    if endpoint_type not in _OWN_VENDORS:
+        return UNKNOWN
     if (vendor := _vendor_at(endpoint_type, base_url)) is not None:
         return _said(vendor, model_id.lower(), endpoint_type)
     own = known_models().vendors[_OWN_VENDORS[endpoint_type]]
@@ -88,7 +90,7 @@ def known_ids(endpoint_type: str, base_url: str | None) -> list[str]:
 def _vendor_at(endpoint_type: str, base_url: str | None) -> KnownVendor | None:
     vendors = known_models().vendors
     if base_url is None:
-        return vendors[_OWN_VENDORS[endpoint_type]]
+        return vendors.get(_OWN_VENDORS.get(endpoint_type, ""))
     host = urlsplit(base_url).hostname
     return next((vendor for vendor in vendors.values() if host in vendor.hosts), None)
 

@@ -1,4 +1,5 @@
-"""Lookup of wires by provider type. Each is imported when its first model is made.
+"""Lookup of wires by provider type. Each is imported when its first model is made. A type that is
+not built in is the name of a plug-in (`treadle.models`), whose entry point is a `Wire`.
 
 registry.py resolves model names. Entry points: `wire_of`, `connect_to`, `models_at`.
 """
@@ -10,9 +11,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
 import anyio
+from typing_extensions import get_protocol_members
 
 from treadle.config.endpoint import Endpoint
 from treadle.config.model_profile import Abilities
+from treadle.config.plugins import load_plugin
 from treadle.errors import AgentError
 from treadle.models.model import Model
 
@@ -33,7 +36,7 @@ CLOSE_WITHIN_S = 1.0
 
 
 class Wire(Protocol):
-    """Interface of a wire package."""
+    """Interface of a wire: a package, or the object that a plug-in provides."""
 
     def connect(
         self,
@@ -68,11 +71,13 @@ class Wire(Protocol):
 
 def wire_of(endpoint_type: str) -> Wire:
     """Return the wire of a provider type. Raises AgentError(invalid) for an unknown type."""
-    if (module := _WIRES.get(endpoint_type)) is None:
+    if (module := _WIRES.get(endpoint_type)) is not None:
+        return cast("Wire", importlib.import_module(module))
+    if (loaded := load_plugin("models", endpoint_type)) is None:
         raise AgentError(
             "invalid", f"unknown provider type {endpoint_type!r}; use one of: {', '.join(_WIRES)}"
         )
-    return cast("Wire", importlib.import_module(module))
+    return cast("Wire", loaded.having(*get_protocol_members(Wire)))
 
 
 def connect_to(endpoint: Endpoint) -> HttpConnection:

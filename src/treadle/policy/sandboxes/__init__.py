@@ -8,7 +8,7 @@ resource limits (limits.py) and environment variables (surroundings.py). Tests o
 trial.py at the start, escapes.py for `treadle doctor --full`. sandbox-exec on macOS: seatbelt.py,
 unproven. Either is tested in a thread: trial_thread.py.
 
-Entry: `find_sandbox`.
+Entry: `find_sandbox`, `chosen_sandbox`.
 
     cage.py               one confined command
     connections.py        the connections of all proxies of this process
@@ -37,13 +37,20 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from treadle._internal.environment import path_outside
+from treadle.config.plugins import load_plugin
+from treadle.errors import AgentError
 from treadle.tools.confinement import Cage, CommandRoom, Sandbox, SandboxStatus
 
 INSTALL = (
     "install bubblewrap (apt install bubblewrap, dnf install bubblewrap, pacman -S bubblewrap)"
 )
+
+
+SANDBOX_USES = ("auto", "on", "off")
+"""Values of `defaults.sandbox`, apart from the names of plug-ins."""
 
 
 class NoSandbox:
@@ -67,6 +74,17 @@ class NoSandbox:
 
     async def aclose(self) -> None:
         pass
+
+
+def chosen_sandbox(wanted: str, own: Path | None) -> Sandbox:
+    """Return the sandbox that `defaults.sandbox` selects: a plug-in by its name, else that of this
+    machine. Raises AgentError(invalid) for a plug-in that cannot be loaded.
+    """
+    if wanted in SANDBOX_USES:
+        return find_sandbox(own)
+    if (plugin := load_plugin("sandboxes", wanted)) is None:
+        raise AgentError("invalid", f"defaults.sandbox is {wanted!r}, and no plug-in has this name")
+    return cast("Sandbox", plugin.called(own))
 
 
 def find_sandbox(own: Path | None) -> Sandbox:
