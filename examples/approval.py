@@ -44,7 +44,7 @@ async def main() -> None:
     )
 
     async with Runtime.open(f"sqlite:///{said.folder / 'journal.db'}") as rt:
-        waits = next((info for info in await rt.journal.runs() if info.status == "waiting"), None)
+        waits = next(iter(await rt.journal.runs(status="waiting")), None)
         if waits is None:
             result = await rt.run(
                 agent, "Tell Bob that we take the blue one.", deps=said.folder, on_ask="wait"

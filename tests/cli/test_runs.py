@@ -51,6 +51,31 @@ def rows(cli: Cli, *options: str) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------- list
 
 
+def test_runs_are_listed_by_user_tag_status_and_agent(cli: Cli) -> None:
+    for prompt, more in (
+        ("one", ["--user", "ada", "--tag", "eu", "--tag", "demo", "--metadata", "order=7"]),
+        ("two", ["--user", "bob", "--tag", "eu"]),
+        ("three", []),
+    ):
+        answer = cli("run", prompt, "--model", cli.script({"text": "Done."}), *more)
+        assert answer.code == 0, answer.err
+
+    def prompts(*options: str) -> list[str]:
+        return [row["prompt"] for row in rows(cli, *options)]
+
+    assert prompts("--tag", "eu") == ["two", "one"]
+    assert prompts("--tag", "eu", "--user", "ada") == ["one"]
+    assert prompts("--status", "completed", "--agent", "treadle") == ["three", "two", "one"]
+    assert prompts("--status", "waiting") == []
+    assert rows(cli, "--tag", "demo")[0]["metadata"] == {"order": "7"}
+    listed = cli("runs", "list", "--tag", "x", "--user", "ada")
+    assert "There are no runs with the tag 'x' and user 'ada'." in listed.out
+    costs = json.loads(cli("runs", "cost", "--by", "tag", "--json").out)
+    assert {row["tag"]: row["runs"] for row in costs["rows"]} == {"eu": 2, "demo": 1, None: 1}
+    refused = cli("run", "four", "--metadata", "order")
+    assert (refused.code, "K=V" in refused.err) == (2, True), refused.err
+
+
 def test_where_there_is_no_journal_there_are_no_runs_and_none_is_made(cli: Cli) -> None:
     listed = cli("runs", "list")
     assert listed.code == 0
@@ -110,6 +135,8 @@ def test_runs_are_listed_with_the_newest_first(cli: Cli) -> None:
         "parked": None,
         "imported": None,
         "lease_s": None,
+        "tags": [],
+        "metadata": {},
     }
 
 

@@ -441,8 +441,20 @@ def test_a_response_is_its_usage_its_message_and_what_it_asks_for() -> None:
             reasoning_tokens=1,
         ),
         {"type": "message", "message": json.loads(message.to_json())},
-        {"type": "tool_call", "call_id": "c1", "name": "f", "arguments": {"a": 1}},
-        {"type": "tool_call", "call_id": "c2", "name": "g", "arguments": "{"},
+        {
+            "type": "tool_call",
+            "message_id": message.id,
+            "call_id": "c1",
+            "name": "f",
+            "arguments": {"a": 1},
+        },
+        {
+            "type": "tool_call",
+            "message_id": message.id,
+            "call_id": "c2",
+            "name": "g",
+            "arguments": "{",
+        },
     ]
 
 
@@ -477,7 +489,14 @@ def test_a_call_starts_and_ends() -> None:
 def test_a_call_that_never_started_has_no_end_but_a_warning() -> None:
     result = ToolResult(call_id="c", name="f", content="no such tool", is_error=True)
     assert shown(ToolFinished(at=AT, status="error", result=result, started=False)) == [
-        {"type": "warning", "text": "f was not run: no such tool", "call_id": "c"}
+        {"type": "warning", "text": "f was not run: no such tool", "call_id": "c"},
+        {
+            "type": "tool_call_refused",
+            "call_id": "c",
+            "name": "f",
+            "reason": "no such tool",
+            "is_error": True,
+        },
     ]
 
 
@@ -485,7 +504,14 @@ def test_a_result_that_a_person_gave_for_a_call_that_never_started_is_told_as_th
     result = ToolResult(call_id="c", name="f", content="paid by hand")
     told = "f was not run, and has a result that was given: paid by hand"
     assert shown(ToolFinished(at=AT, status="ok", result=result, started=False)) == [
-        {"type": "warning", "text": told, "call_id": "c"}
+        {"type": "warning", "text": told, "call_id": "c"},
+        {
+            "type": "tool_call_refused",
+            "call_id": "c",
+            "name": "f",
+            "reason": "paid by hand",
+            "is_error": False,
+        },
     ]
 
 

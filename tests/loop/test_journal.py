@@ -34,7 +34,7 @@ from treadle import ToolContext
 from treadle._internal.uninterrupted import uninterrupted
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.entries import Entry, ModelResponded, RunFinished, RunStarted, ToolFinished
-from treadle.loop import calls, outcome
+from treadle.loop import calls
 from treadle.messages import events
 from treadle.messages.events import Event
 from treadle.messages.result import RunResult

@@ -61,6 +61,31 @@ async def asked_for(person: Person, run_id: str) -> str:
     raise AssertionError("nothing was asked for")
 
 
+async def test_runs_are_listed_by_tag_status_and_agent(tmp_path: Path) -> None:
+    async with serving(tmp_path, agents=agents()) as served, served.person() as ada:
+        for name, tags in (("below", ["eu", "demo"]), ("below", ["us"]), ("rocket", [])):
+            body = {"agent": name, "prompt": "hello", "tags": tags, "metadata": {"order": 7}}
+            answer = await ada.ask("POST", "/runs", json=body)
+            assert answer.status_code == 201, answer.text
+            await ada.all_events("GET", f"/runs/{answer.json()['run_id']}/events")
+
+        async def found(**only: str) -> list[tuple[str, list[str]]]:
+            answer = await ada.ask("GET", "/runs", params=only)
+            assert answer.status_code == 200, answer.text
+            return [(one["agent"], one["tags"]) for one in answer.json()]
+
+        demo, other, rocket = ("below", ["eu", "demo"]), ("below", ["us"]), ("rocket", [])
+        assert await found() == [rocket, other, demo]
+        assert await found(tag="demo") == [demo]
+        assert await found(agent="below", limit="1") == [other]
+        assert await found(status="completed", tag="us") == [other]
+        assert await found(status="waiting") == []
+        assert (await ada.ask("GET", "/runs", params={"status": "odd"})).status_code == 422
+        body = {"agent": "rocket", "prompt": "hello", "tags": ["a\nb"]}
+        refused = await ada.ask("POST", "/runs", json=body)
+        assert (refused.status_code, "printable" in refused.text) == (422, True)
+
+
 async def test_a_run_is_started_followed_and_looked_at(tmp_path: Path) -> None:
     async with serving(tmp_path, agents=agents()) as served, served.person() as ada:
         run_id = await start(ada, "greeter", "hello", who="Bob")

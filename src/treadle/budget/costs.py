@@ -1,4 +1,4 @@
-"""Costs of finished runs by day, model, session, user or agent.
+"""Costs of finished runs by day, model, session, user, agent or tag.
 
 Journals select the runs, and the command line formats the rows. Entry points: `Tally`, `Costs`.
 """
@@ -15,15 +15,15 @@ from treadle.budget.spending import Spending
 from treadle.errors import AgentError
 from treadle.types import Time, Usage, Value
 
-By: TypeAlias = Literal["day", "model", "session", "user", "agent"]
+By: TypeAlias = Literal["day", "model", "session", "user", "agent", "tag"]
 
 
 class Cost(Value, frozen=True, kw_only=True, omit_defaults=False):
     """Costs of one group of runs, or of all."""
 
     key: str | None
-    """UTC day, name of a model or agent, or id of a session or user. None for runs without one, and
-    for the total.
+    """UTC day, name of a model or agent, id of a session or user, or a tag. None for runs without
+    one, and for the total.
     """
     runs: int = 0
     """Number of runs that spent anything."""
@@ -49,6 +49,7 @@ class RunCost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent_run_id: str | None = None
     user_id: str | None = None
     agent: str = ""
+    tags: tuple[str, ...] = ()
     model: str
     started_at: Time
     turns: int = 0
@@ -78,7 +79,9 @@ class RunCost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Tally:
     """Sum of the costs of runs. Add them oldest first.
 
-    A child run counts for its parent's session, but for its own agent.
+    A child run counts for its parent's session, but for its own agent. A run with several tags
+    counts for each of them, and once in the total; a run that was handed over counts for its last
+    agent.
     """
 
     def __init__(self, by: By, *, since: date | None = None) -> None:
@@ -103,26 +106,28 @@ class Tally:
         parts = [part for part in run.parts if part.day >= self._since]
         seen: set[str | None] = set()
         for part in parts:
-            key = self._key(run, part, session)
-            self._rows[key] = _plus(
-                self._rows.get(key) or Cost(key=key), part, runs=key not in seen
-            )
-            seen.add(key)
+            for key in self._keys(run, part, session):
+                self._rows[key] = _plus(
+                    self._rows.get(key) or Cost(key=key), part, runs=key not in seen
+                )
+                seen.add(key)
         for first, part in enumerate(parts):
             self._total = _plus(self._total, part, runs=not first)
 
-    def _key(self, run: RunCost, part: Spending, session: str | None) -> str | None:
+    def _keys(self, run: RunCost, part: Spending, session: str | None) -> tuple[str | None, ...]:
         match self._by:
             case "day":
-                return part.day
+                return (part.day,)
             case "model":
-                return part.model
+                return (part.model,)
             case "session":
-                return session
+                return (session,)
             case "user":
-                return run.user_id
+                return (run.user_id,)
             case "agent":
-                return run.agent
+                return (run.agent,)
+            case "tag":
+                return run.tags or (None,)
 
     def costs(self) -> Costs:
         rows = self._rows.values()

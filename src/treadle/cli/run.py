@@ -45,6 +45,15 @@ MEMORY = "memory:"
 EPHEMERAL = ". Or run with --ephemeral, which keeps nothing"
 
 
+def _pairs(
+    ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str]:
+    """Option callback that splits `K=V`."""
+    if wrong := [each for each in given if "=" not in each]:
+        raise click.BadParameter(f"{wrong[0]!r} is not K=V")
+    return dict(each.split("=", 1) for each in given)
+
+
 @click.command(context_settings=HELP)
 @click.argument("prompt", required=False, default="")
 @agent_options
@@ -86,6 +95,21 @@ EPHEMERAL = ". Or run with --ephemeral, which keeps nothing"
     type=click.IntRange(-1000, 1000),
     metavar="N",
     help="With --detach: higher priorities run first. Default: 0.",
+)
+@click.option("--user", metavar="ID", help="User on whose behalf it runs: see `runs list --user`.")
+@click.option(
+    "--tag",
+    "tags",
+    metavar="TAG",
+    multiple=True,
+    help="Tag of the run: see `runs list --tag`; repeatable.",
+)
+@click.option(
+    "--metadata",
+    metavar="K=V",
+    multiple=True,
+    callback=_pairs,
+    help="A fact stored with the run; repeatable.",
 )
 @click.option("-q", "quiet", is_flag=True, help="Only the answer, without progress and warnings.")
 @click.option(
@@ -166,7 +190,18 @@ def _wish(config: Config, parts: list[Part], options: dict[str, Any]) -> RunRequ
         priority=options["priority"] or 0,
         **{
             name: options[name]
-            for name in ("output", "quiet", "verbose", "session", "goes_on", "on_ask", "on_unknown")
+            for name in (
+                "output",
+                "quiet",
+                "verbose",
+                "session",
+                "goes_on",
+                "on_ask",
+                "on_unknown",
+                "user",
+                "tags",
+                "metadata",
+            )
         },
     )
 
@@ -201,6 +236,9 @@ async def _run(
             cwd=wish.cwd,
             on_ask=wish.on_ask,
             on_unknown=wish.on_unknown,
+            user_id=wish.user,
+            tags=wish.tags,
+            metadata=wish.metadata,
         )
         await follow(stream, show)
         result = stream.result

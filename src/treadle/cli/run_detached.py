@@ -111,5 +111,8 @@ async def _submitted(config: Config, wish: RunRequest, chosen: ChosenAgent) -> t
             cwd=wish.cwd,
             on_ask=wish.on_ask,
             on_unknown=wish.on_unknown,
+            user_id=wish.user,
+            tags=wish.tags,
+            metadata=wish.metadata,
         )
     return session, run_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +34,9 @@ class RunRequest:
     goes_on: bool
     on_ask: OnAsk
     on_unknown: OnUnknown
+    user: str | None
+    tags: tuple[str, ...]
+    metadata: Mapping[str, str]
     journal_option: str | None
     """Value of `--journal`, repeated in suggested commands."""
     queue: str

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from treadle._internal.json_text import JsonText
+from treadle._internal.units import count
 from treadle.errors import AgentError
 from treadle.journal.entries import (
     AgentSwitched,
@@ -31,6 +32,7 @@ from treadle.journal.entries import (
     ToolStarted,
 )
 from treadle.journal.receipts import Cleared, Summary, Withdrawn, read_receipt
+from treadle.journal.view import View
 from treadle.types import Time
 
 
@@ -184,6 +186,8 @@ class Story:
     def _requested(self, entry: ModelRequested) -> None:
         turn = self.items[-1] if self.items and isinstance(self.items[-1], Turn) else None
         if turn is None or turn.number != entry.turn:
+            if entry.view is not None:
+                self.items.append(Note(entry.at, "view", _processed(entry.view)))
             turn = Turn(entry.turn, entry.at, again=entry.attempt > 1)
             self.items.append(turn)
         if entry.attempt > 1:
@@ -258,6 +262,14 @@ class Story:
             case AgentSwitched():
                 text = f"{entry.before} handed over to {entry.agent}, with the model {entry.model}"
                 return Note(entry.at, "agent", text)
+
+
+def _processed(view: View) -> str:
+    ranges = [part for part in view.parts if isinstance(part, tuple)]
+    kept, own = sum(last - first for first, last in ranges), len(view.parts) - len(ranges)
+    return f"history= shows the model {count(kept, 'message')} of the conversation" + (
+        f" and {count(own, 'message')} of its own" if own else ""
+    )
 
 
 def _view(entry: Compaction) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from treadle.messages.labels import Metadata
 from treadle.messages.message import ToolCall, ToolResult
 from treadle.messages.metrics import RunMetrics
 from treadle.models.model import ModelRequest, ModelResponse
@@ -31,6 +32,9 @@ class TracedRun:
     description: str
     model: str
     """Name of the requested model, like "anthropic:claude-opus-5-5"."""
+    user_id: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Metadata = field(default_factory=dict[str, "str | int | float | bool"])
 
 
 class RunSpan(Protocol):

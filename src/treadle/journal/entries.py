@@ -21,6 +21,7 @@ from treadle._internal.json_text import (
 from treadle.budget.spending import Reserved, Spending
 from treadle.journal.view import View
 from treadle.messages.events import ErrorInfo
+from treadle.messages.labels import Metadata
 from treadle.messages.message import Message, ToolResult
 from treadle.messages.metrics import RunTotals
 from treadle.messages.response_details import ResponseDetails
@@ -94,6 +95,8 @@ class RunStarted(_Entry, frozen=True, kw_only=True, tag="run.started"):
     parent_run_id: str | None = None
     parent_call_id: str | None = None
     user_id: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Metadata = msgspec.field(default_factory=dict[str, "str | int | float | bool"])
     past: int | None = None
     """Written by older versions: number of the session's messages when it began.
 

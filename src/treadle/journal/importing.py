@@ -146,6 +146,8 @@ def _started(entry: RunStarted, importer: Importer) -> RunStarted:
         parent_run_id=entry.parent_run_id if stays else None,
         parent_call_id=entry.parent_call_id if stays else None,
         user_id=None,
+        tags=(),
+        metadata={},
         passing=(),
         evaluated=None,
         on_ask="wait",

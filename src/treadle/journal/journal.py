@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import date
 from typing import Protocol
 
+from typing_extensions import Unpack
+
 from treadle.budget.costs import By, Costs
 from treadle.errors import AgentError
 from treadle.journal.entries import (
@@ -28,7 +30,7 @@ from treadle.journal.entries import (
 from treadle.journal.import_bounds import ImportBounds
 from treadle.journal.notifier import Notifier
 from treadle.journal.queue import QueuePlace, RunQueue
-from treadle.journal.run_info import Freed, Holder, RunInfo
+from treadle.journal.run_info import Freed, Holder, RunFilter, RunInfo
 from treadle.journal.run_state import RunState
 from treadle.journal.session_names import is_id
 from treadle.journal.sessions import Sessions, SessionView, ViewMark
@@ -194,14 +196,11 @@ class Journal(Protocol):
         """
         ...
 
-    async def runs(
-        self,
-        *,
-        limit: int | None = None,
-        session_id: str | None = None,
-        forked_from: str | None = None,
-    ) -> list[RunInfo]:
-        """All runs, or those of a session, or the forks of a run, newest first."""
+    async def runs(self, *, limit: int | None = None, **only: Unpack[RunFilter]) -> list[RunInfo]:
+        """Return the runs that meet the conditions, newest first.
+
+        Raises AgentError(invalid) for unknown conditions.
+        """
         ...
 
     async def under_way(self, *, limit: int) -> list[RunInfo]:

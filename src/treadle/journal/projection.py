@@ -91,7 +91,7 @@ def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
                 {"call_id": entry.call_id, "name": entry.name, "effect": entry.effect},
             )
         case ToolFinished():
-            yield _event_of_result(entry)
+            yield from _events_of_result(entry)
         case InputAdded():
             yield events.InputAdded, {"text": entry.message.text}
         case ApprovalAsked() | ApprovalAnswered():
@@ -109,12 +109,15 @@ def events_of(entry: Entry) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
             return
 
 
-def _event_of_result(entry: ToolFinished) -> tuple[type[Event], Mapping[str, Any]]:
+def _events_of_result(entry: ToolFinished) -> Iterator[tuple[type[Event], Mapping[str, Any]]]:
     result = entry.result
+    who = {"call_id": result.call_id, "name": result.name}
     if not entry.started:
         more = {"ok": ", and has a result that was given", "unknown": " again"}
         text = f"{result.name} was not run{more.get(entry.status, '')}: {result.text}"
-        return events.Warned, {"text": text, "call_id": result.call_id}
+        yield events.Warned, {"text": text, "call_id": result.call_id}
+        yield events.ToolCallRefused, {**who, "reason": result.text, "is_error": result.is_error}
+        return
     fields = {
         "result": result.text,
         "is_error": result.is_error,
@@ -122,10 +125,7 @@ def _event_of_result(entry: ToolFinished) -> tuple[type[Event], Mapping[str, Any
         "duration_ms": entry.duration_ms,
     }
     exited = {} if result.exit_code is None else {"exit_code": result.exit_code}
-    return (
-        events.ToolCallEnd,
-        {"call_id": result.call_id, "name": result.name, **fields, **exited},
-    )
+    yield events.ToolCallEnd, {**who, **fields, **exited}
 
 
 def _events_of_driver(
@@ -176,6 +176,7 @@ def _events_of_response(entry: ModelResponded) -> Iterator[tuple[type[Event], Ma
         yield (
             events.ToolCallAsked,
             {
+                "message_id": entry.message.id,
                 "call_id": call.id,
                 "name": call.name,
                 "arguments": shown_arguments(call.arguments_json),

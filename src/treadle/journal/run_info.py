@@ -1,12 +1,14 @@
 """Runs as lists show them, with their figures and errors.
 
-Entry points: `RunInfo`, `info_of`.
+Entry points: `RunInfo`, `RunFilter`, `info_of`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal, TypeAlias, TypedDict, cast, get_args
+
+import msgspec
 
 from treadle.budget.costs import RunCost
 from treadle.budget.spending import Spending
@@ -14,6 +16,7 @@ from treadle.errors import AgentError
 from treadle.journal.entries import Entry
 from treadle.journal.run_state import RunState
 from treadle.journal.session_names import title_of
+from treadle.messages.labels import Metadata
 from treadle.messages.metrics import RunTotals
 from treadle.types import Mode, Outcome, Time, Usage, Value
 
@@ -33,6 +36,7 @@ class RunInfo(Value, frozen=True, kw_only=True):
     parent_run_id: str | None
     forked_from: str | None
     agent: str
+    """Name of the agent in charge: the last one, if the run was handed over."""
     model: str
     mode: Mode
     cwd: str
@@ -55,6 +59,8 @@ class RunInfo(Value, frozen=True, kw_only=True):
     """Totals of the run and its children, up to now. `Journal` always fills it."""
     user_id: str | None = None
     """User id of the run; also None if an older version wrote the run's end."""
+    tags: tuple[str, ...] = ()
+    metadata: Metadata = msgspec.field(default_factory=dict[str, "str | int | float | bool"])
     entries: int
     """Number of entries, and sequence number of the last."""
     queue: str | None = None
@@ -67,6 +73,48 @@ class RunInfo(Value, frozen=True, kw_only=True):
     """Seconds for which a driver on another host still counts as living after its death; None if
     its death is noticed at once.
     """
+
+
+class RunFilter(TypedDict, total=False):
+    """Conditions on listed runs, all of which must hold. None: no condition."""
+
+    session_id: str | None
+    forked_from: str | None
+    """Id of the run from which they were forked."""
+    status: RunStatus | Outcome | None
+    """A status, or the outcome of finished runs."""
+    user_id: str | None
+    agent: str | None
+    """Name of the agent in charge."""
+    tag: str | None
+
+
+_FIELDS: dict[str, Callable[[RunInfo], object]] = {
+    "session_id": lambda info: info.session_id,
+    "forked_from": lambda info: info.forked_from,
+    "user_id": lambda info: info.user_id,
+    "agent": lambda info: info.agent,
+}
+
+
+def checked_filter(only: RunFilter) -> RunFilter:
+    """Return the conditions that are set. Raises AgentError(invalid) for unknown ones."""
+    if unknown := sorted(only.keys() - RunFilter.__optional_keys__):
+        known = ", ".join(sorted(RunFilter.__optional_keys__))
+        raise AgentError("invalid", f"runs cannot be filtered by {unknown[0]!r}, but by: {known}")
+    status, words = only.get("status"), (*get_args(RunStatus), *Outcome)
+    if status is not None and status not in words:
+        raise AgentError("invalid", f"status={status!r} is not one of: {', '.join(words)}")
+    return cast("RunFilter", {name: value for name, value in only.items() if value is not None})
+
+
+def meets(info: RunInfo, only: RunFilter) -> bool:
+    """Return True if the run meets the conditions that are set."""
+    return (
+        all(field(info) == only.get(name) for name, field in _FIELDS.items() if name in only)
+        and ("tag" not in only or only["tag"] in info.tags)
+        and ("status" not in only or only["status"] in (info.status, info.outcome))
+    )
 
 
 class Holder(Value, frozen=True, kw_only=True):
@@ -108,7 +156,7 @@ def info_of(entries: Sequence[Entry], status: RunStatus) -> RunInfo:
         session_id=started.session_id,
         parent_run_id=started.parent_run_id,
         forked_from=started.fork.run_id if started.fork else None,
-        agent=started.agent,
+        agent=state.agent.name,
         model=state.model,
         mode=state.mode,
         cwd=state.cwd,
@@ -124,6 +172,8 @@ def info_of(entries: Sequence[Entry], status: RunStatus) -> RunInfo:
         spending=tuple(state.spending.by_day.values()),
         total=UNCOUNTED if finished is None or finished.total is None else finished.total,
         user_id=started.user_id,
+        tags=started.tags,
+        metadata=started.metadata,
         entries=len(entries),
         imported=started.imported,
     )

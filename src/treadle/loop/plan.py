@@ -29,6 +29,7 @@ from treadle.journal.journal import RunWriter
 from treadle.journal.run_state import RunState
 from treadle.loop.answers import Answers
 from treadle.loop.session_past import SessionPast
+from treadle.messages.labels import Metadata
 from treadle.messages.message import JsonText, Message, encode_json
 from treadle.models.model import Model
 from treadle.tools.approval import Approver
@@ -97,6 +98,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     given_schema: JsonText | None = None
     """Output schema as passed by the caller, if `settings` have it in another form."""
     user_id: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Metadata = msgspec.field(default_factory=dict[str, "str | int | float | bool"])
     parent_run_id: str | None = None
     parent_call_id: str | None = None
     depth: int = 0
@@ -172,6 +175,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             parent_run_id=self.parent_run_id,
             parent_call_id=self.parent_call_id,
             user_id=self.user_id,
+            tags=self.tags,
+            metadata=self.metadata,
             late=None if self.past is None else dict(self.past.view.late),
             on_ask=self.on_ask,
             on_unknown=self.on_unknown,

@@ -7,6 +7,7 @@ tool_events.py       events of tool calls and approvals
 events.py            the events of a run, in the order subscribers receive them
 history.py           a conversation with its encoded bytes
 result.py            `RunResult`: the outcome of a run
+labels.py            tags and metadata of runs
 metrics.py           figures of one run and of its tree of child runs
 response_details.py  response metadata reported by the provider
 validate.py          checks and repairs histories from other sources

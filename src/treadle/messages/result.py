@@ -5,7 +5,7 @@ Entry points: `RunResult`, `PendingCall`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, cast
 
 from typing_extensions import TypeVar
@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 from treadle._internal.json_text import JsonText
 from treadle._internal.units import count
 from treadle.errors import AgentError, ErrorKind
+from treadle.messages.labels import Metadata
 from treadle.messages.message import Message
 from treadle.messages.metrics import RunMetrics
 from treadle.types import Outcome
@@ -72,6 +73,8 @@ class RunResult(Generic[Out]):
         waiting: True if the run waits for an approval and has not ended. Continue it with `resume`.
         pending: Calls for which the run waits, in the order of the questions.
         agent: Name of the agent that answered: the last one, if the run was handed over.
+        tags: Tags of the run.
+        metadata: Metadata of the run. A copy that you may modify.
     """
 
     run_id: str
@@ -88,6 +91,8 @@ class RunResult(Generic[Out]):
     waiting: bool = False
     pending: tuple[PendingCall, ...] = ()
     agent: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: Metadata = field(default_factory=dict[str, "str | int | float | bool"])
 
     @property
     def output_text(self) -> str:

@@ -31,11 +31,13 @@ class ToolCallAsked(RunEvent, frozen=True, kw_only=True, tag="tool_call"):
         call_id: Id of the call.
         name: Name of the tool.
         arguments: Arguments of the call; the model's text if it is not a JSON object.
+        message_id: Id of the message that contains the call.
     """
 
     call_id: str
     name: str
     arguments: dict[str, object] | str
+    message_id: str = ""
 
 
 class ApprovalRequested(RunEvent, frozen=True, kw_only=True, tag="approval_requested"):
@@ -98,10 +100,26 @@ class ToolProgress(RunEvent, frozen=True, kw_only=True, tag="tool_progress"):
     total: float | msgspec.UnsetType = msgspec.UNSET
 
 
+class ToolCallRefused(RunEvent, frozen=True, kw_only=True, tag="tool_call_refused"):
+    """End of a call that did not start: denied, invalid, beyond a limit, or given its result.
+
+    Attributes:
+        call_id: Id of the call.
+        name: Name of the tool.
+        reason: Text of the result, as the model reads it.
+        is_error: False if the call was given a result instead of being executed.
+    """
+
+    call_id: str
+    name: str
+    reason: str
+    is_error: bool
+
+
 class ToolCallEnd(RunEvent, frozen=True, kw_only=True, tag="tool_call_end"):
     """Emitted after each tool_call_start, when the call has ended.
 
-    A call that is rejected before it starts has neither event; a `warning` gives the reason.
+    A call that is refused before it starts has neither event, but a tool_call_refused.
 
     Attributes:
         call_id: Id of the call.

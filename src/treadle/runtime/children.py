@@ -267,6 +267,8 @@ def _inherited(parent: Plan, inputs: Mapping[str, Any] | None, limits: Limits | 
         "mode": parent.mode,
         "cwd": parent.cwd,
         "user_id": parent.user_id,
+        "tags": parent.tags,
+        "metadata": parent.metadata,
         "inputs": inputs or {},
     }
     options |= {"on_ask": parent.on_ask, "on_unknown": parent.on_unknown}

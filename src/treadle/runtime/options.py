@@ -20,6 +20,7 @@ from treadle.journal.run_state import RunState
 from treadle.journal.session_names import check_session_id
 from treadle.journal.window import MAX_SESSION_MESSAGES
 from treadle.loop.answers import Answers
+from treadle.messages.labels import checked_metadata, checked_tags
 from treadle.messages.message import MediaPart, Message, Prompt, encode_json
 from treadle.messages.result import Out
 from treadle.models.model import Model
@@ -32,6 +33,10 @@ DEFAULT_LIMITS = Limits(turns=100)
 """Limits of a run that sets none."""
 _WORDS = (("on_ask", get_args(OnAsk)), ("on_unknown", get_args(OnUnknown)))
 _MODES = get_args(Mode)
+_LABELS: dict[str, Callable[[object], object]] = {
+    "tags": checked_tags,
+    "metadata": checked_metadata,
+}
 
 
 def answers_of(options: ResumeOptions | WakeOptions) -> Answers:
@@ -144,6 +149,25 @@ def check_words(options: Mapping[str, Any]) -> None:
         )
 
 
+def labels_of(options: RunOptions) -> dict[str, Any]:
+    """Return the user and the labels of a new run, as fields of its plan.
+
+    Raises AgentError(invalid).
+    """
+    given = cast("Mapping[str, Any]", options)
+    labels = {} if given.keys().isdisjoint(_LABELS) else _checked(given)
+    return {"user_id": given.get("user_id"), **labels}
+
+
+def _checked(given: Mapping[str, object]) -> dict[str, object]:
+    return {name: check(given[name]) for name, check in _LABELS.items() if name in given}
+
+
+def labels_again(started: RunStarted) -> dict[str, Any]:
+    """Return the user and the labels of a stored run, as fields of a plan."""
+    return {name: getattr(started, name) for name in ("user_id", *_LABELS)}
+
+
 def checked_mode(mode: str) -> Mode:
     """Validate a mode. Raises AgentError(invalid)."""
     if mode not in _MODES:
@@ -182,6 +206,8 @@ def forked_options(
         "mode": state.mode,
         "cwd": state.cwd,
         "user_id": started.user_id,
+        "tags": started.tags,
+        "metadata": started.metadata,
         "on_ask": started.on_ask,
         "on_unknown": started.on_unknown,
         "inputs": agent.used_inputs(inputs) if known else {},

@@ -30,6 +30,8 @@ def result_of(state: RunState, ending: Ending) -> RunResult[Any]:
         run_id=started.run_id,
         agent=state.agent.name,
         session_id=started.session_id,
+        tags=started.tags,
+        metadata={**started.metadata},
         outcome=ending.outcome,
         output=ending.output,
         validated=ending.validated,

@@ -44,6 +44,10 @@ class SessionOptions(TypedDict, total=False):
     """Default: `full`."""
     cwd: str | Path
     user_id: str | None
+    tags: Collection[str]
+    """Words by which runs are found and costs are summed up. Child runs have the same."""
+    metadata: Mapping[str, str | int | float | bool]
+    """Facts about the run, stored with it. Child runs have the same."""
     on_ask: OnAsk
     """Handling of calls that need approval: `deny` (default), or `wait` until `resume` supplies the
     answer.

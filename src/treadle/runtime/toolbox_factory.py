@@ -234,6 +234,9 @@ def _traced(agent: Agent[Any, Any], plan: Plan) -> TracedRun:
         agent_hash=plan.agent_hash,
         description=agent.description,
         model=plan.model_name,
+        user_id=plan.user_id,
+        tags=plan.tags,
+        metadata=plan.metadata,
     )
 
 

@@ -7,7 +7,6 @@ See also: the queue itself (queue.py), runs driven by the service (running.py). 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +15,7 @@ from sqlmodel import Session
 from treadle.agents.agent import Agent
 from treadle.errors import AgentError, ErrorKind
 from treadle.journal.run_info import RunInfo
+from treadle.runtime.session import RunOptions
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
@@ -40,14 +40,15 @@ async def queued(
     scope: Scope,
     agent: Agent[Any, Any],
     prompt: str,
-    inputs: Mapping[str, Any],
-    run_id: str,
+    options: RunOptions,
 ) -> str:
-    """Submit a run and return its id once it is queued.
+    """Submit a run and return its id once it is queued. `options` state its id.
 
     Raises Problem if the run is not allowed, and AgentError if it cannot be submitted.
     """
     assert service.settings.queue is not None, "asked before"
+    assert "run_id" in options, "its caller chooses it"
+    run_id = options["run_id"]
     await account(service, scope)
     spending = RunSpending()
     await service.database.run(scope, partial(_admit, service, scope, agent, run_id, spending))
@@ -57,12 +58,13 @@ async def queued(
             prompt,
             queue=service.settings.queue,
             tenant=scope.user_id,
-            run_id=run_id,
-            user_id=scope.user_id,
-            inputs=inputs,
-            limits=await measurable(service.runtime, agent, spending.limits),
-            mode=service.config.defaults.mode,
-            on_ask="wait",
+            **{
+                **options,
+                "user_id": scope.user_id,
+                "limits": await measurable(service.runtime, agent, spending.limits),
+                "mode": service.config.defaults.mode,
+                "on_ask": "wait",
+            },
         )
     except AgentError:
         await service.database.run(scope, partial(_ended, service, scope, run_id, RunSpending()))

@@ -20,6 +20,7 @@ from treadle.errors import AgentError, ErrorKind
 from treadle.journal.run_info import RunInfo
 from treadle.messages.events import ApprovalRequested, ApprovalResolved, Event
 from treadle.runtime.run_stream import RunStream
+from treadle.runtime.session import RunOptions
 from treadle.service.conversation_store import ConversationStore
 from treadle.service.database.scope import Scope
 from treadle.service.database.tables import ServedRun
@@ -61,7 +62,7 @@ async def info_of(service: Service, run_id: str) -> RunInfo | None:
 
 
 async def start_run(
-    service: Service, scope: Scope, agent: Agent[Any, Any], prompt: str, inputs: Mapping[str, Any]
+    service: Service, scope: Scope, agent: Agent[Any, Any], prompt: str, options: RunOptions
 ) -> str:
     """Start a run and return its id once it is in the journal.
 
@@ -69,7 +70,7 @@ async def start_run(
     """
     run_id = new_id("run")
     if service.settings.queue is not None:
-        return await queued(service, scope, agent, prompt, inputs, run_id)
+        return await queued(service, scope, agent, prompt, {**options, "run_id": run_id})
     async with AsyncExitStack() as held:
         spending = await held.enter_async_context(service.limits.run(scope, run_id, agent))
         await service.database.run(
@@ -80,7 +81,7 @@ async def start_run(
             service,
             agent,
             prompt,
-            inputs,
+            options,
             await measurable(service.runtime, agent, spending.limits),
         )
         live = service.live.start(
@@ -96,22 +97,21 @@ def _begin(
     service: Service,
     agent: Agent[Any, Any],
     prompt: str,
-    inputs: Mapping[str, Any],
+    options: RunOptions,
     limits: Limits,
     live: LiveRun,
 ) -> RunStream[Any]:
-    return service.runtime.stream(
-        agent,
-        prompt,
-        deps=deps_of(service, agent.name, live.scope),
-        run_id=live.run_id,
-        user_id=live.scope.user_id,
-        inputs=inputs,
-        limits=limits,
-        mode=service.config.defaults.mode,
-        on_ask="wait",
-        on_approval=live.approvals.ask,
-    )
+    asked: RunOptions = {
+        **options,
+        "run_id": live.run_id,
+        "user_id": live.scope.user_id,
+        "limits": limits,
+        "mode": service.config.defaults.mode,
+        "on_ask": "wait",
+        "on_approval": live.approvals.ask,
+    }
+    deps = deps_of(service, agent.name, live.scope)
+    return service.runtime.stream(agent, prompt, deps=deps, **asked)
 
 
 async def go_on(

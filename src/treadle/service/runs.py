@@ -17,9 +17,12 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from treadle.errors import AgentError, ErrorKind
+from treadle.journal.run_info import RunStatus
 from treadle.messages.events import RunEnd
+from treadle.messages.labels import TAGS_MOST, checked_metadata, checked_tags
 from treadle.messages.metrics import RunTotals
 from treadle.runtime.children import check_seen
+from treadle.runtime.session import RunOptions
 from treadle.service.answering import ask, start
 from treadle.service.bodies import RequestModel
 from treadle.service.conversation_store import ConversationStore
@@ -35,9 +38,11 @@ from treadle.service.signed_in import SignedIn, TheService
 from treadle.service.sse import MEDIA_TYPE, POSITION_PATTERN, position_of
 from treadle.service.state import Service
 from treadle.tools.approval import Approve, Deny
-from treadle.types import Usage
+from treadle.types import Outcome, Usage
 
 LISTED_MOST: Final = 100
+PAGES_MOST: Final = 10
+"""Maximum number of pages searched for runs that meet conditions."""
 EventId = Annotated[str, StringConstraints(pattern=POSITION_PATTERN)]
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -47,6 +52,8 @@ class RunRequest(RequestModel):
     agent: Id
     prompt: Words
     inputs: Data = Field(default_factory=dict)
+    tags: Annotated[list[Line], Field(max_length=TAGS_MOST)] = Field(default_factory=list)
+    metadata: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
 
 class RunStartedOut(BaseModel):
@@ -56,8 +63,9 @@ class RunStartedOut(BaseModel):
 class RunHead(BaseModel):
     run_id: str
     agent: str
+    """Agent in charge: the last one, if the run was handed over."""
     conversation_id: str | None
-    status: Literal["queued", "running", "waiting", "stopped", "finished"]
+    status: RunStatus
     """queued: waits for a worker. waiting: waits for this user's approval. stopped: continues when
     the service restarts.
     """
@@ -65,6 +73,8 @@ class RunHead(BaseModel):
     """Outcome of the run; None until it is finished."""
     created_at: datetime
     finished_at: datetime | None
+    tags: list[str]
+    metadata: dict[str, str | int | float | bool]
 
 
 class WaitingCall(BaseModel):
@@ -135,12 +145,15 @@ async def create_run(body: RunRequest, scope: SignedIn, service: TheService) -> 
         raise HttpProblem(404, "There is no agent with this name here.")
     try:
         agent.values(body.inputs)
+        options: RunOptions = {
+            "inputs": body.inputs,
+            "tags": checked_tags(body.tags),
+            "metadata": checked_metadata(body.metadata),
+        }
     except AgentError as e:
         raise HttpProblem(422, f"{e.message}.") from e
     try:
-        return RunStartedOut(
-            run_id=await start_run(service, scope, agent, body.prompt, body.inputs)
-        )
+        return RunStartedOut(run_id=await start_run(service, scope, agent, body.prompt, options))
     except AgentError as e:
         if e.kind is not ErrorKind.INVALID:
             raise
@@ -148,8 +161,9 @@ async def create_run(body: RunRequest, scope: SignedIn, service: TheService) -> 
 
 
 async def _say(service: Service, scope: Scope, body: RunRequest) -> str:
-    if body.inputs:
-        raise HttpProblem(422, f"The agent {body.agent} takes no inputs.")
+    for name in ("inputs", "tags", "metadata"):
+        if getattr(body, name):
+            raise HttpProblem(422, f"The agent {body.agent} takes no {name}.")
     async with AsyncExitStack() as held:
         spending = await held.enter_async_context(service.limits.place(scope))
         asked = await service.database.run(scope, ask(service, None, body.prompt, scope, spending))
@@ -164,12 +178,30 @@ async def runs(
     before: Annotated[
         Moment | None, Query(description="Return only those whose `created_at` is earlier.")
     ] = None,
+    status: Annotated[
+        RunStatus | Outcome | None, Query(description="A status or an outcome.")
+    ] = None,
+    agent: Annotated[Id | None, Query()] = None,
+    tag: Annotated[Line | None, Query()] = None,
 ) -> list[RunHead]:
-    """List the user's runs, newest first."""
-    rows = await service.database.read(
-        scope, lambda session: ConversationStore(session, scope).runs(limit=limit, before=before)
-    )
-    return [RunHead(**await _head(service, scope, row)) for row in rows]
+    """List the user's runs, newest first. With conditions, among the newest thousand."""
+    narrow = any(one is not None for one in (status, agent, tag))
+    found = list[RunHead]()
+    for _ in range(PAGES_MOST):
+        page = partial(_rows, scope, limit=LISTED_MOST if narrow else limit, before=before)
+        rows = await service.database.read(scope, page)
+        heads = [RunHead(**await _head(service, scope, row)) for row in rows]
+        found += [
+            head
+            for head in heads
+            if status in (None, head.status, head.outcome)
+            and agent in (None, head.agent)
+            and (tag is None or tag in head.tags)
+        ]
+        if len(found) >= limit or not narrow or len(rows) < LISTED_MOST:
+            break
+        before = rows[-1].created_at
+    return found[:limit]
 
 
 @router.get("/{run_id}", responses=problems(404))
@@ -279,6 +311,10 @@ async def approve(
     return RunStartedOut(run_id=run_id)
 
 
+def _rows(scope: Scope, session: Session, **page: Any) -> list[ServedRun]:
+    return ConversationStore(session, scope).runs(**page)
+
+
 async def _own(service: Service, scope: Scope, run_id: str) -> ServedRun:
     def work(session: Session) -> ServedRun:
         if (row := ConversationStore(session, scope).run(run_id)) is None:
@@ -305,10 +341,12 @@ async def _head(service: Service, scope: Scope, row: ServedRun) -> dict[str, Any
         status = "running"
     return {
         "run_id": row.run_id,
-        "agent": row.agent,
+        "agent": row.agent if info is None else info.agent,
         "conversation_id": row.conversation_id,
         "status": status,
         "outcome": None if info is None or info.outcome is None else info.outcome.value,
         "created_at": row.created_at,
         "finished_at": row.finished_at,
+        "tags": [] if info is None else [*info.tags],
+        "metadata": {} if info is None else info.metadata,
     }

@@ -21,8 +21,10 @@ def constants(module: str) -> set[str]:
 
 
 def of_the_conventions() -> set[str]:
-    return constants(f"{INCUBATING}.attributes.gen_ai_attributes") | constants(
-        "opentelemetry.semconv.attributes.error_attributes"
+    return (
+        constants(f"{INCUBATING}.attributes.gen_ai_attributes")
+        | constants(f"{INCUBATING}.attributes.user_attributes")
+        | constants("opentelemetry.semconv.attributes.error_attributes")
     )
 
 

@@ -48,6 +48,23 @@ from treadle.tools.tool import ToolDeferred
 from treadle.types import Limits, StopReason, Usage
 
 
+async def test_spans_name_the_user_and_that_of_the_run_its_labels() -> None:
+    watched = Watched()
+    await open_runtime(tracer=watched.tracer).run(
+        agent([asks(call("look", "k1")), says("Here.")], gives("look")),
+        "Look.",
+        user_id="ada",
+        tags=["demo", "eu"],
+        metadata={"order": 7, "shop": "north"},
+    )
+    assert {span.attributes["user.id"] for span in watched.spans} == {"ada"}
+    (run,) = [span for span in watched.spans if "treadle.run.tags" in span.attributes]
+    assert run.name.startswith("invoke_agent")
+    assert run.attributes["treadle.run.tags"] == ("demo", "eu")
+    assert run.attributes["treadle.run.metadata.order"] == 7
+    assert run.attributes["treadle.run.metadata.shop"] == "north"
+
+
 async def test_a_run_is_a_tree_of_spans() -> None:
     watched = Watched()
     rt = open_runtime(tracer=watched.tracer)

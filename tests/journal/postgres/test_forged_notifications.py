@@ -158,7 +158,8 @@ async def test_a_role_that_may_append_gets_the_key_when_the_tables_are_upgraded(
     postgres_server.sql('CREATE ROLE "an appender"')
     look('grant insert on treadle.runs to "an appender"')
     look("drop table treadle.notify_key")
-    look("delete from treadle.versions where version = 5")
+    look("alter table treadle.runs drop column agent, drop column user_id, drop column tags")
+    look("delete from treadle.versions where version >= 5")
     await open_journal(made).aclose()
     granted = "select has_table_privilege('an appender', 'treadle.notify_key', 'select')"
     assert look(granted) == [(True,)]

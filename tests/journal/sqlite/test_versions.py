@@ -53,6 +53,17 @@ async def test_its_lists_are_what_they_were(old: SqliteJournal) -> None:
     await old.aclose()
 
 
+async def test_its_runs_are_found_by_their_labels(old: SqliteJournal) -> None:
+    await says(old, "run_new", "And?", "So.", minute=21)
+    every = [run.run_id for run in await old.runs()]
+    assert len(every) > 8
+    assert [run.run_id for run in await old.runs(agent="a")] == every
+    assert [run.run_id for run in await old.runs(agent="a", limit=2)] == every[:2]
+    assert await old.runs(agent="b") == []
+    assert await old.runs(tag="a") == []
+    await old.aclose()
+
+
 async def test_what_was_said_is_there(old: SqliteJournal) -> None:
     texts = [said.text for said in old.sessions.get_messages("ada")]
     assert texts[0] == "Where is it warm in winter?"

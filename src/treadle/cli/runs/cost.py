@@ -1,4 +1,4 @@
-"""`treadle runs cost`: tokens and cost by day, model, session, user or agent.
+"""`treadle runs cost`: tokens and cost by day, model, session, user, agent or tag.
 
 Prices are in treadle.models. Entry points: `cost`.
 """
@@ -56,7 +56,8 @@ def cost(
     """Sum up the tokens and cost of runs, newest days first, otherwise most expensive first.
 
     Responses without a known price are listed as unknown and excluded from costs. Child runs count
-    for the session of their parent, and each for its own agent.
+    for the session of their parent, and each for its own agent. A run counts for each of its tags,
+    and once in the total.
     """
     since = None if days is None else (datetime.now(UTC) - timedelta(days=days - 1)).date()
 

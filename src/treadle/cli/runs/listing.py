@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import cast, get_args
 
 import click
 
@@ -18,11 +19,14 @@ from treadle.cli.runs.row import PREFIX, SHORT_CHARS, model_name, row_of, status
 from treadle.cli.terminal import Ink, Style, put, put_json, table
 from treadle.journal.journal import Journal
 from treadle.journal.queue import DEFAULT_QUEUE
-from treadle.journal.run_info import RunInfo
+from treadle.journal.run_info import RunFilter, RunInfo, RunStatus
+from treadle.types import Outcome
 
 MODEL_COLUMNS = 18
 AGENT_COLUMNS = 12
 CHILDREN_SHOWN = 3
+_CONDITIONS = {"session": "session_id", "user": "user_id"}
+"""Conditions of `Journal.runs` by option, where the names differ."""
 USUAL_AGENT = "treadle"
 NUMBERS = frozenset({"age", "turns", "calls", "tokens", "cost"})
 
@@ -40,14 +44,21 @@ NUMBERS = frozenset({"age", "turns", "calls", "tokens", "cost"})
 @click.option("--all", "everything", is_flag=True, help="All runs, without a limit.")
 @click.option("--session", metavar="ID", help="Only runs of this conversation.")
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
+@click.option("--user", metavar="ID", help="Only runs of this user.")
+@click.option("--tag", metavar="TAG", help="Only runs with this tag.")
+@click.option(
+    "--status",
+    type=click.Choice((*get_args(RunStatus), *(outcome.value for outcome in Outcome))),
+    metavar="STATUS",
+    help="Only runs with this status or outcome.",
+)
 @journal_option
 def list_(
     as_json: bool,
     limit: int,
     everything: bool,
-    session: str | None,
-    agent: str | None,
     journal: str | None,
+    **named: str | None,
 ) -> None:
     """List the newest runs. ↳ marks a run that another run started, ⑂ a fork, ⇩ an imported run.
 
@@ -62,46 +73,40 @@ def list_(
         elif found:
             _print_table(found, id_chars, secrets)
         else:
-            put(_nothing(session, agent))
+            put(_nothing(named))
 
     async def work(place: OpenedJournal) -> None:
         def is_wanted(info: RunInfo) -> bool:
-            return (
-                is_own(info) or everything or session is not None
-                if agent is None
-                else info.agent == agent
-            )
+            return is_own(info) or everything or bool(named["session"] or named["agent"])
 
+        only = {_CONDITIONS.get(name, name): value for name, value in named.items()}
         found, id_chars = await _newest(
-            place.journal, None if everything else limit, session, is_wanted
+            place.journal, None if everything else limit, cast("RunFilter", only), is_wanted
         )
         show(found, id_chars, place.secrets)
 
     on_journal(journal, work, absent=lambda secrets: show([], SHORT_CHARS, secrets))
 
 
-def _nothing(session: str | None, agent: str | None) -> str:
-    if agent is not None:
-        return f"There are no runs of the agent {agent!r}."
-    return (
-        'There are no runs yet. Start one: treadle run "what to do"'
-        if session is None
-        else f"There are no runs of the session {session!r}."
-    )
+def _nothing(named: Mapping[str, str | None]) -> str:
+    if set_ := {name: value for name, value in named.items() if value is not None}:
+        what = " and ".join(f"{name} {value!r}" for name, value in sorted(set_.items()))
+        return f"There are no runs with the {what}."
+    return 'There are no runs yet. Start one: treadle run "what to do"'
 
 
 async def _newest(
-    journal: Journal, limit: int | None, session: str | None, is_wanted: Callable[[RunInfo], bool]
+    journal: Journal, limit: int | None, only: RunFilter, is_wanted: Callable[[RunInfo], bool]
 ) -> tuple[list[RunInfo], int]:
     """Return the newest `limit` runs without a parent, the child runs among them, and the length of
     id prefixes that are unique in the listing.
     """
     if limit is None:
-        every = await journal.runs(session_id=session)
+        every = await journal.runs(**only)
         return [info for info in every if is_wanted(info)], _telling(every)
     size = 2 * limit
     while True:
-        every = await journal.runs(limit=size, session_id=session)
+        every = await journal.runs(limit=size, **only)
         found = [info for info in every if is_wanted(info)]
         begun = [n for n, info in enumerate(found, 1) if info.parent_run_id is None]
         if len(begun) > limit or len(every) < size:

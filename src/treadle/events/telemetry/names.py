@@ -55,11 +55,15 @@ SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 ERROR_TYPE: Final = "error.type"
+USER_ID: Final = "user.id"
 
 # ---------------------------------------------------------------- Treadle's attributes
 
 RUN_ID: Final = "treadle.run.id"
 PARENT_RUN_ID: Final = "treadle.run.parent_id"
+TAGS: Final = "treadle.run.tags"
+METADATA: Final = "treadle.run.metadata"
+"""Prefix of the metadata, which follows by name: `treadle.run.metadata.NAME`."""
 OUTCOME: Final = "treadle.run.outcome"
 TURNS: Final = "treadle.run.turns"
 TOOL_CALLS: Final = "treadle.run.tool_calls"
@@ -96,6 +100,8 @@ OURS: Final = frozenset(
     {
         RUN_ID,
         PARENT_RUN_ID,
+        TAGS,
+        METADATA,
         OUTCOME,
         TURNS,
         TOOL_CALLS,

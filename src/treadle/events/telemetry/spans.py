@@ -158,6 +158,8 @@ class _Open:
         }
         if run.session_id is not None:
             everywhere[names.CONVERSATION] = run.session_id
+        if run.user_id is not None:
+            everywhere[names.USER_ID] = sendable(self._owner.clean(run.user_id))
         return self._owner.tracer.start_span(
             sendable(name), kind=kind, attributes={**everywhere, **attributes}
         )
@@ -205,6 +207,13 @@ class AgentSpan(_Open):
             attributes[names.AGENT_DESCRIPTION] = sendable(run.description)
         if run.parent_run_id is not None:
             attributes[names.PARENT_RUN_ID] = run.parent_run_id
+        clean = self._owner.clean
+        if run.tags:
+            attributes[names.TAGS] = [sendable(clean(tag)) for tag in run.tags]
+        for name, value in run.metadata.items():
+            attributes[f"{names.METADATA}.{name}"] = (
+                sendable(clean(value)) if isinstance(value, str) else value
+            )
         return self._start(f"{names.INVOKE_AGENT} {run.agent}", SpanKind.INTERNAL, attributes)
 
     def ended(self, outcome: Outcome, metrics: RunMetrics, error: Exception | None) -> None:

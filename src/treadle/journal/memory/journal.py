@@ -6,9 +6,13 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import date
+from itertools import islice
 from typing import TYPE_CHECKING
+
+from typing_extensions import Unpack
 
 from treadle._internal.json_text import encode_json
 from treadle.budget.costs import By, Costs, Tally
@@ -31,7 +35,16 @@ from treadle.journal.memory.run import MemoryRun, MemoryWriter
 from treadle.journal.notifier import run_topic
 from treadle.journal.queue import RunQueue
 from treadle.journal.removable import aged, removable, unfinished
-from treadle.journal.run_info import Freed, Holder, RunInfo, spent, unknown_run
+from treadle.journal.run_info import (
+    Freed,
+    Holder,
+    RunFilter,
+    RunInfo,
+    checked_filter,
+    meets,
+    spent,
+    unknown_run,
+)
 from treadle.journal.run_state import RunState
 from treadle.journal.session_names import NEW_SESSION, title_of
 from treadle.journal.session_store import SessionStore
@@ -193,23 +206,15 @@ class MemoryJournal:
     async def info(self, run_id: str) -> RunInfo:
         return self._infos([self._find(run_id)])[0]
 
-    async def runs(
-        self,
-        *,
-        limit: int | None = None,
-        session_id: str | None = None,
-        forked_from: str | None = None,
-    ) -> list[RunInfo]:
-        wanted = [
-            run for run in reversed(self._runs.values()) if session_id in (None, run.session_id)
-        ]
-        if forked_from is not None:
-            wanted = [
-                run
-                for run in wanted
-                if (fork := _started(run).fork) is not None and fork.run_id == forked_from
-            ]
-        return self._infos(wanted[:limit])
+    async def runs(self, *, limit: int | None = None, **only: Unpack[RunFilter]) -> list[RunInfo]:
+        wanted, session_id = checked_filter(only), only.get("session_id")
+        infos = (
+            info
+            for run in reversed(self._runs.values())
+            if session_id in (None, run.session_id) and meets(info := run.info(), wanted)
+        )
+        most = None if limit is None else min(max(limit, 0), sys.maxsize)
+        return with_totals([*islice(infos, most)], self._started_by)
 
     async def under_way(self, *, limit: int) -> list[RunInfo]:
         running = [info for info in await self.runs() if info.status == "running"]

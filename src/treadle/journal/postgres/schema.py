@@ -219,12 +219,24 @@ begin
 end $$;
 """
 
+# how runs are found
+_LABELS = """
+alter table treadle.runs add column agent text collate "C";        -- in charge; null: an older version made the row, and the summary has its labels
+alter table treadle.runs add column user_id text collate "C";
+alter table treadle.runs add column tags text collate "C";         -- each between two line breaks; null: none
+create index runs_of_agent on treadle.runs(agent, num) where agent is not null;
+create index runs_of_user on treadle.runs(user_id, num) where user_id is not null;
+create index runs_tagged on treadle.runs(num, tags) where tags is not null;
+create index runs_unlabelled on treadle.runs(num) where agent is null;
+"""
+
 MIGRATIONS: Final = (
     Migration(_FIRST, 1),
     Migration(_IDENTITY, 1),
     Migration(_REMOVED, 1),
     Migration(_TIMELINE, 1),
     Migration(_NOTIFY_KEY, 1),
+    Migration(_LABELS, 1),
 )
 VERSION: Final = len(MIGRATIONS)
 

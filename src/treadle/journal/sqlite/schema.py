@@ -140,7 +140,18 @@ create table workers(                      -- those that take runs from queues; 
 # runs that were removed from it
 _REMOVED = "alter table sessions add column removed integer not null default 0"
 
-MIGRATIONS = (_FIRST, _CHILDREN, _QUEUES, _REMOVED)
+# how runs are found
+_LABELS = """
+alter table runs add column agent text;        -- in charge; null: an older version made the row, and the summary has its labels
+alter table runs add column user_id text;
+alter table runs add column tags text;         -- each between two line breaks; null: none
+create index runs_of_agent on runs(agent, num) where agent is not null;
+create index runs_of_user on runs(user_id, num) where user_id is not null;
+create index runs_tagged on runs(num, tags) where tags is not null;
+create index runs_unlabelled on runs(num) where agent is null;
+"""
+
+MIGRATIONS = (_FIRST, _CHILDREN, _QUEUES, _REMOVED, _LABELS)
 """Migrations, each from one version of the tables to the next. The file's `user_version` is the
 number of applied ones.
 """

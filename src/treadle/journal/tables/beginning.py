@@ -15,10 +15,10 @@ from treadle.journal.sessions import ViewMark
 from treadle.journal.tables.conversations import SessionPosition, joined
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.holding import hold_runs, hold_session
-from treadle.journal.tables.listing import summary_of
+from treadle.journal.tables.listing import summary_of, tags_column
 from treadle.journal.tables.liveness import Alive
 from treadle.journal.tables.queue_place import place_columns
-from treadle.journal.tables.rows import find, key_of, micros
+from treadle.journal.tables.rows import find, key_of, micros, showable
 
 
 class NewRun(NamedTuple):
@@ -79,7 +79,10 @@ def _add(
         "schema": started.schema,
         "indexed": int(conversation is None or not conversation.talks),
         "started_at_us": micros(started.at),
-        "summary": summary_of(started),
+        "summary": summary_of(started, started, started),
+        "agent": showable(started.agent),
+        "user_id": None if started.user_id is None else showable(started.user_id),
+        "tags": tags_column(started.tags),
     }
     marks = [f"coalesce(?, {db.dialect.now})" if name == "ready_at_us" else "?" for name in columns]
     own = db.dialect.run_columns

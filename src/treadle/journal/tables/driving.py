@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 
 from treadle.errors import AgentError
 from treadle.journal.entries import (
+    AgentSwitched,
     Compaction,
     Entry,
     InputAdded,
@@ -27,7 +28,7 @@ from treadle.journal.receipts import Cleared, Summary, Withdrawn, read_receipt
 from treadle.journal.tables.conversations import ran, recount
 from treadle.journal.tables.database import Cursor
 from treadle.journal.tables.listing import summary_of
-from treadle.journal.tables.rows import micros
+from treadle.journal.tables.rows import micros, showable
 
 
 class SaidCount:
@@ -69,7 +70,7 @@ _ADVANCE_LATE = (
     "waiting end where num = ? and fence = ? and head = ?"
 )
 _FINISH = """
-update runs set head = head + ?, updated_at_us = ?, finished = ?, summary = coalesce(?, summary), counted = ?, owner = null, sent_to = null
+update runs set head = head + ?, updated_at_us = ?, finished = ?, summary = coalesce(?, summary), counted = ?, agent = coalesce(?, agent), owner = null, sent_to = null
 where num = ? and fence = ? and head = ? and owner = ?
 """
 
@@ -130,7 +131,7 @@ class DriverView:
     that ends.
     """
 
-    __slots__ = ("_begun", "_resumed", "_said", "_started")
+    __slots__ = ("_begun", "_resumed", "_said", "_started", "_switched")
 
     def __init__(self, started: RunStarted, *, begun: bool) -> None:
         """`begun`: True if the driver drives the run from its beginning, and so observes every
@@ -139,13 +140,17 @@ class DriverView:
         self._started = started
         self._begun = begun
         self._resumed: RunResumed | None = None
+        self._switched: AgentSwitched | None = None
         self._said = SaidCount(started) if begun and started.fork is None else None
 
     def note(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             if type(entry) is RunResumed:
-                self._resumed = entry
-            elif self._said is not None:
+                self._resumed, self._switched = entry, None
+                continue
+            if type(entry) is AgentSwitched:
+                self._switched = entry
+            if self._said is not None:
                 try:
                     self._said.add(entry)
                 except AgentError:  # a receipt of a newer version, or a late result
@@ -162,11 +167,18 @@ class DriverView:
 
     def summary(self, finished: RunFinished) -> bytes | None:
         """Return the summary of a finished run. None: lists fold its entries."""
+        driver = self._resumed or (self._started if self._begun else None)
         return (
-            summary_of(self._started, self._resumed, finished)
-            if self._begun or self._resumed is not None
-            else None
+            None
+            if driver is None
+            else summary_of(self._started, driver, self._switched or driver, finished=finished)
         )
+
+    @property
+    def agent(self) -> str | None:
+        """Name of the agent in charge; None if it has not changed since the run's row was written."""
+        last = self._switched or self._resumed
+        return None if last is None else showable(last.agent)
 
 
 def add_late(db: Cursor, hold: Hold, entries: Sequence[Entry], *, wakes: bool) -> None:
@@ -191,5 +203,6 @@ def finish(db: Cursor, hold: Hold, entries: Sequence[Entry], end: int, seen: Dri
         hold.head + end + 1,
         summary,
         int(summary is not None),
+        seen.agent,
     )
     db.execute(_FINISH, (*changes, hold.num, hold.fence, hold.head, hold.owner))

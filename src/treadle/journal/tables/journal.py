@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from functools import partial
 
+from typing_extensions import Unpack
+
 from treadle._internal.json_text import decode_json, encode_json, members
 from treadle.budget.costs import By, Costs
 from treadle.errors import AgentError
@@ -17,16 +19,25 @@ from treadle.journal.entries import Fork, Record, RunFinished, RunStarted
 from treadle.journal.importing import standing_of
 from treadle.journal.journal import read_run
 from treadle.journal.load import forked, load
-from treadle.journal.run_info import Freed, Holder, RunInfo, info_of
+from treadle.journal.run_info import Freed, Holder, RunFilter, RunInfo, checked_filter, info_of
 from treadle.journal.run_state import RunState
 from treadle.journal.sessions import SessionView
 from treadle.journal.tables import pruning
 from treadle.journal.tables.beginning import NewRun, make_run
-from treadle.journal.tables.conversations import holder, number_of, ran
+from treadle.journal.tables.conversations import holder, ran
 from treadle.journal.tables.database import Cursor, ReadTransactions, Writing
-from treadle.journal.tables.listing import costs, listed
+from treadle.journal.tables.listing import costs, listed, selected
 from treadle.journal.tables.liveness import Alive
-from treadle.journal.tables.rows import bodies, check_id, find, insert, key_of, records, row_of
+from treadle.journal.tables.rows import (
+    bodies,
+    check_id,
+    find,
+    insert,
+    key_of,
+    records,
+    row_of,
+    showable,
+)
 from treadle.journal.tables.sessions import TableSessions
 from treadle.journal.tables.upcasting import upcast
 from treadle.journal.threads import run_in_thread
@@ -89,23 +100,10 @@ class TableJournal:
 
         return await self._reading.read(read)
 
-    async def runs(
-        self,
-        *,
-        limit: int | None = None,
-        session_id: str | None = None,
-        forked_from: str | None = None,
-    ) -> list[RunInfo]:
-        def read(db: Cursor) -> list[RunInfo]:
-            most = sys.maxsize if limit is None else min(max(limit, 0), sys.maxsize)
-            which = {"session": number_of(db, session_id)} if session_id is not None else {}
-            which |= {"fork_of": key_of(forked_from)} if forked_from is not None else {}
-            where = f"where {' and '.join(f'{column} = ?' for column in which)} " if which else ""
-            return listed(
-                db, self._alive, f"{where}order by num desc limit ?", (*which.values(), most)
-            )
-
-        return await self._reading.read(read)
+    async def runs(self, *, limit: int | None = None, **only: Unpack[RunFilter]) -> list[RunInfo]:
+        wanted = checked_filter(only)
+        most = sys.maxsize if limit is None else min(max(limit, 0), sys.maxsize)
+        return await self._reading.read(lambda db: selected(db, self._alive, wanted, limit=most))
 
     async def under_way(self, *, limit: int) -> list[RunInfo]:
         def read(db: Cursor) -> list[RunInfo]:
@@ -180,8 +178,8 @@ class TableJournal:
                 ) from e
             if end is not None:
                 db.execute(
-                    "update runs set finished = ?, summary = ?, counted = 1 where num = ?",
-                    (end, encode_json(info), num),
+                    "update runs set finished = ?, summary = ?, counted = 1, agent = ? where num = ?",
+                    (end, encode_json(info), showable(info.agent), num),
                 )
                 ran(db, num, read[-1].at, said=None)
 

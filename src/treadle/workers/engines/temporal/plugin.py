@@ -216,6 +216,8 @@ def _options_of(request: TemporalRun) -> RunOptions:
         "run_id": request.run_id,
         "session": request.session,
         "user_id": request.user_id,
+        "tags": request.tags,
+        "metadata": request.metadata,
         "inputs": request.inputs,
         "on_ask": request.on_ask,
         "on_unknown": request.on_unknown,

@@ -55,8 +55,10 @@ class TemporalRun:
         agent: Name of an agent in the `Runtime.agents` of the workers.
         text: Prompt.
         run_id: Id under which the run is found again.
-        session: Session id, as in `RunOptions`; so are `user_id` and `inputs`.
+        session: Session id, as in `RunOptions`; so are `user_id`, `tags`, `metadata` and `inputs`.
         user_id: User of the run.
+        tags: Tags of the run.
+        metadata: Metadata of the run.
         inputs: Values for the agent's `${variables}`.
         on_ask: `deny` or `wait`: what happens to calls that need approval.
         on_unknown: `tell`, `wait` or `fail`: what happens to `once` calls of unknown outcome.
@@ -72,6 +74,10 @@ class TemporalRun:
     run_id: str
     session: str | None = None
     user_id: str | None = None
+    tags: list[str] = field(default_factory=list[str])
+    metadata: dict[str, str | int | float | bool] = field(
+        default_factory=dict[str, "str | int | float | bool"]
+    )
     inputs: dict[str, Any] = field(default_factory=dict[str, Any])
     on_ask: Literal["deny", "wait"] = "deny"
     on_unknown: Literal["tell", "wait", "fail"] = "tell"
