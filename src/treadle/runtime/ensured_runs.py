@@ -141,7 +141,8 @@ class EnsuredRuns(ContinuedRuns):
             except Exception as e:
                 raise ToolFailed(words_of(e), ends_run=True) from e
 
-        made = FunctionTool[Any](
+        # CPython 3.13.0 cannot specialize it by the first parameter alone.
+        made = FunctionTool[Any, ..., Any](
             name=_STEP,
             description="",
             parameters={"type": "object", "properties": {}},
