@@ -33,6 +33,7 @@ from treadle import (
     ToolContext,
     tool,
 )
+from treadle.budget import costs as treadle_costs
 from treadle.runtime.options import answers_of
 from treadle.testing import ScriptedModel
 from treadle.tools.mcp import McpServer
@@ -46,6 +47,7 @@ scripted: Any = ScriptedModel
 callbacks: Any = Callbacks
 opened: Any = Runtime.open
 given: Any = Settings
+limited: Any = Limits
 """What newcomers do who have no type checker."""
 
 
@@ -495,6 +497,18 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
         lambda: run(model="openai:gpt-5"),
         "model= is an option of the agent",
     ),
+    "Pydantic AI's name for earlier messages": (
+        lambda: run(message_history=[]),
+        "a run has no option 'message_history'; use messages=, or session= to keep the conversation",
+    ),
+    "the Agents SDK's name for dependencies": (
+        lambda: run(context=Shop),
+        "a run has no option 'context'; use deps= for what tools receive",
+    ),
+    "LangGraph's name for a session": (
+        lambda: run(thread_id="ada"),
+        "a run has no option 'thread_id'; use session=",
+    ),
     "a misspelt option": (
         lambda: run(limit=Limits()),
         "a run has no option 'limit'; did you mean 'limits'?",
@@ -575,6 +589,14 @@ WRITTEN: dict[str, tuple[Callable[[], object], str]] = {
     "a text as a script": (
         lambda: scripted(["Hi."]),
         'entry 1 is not a script entry: Expected `object`, got `str`, write {"text": "Hi."}',
+    ),
+    "a text in place of a script": (
+        lambda: scripted("Hi."),
+        'script:inline: pass a list of entries, like [{"text": "Hi."}]',
+    ),
+    "the Agents SDK's end of a run by a tool": (
+        lambda: hello(tool_use_behavior="stop_on_first_tool"),
+        "Agent has no argument 'tool_use_behavior': return ToolDone(value) from the tool",
     ),
     "a file's name as a journal": (
         lambda: Runtime.open("runs.db"),
@@ -769,3 +791,75 @@ def test_a_misspelt_name_is_told_with_the_right_one() -> None:
 
 def test_settings_and_limits_are_given_by_name() -> None:
     assert run(settings=Settings(temperature=0.5), limits=Limits(turns=3)).success
+
+
+NAMED: dict[str, tuple[Callable[[], object], str]] = {
+    "the Agents SDK's name of the answer": (
+        lambda: run(hello(), "x").final_output,
+        "'RunResult' object has no attribute 'final_output': use .unwrap(), or .output",
+    ),
+    "Pydantic AI's messages of a result": (
+        lambda: run(hello(), "x").all_messages,
+        "'RunResult' object has no attribute 'all_messages': use .messages",
+    ),
+    "a synchronous method of the runtime": (
+        lambda: opened().run_sync,
+        "'Runtime' object has no attribute 'run_sync': use treadle.run_sync(agent, …)",
+    ),
+    "Pydantic AI's decorator of a tool": (
+        lambda: hello().tool_plain,
+        "'Agent' object has no attribute 'tool_plain': use @treadle.tool",
+    ),
+    "Pydantic AI's limits": (
+        lambda: cast("Any", treadle).UsageLimits,
+        "module 'treadle' has no attribute 'UsageLimits': use treadle.Limits",
+    ),
+    "the Agents SDK's name of a limit": (
+        lambda: limited(max_turns=3),
+        "Limits has no field 'max_turns': use turns=",
+    ),
+    "a misspelt limit": (
+        lambda: limited(turn=3),
+        "Limits has no field 'turn'. Its fields: turns, tool_calls, seconds, tokens, cost_usd",
+    ),
+    "the name of OpenAI's setting": (
+        lambda: given(max_output_tokens=3),
+        "Settings has no field 'max_output_tokens': use max_tokens=",
+    ),
+    "a path as a picture": (
+        lambda: cast("Any", MediaPart)("loom.png"),
+        "MediaPart takes keyword arguments only: media_type=, data=",
+    ),
+    "Pydantic AI's approval of a tool": (
+        lambda: as_given(requires_approval=True),
+        "unexpected keyword argument 'requires_approval': use needs_approval=True",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", NAMED)
+def test_a_name_of_another_library_is_answered_by_the_name_here(mistake: str) -> None:
+    make, said = NAMED[mistake]
+    with pytest.raises((AttributeError, TypeError), match=re.escape(said)):
+        make()
+
+
+async def test_a_runtime_without_async_and_a_stream_that_is_awaited_say_how() -> None:
+    use = re.escape("use `async with Runtime.open(…)`")
+    with pytest.raises(TypeError, match=use), cast("Any", Runtime.open()):
+        pass
+    async with Runtime.open() as runtime:
+        with pytest.raises(AgentError, match="a stream cannot be awaited: use `async with"):
+            await cast("Any", runtime.stream(hello(), "x"))
+
+
+def test_a_warning_without_subscribers_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    missing = McpServer(name="wiki", command=[sys.executable, "gone.py"])
+    assert run(hello(mcp_servers=[missing]), "x").text == "Hi."
+    assert "the MCP server 'wiki' cannot be used" in caplog.text
+
+
+def test_costs_are_iterated_by_row() -> None:
+    rows = (treadle_costs.Cost(key="ada", cost_usd=1.0), treadle_costs.Cost(key="bob"))
+    costs = treadle_costs.Costs(rows=rows, total=treadle_costs.Cost(key=None, cost_usd=1.0))
+    assert [row.key for row in costs] == ["ada", "bob"]

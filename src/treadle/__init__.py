@@ -133,9 +133,30 @@ _HOME = {
     "types": ("Limits", "Outcome", "Settings", "StopReason", "Usage"),
 }
 _INSTEAD = {
+    "ApprovalRequired": "use @treadle.tool(needs_approval=True)",
+    "BinaryContent": "use treadle.MediaPart.from_bytes(data)",
+    "CallDeferred": "return treadle.ToolDeferred",
+    "ClaudeAgentOptions": "use treadle.coding.CodingAgent, or treadle.Agent",
+    "ClaudeSDKClient": "use treadle.coding.CodingAgent",
+    "FunctionModel": "use treadle.testing.ScriptedModel(function)",
+    "FunctionToolset": "use treadle.Toolset",
+    "InMemorySaver": "use treadle.Runtime.open(), and session= in each run",
+    "MaxTurnsExceeded": "look at result.outcome, which is turn_limit",
+    "MemorySaver": "use treadle.Runtime.open(), and session= in each run",
     "ModelRetry": "raise treadle.ToolFailed",
+    "ModelSettings": "use treadle.Settings",
+    "RunConfig": "pass the options to runtime.run",
+    "RunContextWrapper": "use treadle.ToolContext in tools, treadle.RunContext elsewhere",
     "Runner": "use treadle.Runtime, or treadle.run(agent, …) and treadle.run_sync(agent, …)",
+    "SQLiteSession": "use treadle.Runtime.open('sqlite:///FILE'), and session= in each run",
+    "StateGraph": "write a function that awaits runtime.ensure(agent, …, run_id=…)",
+    "TestModel": "use treadle.testing.ScriptedModel",
+    "UsageLimits": "use treadle.Limits",
+    "create_agent": "use treadle.Agent",
+    "create_react_agent": "use treadle.Agent",
     "function_tool": "use treadle.tool",
+    "interrupt": "use @treadle.tool(needs_approval=True), or return treadle.ToolDeferred",
+    "query": "use treadle.run, or treadle.coding.CodingAgent",
 }
 """Names of other libraries, and what to use here."""
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -16,6 +16,7 @@ import msgspec
 
 from treadle._internal.ids import new_id as new_id
 from treadle._internal.json_text import decode_json, encode_json
+from treadle._internal.other_names import FieldHints
 from treadle._internal.value_schema import core_schema_of, json_schema_of
 from treadle.errors import AgentError
 
@@ -43,7 +44,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         try:
             return decode_json(data.encode() if isinstance(data, str) else data, cls)
         except ValueError as e:
-            raise AgentError("invalid", f"this is no {cls.__name__}: {e}") from e
+            raise AgentError("invalid", f"this is not a valid {cls.__name__}: {e}") from e
 
     def to_json(self) -> bytes:
         return encode_json(self)
@@ -60,7 +61,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
             except AgentError as e:
                 raise ValueError(e.message) from e
             except TypeError as e:  # a value that JSON cannot represent
-                raise ValueError(f"this is no {cls.__name__}: {e}") from e
+                raise ValueError(f"this is not a valid {cls.__name__}: {e}") from e
 
         return core_schema_of(validate)
 
@@ -222,7 +223,7 @@ DEFAULT_MAX_TOKENS = 8192
 """Output limit of one response, for models whose limit is not known."""
 
 
-class Settings(Value, frozen=True, kw_only=True):
+class Settings(Value, frozen=True, kw_only=True, metaclass=FieldHints):
     """Settings of a request to a model.
 
     None leaves a setting to the next layer: call, agent, configuration, then the default.
@@ -284,7 +285,7 @@ class Settings(Value, frozen=True, kw_only=True):
         return frozenset(f for f in self.__struct_fields__ if getattr(self, f) is not None)
 
 
-class Limits(Value, frozen=True, kw_only=True):
+class Limits(Value, frozen=True, kw_only=True, metaclass=FieldHints):
     """Limits of a run. None is no limit.
 
     Except for `seconds` and `repeats`, a limit includes the runs that the run starts: the usage of

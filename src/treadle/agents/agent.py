@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, Never, Self, cast, overload
 import msgspec
 from typing_extensions import TypeForm, TypeVar, Unpack
 
-from treadle.agents.arguments import check_arguments, missing
+from treadle._internal.other_names import missing
+from treadle.agents.arguments import check_arguments
 from treadle.agents.checks import (
     answer_of,
     check_kinds,
@@ -167,7 +168,7 @@ class Agent(Generic[Deps, Out]):
             return super().__new__(cls)
 
         def __getattr__(self, name: str) -> Never:
-            raise missing(name)
+            raise missing("Agent", name)
 
     def __post_init__(self) -> None:
         given = cast("object", self.name)

@@ -1,6 +1,6 @@
-"""Errors for arguments and methods that `Agent` does not have, with the replacement for each.
+"""Errors for arguments that `Agent` does not have, with the replacement for each.
 
-Entry points: `check_arguments`, `missing`.
+Entry point: `check_arguments`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,24 @@ from typing import Final
 from treadle.errors import AgentError
 
 _INSTEAD: Final[Mapping[str, str]] = {
+    "allowed_tools": "list the tools in tools=, and pass mode= or rules for calls to the run",
+    "builtin_tools": "use settings=Settings(hosted_tools=…)",
+    "checkpointer": "leave it out: Runtime.open('sqlite:///FILE') keeps every run in its journal",
+    "context_schema": "leave it out, because the types of deps come from the tools",
+    "deps": "pass deps= to the run",
+    "end_strategy": "leave it out: all calls of a response run",
+    "event_stream_handler": "read runtime.stream(agent, …), or pass on_event= to the run",
+    "input_guardrails": "use hooks=, with a Guard or a hook with before_model",
+    "instrument": "use Runtime.open(tracer=otel_tracer())",
+    "max_budget_usd": "use limits=Limits(cost_usd=…)",
+    "max_turns": "use limits=Limits(turns=…)",
+    "memory": "leave it out, and pass session= to the run",
+    "middleware": "use hooks=",
+    "permission_mode": "pass mode= to the run",
+    "session": "pass session= to the run",
+    "state_schema": "leave it out; pass your own state to tools as deps= of the run",
+    "tool_use_behavior": "return ToolDone(value) from the tool that ends the run",
+    "usage_limits": "use limits=Limits(…)",
     "deps_type": (
         "leave it out, because the types of deps come from the tools; pass deps= to the run"
     ),
@@ -32,21 +50,6 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "prepare_tools": "use tools=Toolset([…]).prepared(function)",
     "toolsets": "use tools=, which takes a Toolset, and mcp_servers= for MCP servers",
 }
-_METHODS: Final[Mapping[str, str]] = {
-    "ainvoke": "await runtime.run(agent, …)",
-    "as_tool": "the agent itself in tools= of the other one",
-    "clone": "agent.with_(…)",
-    "copy": "agent.with_(…)",
-    "invoke": "treadle.run_sync(agent, …)",
-    "iter": "runtime.stream(agent, …)",
-    "output_validator": "Agent(output_check=function)",
-    "result_validator": "Agent(output_check=function)",
-    "run": "await runtime.run(agent, …)",
-    "run_stream": "runtime.stream(agent, …)",
-    "run_sync": "treadle.run_sync(agent, …)",
-    "stream": "runtime.stream(agent, …)",
-    "tool": "@treadle.tool above the function, and Agent(tools=[function])",
-}
 
 
 def check_arguments(
@@ -60,17 +63,13 @@ def check_arguments(
         )
     for name in given:
         if name not in known:
-            raise AgentError("invalid", f"Agent has no argument {name!r}: {_instead(name, known)}")
-
-
-def missing(name: str) -> AttributeError:
-    """Return the error for an attribute that agents do not have."""
-    instead = f": use {_METHODS[name]}" if name in _METHODS else ""
-    return AttributeError(f"'Agent' object has no attribute {name!r}{instead}")
+            raise AgentError("invalid", f"Agent has no argument {name!r}{_instead(name, known)}")
 
 
 def _instead(name: str, known: Collection[str]) -> str:
+    """Return the end of the message: the argument to use, the nearest one, or all of them."""
     if name in _INSTEAD:
-        return _INSTEAD[name]
+        return f": {_INSTEAD[name]}"
     near = difflib.get_close_matches(name, known, 1)
-    return f"{f'did you mean {near[0]!r}? ' if near else ''}Its arguments: {', '.join(known)}"
+    hint = f": did you mean {near[0]!r}? " if near else ". "
+    return f"{hint}Its arguments: {', '.join(known)}"

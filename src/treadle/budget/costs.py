@@ -5,6 +5,7 @@ Journals select the runs, and the command line formats the rows. Entry points: `
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
 from typing import Literal, TypeAlias, get_args
 
@@ -36,13 +37,19 @@ class Cost(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Costs(Value, frozen=True, kw_only=True, omit_defaults=False):
+    """Costs by group. Iterating yields the rows."""
+
     rows: tuple[Cost, ...]
-    """Days are sorted newest first; other groups by cost, highest first, then by tokens."""
+    """Rows: days newest first; other groups by cost, highest first, then by tokens."""
     total: Cost
+    """Sum of the rows."""
+
+    def __iter__(self) -> Iterator[Cost]:
+        return iter(self.rows)
 
 
 class RunCost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The fields of a stored `RunInfo` that a tally needs."""
+    """Fields of a stored `RunInfo` that a tally needs."""
 
     run_id: str
     session_id: str | None = None
@@ -58,9 +65,9 @@ class RunCost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def parts(self) -> tuple[Spending, ...]:
-        """Spending of the run by model and day.
+        """Spending of the run, by model and day.
 
-        A run that an older version stored has one part, without a price, on the day it began.
+        A run stored by an older version has one part, without a price, on the day it began.
         """
         if self.spending or not self.turns:
             return self.spending
@@ -85,7 +92,9 @@ class Tally:
     """
 
     def __init__(self, by: By, *, since: date | None = None) -> None:
-        """`since`: first day to count. Raises AgentError(invalid) for an unknown grouping."""
+        """Create an empty tally. `since`: first day to count. Raises AgentError(invalid) for an
+        unknown grouping.
+        """
         if by not in get_args(By):
             raise AgentError(
                 "invalid",

@@ -7,6 +7,7 @@ journal/projection.py defines the events of an entry. Entry points: `Feed`, `Eve
 from __future__ import annotations
 
 import itertools
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
@@ -25,6 +26,8 @@ from treadle.messages.events import Event
 from treadle.models import model
 from treadle.models.retry import ModelAttempt
 from treadle.types import now
+
+logger = logging.getLogger("treadle")
 
 STREAM_BUFFER = 1024
 """Number of queued events above which adjacent deltas are joined."""
@@ -130,8 +133,9 @@ class Feed:
         redactor: Callable[[], Redactor] = Redactor,
         hooks: Hooks = NO_HOOKS,
     ) -> None:
-        """`to`: the stream of the run, or the feed of its parent, whose stream it shares.
-        `redactor` is called for each message, because credentials may change during the run.
+        """Create a feed. `to`: the stream of the run, or the feed of its parent, whose stream it
+        shares. `redactor` is called for each message, because credentials may change during the
+        run.
         """
         parent = to if isinstance(to, Feed) else None
         self._hook = hooks.on_event if "on_event" in hooks.points else None
@@ -158,12 +162,12 @@ class Feed:
         self._running_calls: set[str] = set()
 
     def use(self, hooks: Hooks) -> None:
-        """Publish to these hooks, of the agent that is in charge now."""
+        """Publish from now on to these hooks, those of the agent that takes over."""
         self._hook = hooks.on_event if "on_event" in hooks.points else None
 
     @property
     def heard(self) -> bool:
-        """True if anything receives the events."""
+        """True if a stream, a subscriber or a hook receives the events."""
         return (
             self._stream is not None
             or self._agents.heard
@@ -174,7 +178,9 @@ class Feed:
     def say(
         self, kind: type[Event], fields: Mapping[str, Any], *, entry_id: str | None = None
     ) -> None:
-        """Publish an event other than a delta; `entry_id` makes it durable."""
+        """Publish an event other than a delta. `entry_id`: id of a durable event; None for
+        others.
+        """
         if not self.heard:
             return
         if self._redactor:
@@ -182,7 +188,11 @@ class Feed:
         self._tell(kind, {"id": entry_id, **fields} if entry_id is not None else fields)
 
     def warn(self, text: str) -> None:
-        self.say(events.Warned, {"text": text})
+        """Publish a warning; log it if there are no subscribers."""
+        if self.heard:
+            self.say(events.Warned, {"text": text})
+        else:
+            logger.warning("run %s: %s", self._run_id, self._redactor.inside(text))
 
     def appended(self, entries: Sequence[Entry], first: int | None) -> None:
         """Publish the events of entries that were journaled from sequence number `first` on.
@@ -220,8 +230,8 @@ class Feed:
         )
 
     def go_on(self, state: RunState) -> None:
-        """Continue a run whose driver died. Publishes the starts of its open turn and calls again,
-        so that subscribers receive a start for every end.
+        """Publish the starts of the open turn and its calls again, for a run whose driver died.
+        Subscribers thus receive a start for every end.
         """
         if state.turn:
             self.say(events.TurnStart, {"turn": state.turn})
@@ -258,8 +268,8 @@ class Feed:
 
     @property
     def listener(self) -> Callable[[model.Delta], None] | None:
-        """Listener for a response's deltas; None without subscribers, unless some may arrive
-        later.
+        """Return a listener for a response's deltas; None if there are no subscribers and none may
+        arrive later.
         """
         if self.heard:
             return self.hear

@@ -27,7 +27,6 @@ from treadle.loop.recorder import Pen
 from treadle.types import Outcome, StopReason, now
 
 logger = logging.getLogger("treadle")
-logger.addHandler(logging.NullHandler())
 
 GRACE_S = 20.0
 """Seconds that an ending run waits for its journal. It exceeds the time that a journal waits for a

@@ -15,6 +15,7 @@ from treadle._internal.json_text import (
     JsonText,
     parse_json,
 )
+from treadle._internal.other_names import FieldHints
 from treadle.errors import AgentError
 from treadle.types import Value
 
@@ -101,7 +102,13 @@ class ToolCall(
 
 
 class MediaPart(
-    Value, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="media"
+    Value,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="type",
+    tag="media",
+    metaclass=FieldHints,
 ):
     """An image or a file, with exactly one of `data` and `url`.
 
@@ -195,12 +202,12 @@ class ToolResult(
 
     @property
     def failed(self) -> bool:
-        """True for an error, and for a command with a nonzero exit code."""
+        """True for an error, and for a command that ended with a nonzero exit code."""
         return self.is_error or bool(self.exit_code)
 
     @property
     def text(self) -> str:
-        """Text of the content, without media."""
+        """Text of the content, without its media."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(p.text for p in self.content if isinstance(p, TextPart))

@@ -6,11 +6,12 @@ Entry points: `RunResult`, `PendingCall`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Generic, cast
+from typing import TYPE_CHECKING, Generic, Never, cast
 
 from typing_extensions import TypeVar
 
 from treadle._internal.json_text import JsonText
+from treadle._internal.other_names import missing
 from treadle._internal.units import count
 from treadle.errors import AgentError, ErrorKind
 from treadle.messages.labels import Metadata
@@ -94,6 +95,11 @@ class RunResult(Generic[Out]):
     tags: tuple[str, ...] = ()
     metadata: Metadata = field(default_factory=dict[str, "str | int | float | bool"])
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never:
+            raise missing("RunResult", name)
+
     @property
     def output_text(self) -> str:
         """The output if it is a string, its JSON if it is typed, `text` if there is none."""
@@ -107,7 +113,7 @@ class RunResult(Generic[Out]):
 
     @property
     def success(self) -> bool:
-        """True if the outcome is `completed`."""
+        """True if the run completed, that is, `outcome` is `completed`."""
         return self.outcome is Outcome.COMPLETED
 
     @property
@@ -117,7 +123,7 @@ class RunResult(Generic[Out]):
 
     @property
     def turn_count(self) -> int:
-        """Number of accepted responses."""
+        """Number of accepted responses; the same as `metrics.turns`."""
         return self.metrics.turns
 
     def unwrap(self) -> Out:

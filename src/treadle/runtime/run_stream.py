@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Generic, Self, cast
+from typing import TYPE_CHECKING, Generic, Never, Self, cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -187,6 +187,15 @@ class RunStream(Generic[Out]):
         event = await anext(self._events)
         await self._listeners.hear(event)
         return event
+
+    if not TYPE_CHECKING:
+
+        def __await__(self) -> Never:
+            raise AgentError(
+                "invalid",
+                "a stream cannot be awaited: use `async with runtime.stream(…) as run`, or `await "
+                "runtime.run(…)`",
+            )
 
     async def __aenter__(self) -> Self:
         """Start the run. Raises AgentError for errors that occur before the start."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal, Self, get_args
+from typing import TYPE_CHECKING, Literal, Never, Self, get_args
 
 import anyio
 from anyio import to_thread
@@ -16,6 +16,7 @@ from typing_extensions import Unpack
 
 from treadle._internal import idle_threads
 from treadle._internal.clock import Clock
+from treadle._internal.other_names import missing
 from treadle.agents.agent import Agent, Deps
 from treadle.agents.registry import AgentRegistry
 from treadle.config import Config, completed, load
@@ -101,6 +102,16 @@ class Runtime(EnsuredRuns, Facilities, PastRuns, QueuedRuns, SessionControl):
         self._runs = ContinuingRuns(
             self._assembly, self.hub, self.agents, clock, retries or RetryPolicy()
         )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never:
+            raise missing("Runtime", name)
+
+        def __enter__(self) -> Never:
+            raise TypeError("use `async with Runtime.open(…)`, or `with treadle.open(…)`")
+
+        def __exit__(self, *exc: object) -> None: ...
 
     @classmethod
     def open(

@@ -151,6 +151,19 @@ _OTHER_NAMES: Final = {
     "timeout": "seconds",
     "timeout_s": "seconds",
     "max_cost": "cost_usd",
+    "max_budget_usd": "cost_usd",
+}
+_INSTEAD: Final = {
+    "config": "use session= for a conversation, and Runtime.open(config=…) for the configuration",
+    "context": "use deps= for what tools receive; context= is an option of the agent",
+    "message_history": "use messages=, or session= to keep the conversation",
+    "model_settings": "use settings=Settings(…)",
+    "output_type": "use output= of the agent",
+    "run_config": "pass settings=, limits= and mode=",
+    "thread_id": "use session=",
+    "usage": "leave it out: limits count the runs that tools start",
+    "usage_limits": "use limits=Limits(…)",
+    "user": "use user_id=",
 }
 
 
@@ -197,6 +210,8 @@ def _is_async(told: object) -> bool:
 
 def _meant(name: str, known: Sequence[str]) -> str:
     """Return a hint for an unknown option: its proper location or the nearest name, if any."""
+    if name in _INSTEAD:
+        return f"{_INSTEAD[name]}; "
     limit = _OTHER_NAMES.get(name, name)
     if limit in Limits.__struct_fields__:
         return f"use limits=Limits({limit}=…); "

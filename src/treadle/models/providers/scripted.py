@@ -104,6 +104,10 @@ class ScriptedModel:
         """`place`: number of entries already used. Raises AgentError(invalid) for an invalid
         entry.
         """
+        if isinstance(entries, str):
+            raise AgentError(
+                "invalid", f'{name}: pass a list of entries, like [{{"text": "{entries:.40}"}}]'
+            )
         self._entries = tuple(script_entry(e, i, name) for i, e in enumerate(entries))
         self._name = name
         self.place = place

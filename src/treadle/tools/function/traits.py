@@ -108,6 +108,17 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
+_INSTEAD = {
+    "description_override": "use description=",
+    "name_override": "use name=",
+    "requires_approval": "use needs_approval=True",
+    "retries": "leave it out: the model may correct a failed call until a limit of the run",
+    "return_direct": "return ToolDone(value) from the tool that ends the run",
+    "timeout": "use timeout_s=",
+}
+"""Options of other libraries, and what to use here."""
+
+
 def name_fault(name: str) -> str | None:
     """Return the reason why a tool name is invalid, or None."""
     if _NAME.fullmatch(name):
@@ -118,9 +129,10 @@ def name_fault(name: str) -> str | None:
 def check_options(callee: str, options: CallOptions) -> None:
     """Raise TypeError for an option that does not exist, with the message of a call of `callee`."""
     if unknown := options.keys() - CallOptions.__optional_keys__:
+        name = min(unknown)
+        takes = f"it also takes {', '.join(sorted(CallOptions.__optional_keys__))}"
         raise TypeError(
-            f"{callee}() got an unexpected keyword argument {min(unknown)!r}: it also takes "
-            f"{', '.join(sorted(CallOptions.__optional_keys__))}"
+            f"{callee}() got an unexpected keyword argument {name!r}: {_INSTEAD.get(name, takes)}"
         )
 
 
