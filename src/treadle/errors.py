@@ -114,5 +114,5 @@ def out_of_memory(done: str) -> AgentError:
     return AgentError(
         "agent",
         f"the process is out of memory: {done}. Free some, or raise its limit (`ulimit -v`, the "
-        "container's memory), then go on",
+        "container's memory), then resume",
     )

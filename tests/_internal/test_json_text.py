@@ -219,7 +219,7 @@ def test_what_is_no_object_has_no_members(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "1", '{"a":1}', "[1"])
 def test_what_is_no_array_has_no_items(text: str) -> None:
-    with pytest.raises(ValueError, match="this is no JSON array"):
+    with pytest.raises(ValueError, match="this is not a JSON array"):
         items(text)
 
 

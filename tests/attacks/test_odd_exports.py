@@ -72,10 +72,10 @@ def test_a_time_some_hours_ahead_is_a_clock_that_differs(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (bytes(range(256)) * 9, "1: this is no export"),
-        (b"\x1f\x8b\x08\x00abc", "1: this is no export"),
-        (b"PK\x03\x04", "1: this is no export"),
-        (b"hello\n", "1: this is no export"),
+        (bytes(range(256)) * 9, "1: this is not an export"),
+        (b"\x1f\x8b\x08\x00abc", "1: this is not an export"),
+        (b"PK\x03\x04", "1: this is not an export"),
+        (b"hello\n", "1: this is not an export"),
         (lines(started()).encode() + b'{"seq":2,"type":"model.res', "2: the file ends within"),
     ],
     ids=["bytes", "gzip", "zip", "text", "cut"],

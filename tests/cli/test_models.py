@@ -380,7 +380,7 @@ async def test_where_nothing_can_be_remembered_the_list_is_shown_all_the_same(cl
         answer = await call(cli, "models", ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL=vendor.url)
     assert answer.code == 0
     assert "claude-opus-5-5" in answer.out
-    assert "! anthropic: what it told cannot be remembered" in answer.err
+    assert "! anthropic: its list of models cannot be cached" in answer.err
 
 
 # ---------------------------------------------------------------- what runs make of it

@@ -144,7 +144,7 @@ def test_what_makes_no_sense_with_a_run_that_is_left_to_a_worker_is_refused(
         ),
         (
             ("--journal", "postgresql://ada:geheim@127.0.0.1:1/x"),
-            "no PostgreSQL answers at 'postgresql://ada@127.0.0.1:1/x'",
+            "no PostgreSQL server responds at 'postgresql://ada@127.0.0.1:1/x'",
         ),
         (("--metrics", "9464"), "--metrics must be HOST:PORT"),
         (("--metrics", ""), "--metrics must be HOST:PORT"),

@@ -500,7 +500,7 @@ async def test_a_small_model_that_cannot_be_used_is_told_once_and_the_runs_own_s
     assert result.text == "done"
     (warning,) = [event.text for event in seen if isinstance(event, events.Warned)]
     assert warning.startswith(
-        f"models.small cannot be used, so {model.name} sums up what is old itself: "
+        f"models.small cannot be used, so {model.name} summarizes older messages: "
     )
     assert why in warning
 

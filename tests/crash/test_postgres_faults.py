@@ -90,7 +90,7 @@ def test_a_server_that_is_not_there_is_told_before_anything_is_asked(
     finally:
         chaos_server.start()
     assert ended.said.startswith(
-        "refused no PostgreSQL answers at 'postgresql://postgres@127.0.0.1"
+        "refused no PostgreSQL server responds at 'postgresql://postgres@127.0.0.1"
     )
     assert "see that the server runs there" in ended.said
     assert not read_witness(stage.witness).asked

@@ -185,7 +185,7 @@ async def test_in_a_tool_a_call_that_may_have_happened_is_unknown(way: Way) -> N
     gate = Gate("send")
     run = await stopped([asks(call("send", "c1"))], gate.tool, at=gate.reached, way=way)
     assert unknown(run) == ["c1"]
-    assert "It is not known whether it took effect" in results(run)["c1"]
+    assert "It may or may not have taken effect" in results(run)["c1"]
 
 
 @pytest.mark.usefixtures("store")

@@ -1191,7 +1191,7 @@ async def test_an_agent_that_has_changed_goes_on_with_a_warning() -> None:
     changed = agent([*ONE], Effects().tool("send"), instructions="Be brief.")
     _, seen = await resumed(rt, run_id, changed)
     assert [event.text for event in seen if isinstance(event, events.Warned)] == [
-        "agent 'tester' has changed since this run was last driven: it goes on with what it is now"
+        "agent 'tester' has changed since this run was last driven: it continues with the new definition"
     ]
     (again,) = await entries_of(rt, run_id, RunResumed)
     assert again.agent_hash == changed.fingerprint

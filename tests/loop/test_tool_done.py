@@ -75,7 +75,7 @@ async def test_a_value_that_does_not_fit_ends_the_run_in_an_error_and_is_not_rep
     assert result.error is not None
     assert result.error.kind == "tool"
     assert result.error.message.startswith(
-        "bill ended the run with a value that is no output of the agent: "
+        "bill ended the run with a value that is not a valid output of the agent: "
     )
     assert result.turn_count == 1
 

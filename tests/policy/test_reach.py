@@ -321,7 +321,7 @@ def test_a_command_writes_no_guarded_file_at_all(root: Path) -> None:
         allow=["write(yes)", "write(AGENTS.md)"],
         deny=["write(/dev/stdout)"],
     )
-    use = "decides what runs here later, and cannot be changed by a command; use the write or edit tool, which shows a person what it writes"
+    use = "decides what runs here later, and cannot be changed by a command; use the write or edit tool, which shows you the change"
     answers = {
         "AGENTS.md": (FindingKind.FORBIDDEN, f"'AGENTS.md' {use}"),
         ".gitlab-ci.yml": (FindingKind.FORBIDDEN, f"'.gitlab-ci.yml' {use}"),

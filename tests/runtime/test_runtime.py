@@ -556,7 +556,7 @@ def test_a_run_from_code_without_an_event_loop_keeps_its_session_in_a_journal(
     [
         (
             {"media_type": "png", "data": "QUJD"},
-            "media_type='png' of a MediaPart is no media type: write one like 'image/png'",
+            "media_type='png' of a MediaPart is not a media type: write one like 'image/png'",
         ),
         (
             {"media_type": "image/png", "data": b"QUJD"},

@@ -233,6 +233,6 @@ async def test_what_was_before_and_is_not_kept_any_more_is_said(desk: Desk) -> N
     assert [
         (file.before, file.now, file.why) for file in await changed_files(desk.journal, runs)
     ] == [
-        (None, None, "what it was before is no longer kept"),
+        (None, None, "its earlier content is no longer stored"),
         (None, b"made again\n", ""),
     ]

@@ -183,7 +183,7 @@ def _pieces(text: JsonText, brackets: str) -> Iterator[JsonText]:
     whole = text.strip()
     if not (whole.startswith(brackets[0]) and whole.endswith(brackets[1])):
         raise ValueError(
-            f"this is no JSON {'object' if brackets == '{}' else 'array'}: {whole[:80]!r}"
+            f"this is not a JSON {'object' if brackets == '{}' else 'array'}: {whole[:80]!r}"
         )
     start = depth = 0
     for token in _TOKEN.finditer(whole, 1, len(whole) - 1):

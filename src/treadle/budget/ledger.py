@@ -54,7 +54,7 @@ class Ledger:
         """Tokens of the conversation up to the last response, by the last reported usage."""
         self._said_tokens = 0
         self._turn_usd = 0
-        """Output tokens of the last response, and its cost in units."""
+        """Output tokens of the last response, with its cost in units."""
         self.below: dict[str, RunTotals] = {}
         """Totals of inactive child runs, by run id."""
         self._above: Ledger | None = None
@@ -170,7 +170,7 @@ class Ledger:
         return self._nearly_spent(new_bytes, dearest) if self.turns and self.estimates else None
 
     def _nearly_spent(self, new_bytes: int, dearest: _DearestOf | None) -> Outcome | None:
-        """Return the limit that will probably not allow another turn after the coming one."""
+        """Return the limit that will probably not allow a second turn from now."""
         said = max(self._said_tokens, LEAST_SAID)
         asked = self._expected_input(new_bytes)
         if self._account.free(TOKENS) <= asked:
@@ -187,7 +187,7 @@ class Ledger:
 
     @property
     def last_by_count(self) -> Outcome | None:
-        """The limit reached by counts alone, for journals that do not record it."""
+        """Limit that was reached by counts alone, for journals that do not record it."""
         limits = self._account.limits
         if limits.turns is not None and 1 < limits.turns <= self.turns + 1:
             return Outcome.TURN_LIMIT
@@ -246,8 +246,8 @@ class Ledger:
             self._account.hold(USD, units_of(left.reserved))
 
     def check_again(self, reserved: Reserved | None) -> None:
-        """Raise BudgetSpent unless the limits allow another attempt after this one spends its
-        whole reservation.
+        """Raise BudgetSpent unless the limits allow another attempt even if this one uses its whole
+        reservation.
         """
         if reserved is not None and self._account.free(TOKENS) < reserved.tokens:
             raise BudgetSpent(Outcome.TOKEN_LIMIT)
@@ -277,7 +277,7 @@ class Ledger:
     # ------------------------------------------------------------ spending
 
     def spend(self, usage: Usage, cost_usd: float | None) -> None:
-        """Record the reported usage of a response or a failed attempt.
+        """Add the reported usage of a response or a failed attempt.
 
         `cost_usd`: None if the price is unknown.
         """
@@ -290,7 +290,7 @@ class Ledger:
             self._account.spend(USD, units(cost_usd))
 
     def lose(self, reserved: Reserved | None, said_bytes: int = 0) -> None:
-        """Record the full reservation of an interrupted attempt, whose usage is unknown.
+        """Add the full reservation of an interrupted attempt, whose usage is unknown.
 
         `said_bytes`: size of the text received.
         """
@@ -342,7 +342,7 @@ class Ledger:
         self.pass_turn()
 
     def pass_turn(self) -> None:
-        """Count a turn and release its reservations."""
+        """Count a turn and release the reservations made for it."""
         self.turns += 1
         self.fixed_bytes = 0
         if self._account.own[TOKENS] or self._account.own[USD]:
@@ -356,7 +356,7 @@ class Ledger:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Warnings about uses that `cost_usd` excludes."""
+        """Warnings about usage that `cost_usd` does not include."""
         if self.cost_usd is None or not self.unpriced:
             return ()
         times = "once" if self.unpriced == 1 else f"{self.unpriced} times"

@@ -43,7 +43,7 @@ class BudgetSpent(Exception):
 
 
 LEAST_SAID = 256
-"""Output tokens that a future turn is assumed to need at least."""
+"""Number of output tokens that a future turn is assumed to need at least."""
 
 
 def units_of(reserved: Reserved) -> int:
@@ -51,8 +51,8 @@ def units_of(reserved: Reserved) -> int:
 
 
 def affordable(left: int, asked: int, wanted: int, price: Dearest) -> int:
-    """Return the affordable output tokens, if each input token has the highest price: the cache may
-    have expired.
+    """Return the affordable output tokens, assuming the highest price for each input token, because
+    the cache may have expired.
 
     `left`: remaining budget in units. `asked`: input tokens. `wanted`: result if output is free.
     """

@@ -57,7 +57,7 @@ class _Place(NamedTuple):
 
     vendor: str | None
     address: str | None
-    """Base URL, set if `vendor` is not."""
+    """Base URL of the provider; set if `vendor` is not."""
 
 
 class Prices:
@@ -99,7 +99,9 @@ class Prices:
         )
 
     def _said(self, name: str) -> Provider | None:
-        """Return the provider of a model name; None for scripts, tapes and custom models."""
+        """Return the provider that a model name selects; None for scripts, tapes and custom
+        models.
+        """
         provider = name.partition(":")[0]
         provider = ALIASES.get(provider, provider)
         return self._config.providers.get(provider) or built_in(provider)
@@ -110,7 +112,7 @@ def _less(usage: Usage, part: Usage) -> Usage:
 
 
 class _Listed:
-    """Listed price of a model. The list is loaded when the first response arrives."""
+    """Listed price of a model, loaded with the list when the first response arrives."""
 
     __slots__ = ("_found", "_model_id", "_place")
 
@@ -185,12 +187,12 @@ class _List:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        """Guards `_future`, so that the list is loaded only once."""
+        """Lock that guards `_future`, so that the list is loaded only once."""
         self._future: Future[DataSnapshot | None] | None = None
 
     @property
     def loading(self) -> bool:
-        """True if the list is loaded or loading."""
+        """True if the list is loaded, or is being loaded."""
         return self._future is not None
 
     def load(self) -> Future[DataSnapshot | None]:
@@ -299,7 +301,9 @@ def _tiers(model: ModelInfo) -> Callable[[str, Time], Rates | None]:
 
 
 def _rates(price: ModelPrice, tiers: Callable[[str, Time], Rates | None]) -> Rates | None:
-    """Return the rates; None without token prices, since the list may mean free or unknown."""
+    """Return the rates of a listed price; None without token prices, because the list may mean that
+    the model is free, or that its price is unknown.
+    """
     if price.input_mtok is None:
         return None
     base = _rate(price.input_mtok)

@@ -74,7 +74,9 @@ class Rates(NamedTuple):
     """
 
     def of(self, tier: str | None, at: Time) -> Rates | None:
-        """Return the rates of a service tier, `tier` None for standard; None if unknown."""
+        """Return the rates of a service tier; None if they are unknown. `tier`: None for the
+        standard tier.
+        """
         return self if tier is None else self.tiers(tier, at)
 
     def asked(self, settings: Settings, at: Time) -> Rates:

@@ -17,7 +17,7 @@ PER_DOLLAR = Decimal(10**12)
 
 
 class BudgetNode:
-    """Budget of one run, by kind of amount: turns, calls, tokens, units of money.
+    """Budget of one run, for each kind of amount: turns, calls, tokens and units of money.
 
     Not thread-safe. A run and its children share one event loop, and no method awaits.
     """
@@ -29,9 +29,9 @@ class BudgetNode:
         self.held = [0, 0, 0, 0]
         """Amounts reserved and not yet settled, including descendants."""
         self.own = [0, 0, 0, 0]
-        """This run's own part of `held`."""
+        """Part of `held` that this run itself has reserved."""
         self.need = [0, 0, 0, 0]
-        """Amounts that children may not use, so that this run can continue."""
+        """Amounts reserved for this run's own next turn, which children may not use."""
         self.starting = 1
         """Number of children that the current calls can still start."""
         self._above: BudgetNode | None = None
@@ -39,8 +39,8 @@ class BudgetNode:
         """Active children."""
         self._since = [0, 0, 0, 0]
         self._share = [0, 0, 0, 0]
-        """`_share`: guaranteed part of the parent's remaining budget. `_since`: `spent` when it was
-        granted.
+        """`_share`: part of the parent's remaining budget that is guaranteed to this run. `_since`:
+        `spent` when the share was granted.
         """
 
     def limit_to(self, limits: Limits) -> None:
@@ -54,7 +54,7 @@ class BudgetNode:
         )
 
     def join(self, above: BudgetNode) -> bool:
-        """Attach to a parent and take a share of its remaining budget.
+        """Attach the budget to a parent and take a share of what remains there.
 
         Returns False if the parent has no turn left.
         """

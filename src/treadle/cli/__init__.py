@@ -75,8 +75,8 @@ import os
 import sys
 
 _YOUNG_OBJECTS = 20_000
-"""New objects before a garbage collection. Imports make many and no garbage: with Python's 700, a
-tenth of a start is spent on collections.
+"""Number of new objects that triggers a garbage collection. Imports create many objects and no
+garbage: with Python's 700, a tenth of the start is spent on collections.
 """
 _EXTRA = frozenset(
     {"click", "markdown_it", "pathspec", "prompt_toolkit", "pygments", "rich", "tree_sitter"}
@@ -85,8 +85,8 @@ _EXTRA = frozenset(
 
 
 def main() -> None:
-    """Run one command and exit with its code: 0 done, 1 error, 2 usage, 3 limit, 4 approval, 75
-    retry later, 130 cancelled.
+    """Run one command and exit with its code: 0 done, 1 error, 2 usage, 3 limit, 4 approval needed,
+    75 retry later, 130 cancelled.
     """
     # Before any import: scripts ask for the version often.
     if sys.argv[1:] in (["--version"], ["-V"]):
@@ -118,7 +118,7 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Replace closed standard streams by the null device, so that no other file takes their
+    """Replace closed standard streams with the null device, so that no other file gets their
     descriptors.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):

@@ -26,7 +26,7 @@ ELSEWHERE = "resume or fork it in its own program, with Runtime.resume or Runtim
 class RunAgent(NamedTuple):
     agent: Agent[Any, Any]
     others: tuple[Agent[Any, Any], ...] = ()
-    """Agents that it can start by name."""
+    """Agents that the resumed agent can start by name."""
     warnings: tuple[str, ...] = ()
 
 
@@ -35,8 +35,8 @@ def agent_of_run(
 ) -> RunAgent:
     """Return the agent that resumes the run in `cwd`. Reads files, so it blocks.
 
-    `schema` is the output schema with which the run began. Raises CommandFailed if the agent is no
-    longer defined there, AgentError(invalid) if its definition is wrong.
+    `schema`: output schema with which the run began. Raises CommandFailed if the agent is no longer
+    defined there, and AgentError(invalid) if its definition is invalid.
     """
     found = (
         _assistant(info, config, cwd) if info.agent == ASSISTANT else _defined(info, config, cwd)

@@ -57,12 +57,12 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
 class ChosenAgent(NamedTuple):
     agent: Agent[Any, Any]
     limits: Limits
-    """Limits of the run."""
+    """Limits of the agent's runs."""
     inputs: dict[str, Any]
     others: tuple[Agent[Any, Any], ...] = ()
-    """Agents that it can start by name."""
+    """Agents that this agent can start by name."""
     warnings: tuple[str, ...] = ()
-    """Warnings to show once."""
+    """Warnings about the definition, to show once."""
 
 
 def agent_options(command: F) -> F:
@@ -74,11 +74,10 @@ def agent_options(command: F) -> F:
 def chosen_agent(
     config: Config, cwd: Path, options: Mapping[str, Any], *, attended: bool = False
 ) -> ChosenAgent:
-    """Return the agent that the options select; `attended` means that a person can answer
-    questions.
+    """Return the agent that the options select. `attended`: a person can answer questions.
 
-    Raises AgentError(invalid) for a wrong definition and CommandFailed for wrong inputs or a wrong
-    output schema.
+    Raises AgentError(invalid) for an invalid definition, and CommandFailed for invalid inputs or an
+    invalid output schema.
     """
     chosen = _named(config, cwd, options, attended=attended)
     return (

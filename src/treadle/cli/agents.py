@@ -281,7 +281,7 @@ def _inputs(of: ReadDefinition | Agent[Any, Any]) -> dict[str, Any]:
 
 
 def _short(path: Path, cwd: Path) -> str:
-    """Return the path relative to `cwd` or to the home directory if it is inside."""
+    """Return the path relative to `cwd` or to the home directory if it is inside one of them."""
     for base, sign in ((Path(os.path.realpath(cwd)), ""), (Path.home(), "~/")):
         if path.is_relative_to(base):
             return f"{sign}{path.relative_to(base)}"

@@ -14,7 +14,7 @@ from treadle.journal.entries import ApprovalAsked
 from treadle.journal.projection import shown_arguments
 
 SHOWN_CHARS_MAX = 20_000
-"""Maximum number of characters shown. A longer call cannot be reviewed here, and so cannot be
+"""Maximum number of characters to show. A longer call cannot be reviewed here, and so cannot be
 approved.
 """
 
@@ -22,11 +22,13 @@ approved.
 class CallLines(NamedTuple):
     lines: list[str]
     whole: bool
-    """True if nothing is left out."""
+    """True if the lines show the complete call."""
 
 
 def call_lines(asked: ApprovalAsked, clean: Callable[[str], str]) -> CallLines:
-    """Return one or more lines per argument, with hidden and control characters escaped."""
+    """Return the lines of a call, one or more per argument, with hidden and control characters
+    escaped.
+    """
     lines, left = list[str](), SHOWN_CHARS_MAX
     for line in _arguments(asked, clean):
         if len(line) > left:

@@ -114,8 +114,8 @@ def plugin_command(name: str) -> click.Command | None:
 
 
 class CommandGroup(click.Group):
-    """Group that knows the names and help lines of its commands and imports a command only to run
-    it or to show its own help.
+    """Group that knows the names and help lines of its commands, and imports a command only to run
+    it or to show its help.
     """
 
     def __init__(

@@ -84,7 +84,7 @@ def show(as_json: bool, cwd: Path) -> None:
 @config.command(context_settings=HELP)
 @folder
 def path(cwd: Path) -> None:
-    """List the configuration files in the order in which they are read, also those that do not
+    """List the configuration files in the order in which they are read, including those that do not
     exist.
     """
     with failing():
@@ -165,8 +165,8 @@ def _from_input(key: str) -> str:
 
 
 def _meant(key: KeySpec, value: str) -> tuple[Plain, object]:
-    """Return the typed text and the value read from it: as plain text if the key accepts that, else
-    as YAML. Raises Wrong.
+    """Return the typed text and the value that it stands for: plain text if the key accepts that,
+    else YAML. Raises Wrong.
     """
     try:
         return value, read_value(key, value)

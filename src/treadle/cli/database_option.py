@@ -32,8 +32,8 @@ database_option = click.option(
 
 
 def database_url(given: str | None) -> str:
-    """Return `given` (the option), else TREADLE_DATABASE, else `tasks.db` in Treadle's own folder.
-    Opens and creates nothing.
+    """Return the URL of the service database: `given` (the option), else TREADLE_DATABASE, else
+    `tasks.db` in Treadle's own folder. Opens and creates nothing.
 
     The path of a SQLite file is absolute, with `~` expanded. Raises CommandFailed if Treadle's
     folder is not usable.

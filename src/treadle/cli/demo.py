@@ -163,6 +163,8 @@ def _show_change(before: str, after: str) -> None:
 
 
 def _proved(result: RunResult[Any]) -> bool:
-    """True if pytest's output shows that the first test run failed and the last one passed."""
+    """Return True if pytest's output shows that the first test run failed and the last one
+    passed.
+    """
     runs = [r.text for m in result.messages for r in m.tool_results if r.name == "bash"]
     return len(runs) == 2 and "2 failed, 2 passed" in runs[0] and "4 passed" in runs[1]

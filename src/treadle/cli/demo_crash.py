@@ -112,7 +112,7 @@ def crash(directory: Path, *, fast: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Folder of the second half, and the commands that run in it."""
+    """Folder and commands of the second half."""
 
     directory: Path
 
@@ -122,7 +122,7 @@ class Stage:
 
     @property
     def temporary(self) -> Path:
-        """Temporary directory of the killed process, removed with the demo."""
+        """Temporary directory of the killed process, which is removed with the demo."""
         return self.directory.parent / "temporary"
 
     @property
@@ -134,15 +134,15 @@ class Stage:
 
     @property
     def _bank(self) -> Path:
-        """Marker file that exists while the charging program runs; removing it ends the program. A
-        process id from inside a sandbox would name another process outside.
+        """Path of the marker file that exists while the charging program runs; removing it ends the
+        program. A process id from inside a sandbox would name another process outside.
         """
         return self.directory / "bank.busy"
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment without the user's keys and settings, so that the demo does not depend on
-        them.
+        """Environment of the commands, without the user's keys and settings, so that the demo does
+        not depend on them.
         """
         mine = ("TREADLE_", "ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_")
         own = {"TREADLE_HOME": str(self.home), "TMPDIR": str(self.temporary)}
@@ -215,7 +215,7 @@ def _tidy(stage: Stage) -> Generator[None]:
 
 
 async def _play(stage: Stage) -> str:
-    """Run, kill and resume; return the run's id."""
+    """Run, kill and resume. Return the id of the run."""
     try:
         with anyio.fail_after(WITHIN_S):
             run_id = await _killed(stage)

@@ -17,10 +17,10 @@ LINE_CHARS = 110
 
 
 class DemoView:
-    """Prints the events of a run as they arrive."""
+    """Display that prints the events of a run as they arrive."""
 
     def __init__(self, shorter: Mapping[str, str] | None = None) -> None:
-        """`shorter` maps long words in arguments to their replacement."""
+        """Create a display. `shorter`: replacements for long words in arguments."""
         self._shorter = shorter or {}
         self._column = 0
 

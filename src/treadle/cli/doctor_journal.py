@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from treadle.journal.postgres.checkup import Checkup
 
 CLOCK_S = 5.0
-"""Clock difference in seconds that is reported. Entry times come from the processes' clocks; only
-leases use the server's.
+"""Clock difference, in seconds, from which a warning is given. Entries have the time of their
+process's clock; only leases use the server's.
 """
 COMMIT_MS = 20.0
-"""Commit time in milliseconds that is reported as slow. A run waits for a commit at each step."""
+"""Commit time, in milliseconds, from which a journal counts as slow. A run waits for a commit at
+each step.
+"""
 
 State = Literal["ok", "note", "bad"]
 
@@ -217,7 +219,9 @@ def _workers(workers: list[WorkerInfo]) -> Iterator[tuple[str, State, str]]:
 
 
 async def _seen(config: Config, url: str) -> _Seen:
-    """Count all runs of a file, but only queued runs on a server, which may have any number."""
+    """Count the runs of a journal: all runs of a file, but only queued runs on a server, which may
+    have any number.
+    """
     journal = opened_journal(config, url)
     try:
         counts = (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def server_findings(
     config: Config, *, full: bool, offline: bool
 ) -> Iterator[tuple[Literal["ok", "note", "bad"], str]]:
-    """Yield a finding per configured server. `offline` skips the servers that have a URL."""
+    """Yield a finding for each configured server. `offline`: skip the servers that have a URL."""
     if not config.mcp_servers:
         return
     from treadle.tools.mcp import McpServer  # noqa: PLC0415  only if servers are configured

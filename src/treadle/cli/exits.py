@@ -32,7 +32,9 @@ _LIMITS = frozenset(
 
 
 def exit_code(outcome: Outcome, error: str | None) -> int:
-    """Return the exit code of a run that ended; `error` is the kind of error that ended it."""
+    """Return the exit code of a run that ended. `error`: kind of the error that ended it, or
+    None.
+    """
     if outcome is Outcome.COMPLETED:
         return 0
     if outcome in _LIMITS:
@@ -60,7 +62,7 @@ class CommandFailed(click.ClickException):
 
 def clean(text: str) -> str:
     """Return `text` without configured secrets, secrets of the environment, and anything that looks
-    like one. Never raises.
+    like a secret. Never raises.
     """
     from treadle.config import load, own_secrets  # noqa: PLC0415  only where something went wrong
 
@@ -92,7 +94,7 @@ def silence(stream: IO[str]) -> None:
 
 @contextmanager
 def failing(code: int = 2) -> Generator[None]:
-    """Turn AgentError into CommandFailed with `code`, or with 1 if a session or run is busy."""
+    """Convert AgentError into CommandFailed with `code`, or with 1 if a session or run is busy."""
     try:
         yield
     except AgentError as e:

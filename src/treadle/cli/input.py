@@ -34,7 +34,9 @@ def read_prompt(words: str) -> list[Part]:
 
 
 def _piped() -> str:
-    """Return standard input if it is a pipe, a socket or a file; a terminal is not read."""
+    """Return the content of standard input if it is a pipe, a socket or a file; an empty string for
+    a terminal, which is not read.
+    """
     try:
         kind = os.fstat(0).st_mode
     except OSError:
@@ -54,8 +56,8 @@ def _piped() -> str:
 
 
 def attachments(paths: Iterable[str | Path], config: Config, workspace: Path) -> list[Part]:
-    """Return the files of `--file` as parts. Naming a file approves reading it, but a deny rule
-    still applies.
+    """Return the files of `--file` as parts. Naming a file approves reading it, but deny rules
+    still apply.
 
     Raises CommandFailed.
     """

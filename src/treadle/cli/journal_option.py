@@ -39,8 +39,8 @@ journal_option = click.option(
 
 
 def journal_url(config: Config, given: str | None) -> str:
-    """Return `given` (the option), else TREADLE_JOURNAL, else the user's own file, else
-    `journal.db` in Treadle's own folder.
+    """Return the URL of the journal: `given` (the option), else TREADLE_JOURNAL, else the user's
+    own file, else `journal.db` in Treadle's own folder.
 
     The path of a SQLite file is absolute, with `~` expanded. Opens and creates nothing. Raises
     CommandFailed if Treadle's folder is not usable.
@@ -87,8 +87,8 @@ def open_runtime(
     """Return a runtime on the journal at `url`, which is created if it does not exist. Raises
     CommandFailed with exit code 2 if it cannot be opened.
 
-    `otherwise` is appended to that error: an alternative without the journal. `hooks` apply to all
-    runs. `unattended` retries overloaded providers for minutes.
+    `otherwise`: alternative without the journal, appended to that error. `hooks`: hooks of all
+    runs. `unattended`: retry overloaded providers for minutes.
     """
     from treadle.runtime.runtime import PATIENT, Runtime  # noqa: PLC0415  not needed for --help
 

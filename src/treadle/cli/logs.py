@@ -14,8 +14,8 @@ from treadle._internal.redaction import Redactor
 
 
 def log_to_stderr(redactor: Redactor, levels: Mapping[str, int]) -> None:
-    """Send the named loggers to standard error. `levels` maps a logger to its level; a child logger
-    uses its parent's handler.
+    """Write the records of the named loggers to standard error. `levels`: level by logger. A child
+    logger uses its parent's handler.
     """
 
     class Clean(logging.Formatter):

@@ -84,7 +84,7 @@ mcp.params[:] = [one for one in mcp.params if one.name != "attached"]
 
 
 async def _serve(config: Config, agents: Sequence[ChosenAgent], options: dict[str, Any]) -> bool:
-    """Serve until the input closes. True if a signal ended it."""
+    """Serve until the input closes. Return True if a signal ended it."""
     from treadle.apps.mcp_server.agents import ServedAgent  # noqa: PLC0415  brings the SDK
     from treadle.apps.mcp_server.server import McpToolServer  # noqa: PLC0415  brings the SDK
     from treadle.apps.mcp_server.stdio import serve_stdio  # noqa: PLC0415  brings the SDK
@@ -119,7 +119,7 @@ class Stopped:
     by_signal = False
 
     async def watch(self, scope: anyio.CancelScope) -> None:
-        """Close the open runs on the first signal; the third ends the process at once."""
+        """Close the open runs on the first signal, and end the process at once on the third."""
         # Windows has no SIGHUP; under nohup it stays ignored.
         hang_up = getattr(signal, "SIGHUP", None)
         heard = [

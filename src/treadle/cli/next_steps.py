@@ -18,7 +18,7 @@ from treadle.journal.run_state import RunState
 
 
 class _Waiting(NamedTuple):
-    """Call that waits for an answer, in the run or one of its child runs."""
+    """Call that waits for an answer, in the run or in one of its child runs."""
 
     asked: ApprovalAsked
     state: RunState
@@ -38,7 +38,7 @@ class _Waiting(NamedTuple):
 
     @property
     def answer(self) -> tuple[str, str]:
-        """The option that most people want, as name and value."""
+        """Option that most people want, as name and value."""
         return (
             ("--result", f"{self.asked.call_id}=TEXT")
             if self.asked.deferred
@@ -47,10 +47,10 @@ class _Waiting(NamedTuple):
 
 
 async def next_steps(runs: Journal, state: RunState, *, journal: str | None = None) -> list[str]:
-    """Return lines for stderr; they may hold secrets and escape sequences. For a waiting run: each
-    call and the command that answers it.
+    """Return the suggested commands as lines for stderr, which may contain secrets and escape
+    sequences. For a waiting run: each call, and the command that answers it.
 
-    `journal` is its URL if it is not the default journal.
+    `journal`: its URL if it is not the default journal.
     """
     started = state.started
     assert started is not None, "a run begins with run.started"
@@ -136,7 +136,7 @@ def _instead(waiting: Sequence[_Waiting]) -> str:
 
 
 def _question(one: _Waiting, run_id: str) -> list[str]:
-    """Return the call and, below it, its complete arguments."""
+    """Return a pending call as lines: its name and, below it, its complete arguments."""
     asked = one.asked
     why = (
         "it is unknown whether it took effect"

@@ -26,21 +26,21 @@ An existing file keeps its mode.
 
 
 class OutputFile(BytesIO):
-    """File that is written at each flush. The first flush truncates it, so a run that fails to
-    start leaves it unchanged.
+    """Output file that is written at each flush. The first flush truncates it, so that a run that
+    fails to start leaves it unchanged.
 
-    If a write fails, that output goes to stdout instead, and the run continues.
+    If a write fails, the output goes to stdout instead, and the run continues.
     """
 
     def __init__(self, path: Path) -> None:
-        """Check the file. Raises CommandFailed if it is obviously not writable. Does not touch
-        it.
+        """Check that the file can be written. Raises CommandFailed if it obviously cannot. Does not
+        touch it.
         """
         super().__init__()
         self._path, self._place = path, Path(os.path.realpath(path))
         self._file: FileIO | None = None
         self._size_bytes = 0
-        """Size of the complete pieces in the file."""
+        """Size of the complete pieces in the file, in bytes."""
         self._lost: OSError | None = None
         if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
             raise CommandFailed(
@@ -96,7 +96,7 @@ class OutputFile(BytesIO):
         super().close()
 
     def _write(self, piece: bytes) -> None:
-        """Write the whole piece or none of it."""
+        """Write the whole piece, or nothing."""
         if self._file is None:
             self._file = FileIO(
                 open_in_place(self._place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w"

@@ -155,7 +155,7 @@ def check(
 
 
 class _Checker(NamedTuple):
-    """Mode, directory and permissions shared by all checked commands."""
+    """Checker of commands with the same mode, directory and permissions."""
 
     mode: Mode
     cwd: Path
@@ -174,7 +174,7 @@ class _Checker(NamedTuple):
         put(self.secrets.exact("\n".join(lines)))
 
     def stream(self, source: str) -> bool:
-        """Answer each line of the input. True if every line was valid."""
+        """Answer each line of the input. Return True if every line was valid."""
         all_well = True
         with _opened(source) as stream:
             for number, line in enumerate(_lines(stream), 1):
@@ -211,8 +211,8 @@ def _as_json(decision: Decision) -> dict[str, Any]:
 
 
 def _for_a_person(command: str, decision: Decision) -> list[str]:
-    """Return the decision and its reason, a row per command found, and the rules that would allow
-    the line.
+    """Return the lines for a terminal: the decision with its reason, a row for each command found,
+    and the rules that would allow the command line.
     """
     ink = Ink()
     lines = [ink(decision.verdict, _INK[decision.verdict]) + f"  {one_line(revealed(command))}"]
@@ -257,7 +257,7 @@ def _opened(source: str) -> Any:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield each line once it is complete, without its end, truncated above MAX_LINE_BYTES."""
+    """Yield each line once it is complete, without its line end, truncated above MAX_LINE_BYTES."""
     while line := stream.readline(MAX_LINE_BYTES + 1):
         rest = line
         while rest and not rest.endswith(b"\n"):
@@ -266,7 +266,7 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _request(line: bytes, mode: Mode) -> tuple[str, Mode]:
-    """Return the command and mode of one line; the mode defaults to `mode`.
+    """Return the command and the mode of a line. `mode`: mode of a line that names none.
 
     Raises ValueError with a message for users.
     """

@@ -30,8 +30,8 @@ class Renderer(Protocol):
 
 
 class StreamJson:
-    """Renderer that prints every event as one line of JSON. Secrets are masked inside the values,
-    so each line stays valid JSON.
+    """Renderer that prints every event as a line of JSON. Secrets are masked inside the values, so
+    each line stays valid JSON.
     """
 
     def __init__(self, out: IO[bytes], secrets: Redactor) -> None:
@@ -49,8 +49,8 @@ class StreamJson:
 
 
 class Json(StreamJson):
-    """Renderer that prints only the last event of the requested run, which is the run of the first
-    event, not one of its children.
+    """Renderer that prints only the last event of the requested run: the run of the first event,
+    not one of its children.
     """
 
     def __init__(self, out: IO[bytes], secrets: Redactor) -> None:
@@ -88,7 +88,7 @@ class Text:
         self._run = ""
         """Id of the requested run: the run of the first event."""
         self._begins: dict[str, str] = {}
-        """Line prefix per child run."""
+        """Prefix of the lines of each child run."""
         self._begin = ""
 
     def show(self, event: Event) -> None:
@@ -201,7 +201,7 @@ class Text:
 
 
 def _arguments(event: events.ToolCallAsked) -> str:
-    """Return the text after the name of a call."""
+    """Return the text after the name of a call, which identifies it."""
     if event.name == TOOL and (todos := written(event.arguments)) is not None:
         return progress(todos)
     if isinstance(event.arguments, str):
@@ -256,7 +256,7 @@ def ended(event: events.RunEnd) -> str:
 
 
 def summary(event: events.RunEnd) -> str:
-    """Return the run's figures, with totals if it started other runs."""
+    """Return the figures of a run in one line, with totals if it started other runs."""
     counts = (
         count(event.turns, "turn"),
         count(event.tool_calls, "tool call"),
@@ -270,10 +270,10 @@ def summary(event: events.RunEnd) -> str:
 def renderer(
     output: str, out: IO[bytes], secrets: Redactor, *, quiet: bool, verbose: bool, typed: bool
 ) -> Renderer:
-    """Return the renderer for an output format. `secrets` are masked in everything shown, because a
-    model may repeat them.
+    """Return the renderer for an output format. `secrets`: texts to mask in everything shown,
+    because a model may repeat them.
 
-    `typed` is True if a schema was requested.
+    `typed`: True if a schema was requested.
     """
     match output:
         case "stream-json":

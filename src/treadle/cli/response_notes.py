@@ -25,7 +25,7 @@ SHORT_LIFE_S = 300
 
 
 def response_notes(story: Story, before: ModelResponded | None, *, verbose: bool) -> Notes:
-    """Map message ids of responses to their notes. `before` is the last response of the session's
+    """Return the notes by message id of the response. `before`: last response of the session's
     previous run.
     """
     notes: Notes = {}
@@ -50,7 +50,7 @@ def counted(usage: Usage) -> str:
 
 
 def request_of(error: ErrorInfo) -> str:
-    """Return the request id as a suffix, for support requests to the provider."""
+    """Return the request id of an error as a suffix, for support requests to the provider."""
     return f" (request {error.request_id})" if error.request_id else ""
 
 

@@ -259,7 +259,7 @@ async def _tell_next_steps(runtime: Runtime, wish: RunRequest, run_id: str) -> N
 
 
 async def follow(stream: RunStream[Any], show: Callable[[Event], None]) -> None:
-    """Show a run's events to its end. Ctrl-C, SIGTERM and a closed terminal cancel the run.
+    """Show the events of a run to its end. Ctrl-C, SIGTERM and a closed terminal cancel the run.
 
     Raises BrokenPipeError if the reader is gone, and CommandFailed if the output cannot be written;
     either cancels the run.
@@ -279,8 +279,8 @@ async def follow(stream: RunStream[Any], show: Callable[[Event], None]) -> None:
 
 
 async def _cancel_on_signals(stream: RunStream[Any]) -> None:
-    """Cancel the run on the first signal, which takes at most half a second. The third ends the
-    process at once.
+    """Cancel the run on the first signal, within half a second. The third signal ends the process
+    at once.
     """
     heard = [signal.SIGINT, signal.SIGTERM]
     hang_up = getattr(signal, "SIGHUP", None)  # not on Windows; what nohup ignores stays ignored

@@ -196,7 +196,7 @@ def configured(options: Mapping[str, Any], *, cwd: Path) -> Config:
 
 
 def settings_of(options: Mapping[str, Any]) -> Settings:
-    """Return the options that are settings of the model call. Unlike defaults, a setting that the
+    """Return the options that are settings of the request. Unlike a default, a setting that the
     model does not support is an error.
     """
     return Settings(effort=options["effort"], max_tokens=options["max_output_tokens"])

@@ -38,7 +38,7 @@ class RunRequest:
     tags: tuple[str, ...]
     metadata: Mapping[str, str]
     journal_option: str | None
-    """Value of `--journal`, repeated in suggested commands."""
+    """Value of `--journal`, which suggested commands repeat."""
     queue: str
     """Queue of a detached run."""
     priority: int

@@ -117,8 +117,8 @@ def _serve(
     places: tuple[str | None, str | None],
     agents: Sequence[str],
 ) -> None:
-    """Run the server. `model` is the task assistant's, None for the rules; `places` holds the URLs
-    of the journal and the database as given.
+    """Run the server. `model`: that of the task assistant; None for the rules. `places`: URLs of
+    the journal and the database, as given.
     """
     import anyio  # noqa: PLC0415  --help needs none of it
 
@@ -172,7 +172,9 @@ def _serve(
 
 
 def _warn(config: Config, public_host: str | None) -> None:
-    """Set up logging and print warnings, also if the service answers no requests to its host."""
+    """Set up logging, and print warnings: also if the service would reject requests to its own
+    public host.
+    """
     from treadle._internal.redaction import Redactor  # noqa: PLC0415  not needed for --help
 
     redactor = Redactor(config.secrets())
@@ -191,8 +193,8 @@ def _warn(config: Config, public_host: str | None) -> None:
 
 
 def _name_of(key: bytes, journal: str) -> str:
-    """Return an identifier of a journal that is the same for every process that shares it and
-    unique across machines and folders.
+    """Return an identifier of a journal. It is the same for every process that shares the journal,
+    and unique across machines and folders.
     """
     parts = urlsplit(journal)
     if parts.scheme in ("postgresql", "postgres"):  # the user and the local host do not matter
@@ -232,7 +234,7 @@ def _address(listening: socket.socket) -> str:
 
 
 def _tell(address: str, rows: Sequence[tuple[str, str]]) -> None:
-    """Print the address on stdout for programs, and the rest on stderr for people."""
+    """Print the address on stdout, for programs, and everything else on stderr, for people."""
     echo(address)
     for name, text in (*rows, ("stop", "Ctrl-C")):
         echo(f"  {name:<9} {plain(text)}", err=True)

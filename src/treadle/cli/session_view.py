@@ -86,7 +86,9 @@ def said(
 def shown_message(
     part: Part, role: str, clean: Callable[[str], str], *, verbose: bool
 ) -> Iterator[tuple[str, str, str, Style]]:
-    """Yield the indent of the first line, the indent of further lines, the text and its style."""
+    """Yield the lines of a message part: indent of the first line, indent of further lines, text
+    and style.
+    """
     match part:
         case TextPart():
             mark = "> " if role == "user" else "  "

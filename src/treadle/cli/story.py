@@ -38,7 +38,7 @@ from treadle.types import Time
 
 @dataclass(slots=True)
 class StoryCall:
-    """Entries about one call within one driver's part of the run."""
+    """Entries about one call, within the part of the run that one driver did."""
 
     call_id: str
     name: str
@@ -50,7 +50,9 @@ class StoryCall:
 
     @property
     def runs_with(self) -> JsonText:
-        """Arguments used or to be used, which a person or a hook may have edited."""
+        """Arguments with which the call ran or will run, which a person or a hook may have
+        edited.
+        """
         if self.started is not None:
             return self.started.arguments_json
         if self.answered is not None and self.answered.arguments_json is not None:
@@ -73,9 +75,9 @@ class Turn:
     again: bool
     """True if another driver continues the turn."""
     requested_at: Time | None = None
-    """Time of the last attempt's request."""
+    """Time at which the last attempt was requested."""
     failed: list[ModelRequested] = field(default_factory=list[ModelRequested])
-    """Requests that followed a failed attempt, each with its error."""
+    """Requests of failed attempts, each with its error."""
     response: ModelResponded | None = None
     calls: dict[str, StoryCall] = field(default_factory=dict[str, StoryCall])
 
@@ -88,7 +90,7 @@ class Break:
     """Time of the last entry before the break."""
     resumed: RunResumed
     waited: bool
-    """True if the run waited for a person. False if its process stopped, or it had none yet."""
+    """True if the run waited for a person; False if its process stopped, or if it had none yet."""
     changes: tuple[str, ...]
     """Settings that the new driver changed."""
 
@@ -118,7 +120,7 @@ class Story:
     last_at: Time | None = None
     """Time of the last entry before the end."""
     results: dict[str, ToolFinished] = field(default_factory=dict[str, ToolFinished])
-    """Results by call id."""
+    """Results of the calls by id."""
     late: set[str] = field(default_factory=set[str])
     """Ids of calls whose result arrived late."""
     _asked: dict[str, tuple[str, JsonText]] = field(default_factory=dict[str, tuple[str, JsonText]])
@@ -227,7 +229,7 @@ class Story:
                 self._waiting.discard(call_id)
 
     def _turn(self, number: int, at: Time) -> Turn:
-        """Return the current turn of that number; after a break, a new part of it."""
+        """Return the current turn of that number. After a break, it is a new part of the turn."""
         for item in reversed(self.items):
             if isinstance(item, Turn) and item.number == number:
                 return item

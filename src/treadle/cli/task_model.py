@@ -10,7 +10,7 @@ from treadle.config import Config
 from treadle.errors import AgentError
 
 EMBEDDED: Final = "embedded"
-"""Name that selects the rules, for users who also have a key."""
+"""Model name that selects the rules, for users who also have a key."""
 
 
 def model_flags(model: str | None) -> dict[str, str]:
@@ -19,8 +19,8 @@ def model_flags(model: str | None) -> dict[str, str]:
 
 
 def task_model(config: Config, chosen: str | None = None) -> str | None:
-    """Return the model's name, or None for the embedded rules, which need no key. A configured
-    model is not checked here; its first use reports errors.
+    """Return the name of the model, or None for the embedded rules, which need no key. A configured
+    model is not checked here: its first use reports errors.
 
     `chosen`: value of `--model`.
     """

@@ -46,7 +46,7 @@ _BOXES: Final = str.maketrans({"☐": "[ ]", "✓": "[x]"})
 
 
 def talk(message: str, options: Mapping[str, str | None]) -> int:
-    """Return the exit code of the chat. Raises CommandFailed."""
+    """Run the chat and return its exit code. Raises CommandFailed."""
     with failing():
         config = load(flags=model_flags(options["model"]))
         database = database_url(options["database"])
@@ -72,14 +72,14 @@ async def _opened(
 
 
 class Talk:
-    """Conversation whose history is kept in memory only."""
+    """Conversation whose history is kept only in memory."""
 
     def __init__(self, runner: AgentRunner, portal: BlockingPortal, conversation_id: str) -> None:
         self._runner, self._portal, self._id = runner, portal, conversation_id
         self._said: tuple[MessageHistory, ...] = ()
 
     def typed(self) -> int:
-        """Read messages from a terminal. Ctrl-C discards the line; Ctrl-D ends."""
+        """Read messages from a terminal and answer them. Ctrl-C discards the line; Ctrl-D ends."""
         _put(WELCOME)
         with _line_history():
             while True:
@@ -95,7 +95,7 @@ class Talk:
                     self.say(message)
 
     def piped(self) -> int:
-        """Read one message per line. The exit code is the worst one."""
+        """Answer one message per line of the input. Return the worst exit code."""
         worst = 0
         for line in sys.stdin.buffer:
             if message := line.decode("utf-8", "replace").strip():
@@ -132,7 +132,9 @@ class Talk:
         return result.response, 0 if result.success else 1
 
     def _followed(self, stream: ReplyStream, waiting: _Waiting) -> None:
-        """Wait for the end of the reply. Ctrl-C cancels it and keeps waiting for the end."""
+        """Wait for the end of the reply. Ctrl-C cancels the reply, and the wait continues until it
+        has ended.
+        """
         future = self._portal.start_task_soon(_to_the_end, stream)
         while True:
             try:
@@ -161,7 +163,7 @@ class _Waiting:
         return self
 
     def wait(self, future: Future[None]) -> None:
-        """Wait for the work. Raises its exception, and KeyboardInterrupt."""
+        """Wait for the future and return. Raises its exception, and KeyboardInterrupt."""
         if self._shows and not self._shown:
             with suppress(NotYet):
                 return future.result(WORKING_AFTER_S)

@@ -41,7 +41,7 @@ def mcp(before: dict[str, str | None] | None, database: str | None) -> None:
 
 
 async def _serve(url: str) -> bool:
-    """Serve until the input closes. True if a signal ended it."""
+    """Serve until the input closes. Return True if a signal ended it."""
     from treadle.apps.assistant.over_mcp import tasks_over_mcp  # noqa: PLC0415  not needed for --help
     from treadle.apps.assistant.server import MCPToolServer  # noqa: PLC0415  not needed for --help
     from treadle.apps.assistant.terminal_user import terminal_user  # noqa: PLC0415  not needed for --help

@@ -21,7 +21,7 @@ from treadle.cli.echo import shown
 from treadle.cli.exits import CommandFailed, unwritable
 
 WIDTH = 100
-"""Maximum width, and the width if the terminal's is unknown."""
+"""Maximum width of output, and its width if that of the terminal is unknown."""
 WIDTH_MIN = 40
 
 Style: TypeAlias = Literal["", "bold", "dim", "red", "green", "yellow", "cyan", "alarm"]
@@ -86,7 +86,7 @@ class Ink:
     """Colours, applied if stdout is a terminal that shows them."""
 
     def __init__(self, *, colour: bool | None = None) -> None:
-        """`colour` overrides the detection by terminal and NO_COLOR."""
+        """Create a palette. `colour`: overrides the detection by terminal and NO_COLOR."""
         wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._colour = (sys.stdout.isatty() and wanted) if colour is None else colour
 
@@ -103,10 +103,10 @@ def table(
     style: Callable[[int, str], Style],
     most: int | None = None,
 ) -> list[str]:
-    """Format rows as lines; the last column is cut to the remaining width.
+    """Format rows as lines. The last column is cut to the remaining width.
 
-    `right` names the right-aligned columns, `style(column, text)` returns the style of a cell, and
-    `most` is the total width, `width()` by default.
+    `right`: names of right-aligned columns. `style(column, text)`: returns the style of a cell.
+    `most`: total width, by default `width()`.
     """
     cells = [list(row) for row in rows]
     widths = [max(columns(row[n]) for row in (list(head), *cells)) for n in range(len(head))]

@@ -20,7 +20,7 @@ from treadle.types import Time, Usage
 
 PROMPT_LINES = 3
 SAID_LINES = 2
-"""Maximum lines of the model's text before its tool calls."""
+"""Maximum number of lines of the model's text that are shown before its tool calls."""
 ANSWER_LINES = 8
 
 
@@ -29,7 +29,7 @@ class Relations:
     """Runs related to the one that is drawn."""
 
     children: Sequence[RunInfo] = ()
-    """Its descendants, oldest first."""
+    """Descendants of the run, oldest first."""
     forks: Sequence[RunInfo] = ()
     before: ModelResponded | None = None
     """Last response of the session's previous run."""
@@ -44,9 +44,9 @@ def timeline(
     ink: Ink,
     verbose: bool = False,
 ) -> list[str]:
-    """Return lines of at most 100 columns.
+    """Return the timeline in lines of at most 100 columns.
 
-    `clean` masks secrets in a text; escape sequences are removed here.
+    `clean`: function that masks secrets in a text. Escape sequences are removed here.
     """
     layout = TimelineLayout(
         began=story.started.at, clean=lambda text: plain(clean(text)), ink=ink, verbose=verbose
@@ -163,7 +163,7 @@ class _Drawing:
         yield from self._calls.of(turn)
 
     def _asked_for(self, turn: Turn) -> tuple[str, Style]:
-        """Return the model's response time and token counts."""
+        """Return the response time and the token counts of a turn, with their style."""
         response = turn.response
         if response is None or turn.requested_at is None:
             return "", ""

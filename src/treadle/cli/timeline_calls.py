@@ -60,7 +60,7 @@ class TimelineCalls:
                 yield indent + self._layout.ink(line, tone)
 
     def _state(self, turn: Turn, call: StoryCall) -> tuple[str, Style, str]:
-        """Return the mark, its style, and the status or duration on the right."""
+        """Return the mark of a call, its style, and the status or duration for the right edge."""
         finished = call.finished
         if finished is None:
             over = turn is not self._last or self._info.status in ("stopped", "finished")

@@ -13,14 +13,14 @@ from treadle.cli.terminal import Ink, Style, width
 from treadle.types import Time
 
 CLOCK = 9
-"""Width of the elapsed time."""
+"""Width of the column with the elapsed time."""
 MARGIN = " " * (CLOCK + 2)
 VERBOSE_LINES = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineLayout:
-    """Formatter of the lines of one timeline."""
+    """Formatter for the lines of a timeline."""
 
     began: Time
     clean: Callable[[str], str]
@@ -30,8 +30,8 @@ class TimelineLayout:
     width: int = field(default_factory=width)
 
     def line(self, at: Time, shown: str, used: int, right: str = "", style: Style = "") -> str:
-        """Format a line with the elapsed time. `used` is the width of `shown`, which may hold
-        escape sequences.
+        """Format a line with the elapsed time. `used`: width of `shown`, which may contain escape
+        sequences.
         """
         gap = " " * (self.width - len(MARGIN) - used - columns(right)) if right else ""
         return f"{self.ink(self.clock(at), 'dim')}  {shown}{gap}{self.ink(right, style)}"

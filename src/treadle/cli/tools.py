@@ -83,7 +83,7 @@ def _style(column: int, text: str) -> Style:
 
 
 def _rows(config: Config, cwd: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the tools, and the problems of modules that could not be imported."""
+    """Return the rows of the tools, and the problems of modules that could not be imported."""
     from treadle.agents.definitions import Catalog  # noqa: PLC0415  --help needs none of it
     from treadle.agents.definitions.modules import plugin_tool  # noqa: PLC0415  not needed for --help
     from treadle.tools.builtin.complete import Complete  # noqa: PLC0415  not needed for --help

@@ -31,7 +31,7 @@ from treadle.errors import AgentError
 _ALSO_UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0e\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
 )
-"""Fillers and selectors, which are letters and marks to Unicode.
+"""Filler and selector characters, which Unicode counts as letters and marks.
 
 U+FE0F is excluded, because it turns the character before it into an emoji.
 """
@@ -88,7 +88,7 @@ def _project(folder: Path) -> Project:
 
 
 def _trust(own: Path, project: Project, *, show: bool, ask: bool) -> None:
-    """Trust the project. `ask` requests confirmation after showing the files."""
+    """Trust the project. `ask`: request confirmation after showing the files."""
     files = store.survey(project, own)
     if show or ask:
         _say(f"would be trusted in its current state: {project.root}")

@@ -28,7 +28,7 @@ SHOWN_KEYS = ("name", "description", "model", "tools")
 
 
 def described(name: str, data: bytes) -> Iterator[str]:
-    """Yield lines that describe one file by its keys; `name` is its path below the project's root.
+    """Yield lines that describe a file by its keys. `name`: path below the project's root.
 
     Does not raise for an invalid file.
     """
@@ -57,13 +57,13 @@ def _of_definition(said: Mapping[str, Plain]) -> Iterator[str]:
 
 
 def _of_config(said: Mapping[str, Plain]) -> Iterator[str]:
-    """Yield everything that is executed, without truncation."""
+    """Yield lines for everything in a configuration that is executed, without truncation."""
     for key in ("agents", "mcp_servers"):
         yield from _leaves(key, said.get(key))
 
 
 def _leaves(path: str, value: Plain) -> Iterator[str]:
-    """Yield each nested value with its path.
+    """Yield each value in nested data, with its path.
 
     Commands are shell-quoted, so that one argument cannot look like two.
     """

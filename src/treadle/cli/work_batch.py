@@ -88,7 +88,7 @@ async def worked(wish: BatchRequest, out: IO[bytes] | None) -> Report:
 
 
 async def detached(wish: BatchRequest) -> tuple[str, int]:
-    """Start a batch whose runs are queued; return its id and the number of runs.
+    """Start a batch whose runs are queued. Return its id and the number of runs.
 
     Raises CommandFailed and AgentError.
     """
@@ -144,7 +144,7 @@ async def _followed(crew: Crew, logbook: Logbook, *, is_new: bool) -> Report:
 
 
 async def _stop_on_signals(crew: Crew) -> None:
-    """Cancel active runs on the first signal. The third ends the process at once."""
+    """Cancel active runs on the first signal, and end the process at once on the third."""
     heard = [signal.SIGINT, signal.SIGTERM]
     if (
         signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
@@ -189,8 +189,8 @@ def _prompts(options: dict[str, Any]) -> list[str]:
 
 
 def _shelf(config: Config, journal: str | None) -> Path:
-    """Return the folder of batches, next to a journal file, or on this machine for a journal on a
-    server.
+    """Return the folder that holds the batches: next to a journal file, or on this machine for a
+    journal on a server.
     """
     file = journal_file(url := journal_url(config, journal))
     if file is None and config.home is not None and url != "memory:":

@@ -15,7 +15,7 @@ PROMPT_CHARS = 400
 
 
 def as_text(report: Report, *, to_file: bool) -> str:
-    """Return a table, notes on prompts that need attention, and the totals."""
+    """Return the report: a table, notes on prompts that need attention, and the totals."""
     head = [
         "#",
         "outcome",

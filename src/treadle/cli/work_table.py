@@ -33,7 +33,7 @@ LINES_MOST = 12
 
 
 class Display(Protocol):
-    """`Watcher` with output for people."""
+    """`Watcher` that prints for people."""
 
     def begins(self, batch: Batch, done: Sequence[ReportRow]) -> None: ...
 
@@ -203,7 +203,7 @@ class LiveTable(LineOutput):
 
     @override
     def _print(self, text: str) -> None:
-        """Print above the region, which the next frame redraws."""
+        """Print a line above the region, which the next frame redraws."""
         write(f"{self._up()}{text}\n")
         self._drawn = 0
 
@@ -253,7 +253,7 @@ class _Progress:
 
 
 def write(text: str) -> None:
-    """Write to stderr. If it cannot be written, the batch continues without output."""
+    """Write a text to stderr. If that fails, the batch continues without output."""
     if not text:
         return
     try:

@@ -33,7 +33,7 @@ class BatchRequest:
 
     options: dict[str, Any]
     given: frozenset[str]
-    """Names of options given on the command line; the others have defaults."""
+    """Names of the options that were given on the command line; the others have their defaults."""
 
     def said(self, name: str) -> bool:
         return name in self.given
@@ -88,7 +88,7 @@ def _queue(config: Config, options: dict[str, Any]) -> str | None:
 
 
 def allowed_before(options: dict[str, Any], terms: Terms) -> dict[str, Any]:
-    """Merge permissions: those granted at the start of the batch stay, and new ones are added."""
+    """Merge permissions: those granted when the batch started stay, and new ones are added."""
     allowed = {
         "allow": tuple(dict.fromkeys((*terms.allow, *options["allow"]))),
         "no_sandbox": options["no_sandbox"] or terms.sandbox,

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 ENGINES: Final = ("local", "dbos")
 HOST_MOST: Final = 80
-"""Maximum length of the host in a worker's name; the process id after it keeps names unique."""
+"""Maximum length of the host name in a worker's name. The process id after it keeps names
+unique.
+"""
 METRICS_NEED: Final = "metrics need a library that is not installed: pip install 'treadle[metrics]'"
 
 
@@ -155,7 +157,9 @@ class _Wish:
 
 
 def _wish(config: Config, url: str, options: dict[str, Any], flags: dict[str, Any]) -> _Wish:
-    """Validate the options. Raises CommandFailed if they conflict with the configuration."""
+    """Validate the options and return them. Raises CommandFailed if they conflict with the
+    configuration.
+    """
     if url == "memory:":
         raise CommandFailed(
             "a worker cannot use an in-memory journal, which other processes cannot open: choose "
@@ -317,7 +321,9 @@ async def _engine(wish: _Wish) -> AsyncGenerator[Engine | None]:
 async def _drain_on_signals(
     working: Worker, journal: Journal, grace_s: float, tell: WorkerOutput
 ) -> None:
-    """Drain on the first signal and stop at once on the second. The third ends the process."""
+    """Drain the worker on the first signal and stop at once on the second. The third ends the
+    process.
+    """
     import anyio  # noqa: PLC0415  as above
 
     async def hurry_after_grace() -> None:

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 
 class Agents:
-    """Agents with which one worker drives runs.
+    """Agents with which a worker drives runs.
 
-    Agents that `--agent` selects from the worker's own folder override those of a run's folder.
+    Agents that `--agent` selects from the worker's own folder take precedence over those of a run's
+    folder.
     """
 
     def __init__(self, config: Config, runtime: Runtime, flags: Mapping[str, Any]) -> None:
@@ -46,7 +47,9 @@ class Agents:
         self._own = frozenset(names)
 
     def schedules(self, warn: Callable[[str], None]) -> dict[str, Schedule]:
-        """Return the schedules whose agents this folder defines; the others start no runs here."""
+        """Return the schedules whose agents this folder defines. The other schedules start no runs
+        here.
+        """
         kept: dict[str, Schedule] = {}
         for name, schedule in self._config.schedules.items():
             try:
@@ -75,7 +78,7 @@ class Agents:
                 self._runtime.agents.register(agent)
 
     async def of(self, info: RunInfo) -> Agent[Any, Any] | None:
-        """Return the agent of a run, or None if the runtime resolves it by name.
+        """Return the agent of a run; None if the runtime should resolve it by name.
 
         Raises AgentError(invalid) if the run cannot be driven here.
         """
@@ -105,8 +108,8 @@ class Agents:
         return replace(found.agent, hooks=(*more, *found.agent.hooks))
 
     def _check_rules(self, there: Config, cwd: Path) -> None:
-        """Check that the worker enforces the project's rules, because it has a single set of rules
-        for all runs.
+        """Check that the worker enforces the rules of the run's project, because it has a single
+        set of rules for all runs.
 
         Raises AgentError(invalid) if it would drop some.
         """

@@ -27,7 +27,7 @@ class WorkerOutput:
     def __init__(self, secrets: Redactor, *, quiet: bool, verbose: bool) -> None:
         self._secrets, self._quiet, self._verbose = secrets, quiet, verbose
         self._under_way: dict[str, str] = {}
-        """Agent by id of each run started here and not ended."""
+        """Name of the agent, by id of each run that started here and has not ended."""
         self.metrics: WorkerMetrics | None = None
 
     def follow(self, runtime: Runtime, agents: Agents, *, counted: bool) -> None:
@@ -37,7 +37,7 @@ class WorkerOutput:
             runtime.hub.agents.add(self)
 
     async def left(self) -> int:
-        """Return the number of runs started here that no process is driving."""
+        """Return the number of runs that started here and that no process drives now."""
         number = 0
         for run_id in self._under_way:
             with suppress(AgentError):
@@ -62,7 +62,7 @@ class WorkerOutput:
         return agent
 
     def put(self, event: Event) -> None:
-        """Record the end of a run; called by the event hub."""
+        """Record the end of a run. Called by the event hub."""
         from treadle.cli.render import summary  # noqa: PLC0415  not needed for --help
         from treadle.messages.events import RunEnd  # noqa: PLC0415  not needed for --help
         from treadle.types import Outcome  # noqa: PLC0415  not needed for --help

@@ -45,7 +45,7 @@ class Summariser(NamedTuple):
     model: Model
     name: str
     prices: Callable[[str], Pricing]
-    """Function that returns the pricing of the responding model, by name."""
+    """Function that returns the pricing of a responding model, by its name."""
     context_tokens: int | None = None
     missed: str = ""
     """Why a preferred model was not used, for the user; empty if there is nothing to report."""
@@ -55,7 +55,7 @@ Summarisers: TypeAlias = Callable[[], AsyncGenerator[Summariser, None]]
 
 
 async def nobody() -> AsyncGenerator[Summariser, None]:
-    """Yield no summarizers."""
+    """Yield no summarizer, for a run without one."""
     for none in ():
         yield none
 
@@ -66,7 +66,9 @@ class Load:
     """
 
     def __init__(self, state: RunState, fixed: Callable[[], int]) -> None:
-        """`fixed`: returns the tokens outside the history, used until a response reports a size."""
+        """Create an estimate. `fixed`: function that returns the tokens outside the history, used
+        until a response reports a size.
+        """
         self._state, self._fixed = state, fixed
         self._base: tuple[int, int] | None = None
         self._seen = self._tokens = 0
@@ -88,7 +90,7 @@ class Made(NamedTuple):
     entries: Sequence[Compaction] = ()
     """Entries to append. Appending them applies the compaction to the state."""
     less: bool = False
-    """True if the compaction makes the next request smaller."""
+    """True if the next request becomes smaller."""
     overflow: AgentError | None = None
     """AgentError(context_overflow) if the conversation still exceeds the window. Raise it after
     appending the entries, which may record a cost.
@@ -98,7 +100,7 @@ class Made(NamedTuple):
 
 
 class ContextLimits(NamedTuple):
-    """Sizes that decide when to compact, in tokens."""
+    """Token counts that decide when to compact."""
 
     window: Callable[[str], int | None]
     """Function that returns the window of a model, by name."""
@@ -122,13 +124,14 @@ class Compactor:
     ) -> None:
         self._state, (self._context, self._fixed, self._at) = state, limits
         self._put_off = 0
-        """Replaces a lower `at`, after a compaction that freed too little; in tokens."""
+        """Threshold in tokens that replaces a lower `at`, after a compaction that freed too little.
+        """
         self._retries, self._traced = retries, traced
         self._load = Load(state, limits.fixed)
         self._gave_up = False
-        """True after a failed summary. The run then summarizes only as a last resort."""
+        """True after a failed summary. The run then summarizes only when nothing else helps."""
         self._native_failed = False
-        """True after a failed compaction by the provider. The run does not use it again."""
+        """True after a failed compaction by the provider, which is then not tried again."""
         self._budget = SummaryBudget(state, append)
 
     def is_needed(self, max_tokens: int, *, forced: bool = False) -> bool:
@@ -147,9 +150,10 @@ class Compactor:
         return at if at is None else max(at, self._put_off)
 
     def _is_far_from(self, limit: int) -> bool:
-        """True if a cheap check, which suffices for most turns, excludes that the limit is reached.
+        """Return True if a cheap check, enough for most turns, shows that the limit is not reached.
 
-        The last response reports at most half of it, and the only new messages are short results.
+        It passes if the last response reported at most half of the limit, and the only new messages
+        are short results.
         """
         seen, tokens = self._state.context.measured
         if not seen or 2 * tokens > limit:
@@ -163,7 +167,7 @@ class Compactor:
         return 4 * chars < limit  # a character is at most two tokens
 
     def give_back(self) -> None:
-        """Release the reservation of a summary. Call it after its actual cost is in the state."""
+        """Release the reservation for a summary. Call it once the actual cost is in the state."""
         self._budget.give_back()
 
     async def make_room(
@@ -211,8 +215,8 @@ class Compactor:
     async def _work(
         self, work: CompactionWork, summarisers: Summarisers, *, forced: bool, is_early: bool
     ) -> None:
-        """Clear results, then summarize if necessary. `is_early`: the window is not full yet, so
-        results that the model has not read are kept.
+        """Clear old results, then summarize if that is not enough. `is_early`: the window is not
+        full yet, so results that the model has not read are kept.
         """
         work.clear_old()
         if work.is_small or (self._gave_up and work.fits and not forced):
@@ -223,10 +227,10 @@ class Compactor:
             work.clear_more()
 
     async def _compact(self, work: CompactionWork, native: NativeCompaction) -> str:
-        """Let the provider compact. Returns the reason of a failure, else an empty string.
+        """Let the provider compact. Return the reason of a failure, or an empty string.
 
-        Tried first, because the thinking in the remaining messages stays valid, and the request
-        still hits the prompt cache.
+        It is tried first, because the thinking in the remaining messages stays valid, and the
+        request still reads from the prompt cache.
         """
         if (cut := work.to_compact()) is None:
             return ""
@@ -330,7 +334,7 @@ class Compactor:
 
 
 def _text(response: ModelResponse) -> str:
-    """Return the text of a response, or an empty string if it is unusable."""
+    """Return the summary in a response; an empty string if it is unusable."""
     if response.stop_reason in (StopReason.REFUSAL, StopReason.CONTEXT_OVERFLOW):
         return ""
     text = response.text.strip()

@@ -22,7 +22,7 @@ from treadle.messages.todos import Todo, standing
 from treadle.types import now
 
 MARGIN = 50
-"""Divisor of the window. That part stays free in addition to the response, because estimates are
+"""Divisor of the window. The result stays free in addition to the response, because estimates are
 inexact.
 """
 SUMMARY_TOKENS = 2000
@@ -39,8 +39,8 @@ class TokenRoom(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, window: int, max_tokens: int, at: int | None = None) -> TokenRoom:
-        """`max_tokens`: space for the response, at most half of the window. `at`: a lower limit, if
-        set.
+        """Return the budget for a window. `max_tokens`: space for the response, at most half of the
+        window. `at`: a lower limit, if set.
         """
         limit = max(window - min(max_tokens, window // 2) - window // MARGIN, 1)
         if at is None or at >= limit:
@@ -59,7 +59,7 @@ class CompactionWork:
         self._before = self._messages = state.context.history[:]
         estimated = max(fixed + size_of(self._before).tokens, 1)
         self._per_token = max(load, 1) / estimated
-        """Ratio of actual to estimated tokens."""
+        """Ratio of actual tokens to estimated ones."""
         self._room = room
         self._load_before = self.load = load
         self.summary_tokens = max(min(SUMMARY_TOKENS, self._room.target // 4), 100)
@@ -91,7 +91,7 @@ class CompactionWork:
         return self.load <= self._room.limit
 
     def clear_old(self) -> None:
-        """Clear the results of all turns except the newest, about half of the target."""
+        """Clear results of all turns except the newest, which take up about half of the target."""
         start = newest(self._messages, self._estimated(self._room.target // 2))
         self._clear(old_results(self._messages[:start], self._state.repeatable.__contains__))
 
@@ -110,7 +110,9 @@ class CompactionWork:
             self._clear(long_results(self._messages[last:], room))
 
     def to_sum_up(self) -> Sequence[Message] | None:
-        """Return the messages to summarize; None if that would free too little."""
+        """Return the messages that should be summarized; None if a summary would free too
+        little.
+        """
         pinned, start = self._pinned_and_start()
         stay = {message.id for message in pinned}
         gone = [message for message in self._before[:start] if message.id not in stay]
@@ -150,7 +152,7 @@ class CompactionWork:
         return cut if worth else None
 
     def todos(self, cut: int) -> Sequence[Todo]:
-        """Return the to-do list as of the messages before the cut."""
+        """Return the to-do list as it was before the cut."""
         return standing(self._before[:cut])
 
     def covered(self, cut: int) -> Sequence[Message]:
@@ -220,7 +222,7 @@ class CompactionWork:
 
 
 def _is_between_sides(messages: Sequence[Message], at: int) -> bool:
-    """True if exactly one of the messages around `at` is the assistant's, and a cut there does not
+    """Return True if a cut at `at` has the assistant's message on exactly one side, and does not
     separate calls from their results.
     """
     if not 0 < at < len(messages):

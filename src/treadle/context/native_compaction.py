@@ -60,13 +60,13 @@ class CompactingModel(Model, Protocol):
 
 
 class NativeCompaction(NamedTuple):
-    """The compaction that the provider of a run's model offers."""
+    """Compaction that the provider of a run's model offers."""
 
     model: CompactingModel
     name: str
     prices: Callable[[str], Pricing]
     request: Callable[[Sequence[Message]], ModelRequest]
-    """Function that builds a request of the run with these messages."""
+    """Function that returns a request of the run with the given messages."""
 
     def asking(self, todos: Sequence[Todo]) -> CompactingAsker:
         """Return a model whose response replaces the messages of the request."""
@@ -75,7 +75,7 @@ class NativeCompaction(NamedTuple):
 
 
 class CompactingAsker:
-    """A `Model` whose responses are compactions."""
+    """`Model` whose responses are compactions."""
 
     def __init__(self, model: CompactingModel, instructions: str) -> None:
         self._model, self._instructions = model, instructions

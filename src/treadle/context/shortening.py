@@ -24,7 +24,7 @@ from treadle.messages.size import BYTES_PER_TOKEN, result_size, size_of
 from treadle.types import new_id, now
 
 HEAD_CHARS = 300
-"""Characters kept of a cleared result that cannot be produced again."""
+"""Number of characters that stay of a cleared result that cannot be produced again."""
 LEAST_BYTES = 300
 """Minimum gain in bytes of clearing one result."""
 WITHDRAWN = "refused"
@@ -36,8 +36,8 @@ REFUSED = (
 
 
 def with_images(messages: Sequence[Message]) -> tuple[str, ...]:
-    """Ids of the messages with images or PDF documents that the model has not answered yet, or else
-    of all messages with any.
+    """Return the ids of the messages with images or PDF documents that the model has not answered
+    yet, or else of all messages with any.
     """
     start = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "assistant"), 0)
     return _with_images(messages[start:]) or _with_images(messages)
@@ -71,8 +71,8 @@ def withdrawn(messages: Sequence[Message], refused_id: str) -> Withdrawn | None:
 
 
 def _unanswered(messages: Sequence[Message], end: int) -> int:
-    """Return the start of the unanswered part before `end`, including the calls that its results
-    answer.
+    """Return the index at which the unanswered part before `end` starts, including the calls that
+    its results answer.
     """
     start = end
     while start and messages[start - 1].role != "assistant":
@@ -81,8 +81,8 @@ def _unanswered(messages: Sequence[Message], end: int) -> int:
 
 
 def last_turn(messages: Sequence[Message]) -> int:
-    """Return the start of the part that the model has not answered, including its calls whose
-    results it has not read.
+    """Return the index of the first message that the model has not answered, including the calls
+    whose results it has not read.
     """
     for i in range(len(messages) - 1, -1, -1):
         if messages[i].role == "assistant":
@@ -91,7 +91,9 @@ def last_turn(messages: Sequence[Message]) -> int:
 
 
 def newest(messages: Sequence[Message], tokens_max: int) -> int:
-    """Return the index of the newest whole turns that fit. The last turn is always included."""
+    """Return the index of the newest whole turns that fit into `tokens_max`. The last turn is
+    always included.
+    """
     start = last_turn(messages)
     tokens = size_of(messages[start:]).tokens
     for i in range(start - 1, -1, -1):
@@ -141,7 +143,7 @@ def long_results(messages: Sequence[Message], tokens_max: int) -> tuple[Cut, ...
 
 
 def _worth(cuts: Iterable[tuple[Cut, ToolResult]]) -> tuple[Cut, ...]:
-    """Return the cuts that save space."""
+    """Return the cuts that reduce the size."""
     return tuple(
         cut
         for cut, result in cuts

@@ -70,13 +70,15 @@ def request_for(
 
 
 def message_of(text: str, todos: Sequence[Todo], *, chars_max: int) -> Message:
-    """Return the message that replaces the summarized ones. Arguments as for `closed`."""
+    """Return the message that replaces the summarized ones. The arguments are those of `closed`."""
     whole = closed(RECORD, text, todos, chars_max=chars_max)
     return Message(id=new_id(SUMMARY), role="user", parts=(TextPart(text=whole),), created_at=now())
 
 
 def closed(form: str, text: str, todos: Sequence[Todo], *, chars_max: int) -> str:
-    """Format a text, truncated to `chars_max`, with the to-do list as the last line."""
+    """Insert a text, truncated to `chars_max`, into `form`, and append the to-do list as the last
+    line.
+    """
     said = text.strip()
     if len(said) > chars_max:
         said = f"{said[:chars_max].rstrip()}\n{CUT_HERE}"

@@ -25,7 +25,9 @@ from treadle.types import now
 
 
 class SummaryBudget:
-    """Budget of summary attempts in one run. Does nothing without a token or cost limit."""
+    """Budget for the summary attempts of one run. Does nothing for a run without a token or cost
+    limit.
+    """
 
     def __init__(self, state: RunState, append: Append) -> None:
         self._state, self._append = state, append
@@ -64,10 +66,10 @@ class SummaryBudget:
         switch: Switch | None,
         cost_usd: float | None,
     ) -> None:
-        """Journal that the attempt failed and another one begins.
+        """Journal that an attempt failed and another one begins.
 
         `switch`: set if another model takes over. `cost_usd`: cost of the failed attempt. Raises
-        AgentError(limit) if another attempt exceeds the budget.
+        AgentError(limit) if the new attempt exceeds the budget.
         """
         if self._aside is None:
             return
@@ -103,7 +105,7 @@ class SummaryBudget:
         await self._note(ended="free", failed=why, spent=spent)
 
     def give_back(self) -> None:
-        """Release the reservation. The actual cost is recorded separately."""
+        """Release the reservation. The caller records the actual cost."""
         if self._aside is not None:
             self._state.ledger.give_back(self._aside)
             self._aside = None

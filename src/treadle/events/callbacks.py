@@ -42,7 +42,7 @@ class Callbacks:
     on_error: Callable[[AgentError], object] | None = None
 
     def __post_init__(self) -> None:
-        """Raise AgentError(invalid) if a value is not callable."""
+        """Raise AgentError(invalid) for a callback that is not callable."""
         for one in fields(self):
             if (given := getattr(self, one.name)) is not None and not callable(given):
                 raise AgentError(

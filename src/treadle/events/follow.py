@@ -33,7 +33,7 @@ class Position(NamedTuple):
     """Position of a durable event in its run."""
 
     entry: int
-    """Sequence number of the entry in the journal."""
+    """Sequence number of the journal entry."""
     place: int
     """Index among the entry's events."""
 
@@ -54,15 +54,16 @@ def position_of(event_id: str) -> Position:
 
 
 class Projection:
-    """Durable events of one run, numbered from 1, with known secrets masked.
-
-    Pass the records in order.
+    """Converter from journal records to the durable events of one run, numbered from 1, with known
+    secrets masked. Pass it the records in order.
     """
 
     def __init__(
         self, run_id: str, session_id: str | None, redactor: Callable[[], Redactor]
     ) -> None:
-        """`redactor` is called for each record, because credentials may change."""
+        """Create a projection. `redactor` is called for each record, because credentials may
+        change.
+        """
         self._run_id, self._session_id, self._redactor = run_id, session_id, redactor
         self._numbers = itertools.count(1)
 
@@ -79,7 +80,7 @@ class Projection:
         return said
 
     def numbered(self, event: Event) -> Event:
-        """Return a copy of a delta with the next number of the same sequence."""
+        """Return a copy of a delta with the next number in the run's sequence."""
         return msgspec.structs.replace(event, seq=next(self._numbers))
 
 

@@ -33,7 +33,7 @@ class Listener(Protocol):
     def put(self, event: Event) -> None: ...
 
     def close(self) -> None:
-        """Called when the broker closes. No events follow."""
+        """End the listener. Called when the broker closes; no events follow."""
         ...
 
 
@@ -87,7 +87,7 @@ class Subscription:
 
 
 class Broker:
-    """One topic of the hub.
+    """Topic of the hub, to which any number of subscribers can listen.
 
     Publishing never waits. A subscriber whose queue is full misses events, and receives their
     number as `Missed`.

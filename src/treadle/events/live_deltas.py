@@ -63,7 +63,7 @@ _ENDS_WHAT_WAS_SAID: Final = (
 
 
 class DeltaPlace(NamedTuple):
-    """Position of a delta in its run."""
+    """Position of a delta among the entries of its run."""
 
     fence: int
     """Fence of the driver."""
@@ -72,7 +72,7 @@ class DeltaPlace(NamedTuple):
 
 
 class DeltaPayload(Value, frozen=True, kw_only=True):
-    """Deltas in one notification."""
+    """Payload of one notification: deltas and their position."""
 
     fence: int
     seq: int
@@ -100,7 +100,7 @@ class Relay:
         self._hub, self._notifier = hub, notifier
         hub.awaited = True
         self._runs: dict[str, Callable[[], DeltaPlace]] = {}
-        """Functions that return the current position of each active run."""
+        """Function that returns the current position, by the id of each active run."""
         self._wanted: frozenset[str] = frozenset()
         self._gathered: dict[str, _Gathered] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -109,7 +109,9 @@ class Relay:
         self._telling: asyncio.TimerHandle | None = None
 
     def begin(self, run_id: str, place: Callable[[], DeltaPlace]) -> None:
-        """Start sending for a run that this process drives. `place` is called for each delta."""
+        """Start sending the deltas of a run that this process drives. `place` returns its position,
+        and is called for each delta.
+        """
         self._runs[run_id] = place
         if self._notifier.wanted(delta_topic(run_id)):
             self._listen(self._wanted | {run_id})
@@ -117,14 +119,14 @@ class Relay:
             self._look_later()
 
     def end(self, run_id: str) -> None:
-        """Stop sending for a run. Idempotent."""
+        """Stop sending the deltas of a run. Idempotent."""
         self._runs.pop(run_id, None)
         self._gathered.pop(run_id, None)
         if self._wanted and not self._runs:
             self._listen(frozenset())
 
     def close(self) -> None:
-        """Stop sending until another run begins."""
+        """Stop sending for all runs, until another run begins."""
         for timer in (self._looking, self._telling):
             if timer is not None:
                 timer.cancel()
@@ -204,7 +206,7 @@ def _add(gathered: list[Event], event: Event) -> None:
 
 
 def _size(event: Unkept) -> int:
-    """Return the approximate size in characters."""
+    """Return the approximate size of an event, in characters."""
     match event:
         case events.TextDelta() | events.ReasoningDelta() | events.ToolProgress() | events.Warned():
             return len(event.text) + 1
@@ -231,7 +233,7 @@ def _payloads(place: DeltaPlace, said: Sequence[Event]) -> Iterator[bytes]:
 
 
 def _pieces(event: Event) -> Iterator[Event]:
-    """Split a delta in two. Truncates progress and warnings."""
+    """Split a delta in two, or truncate progress and warnings."""
     match event:
         case events.TextDelta(text=text) | events.ReasoningDelta(text=text) if len(text) > 1:
             for half in (text[: len(text) // 2], text[len(text) // 2 :]):
@@ -249,7 +251,7 @@ def _pieces(event: Event) -> Iterator[Event]:
 
 
 class Heard:
-    """Receiver that drops outdated payloads.
+    """Receiver of payloads that drops outdated deltas.
 
     Pass every record to `seen`, in order, and every payload to `take`.
     """
@@ -261,10 +263,10 @@ class Heard:
         self._ended: set[str] = set()
         """Ids of the turn's calls that have a result."""
         self._reasoning: events.ReasoningStart | None = None
-        """Start of the open reasoning; None if there is none."""
+        """Start of the open reasoning; None if no reasoning is open."""
 
     def seen(self, record: Record) -> list[Event]:
-        """Return the events to deliver before those of this record."""
+        """Record an entry of the journal, and return the events to deliver before its own."""
         entry = record.entry
         if isinstance(entry, ToolFinished):
             self._ended.add(entry.result.call_id)
@@ -277,7 +279,8 @@ class Heard:
         return self._cut()
 
     def take(self, payload: bytes) -> list[Event]:
-        """Return the current events of a payload. First read the journal up to its arrival.
+        """Return the events of a payload that are still current. Read the journal up to the
+        payload's arrival first.
 
         Returns an empty list for a payload that this version cannot decode.
         """
@@ -319,7 +322,7 @@ class Heard:
                 return [event]
 
     def _cut(self) -> list[Event]:
-        """Return the end of the open reasoning, if any, so that every start has an end."""
+        """Close the open reasoning, if any: return its end, so that every start has one."""
         start, self._reasoning = self._reasoning, None
         if start is None:
             return []

@@ -39,7 +39,7 @@ class TracedRun:
 
 class RunSpan(Protocol):
     def ended(self, outcome: Outcome, metrics: RunMetrics, error: Exception | None) -> None:
-        """Record the end of the run. Called once, before the span ends."""
+        """Record the end of the run. Called once, before the span is closed."""
         ...
 
 
@@ -57,7 +57,7 @@ class ModelSpan(Protocol):
 
 class ToolSpan(Protocol):
     def finished(self, result: ToolResult) -> None:
-        """Called at most once, with the result."""
+        """Record the result of the call. Called at most once."""
         ...
 
 
@@ -80,7 +80,7 @@ class Tracer(Protocol):
 
 
 class _Nothing:
-    """A span that records nothing."""
+    """Span that records nothing."""
 
     def ended(self, outcome: Outcome, metrics: RunMetrics, error: Exception | None) -> None: ...
 
@@ -114,7 +114,7 @@ NO_TRACER: Tracer = NoTracer()
 
 
 class Traced:
-    """A tracer bound to one run."""
+    """Tracer bound to one run."""
 
     __slots__ = ("_run", "_tracer", "is_on")
 

@@ -15,8 +15,8 @@ from treadle.journal.sessions import Sessions
 from treadle.messages.message import ToolCall, ToolResult
 
 NO_RESULT = (
-    "This call had no result in the run that this one was forked from. It is not known whether "
-    "it took effect."
+    "This call had no result in the run that this one was forked from. It may or may not "
+    "have taken effect."
 )
 
 

@@ -222,8 +222,8 @@ def engine_mark(name: str) -> str:
 def why_parked(deliveries: int) -> str:
     """Return the explanation why a run without progress is parked."""
     return (
-        f"it was delivered {deliveries} times in a row and got no further: its workers died over "
-        "it, or had to let go of it"
+        f"it was delivered {deliveries} times in a row without progress: its workers died or "
+        "released it"
     )
 
 

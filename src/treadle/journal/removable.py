@@ -46,8 +46,8 @@ def aged(
 def removable(
     trees: Mapping[str, Collection[str]], forks_of: Callable[[str], Collection[str]]
 ) -> set[str]:
-    """Return the ids of all runs in trees that no remaining run was forked from. A tree is deleted
-    or kept as a whole.
+    """Return the ids of the runs that may be deleted: those in trees from which no remaining run was
+    forked. A tree is deleted or kept as a whole.
 
     `trees`: root id -> ids of the root and all its descendants. `forks_of`: function that returns
     the ids of a run's forks.

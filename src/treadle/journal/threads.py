@@ -53,5 +53,5 @@ def none_left(error: RuntimeError) -> AgentError:
     return AgentError(
         "agent",
         f"the journal cannot start a thread ({error}): nothing was done. End other processes, or "
-        "raise the limits of threads and memory (`ulimit -u`, pids.max), then go on",
+        "raise the limits of threads and memory (`ulimit -u`, pids.max), then resume",
     )

@@ -12,13 +12,14 @@ from treadle.messages.message import ToolCall, ToolResult
 from treadle.tools.tool import failure
 from treadle.types import now
 
-NOT_KNOWN = "It is not known whether it took effect: check before you do it again."
+NOT_KNOWN = "It may or may not have taken effect: check before you repeat it."
 STOPPED = f"The process stopped while this call was running. {NOT_KNOWN}"
 ASK = "the process stopped while this call was running, and it is not known whether it took effect"
+"""Reason of a question after a crash. Compared with stored reasons, so it must not change."""
 
 FAILED_OVER = (
-    "the journal's database failed over to another server since this call was requested, and it is "
-    "not known whether it took effect before"
+    "the journal's database failed over to another server since this call was requested, so it may "
+    "or may not have taken effect before"
 )
 
 

@@ -87,8 +87,8 @@ class RunOutput:
         except Unfit as e:
             raise AgentError(
                 "tool",
-                f"{result.name} ended the run with a value that is no output of the agent: "
-                f"{_problems(e)}",
+                f"{result.name} ended the run with a value that is not a valid output of the "
+                f"agent: {_problems(e)}",
             ) from e
         return Outcome.COMPLETED
 

@@ -17,7 +17,7 @@ Processor: TypeAlias = Callable[[list[Message]], Awaitable[Sequence[Message]]]
 
 
 def checked_messages(given: object, label: str) -> Sequence[Message]:
-    """Return the messages. Raises AgentError(invalid) if they are no valid history."""
+    """Return the messages. Raises AgentError(invalid) if they are not a valid history."""
     if not isinstance(given, list | tuple) or not all(
         isinstance(one, Message) for one in cast("Sequence[object]", given)
     ):
@@ -32,7 +32,7 @@ def checked_messages(given: object, label: str) -> Sequence[Message]:
     if wrong := check_history(messages):
         raise AgentError(
             "invalid",
-            f"{label} returned messages that are no valid history: {wrong[0]}. Remove a tool call "
-            "only together with its results, or return treadle.repair_history(messages)",
+            f"{label} returned messages that are not a valid history: {wrong[0]}. Remove a tool "
+            "call only together with its results, or return treadle.repair_history(messages)",
         )
     return messages

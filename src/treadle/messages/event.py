@@ -8,7 +8,7 @@ from treadle.types import Time, Value
 
 
 class RunEvent(Value, frozen=True, kw_only=True, omit_defaults=False, tag_field="type"):
-    """Fields of every event.
+    """Base of all events of a run.
 
     Attributes:
         run_id: Id of the run.
@@ -33,15 +33,15 @@ class RunEvent(Value, frozen=True, kw_only=True, omit_defaults=False, tag_field=
         return str(self.__struct_config__.tag)
 
     def to_sse(self) -> bytes:
-        """Encode as a server-sent event: `event:` with the type, `data:` with the JSON, and `id:`
-        for a durable event.
+        """Return the event as a server-sent event: `event:` with the type, `data:` with the JSON,
+        and `id:` for a durable event.
         """
         head = b"id: %s\n" % self.id.encode() if isinstance(self.id, str) else b""
         return b"%sevent: %s\ndata: %s\n\n" % (head, self.type.encode(), self.to_json())
 
 
 class DeltaEvent(RunEvent, frozen=True, kw_only=True):
-    """Fields of every delta event.
+    """Base of the events of a streamed fragment.
 
     Attributes:
         message_id: Id of the message that the deltas form.

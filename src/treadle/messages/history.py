@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class History(Sequence[Message]):
-    """Append-only list of messages that caches its encoding for each wire. The caller owns it.
+    """Append-only list of messages, with a cached encoding for each wire. The caller owns it.
 
     `settled`: messages before this index belong to ended runs, whose reasoning is not sent again.
-    It never changes, since it affects the encoding: the next run creates a new History.
+    It never changes, because it affects the encoding: the next run creates a new History.
     """
 
     __slots__ = ("_bytes", "_messages", "memo", "settled")
@@ -36,7 +36,7 @@ class History(Sequence[Message]):
         self._messages.append(message)
 
     def encoded(self, wire: str, encode: Callable[[Message, bool], bytes]) -> bytearray:
-        """Return every message as JSON, joined by commas. Do not keep or modify the returned array.
+        """Return all messages as JSON, joined by commas. Do not keep or modify the returned array.
 
         Encodes only messages added since the last call. `encode(message, settled)` returns b"" for
         a message that this wire does not send.

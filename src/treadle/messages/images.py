@@ -61,11 +61,11 @@ def image_type(head: bytes) -> str | None:
 class Fitted(NamedTuple):
     image: MediaPart
     note: str = ""
-    """Description of the scaling, without a full stop; empty if the image was not scaled."""
+    """Description of the scaling, without a period; empty if the image was not scaled."""
 
 
 def fits(image: MediaPart) -> bool:
-    """True if every vendor accepts this image. Decodes at most its first 400 kB."""
+    """Return True if every vendor accepts this image. Decodes at most its first 400 kB."""
     if not image.is_image or image.data is None:
         return True
     return (
@@ -221,8 +221,8 @@ def _scaled(image: MediaPart, data: bytes, pillow: Any) -> Fitted:
 
 
 def _encoded(copy: Any, media_type: str, pillow: Any) -> tuple[str, bytes, tuple[int, int]]:
-    """Return media type, file and size. Photos, and images whose PNG is too large, become JPEG;
-    others become PNG.
+    """Return the media type, the bytes and the size of an encoded copy. Photos, and images whose
+    PNG is too large, become JPEG; others become PNG.
     """
     has_alpha = copy.mode in ("RGBA", "LA", "PA") or "transparency" in copy.info
     if media_type != "image/jpeg" and (has_alpha or media_type != "image/webp"):
@@ -255,7 +255,9 @@ def _base64_chars(data: bytes) -> int:
 
 
 def size_of(image: MediaPart) -> tuple[int, int]:
-    """Return width and height in pixels, read from the start of the file; zeros if not found."""
+    """Return the width and height in pixels, read from the start of the file; zeros if they are not
+    found.
+    """
     try:
         head = base64.b64decode((image.data or "")[:_HEAD_CHARS])
         return _size_in(head)

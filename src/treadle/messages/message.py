@@ -113,12 +113,12 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def text(self) -> str:
-        """All text parts, joined."""
+        """Text of all text parts, joined."""
         return "".join([p.text for p in self.parts if isinstance(p, TextPart)])
 
     @property
     def reasoning(self) -> str:
-        """All reasoning parts, joined."""
+        """Text of all reasoning parts, joined."""
         return "".join(p.text for p in self.parts if isinstance(p, ReasoningPart))
 
     @property
@@ -132,7 +132,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """Tool calls, in order."""
+        """Tool calls of the message, in order."""
         return tuple([p for p in self.parts if isinstance(p, ToolCall)])
 
     @property
@@ -142,7 +142,7 @@ class Message(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
-        """Tool results, in order."""
+        """Tool results of the message, in order."""
         return tuple(p for p in self.parts if isinstance(p, ToolResult))
 
     @classmethod
@@ -175,7 +175,7 @@ class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     response_id: str = ""
     schema: int = SCHEMA
     source: JsonText | None = None
-    """Set only if the message is a field of another value."""
+    """Original JSON, set only if the message is a field of another value."""
 
 
 _HEAD = {"id", "role", "created_at", "response_id"}
@@ -190,14 +190,14 @@ _KNOWN: dict[str, type[KnownPart]] = {
 
 
 def encode_message(message: Message) -> bytes:
-    """Encode the stored form."""
+    """Return the stored form of a message, as JSON."""
     return encode_json(message) if message.source is None else message.source.encode()
 
 
 def decode_message(data: bytes) -> Message:
-    """Decode the stored form. Fields of a newer version survive a round trip.
+    """Return the message for its stored form. Fields of a newer version survive a round trip.
 
-    Raises AgentError(invalid) if the bytes are not a message or have a newer schema.
+    Raises AgentError(invalid) if the bytes are not a message, or have a newer schema.
     """
     try:
         stored = decode_json(data, _Stored)

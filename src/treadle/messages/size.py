@@ -20,12 +20,15 @@ from treadle.messages.message import (
 )
 
 BYTES_PER_TOKEN = 3
-"""Below the average of every tokenizer for prose and code, so that estimates err on the high side.
+"""Assumed bytes per token. It is below the average of every tokenizer for prose and code, so that
+estimates err on the high side.
 """
 MEDIA_TOKENS = 1500
-"""Tokens of one image or file. Vendors count about as many for an image of a million pixels."""
+"""Assumed tokens of one image or file. Vendors count about as many for an image of a million
+pixels.
+"""
 MESSAGE_TOKENS = 4
-"""Overhead of one message, in tokens."""
+"""Assumed overhead of one message, in tokens."""
 
 
 class Size(NamedTuple):

@@ -30,7 +30,9 @@ class Todo(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def now(self) -> str:
-        """`active_form`, or `content` if that is empty."""
+        """Form of the task to show while it is in progress: `active_form`, or `content` if that is
+        empty.
+        """
         return self.active_form or self.content
 
 
@@ -77,7 +79,7 @@ def _written_in(arguments_json: str) -> tuple[Todo, ...] | None:
 
 
 def progress(todos: Sequence[Todo]) -> str:
-    """Describe progress in one line: the number of completed items, and the current one."""
+    """Return the progress in one line: the number of completed items, and the current one."""
     if not todos:
         return "The list is empty."
     done = sum(todo.status == "completed" for todo in todos)

@@ -22,7 +22,8 @@ LOST = (
 
 
 def check_history(messages: Sequence[Message]) -> list[str]:
-    """Describe every problem, with index and id of the message. Empty for a valid history.
+    """Return a description of every problem, with index and id of the message. Empty for a valid
+    history.
 
     In a valid history, only assistant messages contain tool calls, and call ids are unique. A tool
     message directly follows each of them and begins with one result per call, in order. There are
@@ -75,11 +76,11 @@ class _Pairs:
         self.calls: dict[_Place, ToolCall] = {}
         self.results: dict[_Place, ToolResult] = {}
         self.answers: dict[_Place, _Place] = {}
-        """Results by call."""
+        """Results that belong to each call."""
         self._waiting: dict[str, deque[_Place]] = {}
         self._early: dict[str, deque[_Place]] = {}
         self._last_row: dict[str, int] = {}
-        """Number of the last group of consecutive assistant messages that used an id, by id."""
+        """Number of the last group of consecutive assistant messages that used an id."""
         row = 0
         for i, message in enumerate(messages):
             row += message.role != "assistant"

@@ -160,7 +160,7 @@ class Reach:
             by = (
                 "an agent"
                 if guard is PathGuard.SEALED
-                else "a command; use the write or edit tool, which shows a person what it writes"
+                else "a command; use the write or edit tool, which shows you the change"
             )
             return CallFinding(
                 FindingKind.FORBIDDEN,

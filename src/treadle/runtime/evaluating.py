@@ -100,7 +100,7 @@ def context_of(agent: Agent[Any, Any], plan: Plan, deps: object) -> RunContext[A
 def processor(agent: Agent[Any, Any], plan: Plan, deps: object) -> Processor:
     """Return the agent's processor of the messages that its model sees, in one run.
 
-    It raises AgentError: agent if it fails, invalid for messages that are no valid history.
+    It raises AgentError: agent if it fails, invalid for messages that are not a valid history.
     """
     process = agent.history
     assert process is not None, "an agent with a processor"

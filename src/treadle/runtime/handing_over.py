@@ -57,7 +57,7 @@ async def handed_over(
         raise AgentError(
             "agent",
             f"this run was handed over {MAX_HANDOFFS} times ({' → '.join(path)}): say in the "
-            "instructions of these agents who answers what, or leave out a handoff back",
+            "instructions of these agents which agent answers what, or leave out a handoff back",
         )
     one = next((one for one in agents[-1].handoffs if one.name == call.hands_to), None)
     if one is None:

@@ -142,7 +142,7 @@ async def look_up(config: Config, answer: ProviderAnswer, offline: bool) -> None
         try:
             remember(config.home, endpoint, heard)
         except AgentError as e:
-            answer.note = f"what it told cannot be remembered: {e.message}"
+            answer.note = f"its list of models cannot be cached: {e.message}"
     answer.rows = await _rows(config, endpoint, found, heard)
 
 

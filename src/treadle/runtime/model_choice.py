@@ -298,7 +298,7 @@ def missed_small(config: Config, own: str, error: AgentError) -> str:
         and config.origin("models", "small").source == "default"
     ):
         return ""
-    return f"models.small cannot be used, so {own} sums up what is old itself: {error.message}"
+    return f"models.small cannot be used, so {own} summarizes older messages: {error.message}"
 
 
 def from_anywhere(model: str) -> str:

@@ -75,7 +75,7 @@ def _check_media(part: MediaPart) -> None:
     if not isinstance(kind, str) or not _MEDIA_TYPE.fullmatch(kind):
         raise AgentError(
             "invalid",
-            f"media_type={kind!r} of a MediaPart is no media type: write one like 'image/png'",
+            f"media_type={kind!r} of a MediaPart is not a media type: write one like 'image/png'",
         )
     if isinstance(data, bytes | bytearray):
         raise AgentError(
@@ -100,7 +100,7 @@ def earlier_of(messages: Sequence[Message], session_id: str | None) -> Sequence[
         raise AgentError(
             "invalid",
             (
-                "messages= is for runs without a session, which keeps what was said itself: leave "
+                "messages= is for runs without a session, which stores its own messages: leave "
                 "one of them out"
             ),
         )
@@ -116,7 +116,7 @@ def earlier_of(messages: Sequence[Message], session_id: str | None) -> Sequence[
         )
     if wrong := check_history(messages) if messages else []:
         raise AgentError(
-            "invalid", f"messages= is no valid history: {wrong[0]}; repair_history() mends one"
+            "invalid", f"messages= is not a valid history: {wrong[0]}; repair_history() repairs one"
         )
     return messages
 
@@ -127,8 +127,8 @@ def run_id_of(given: str | None) -> str:
         raise AgentError(
             "invalid",
             (
-                f"run_id={given!r} is no id of a run: use up to 128 printable characters without "
-                "slashes"
+                f"run_id={given!r} is not a valid run id: use up to 128 printable characters "
+                "without slashes"
             ),
         )
     return given or new_id("run")
@@ -162,8 +162,8 @@ def system_again(
     if agent.fingerprint == state.agent_hash:
         return with_passing(system, state.agent.passing), tuple(gone)
     changed = (
-        f"agent {agent.name!r} has changed since this run was last driven: it goes on "
-        "with what it is now"
+        f"agent {agent.name!r} has changed since this run was last driven: it continues "
+        "with the new definition"
     )
     return system, (changed, *gone)
 

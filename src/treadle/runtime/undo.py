@@ -245,7 +245,8 @@ def _kept(store: Undo, told: Sequence[RunCalls]) -> _Kept:
             kept = store.changes(info.run_id)
         except OSError as e:
             raise AgentError(
-                "agent", f"what was kept in {str(store.folder)!r} cannot be read: {e.strerror or e}"
+                "agent",
+                f"the stored copies in {str(store.folder)!r} cannot be read: {e.strerror or e}",
             ) from e
         left += (one for call in calls if (one := _left(info, call, kept)) is not None)
         for call in calls:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from treadle.tui.screen import Screen
 
 TWICE_S: Final = 1.5
-"""Seconds within which a second Escape or Ctrl-C counts as a repetition."""
+"""Time within which a second Escape or Ctrl-C counts as a repetition, in seconds."""
 MODES: Final[tuple[Mode, ...]] = ("ask", "accept-edits", "plan")
 """Modes that Shift-Tab cycles through; `full` needs the /mode command."""
 
@@ -82,8 +82,8 @@ class Acting:
         self._chat.screen.redraw()
 
     def _interrupted(self) -> bool:
-        """Interrupt the run and return queued messages to the input, because they may no longer
-        apply.
+        """Interrupt the run, and return queued messages to the input, because they may no longer
+        apply. Return False if there was no run.
         """
         if not self._chat.conversation.is_running:
             return False

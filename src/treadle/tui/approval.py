@@ -66,10 +66,10 @@ class ApprovalReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """Actions of the chat that the prompt needs."""
+    """Callbacks of the chat that the prompt needs."""
 
     view: Callable[[], None]
-    """Callback that shows the complete call, full screen."""
+    """Callback that shows the complete call in full screen."""
     typed: Callable[[str], None]
     """Callback for keys that were meant for the input."""
     columns: Callable[[], int]
@@ -77,7 +77,7 @@ class Around:
 
 
 class Approval:
-    """Slot with an approval prompt."""
+    """Approval prompt as a slot."""
 
     def __init__(
         self,
@@ -200,7 +200,9 @@ class Approval:
         return [(self._theme.toolkit("dim"), cut("    d view full · Esc deny", width))]
 
     def _offered(self, width: int, most: int) -> list[Line]:
-        """Return the choices, or as many around the selected one as fit, at least one."""
+        """Return the lines of the choices, or of as many around the selected one as fit, at least
+        one.
+        """
         most = max(most, 1)
         laid = [self._choice(n, choice, width) for n, choice in enumerate(self._choices)]
         first, end = self._at, self._at + 1
@@ -219,7 +221,9 @@ class Approval:
         return lines[:most]
 
     def _choice(self, n: int, choice: Choice, width: int) -> list[Line]:
-        """Return a choice with its rule after it, or below if the line is too short."""
+        """Return the lines of a choice, with its rule after it, or below if the line is too
+        short.
+        """
         style = self._theme.toolkit
         mark = self._theme.glyphs.prompt if n == self._at else " "
         words = f"  {mark} {choice.key} {choice.words}"
@@ -232,8 +236,8 @@ class Approval:
     # ------------------------------------------------------------ plain terminals
 
     def spoken(self) -> list[str]:
-        """Return the complete prompt as plain text for a terminal without drawing; the last line
-        names the possible answers.
+        """Return the complete prompt as plain text, for a terminal that is not redrawn. The last
+        line names the possible answers.
         """
         width = max(self._columns() - 1, 10)
         shown, self._hidden = self._preview.shown(width, SPOKEN_LINES)
@@ -254,7 +258,7 @@ class Approval:
     def hears(self, line: str) -> bool:
         """Handle a typed answer: the letter of a choice and, after one that denies, the reason.
 
-        True if `line` was an answer, which is then given.
+        Return True if `line` was an answer, which is then given.
         """
         letter, _, rest = line.strip().partition(" ")
         for choice in self._choices:
@@ -321,7 +325,7 @@ class Approval:
         self._around.view()
 
     def _change_mode(self) -> None:
-        """Accept edits if the call is an edit, as Shift-Tab does in the input."""
+        """Accept edits from now on if the call is an edit, as Shift-Tab does in the input."""
         edits = next((choice for choice in self._choices if choice.scope == "edits"), None)
         if edits is not None:
             self._take(edits)

@@ -24,11 +24,11 @@ Scope: TypeAlias = Literal["once", "edits", "session", "always", "no"]
 @dataclass(frozen=True, slots=True)
 class Choice:
     key: str
-    """Key of the choice, the same whatever else is offered."""
+    """Key of the choice, which does not depend on the other choices."""
     words: str
     scope: Scope
     pattern: str = ""
-    """Text of the rule that it grants."""
+    """Rule that the choice grants, as text."""
     asks_why: bool = False
 
 
@@ -60,7 +60,7 @@ class PreviewLines:
     def __init__(self, preview: Preview, theme: Theme) -> None:
         self._preview, self._theme = preview, theme
         self._laid: tuple[int, list[Line], list[Line]] = (0, [], [])
-        """Width, and the lines of the path and of the rest laid out for it."""
+        """Width, with the lines of the path and of the rest for that width."""
 
     @property
     def is_cut(self) -> bool:
@@ -77,7 +77,7 @@ class PreviewLines:
         return [*paths, *shown], hidden + more
 
     def _lay_out(self, width: int) -> tuple[list[Line], list[Line]]:
-        """Return the path and the rest, with long lines wrapped."""
+        """Return the lines of the path and those of the rest, with long lines wrapped."""
         if isinstance(self._preview, Patch):
             return [], [line for file in self._preview.files for line in self._file(file, width)]
         if isinstance(self._preview, TextPreview):
@@ -90,7 +90,7 @@ class PreviewLines:
         return [path, *rest[: paths - 1]], rest[paths - 1 :]
 
     def _file(self, file: FileDifference, width: int) -> list[Line]:
-        """Return the path and the differences of a file."""
+        """Return the lines of a file: its path and its differences."""
         drawing = Drawing(width, self._theme)
         drawn = drawing.lines(
             differences.drawn(file.path, file.before, file.after, drawing, whole=True)
@@ -104,8 +104,8 @@ class PreviewLines:
         return [[(self._theme.toolkit(style), f"  {line}")] for line in lines]
 
     def _ends(self, lines: Sequence[Line], most: int) -> tuple[list[Line], int]:
-        """Return all lines, or the first and the last of them around a warning with the number of
-        hidden lines.
+        """Return all lines if they fit; otherwise the first and the last of them, around a warning
+        with the number of hidden lines. Also return that number.
         """
         if len(lines) <= most:
             return [*lines], 0

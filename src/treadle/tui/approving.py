@@ -32,7 +32,7 @@ from treadle.tui.blocks import ProposedCallBlock
 from treadle.tui.preview import preview_of
 
 FIELDS_MOST: Final = 20
-"""Maximum number of a form's fields that are named."""
+"""Maximum number of a form's fields that the question names."""
 FIELD_COLUMNS: Final = 60
 
 
@@ -87,8 +87,8 @@ class Approving:
         self._granted: set[str] = set()
         """Rules granted in this conversation."""
         self._one = anyio.Semaphore(1)
-        """Lock that serializes concurrent approval requests, because the answer to one may also
-        cover the next.
+        """Lock that lets one approval request run at a time, because its answer may also cover the
+        next one.
         """
 
     def forget(self) -> None:

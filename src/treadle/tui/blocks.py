@@ -25,7 +25,7 @@ from treadle.tui.preview import FileDifference, Patch, Preview, TextPreview
 
 BODY_LINES: Final = 10
 SAID_LINES: Final = 12
-"""Maximum lines shown of a prompt."""
+"""Maximum number of lines of a prompt that are shown."""
 LINE_CHARS: Final = 2_000
 _COMMANDS: Final = frozenset({"bash", "bash_output", "bash_kill"})
 """Tools whose output has the result at its end."""
@@ -33,14 +33,14 @@ _COMMANDS: Final = frozenset({"bash", "bash_output", "bash_kill"})
 
 class Block(Protocol):
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
-        """Return the drawn block: all of it if `full`, for the viewer, else a limited number of
+        """Draw the block: completely if `full`, as in the viewer, else with a limited number of
         lines.
         """
         ...
 
     @property
     def spaced(self) -> bool:
-        """True if an empty line precedes it."""
+        """True if an empty line precedes the block."""
         ...
 
 
@@ -50,7 +50,7 @@ class PromptBlock:
 
     text: str
     note: str = ""
-    """How it was sent, for example `steering`."""
+    """Way in which it was sent, for example `steering`."""
     spaced = True
 
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
@@ -85,7 +85,7 @@ class AnswerBlock:
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """Reasoning of the model, shown as one line with its duration."""
+    """Reasoning of the model, shown as one line with the time it took."""
 
     seconds: float
     text: str
@@ -111,12 +111,12 @@ class CallBlock:
     name: str
     result: str
     status: str
-    """One of ok, error, unknown, denied."""
+    """Status of the call: ok, error, unknown or denied."""
     seconds: float
     exit_code: int | None = None
     agent: str = ""
     calls: int = 0
-    """Number of tool calls that a child agent made."""
+    """Number of tool calls that a child agent made for it."""
     spaced = True
 
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
@@ -198,7 +198,7 @@ class NoticeBlock:
 
     text: str
     style: str = "dim"
-    """Style of the theme: `dim`, `warning` or `error`."""
+    """Style of the theme in which it is drawn: `dim`, `warning` or `error`."""
     spaced: bool = True
 
     def draw(self, drawing: Drawing, *, full: bool = False) -> RenderableType:
@@ -242,7 +242,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _first(lines: list[str], most: int) -> list[str]:
-    """Return the first lines and a line that names the key for the rest."""
+    """Return the first lines, followed by one that names the key for the rest."""
     return (
         lines
         if len(lines) <= most
@@ -251,7 +251,9 @@ def _first(lines: list[str], most: int) -> list[str]:
 
 
 def _ends(lines: list[str], most: int) -> list[str]:
-    """Return the first lines and more of the last, where the output of a command has its result."""
+    """Return the first lines and more of the last ones, because the output of a command has its
+    result at the end.
+    """
     if len(lines) <= most:
         return lines
     first = most // 4

@@ -16,7 +16,7 @@ class _Verb(NamedTuple):
     doing: str
     done: str
     about: str
-    """Argument that holds the target."""
+    """Name of the argument that holds the target."""
 
 
 _VERBS: Final[Mapping[str, _Verb]] = {
@@ -45,8 +45,8 @@ class Calling(NamedTuple):
 
 
 def calling(name: str, arguments: object) -> Calling:
-    """Return the display name. `arguments` are those of an event. Custom tools use their own name
-    as the verb.
+    """Return the display name of a call. `arguments`: those of an event. A custom tool's verb is
+    its own name.
     """
     if name == TOOL and (todos := written(arguments)) is not None:
         return Calling("Planning", "Planned", one_line(progress(todos), TARGET_CHARS))

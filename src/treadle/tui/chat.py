@@ -57,7 +57,7 @@ class _Teller(logging.Handler):
 
 @contextmanager
 def told(tell: Callable[[str], None]) -> Generator[None]:
-    """Pass warnings of any library, logged by any thread, to `tell` as one line each, without
+    """Pass warnings that any library logs, in any thread, to `tell`: one line each, without
     tracebacks.
     """
     handler, root = _Teller(tell), logging.getLogger()
@@ -76,7 +76,7 @@ TICK_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open:
-    """Components of an open chat."""
+    """Components of a chat that is open."""
 
     config: Config
     theme: Theme
@@ -115,9 +115,9 @@ class Chat:
         self._group: TaskGroup | None = None
         self._more = anyio.Event()
         self._left = ""
-        """Id of the run to resume; "" if there is none."""
+        """Id of the run to resume; empty if there is none."""
         self._shown: dict[str, str] = {}
-        """Queued text mapped to its display text."""
+        """Display text of queued messages, by their text."""
 
     @property
     def config(self) -> Config:
@@ -136,8 +136,8 @@ class Chat:
         *,
         then: Callable[[], None] = lambda: None,
     ) -> None:
-        """Run the chat until the user quits. `said_before` holds messages sent before the chat was
-        ready, `warnings` are shown once, and `then` is called when keys may act.
+        """Run the chat until the user quits. `said_before`: messages sent before the chat was
+        ready. `warnings`: shown once. `then`: called when keys may act.
         """
         async with anyio.create_task_group() as self._group:
             with told(self._warned):
@@ -159,12 +159,14 @@ class Chat:
         await self._work()
 
     async def _look_at_sandbox(self) -> None:
-        """Show in the status line if actions that the mode runs without approval are confined."""
+        """Show in the status line whether the actions that the mode allows without approval are
+        confined.
+        """
         self.status.confined = await self.runtime.is_confined(self.conversation.setting.agent)
         self.screen.refresh()
 
     async def _work(self) -> None:
-        """Drive runs one after the other: first the one to resume, then queued messages."""
+        """Drive the runs one after the other: first the one to resume, then the queued messages."""
         conversation = self.conversation
         while True:
             if self._left:
@@ -212,7 +214,7 @@ class Chat:
         self.screen.title(f"treadle: {self.cwd.name}")
 
     async def _safely(self, work: Callable[[], Awaitable[object]]) -> bool:
-        """Run `work` and show its errors. True if it succeeded."""
+        """Run `work` and show its errors. Return True if it succeeded."""
         try:
             await work()
         except AgentError as e:
@@ -325,11 +327,11 @@ class Chat:
             self.transcript.steered[self.runtime.redact(whole)] = text
 
     def leave(self) -> None:
-        """Quit, as Ctrl-D does."""
+        """End the chat, as Ctrl-D does."""
         self.acting.leave()
 
     def wake(self) -> None:
-        """Start queued work."""
+        """Start the queued work."""
         self._more.set()
 
     def give_back(self) -> None:
@@ -345,7 +347,7 @@ class Chat:
             queued.clear()
 
     async def view(self, title: str, blocks: Sequence[Block], *, at_end: bool = True) -> None:
-        """Show the complete blocks full screen."""
+        """Show the complete blocks in full screen."""
         from treadle.tui.viewer import view  # noqa: PLC0415  only for this view
 
         await view(self.screen, title, blocks, at_end=at_end)

@@ -35,8 +35,8 @@ _BUTTON_ROWS: Final = 1
 
 
 def quoted(text: str, most: int) -> list[str]:
-    """Return the lines of a text by someone else, wrapped to `most` columns. Each is marked,
-    because the rest of a long line would look like our own words otherwise.
+    """Return the lines of a text by someone else, wrapped to `most` columns. Each line is marked,
+    because otherwise the rest of a long line would look like the chat's own words.
     """
     width = max(most - len(QUOTE), 10)
     return [QUOTE + part for line in text.split("\n") for part in wrapped(line, width) or [""]]
@@ -82,7 +82,7 @@ class Confirm:
         columns: Callable[[], int] = lambda: 80,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`words` are the labels of yes and no."""
+        """Create a question. `words`: labels of yes and no."""
         self._theme, self._words, self._danger, self._columns, self._clock = (
             theme,
             words,
@@ -136,7 +136,7 @@ class Confirm:
         ]
 
     def hears(self, line: str) -> bool:
-        """Handle a typed answer. True if `line` was one."""
+        """Handle a typed answer. Return True if `line` was one."""
         said = {"y": True, "yes": True, "n": False, "no": False}.get(line.strip().lower())
         if said is not None:
             self._answered.give(said)

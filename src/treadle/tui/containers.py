@@ -21,20 +21,20 @@ _QUOTE = re.compile(r" {0,3}> ?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Within:
-    """Context that is open at the start of a piece."""
+    """Context that is open where a piece begins."""
 
     containers: tuple[int, ...] = ()
     """Containers from the outside in: the indent of a list item, or 0 for a quote."""
     gap: bool = False
-    """True if a blank line precedes it."""
+    """True if a blank line precedes the piece."""
     midline: bool = False
-    """True if it continues a line that was cut."""
+    """True if the piece continues a line that was cut."""
     number: int | None = None
-    """Number of the ordered item with which it begins, whatever the source has."""
+    """Number of the ordered item with which the piece begins, whatever the source has."""
     fence: str = ""
-    """Opening line of the code block that it continues."""
+    """Opening line of the code block that the piece continues."""
     table: str = ""
-    """The two header lines of the table that it continues."""
+    """Header lines of the table that the piece continues: two."""
 
 
 class OpenedContext:
@@ -80,7 +80,7 @@ class OpenedContext:
 
 
 def is_blank(line: str) -> bool:
-    """True for a blank line, also inside a quote."""
+    """Return True for a blank line, also inside a quote."""
     return not line.strip(BLANKS)
 
 

@@ -57,8 +57,8 @@ class ChatConversation:
         approver: Approver,
         show: Callable[[Event], None],
     ) -> None:
-        """`approver` asks the user; `show` receives each event in order. A `session_id` of None
-        starts a new session with the first run.
+        """Create a conversation. `approver`: asks the user. `show`: receives each event in order.
+        `session_id`: None starts a new session with the first run.
         """
         self.runtime, self.setting = runtime, setting
         self.session_id = session_id
@@ -92,7 +92,7 @@ class ChatConversation:
 
     @property
     def window_tokens(self) -> int | None:
-        """Context window of the running model, or None without a run or if it is unknown."""
+        """Context window of the running model; None without a run, or if it is unknown."""
         return None if self._stream is None else self._stream.window_tokens
 
     async def say(self, text: str | Sequence[Part]) -> RunResult[Any]:
@@ -151,7 +151,7 @@ class ChatConversation:
         return stream.result
 
     def steer(self, text: str) -> bool:
-        """Add a message to the model's next turn. False if no run is active."""
+        """Add a message to the model's next turn. Return False if no run is active."""
         if self._stream is None:
             return False
         try:
@@ -161,7 +161,7 @@ class ChatConversation:
         return True
 
     def interrupt(self) -> bool:
-        """Cancel the current run. False if there is none."""
+        """Cancel the current run. Return False if there is none."""
         self._stops = self._is_beginning
         if self._stream is not None:
             self._stream.cancel()

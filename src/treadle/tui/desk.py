@@ -28,15 +28,15 @@ class Desk(Protocol):
 
     @property
     def config(self) -> Config:
-        """Configuration at the start of the chat, with command-line options applied."""
+        """Configuration at the start of the chat, with the options of the command line applied."""
         ...
 
     @property
     def cwd(self) -> Path: ...
 
     def tell(self, text: str, style: str = "dim") -> None:
-        """Print a message into the scrollback; `style` is a style of the theme, such as `warning`
-        or `error`.
+        """Print a message into the scrollback. `style`: a style of the theme, such as `warning` or
+        `error`.
         """
         ...
 
@@ -45,12 +45,12 @@ class Desk(Protocol):
         ...
 
     def send(self, text: str, *, shown: str | None = None) -> None:
-        """Send a message as if the user had typed it; `shown` is its display text."""
+        """Send a message as if the user had typed it. `shown`: its display text."""
         ...
 
     async def open(self, session_id: str | None) -> None:
-        """Replace the conversation by another, whose messages are drawn, or by a new one if None.
-        Raises AgentError(busy) while a run is active.
+        """Replace the conversation with another one, whose messages are drawn; with a new one if
+        None. Raises AgentError(busy) while a run is active.
         """
         ...
 

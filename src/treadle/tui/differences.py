@@ -50,11 +50,11 @@ class Changed:
     kind: Kind
     text: str
     number: int = 0
-    """Line number: in the old file for a removed line, else in the new one."""
+    """Number of the line: in the old file for a removed line, else in the new one."""
     other: int = 0
     """Line number of an unchanged line in the old file."""
     opposite: Changed | None = None
-    """The line that replaces it or that it replaces."""
+    """Line that replaces this one, or that this one replaces."""
 
 
 Pair: TypeAlias = tuple[Changed | None, Changed | None]
@@ -253,7 +253,7 @@ def _changes(lines: Sequence[str], chars: int) -> Iterator[Changed]:
 
 
 def cut_off(text: str, chars: int) -> str:
-    """Truncate a text, with a note of how much is missing."""
+    """Truncate a text, and add a note of how much is missing."""
     return text if len(text) <= chars else f"{text[:chars]}… {len(text) - chars:,} more characters"
 
 
@@ -299,7 +299,7 @@ def _blocks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
 
 
 def _different(text: str, opposite: str) -> tuple[int, int]:
-    """Return the range of the words that differ, or an empty range if the lines have too little in
+    """Return the range of words that differ; an empty range if the lines have too little in
     common.
     """
     ours, theirs = _words(text), _words(opposite)

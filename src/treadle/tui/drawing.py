@@ -128,7 +128,7 @@ class Drawing:
 
 
 class _Pens:
-    """Cache of the codes of each style."""
+    """Cache of the escape codes of each style."""
 
     def __init__(self, theme: Theme) -> None:
         self._theme = theme
@@ -229,8 +229,8 @@ def _trimmed(row: Row) -> Row:
 
 
 def _columns(row: Row) -> int:
-    """Return the larger of the widths that terminals use: some draw joined emoji as one glyph,
-    others as several.
+    """Return the width of a row, the larger one of those that terminals use: some draw joined emoji
+    as one glyph, others as several.
     """
     return sum(
         len(text) if text.isascii() else max(cell_len(text), sum(map(_size, text)))

@@ -73,14 +73,14 @@ class FileNames:
         secrets: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`secrets` are removed from the environment of git."""
+        """Create an index. `secrets`: names to remove from the environment of git."""
         self._cwd, self._secrets, self._clock = Path(os.path.realpath(cwd)), secrets, clock
         self._names = _sorted(())
         self._narrowed: tuple[_Names, str, Sequence[int]] = (self._names, "", ())
-        """Last search and its candidates. Longer input can only match among these."""
+        """Last search with its candidates. Longer input can only match among these."""
         self._made_at: float | None = None
         self._making = threading.Lock()
-        """Lock that serializes builds. Only the first one is waited for."""
+        """Lock that lets one build run at a time. Callers wait only for the first one."""
         self._thread: threading.Thread | None = None
 
     def find(self, typed: str) -> list[str]:

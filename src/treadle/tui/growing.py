@@ -72,7 +72,7 @@ class Growing:
         self._lines: list[str] = []
         """Complete lines with line ends that are not emitted yet."""
         self._part = ""
-        """Last line, which is incomplete."""
+        """Last line so far, which is incomplete."""
         self._within = Within()
         """Context at the start of `_lines`."""
         self._numbers: tuple[int | None, ...] = ()
@@ -84,7 +84,7 @@ class Growing:
 
     @property
     def tail(self) -> SourcePiece:
-        """Source that is not emitted yet."""
+        """Source that has not been emitted yet."""
         source = "".join([*self._lines, self._part])
         gap = self._has_gap(source)
         return SourcePiece(
@@ -248,8 +248,8 @@ def _is_complete(block: Token, lines: Sequence[str]) -> bool:
 
 
 def _sentence(text: str, *, code: bool) -> int:
-    """Return the position at which to cut a line: after a sentence in its second half with no open
-    code or bold, else after a word.
+    """Return the position at which to cut a line: after a sentence in its second half where no code
+    or bold is open, else after a word.
     """
     half = len(text) // 2
     ends = [] if code else [found.end() for found in _SENTENCE.finditer(text, half)]

@@ -34,7 +34,7 @@ class InlineRenderer(Renderer):
     """Renderer that draws the region, preceded by the text passed to `above`."""
 
     def __init__(self, style: BaseStyle, output: Output, *, reflows: bool = True) -> None:
-        """`reflows` is True if the terminal rewraps its content when it is resized."""
+        """Create a renderer. `reflows`: the terminal rewraps its content when it is resized."""
         super().__init__(style, output)
         self._reflows = reflows
         self._above: list[str] = []
@@ -45,7 +45,7 @@ class InlineRenderer(Renderer):
         self.settled: Size | None = None
         """Size after the last completed resize."""
         self.noticed: Callable[[], None] = lambda: None
-        """Called for a new size that no signal has reported yet."""
+        """Callback for a new size that no signal has reported yet."""
 
     def above(self, text: str) -> None:
         """Queue complete coloured lines for the next frame."""
@@ -132,5 +132,7 @@ def _width_of(cells: Cells, y: int) -> int:
 
 
 def reflows(environ: Mapping[str, str]) -> bool:
-    """True if the terminal rewraps on resize. Most do; xterm and the Linux console truncate."""
+    """Return True if the terminal rewraps its content on resize. Most do; xterm and the Linux
+    console truncate.
+    """
     return "XTERM_VERSION" not in environ and environ.get("TERM") != "linux"

@@ -29,7 +29,9 @@ from treadle.tui.theme import Theme
 
 PASTE_LINES: Final = 10
 PASTE_CHARS: Final = 1_000
-"""A paste that exceeds either limit is shown as a marker."""
+"""Length of a paste, in characters, above which a marker is shown instead. `PASTE_LINES` is the
+same limit in lines.
+"""
 ROWS_MAX: Final = 10
 _MARKER: Final = re.compile(r"\[pasted text #\d+, [\d,]+ (?:lines|characters)\]")
 
@@ -40,7 +42,9 @@ class InputLine:
     def __init__(
         self, theme: Theme, completer: Completer, *, history: Path | None, placeholder: str
     ) -> None:
-        """`history` is a file with private permissions; None keeps the history in memory."""
+        """Create an input line. `history`: file with private permissions; None keeps the history in
+        memory.
+        """
         self._pastes: dict[str, str] = {}
         """Pasted text by marker."""
         self.pasted = PastedMentions()
@@ -108,8 +112,8 @@ class InputLine:
         return _MARKER.sub(lambda found: self._pastes.get(found[0], found[0]), text)
 
     def lost(self, text: str) -> str:
-        """Return the first marker whose text is no longer known, for example one from the history,
-        or an empty string.
+        """Return the first marker whose text is no longer known, such as one from the history; an
+        empty string if there is none.
         """
         return next(
             (found[0] for found in _MARKER.finditer(text) if found[0] not in self._pastes), ""

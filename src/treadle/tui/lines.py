@@ -62,7 +62,7 @@ class Spoken(Protocol):
         ...
 
     def hears(self, line: str) -> bool:
-        """Handle a typed answer. True if the line was one."""
+        """Handle a typed answer. Return True if the line was one."""
         ...
 
 
@@ -212,7 +212,7 @@ class PlainScreen(Screen):
         self.refresh()
 
     def say(self, text: str) -> None:
-        """Print lines of the chat itself."""
+        """Print lines of the chat itself, as opposed to the model's."""
         self.put(encodable(plain(text), self.theme.encoding) + "\n")
 
     def _write(self, text: str) -> None:
@@ -285,7 +285,7 @@ class PlainScreen(Screen):
         return self._question is not None
 
     def hears(self, said: str) -> bool:
-        """Take a line as the answer to a question, even an invalid one. Return True if a question
+        """Take a line as the answer to a question, even if it is invalid. Return True if a question
         was open.
         """
         self._at_prompt = False

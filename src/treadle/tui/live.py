@@ -11,7 +11,7 @@ from treadle.messages.todos import Todo
 from treadle.tui.calling import Calling
 
 ACTIVITIES_MAX: Final = 5
-"""Maximum lines; the last one counts the rest."""
+"""Maximum number of lines. The last one counts the rest."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -20,11 +20,11 @@ class Activity:
 
     call: Calling
     since: float
-    """Start on the monotonic clock."""
+    """Time at which the call started, on the monotonic clock."""
     agent: str = ""
     """Name of the child agent that made the call, or empty."""
     progress: str = ""
-    """Last line of its output."""
+    """Last line of the call's output."""
     waits: bool = False
     """True while it waits for approval."""
 
@@ -39,7 +39,7 @@ class Live:
     thought: str = ""
     """Last line of the model's reasoning."""
     asking_since: float | None = None
-    """Start of a request that has had no response yet."""
+    """Start of a request that has had no response yet; None if there is none."""
     retry: str = ""
     """Reason of a retry."""
     activities: dict[str, Activity] = field(default_factory=dict[str, Activity])
@@ -73,7 +73,7 @@ class Live:
             self.cost_is_partial = True
 
     def calm(self) -> None:
-        """Reset the state after a run."""
+        """Reset the state after the end of a run."""
         self.tail = self.thought = self.retry = ""
         self.thinking_since = self.asking_since = None
         self.activities.clear()

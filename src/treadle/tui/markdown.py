@@ -41,7 +41,7 @@ _TASK = re.compile(r"\[([ xX])\] ")
 
 
 def drawn(source: str, drawing: Drawing) -> Markdown:
-    """Return a renderable.
+    """Return a renderable of a Markdown text.
 
     A `SourcePiece` continues the one before it; any other text stands alone.
     """
@@ -219,7 +219,7 @@ class _Page:
         ]
 
     def _task(self, begin: int, end: int) -> str:
-        """Return the checkbox of an item and remove it from the item's text."""
+        """Return the checkbox of an item, and remove it from the item's text."""
         words = (
             self._tokens[begin + 1].children
             if end - begin > 1 and self._tokens[begin].type == "paragraph_open"
@@ -233,7 +233,7 @@ class _Page:
 
 
 def _prefix(containers: Sequence[int], width: int, drawing: Drawing) -> tuple[Line, int]:
-    """Return the prefix of each line and the width left after it."""
+    """Return the prefix of each line, and the width that is left after it."""
     prefix: Line = []
     for columns in containers:
         wide = columns or 2

@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from treadle.tui.chat import Chat
 
 LINES_MAX: Final = 8
-"""Maximum mentions per question. More are asked about in further questions."""
+"""Maximum number of mentions in one question. Further questions cover the rest."""
 
 
 class _Judged(NamedTuple):
     mention: Mention
     ask: str = ""
-    """Reason to ask the user, or empty."""
+    """Reason to ask the user; empty if there is none."""
     refused: str = ""
 
 
 async def approved_mentions(chat: Chat, text: str) -> list[Mention]:
-    """Return the mentions to attach, in order. Reports the ones left out."""
+    """Return the mentions to attach, in order. Report those that are left out."""
     judged = await to_thread.run_sync(
         partial(_judged, text, chat.cwd, chat.runtime.reach(chat.cwd), chat.line.pasted)
     )

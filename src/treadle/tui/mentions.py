@@ -33,14 +33,16 @@ _LINES: Final = re.compile(rf"(.+?){_RANGE}")
 PATH_CHARS_MAX: Final = 4_096
 """Maximum length of a mentioned path, as on Linux."""
 _AFTER_MAX: Final = 8
-"""Maximum characters that follow a path without a blank. Each takes another look for a file."""
+"""Maximum number of characters that follow a path without a blank. Each one takes another check for
+a file.
+"""
 _AFTER: Final = ".,;:!?)]}>'\u2026"
 """Characters that may follow a path in a sentence."""
 
 
 class Mention(NamedTuple):
     path: Path
-    """Resolved path, which is the one to read."""
+    """Resolved path of the file to read."""
     said: str
     lines: tuple[int, int] | None
     """First and last line, inclusive, counted from 1."""

@@ -105,7 +105,7 @@ class Pages:
         return self.moved(RowPlace(last, max(len(self.rows_of(last)) - 1, 0)), 1 - height)
 
     def share(self, place: RowPlace) -> float:
-        """Return the approximate share of the content above a position."""
+        """Return the approximate share of the content that is above a position."""
         return place.piece / len(self._pieces) if self._pieces else 0.0
 
     # ------------------------------------------------------------ searching

@@ -11,7 +11,7 @@ from treadle._internal.terminal_text import plain
 
 KEPT_MAX: Final = 20_000
 NAME_CHARS: Final = 4_096
-"""Longest path on Linux."""
+"""Maximum length of a mentioned path, as on Linux."""
 _BEGUN: Final = re.compile(r'@(?:(?="([^\S\n]*[^\s"]+|[^\S\n]+|\Z))|([^\s"@]+|\Z))')
 """Pattern of the beginning of a mention; an empty one only at the end, where the rest may follow. A
 quoted name may begin with blanks and contain another `@`.
@@ -22,7 +22,9 @@ class PastedMentions:
     """Pasted names of one chat. Stores names, not texts; in doubt, a mention counts as pasted."""
 
     def __init__(self, *, knows: bool = True) -> None:
-        """`knows` is False for a terminal that does not distinguish pasting from typing."""
+        """Create a record. `knows`: False for a terminal that does not distinguish pasting from
+        typing.
+        """
         self._all = not knows
         self._names: set[str] = set()
         self._confirmed: set[str] = set()
@@ -38,8 +40,8 @@ class PastedMentions:
         self._all = self._all or len(self._names) > KEPT_MAX
 
     def has(self, said: str) -> bool:
-        """True if any part of the name after the `@` may have been pasted, and the user has not
-        confirmed it since.
+        """Return True if any part of the name after the `@` may have been pasted, and the user has
+        not confirmed it since.
         """
         if said in self._confirmed:
             return False
@@ -51,5 +53,7 @@ class PastedMentions:
 
 
 def _overlap(one: str, other: str) -> bool:
-    """True if one is a prefix of the other: the user may have typed the rest."""
+    """Return True if one text is a prefix of the other, because the user may have typed the
+    rest.
+    """
     return one.startswith(other) or other.startswith(one)

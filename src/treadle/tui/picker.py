@@ -29,7 +29,7 @@ from treadle.tui.slot import Line, SlotAnswer
 T = TypeVar("T")
 
 ROWS_MAX: Final = 20
-"""Maximum height, whatever the terminal's."""
+"""Maximum height in rows, whatever the height of the terminal."""
 WIDE: Final = 100
 """Width from which the preview is beside the list."""
 UNDER_ROWS: Final = 9
@@ -47,12 +47,14 @@ class PickerRow(Generic[T]):
     detail: str = ""
     """Dim text after the label."""
     preview: str = ""
-    """Preview, if known in advance; else the picker's `preview` provides it."""
+    """Preview of the row, if it is known in advance; otherwise the picker's `preview` provides
+    it.
+    """
 
 
 @dataclass(frozen=True)
 class SecretText(Generic[T]):
-    """Text that is masked and not searched for, unless a row contains it."""
+    """Text that is masked and not used as a search, unless a row contains it."""
 
     hides: Callable[[str], bool]
     takes: Callable[[str], PickerRow[T]] | None = None
@@ -73,10 +75,10 @@ class Picker(Generic[T]):
         empty: str = "Nothing there.",
         secret: SecretText[T] | None = None,
     ) -> None:
-        """`preview` loads the text for the current row, one at a time; `search` adds rows for the
-        typed text after the matching ones.
+        """Create a list. `preview`: loads the text for the current row, one at a time. `search`:
+        adds rows for the typed text after the matching ones.
 
-        `empty` is shown if there are no rows. `secret` defines text to mask, such as a key.
+        `empty`: text if there are no rows. `secret`: text to mask, such as a key.
         """
         self._screen, self._theme, self._title, self._empty = (
             screen,
@@ -93,7 +95,7 @@ class Picker(Generic[T]):
         self._shown: list[PickerRow[T]] = []
         self._at = self._top = 0
         self._looks: dict[int, tuple[PickerRow[T], str]] = {}
-        """Previews by the identity of their row, which is stored to keep it alive."""
+        """Previews by the identity of their row, with the row, which must stay alive."""
         self._changed = anyio.Event()
         self._answered = SlotAnswer["T | None"]()
         self._given_rows = 1
@@ -112,7 +114,7 @@ class Picker(Generic[T]):
         self.add(rows)
 
     def add(self, rows: Iterable[PickerRow[T]]) -> None:
-        """Add rows, also while the list is open; the cursor stays."""
+        """Add rows, even while the list is open; the cursor stays where it is."""
         new = [*rows]
         self._rows += new
         self._matching.add((row.label, row.detail) for row in new)

@@ -54,10 +54,10 @@ Preview: TypeAlias = FileDifference | Patch | TextPreview
 def preview_of(
     name: str, arguments: object, cwd: Path, *, redact: Callable[[str], str] = str
 ) -> Preview:
-    """Return the preview of a call. If a file cannot be read or an edit does not apply, the
-    arguments are shown.
+    """Return the preview of a call: its arguments if a file cannot be read or an edit does not
+    apply.
 
-    `redact` masks secrets, also in file contents.
+    `redact`: function that masks secrets, also in file contents.
     """
     found = _preview_of(name, arguments, cwd)
     shown = (
@@ -81,7 +81,7 @@ def preview_of(
 
 
 def _is_too_long(file: FileDifference) -> bool:
-    """True if a difference would not show the complete texts."""
+    """Return True if a difference would not show the complete texts."""
     longest = max(map(len, (*file.before.split("\n"), *file.after.split("\n"))))
     # An escaped character takes up to ten.
     return is_too_much(file.before, file.after) or longest > WHOLE_CHARS // 10
@@ -125,7 +125,9 @@ def _preview_of(name: str, arguments: object, cwd: Path) -> Preview:
 
 
 def _patched(given: Mapping[str, Any], cwd: Path) -> Patch | None:
-    """Return None if the patch is invalid or does not apply; then its text is shown."""
+    """Return the preview of a patch; None if it is invalid or does not apply, so that its text is
+    shown.
+    """
     from treadle.tools.builtin.apply_patch import ApplyPatch  # noqa: PLC0415  only for patches
 
     try:
@@ -140,8 +142,8 @@ class _Unreadable(Exception):
 
 
 def _patched_file(change: FileChange, cwd: Path) -> FileDifference:
-    """Return the change of one file in a patch. Raises ToolFailed if a hunk does not apply, and
-    _Unreadable if the file to update cannot be read.
+    """Return the change that a patch makes to one file. Raises ToolFailed if a hunk does not apply,
+    and _Unreadable if the file to update cannot be read.
     """
     before = _text_of(cwd / change.path)
     match change.kind:
@@ -200,7 +202,7 @@ def _edited(given: Mapping[str, Any], path: str, cwd: Path) -> FileDifference | 
 
 
 def _text_of(path: Path) -> str | None:
-    """Return the text, or None if the file is missing, too large or binary."""
+    """Return the text of a file; None if it is missing, too large or binary."""
     try:
         if not path.is_file() or os.path.getsize(path) > READ_BYTES:
             return None

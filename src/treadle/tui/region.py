@@ -54,7 +54,7 @@ class Region:
         """Last drawn answer: source, width and lines."""
 
     def compose(self, asked_rows: int) -> None:
-        """Compose the region; `asked_rows` is the height that the input needs."""
+        """Compose the region for the next frame. `asked_rows`: height that the input needs."""
         size = self.size()
         room = max(size.rows - SPARE_ROWS, 2) - asked_rows
         rule: list[Line] = (

@@ -157,8 +157,8 @@ class Reopening:
             chat.wake()
 
     async def _watched(self, run: RunInfo) -> bool:
-        """Show new messages until the run stops. True if it finished. Raises AgentError if the
-        journal cannot be read.
+        """Show new messages until the run stops. Return True if it finished. Raises AgentError if
+        the journal cannot be read.
         """
         chat = self._chat
         seen = {message.id for message in await self._of(run)}

@@ -23,7 +23,7 @@ class Rows(Container):
     """Container as high as its lines; wider lines are cut."""
 
     def __init__(self, lines: Callable[[], Sequence[StyleAndTextTuples]]) -> None:
-        """`lines` is called twice per frame."""
+        """Create a container. `lines`: function that returns the lines, called twice per frame."""
         self._lines = lines
 
     @override
@@ -67,8 +67,8 @@ class Rows(Container):
 
 
 def _write(line: StyleAndTextTuples, screen: Screen, y: int, x: int, end: int) -> None:
-    """Write each fragment as one wide cell: the renderer compares and writes cells, and most
-    fragments do not change.
+    """Write a line, each fragment as one wide cell: the renderer compares and writes cells, and
+    most fragments do not change.
     """
     cells = screen.data_buffer[y]
     for fragment in line:

@@ -62,7 +62,7 @@ _DEPTHS: Final = {
 
 
 class _Spelling(Vt100_Output):
-    """Output that replaces characters outside the terminal's encoding."""
+    """Output that replaces the characters that the terminal's encoding lacks."""
 
     spelled_in = ""
 
@@ -222,7 +222,7 @@ class Screen:
     # ------------------------------------------------------------ drawing
 
     def print(self, *blocks: Block) -> None:
-        """Print blocks above the region, with the next frame."""
+        """Print blocks above the region, in the next frame."""
         if not blocks:  # most deltas finish no block
             return
         from treadle.tui.drawing import Drawing  # noqa: PLC0415  brings Rich, which the first paint does not need
@@ -232,7 +232,7 @@ class Screen:
             self.put(("\n" if block.spaced else "") + drawing.ansi(block.draw(drawing)))
 
     def put(self, text: str) -> None:
-        """Print complete lines that are already drawn."""
+        """Print complete lines that are already drawn, in the next frame."""
         self._renderer.above(text)
         self.refresh()
 

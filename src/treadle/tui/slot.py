@@ -20,7 +20,7 @@ Line = StyleAndTextTuples
 
 
 class Slot(Protocol[Answer_co]):
-    """Question to the user."""
+    """Question to the user, shown in place of the input."""
 
     @property
     def container(self) -> Container:
@@ -29,17 +29,17 @@ class Slot(Protocol[Answer_co]):
 
     @property
     def focus(self) -> Window:
-        """Window that receives keys."""
+        """Window that receives the keys."""
         ...
 
     @property
     def keys(self) -> KeyBindingsBase:
-        """Active key bindings. They must include Escape for the safe answer."""
+        """Key bindings that are active. They must include Escape for the safe answer."""
         ...
 
     def opened(self, rows: int) -> None:
-        """Called when it becomes visible, with the available height; again after a change of the
-        height or when it is uncovered.
+        """Prepare for being visible, with the available height. Called again when the height
+        changes, and when the slot is uncovered.
         """
         ...
 

@@ -45,9 +45,9 @@ the CPU.
 
 
 def chat(wanted: StartRequest) -> bool:
-    """Run a chat until the user quits. True if they chose the demo at the first start.
+    """Run a chat until the user quits. Return True if they chose the demo at the first start.
 
-    Raises AgentError for errors at the start and fatal errors, after restoring the terminal.
+    Raises AgentError for errors at the start and for fatal errors, after restoring the terminal.
     """
     theme = theme_of(
         wanted.config.ui.theme, os.environ, encoding_of(os.environ, sys.stdout.encoding)
@@ -77,7 +77,7 @@ async def _in_lines(wanted: StartRequest, theme: Theme) -> None:
 
 
 class Hands:
-    """Key actions that queue until the chat is open."""
+    """Actions of the keys, queued until the chat is open."""
 
     def __init__(self) -> None:
         self.chat: Actions | None = None
@@ -192,7 +192,9 @@ class _Beginning:
             raise failed
 
     async def _hold(self) -> None:
-        """Hold the terminal. If it is gone, the chat ends as if the user had quit."""
+        """Hold the terminal until the chat ends. If the terminal is gone, the chat ends as if the
+        user had quit.
+        """
         with suppress(EOFError, OSError):
             await self._screen.run()
 
@@ -203,7 +205,7 @@ class _Beginning:
             loading.cancel()
 
     async def _chatting(self) -> None:
-        """Load and run the chat. Raises AgentError for errors at the start."""
+        """Load the chat and run it. Raises AgentError for errors at the start."""
         wanted, config = self._wanted, await self._first_start()
         if config is None:
             return

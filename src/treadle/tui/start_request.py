@@ -23,7 +23,7 @@ class StartRequest:
     history: Path | None
     """File of the input history, or None."""
     reload: Callable[[], Config]
-    """Reloads the configuration after the first start has written it."""
+    """Function that reloads the configuration after the first start has written it."""
     setting: Callable[[Config], tuple[RunSetting, tuple[str, ...]]]
     """Function that returns the settings of the runs, and warnings. Raises AgentError."""
     runtime: Callable[[Config], Runtime]

@@ -30,12 +30,12 @@ class Status:
     """Context window of the model, or None if unknown."""
     session: str = ""
     note: str = ""
-    """Temporary note shown first, for example `Ctrl-C again to quit`."""
+    """Temporary note, shown first, for example `Ctrl-C again to quit`."""
     confined: bool = True
     """True if commands run in the sandbox."""
 
     def line(self, width: int) -> StyleAndTextTuples:
-        """Return the line; parts that do not fit are dropped from the end."""
+        """Return the status line. Parts that do not fit are dropped from the end."""
         dot = f" {self.theme.glyphs.dot} "
         line: StyleAndTextTuples = []
         used = 0

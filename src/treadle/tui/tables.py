@@ -104,7 +104,9 @@ def _row(
 
 
 def _listed(head: Cells, body: Sequence[Cells], width: int, drawing: Drawing) -> list[Line]:
-    """List each cell after the name of its column, with a blank line between rows."""
+    """Return the lines of a table whose cells are listed, each after the name of its column, with a
+    blank line between rows.
+    """
     lines: list[Line] = []
     for n, cells in enumerate(body or [[]]):
         if n:

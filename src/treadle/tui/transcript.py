@@ -27,7 +27,7 @@ from treadle.types import Outcome
 
 PROGRESS_CHARS: Final = 200
 _THOUGHT_KEPT: Final = 20_000
-"""Maximum characters stored of one reasoning."""
+"""Maximum number of characters that are kept of one reasoning."""
 
 
 class _Stream:
@@ -39,7 +39,7 @@ class _Stream:
         self.message_id = message_id
         self.growing = Growing()
         self.given = False
-        """True if a part of it is in the scrollback."""
+        """True if a part of the answer is in the scrollback already."""
 
 
 class Transcript:
@@ -57,9 +57,9 @@ class Transcript:
         self._thinks_last = ""
         """End of the current reasoning."""
         self.steered: dict[str, str] = {}
-        """Steering text that has not reached the run yet, mapped to the text as typed."""
+        """Steering text that has not reached the run yet, with the text as typed."""
         self._calls: dict[str, tuple[str, object]] = {}
-        """Name and arguments of calls without a result, by id."""
+        """Name and arguments of each call without a result, by call id."""
         self._children = ChildRuns(self.live, self._calls, clock)
         self.answer = ""
         """Complete text of the last answer, which `/copy` copies."""
@@ -332,7 +332,7 @@ class Transcript:
 
 
 def _is_of_room(receipt: object) -> bool:
-    """True if the compaction freed context. Other omissions have their own warning."""
+    """Return True if the compaction freed context. Other omissions have warnings of their own."""
     fields = cast("dict[str, object]", receipt) if isinstance(receipt, dict) else {}
     return fields.get("kind") != "withdrawn" and "unseen" not in fields
 

@@ -17,14 +17,14 @@ class ChildRuns:
     def __init__(
         self, live: Live, calls: dict[str, tuple[str, object]], clock: Callable[[], float]
     ) -> None:
-        """`calls` holds name and arguments of calls without a result; keys of child runs are
-        `RUN:CALL`.
+        """Create a tracker. `calls`: name and arguments of calls without a result; the keys of
+        child runs are `RUN:CALL`.
         """
         self._live, self._calls, self._clock = live, calls, clock
         self._agents: dict[str, str] = {}
         """Agents of child runs by run id."""
         self._owners: dict[str, str] = {}
-        """Our call for which a child run works, by run id, if known."""
+        """Call of ours for which a child run works, by run id, if it is known."""
         self._counts: dict[str, int] = {}
         """Number of calls made by child runs, by our call id."""
 

@@ -38,7 +38,7 @@ KEYS: Final = "q quit   / search   n N next, previous   g G ends"
 
 
 async def view(screen: Screen, title: str, blocks: Sequence[Block], *, at_end: bool = True) -> None:
-    """Show blocks full screen until the user leaves; the chat waits. `at_end` starts at the last
+    """Show blocks in full screen until the user leaves. The chat waits. `at_end`: start at the last
     block.
 
     Cancellation restores the terminal.
@@ -67,7 +67,7 @@ class Viewer(UIControl):
         self._pages = Pages(screen.theme, blocks, screen.columns)
         self._height = max(screen.rows - 1, 1)
         self._follows = at_end
-        """True while it shows the end, whose position depends on the height."""
+        """True while the view shows the end, whose position depends on the height."""
         self._top = RowPlace(0, 0)
         self._words, self._note = "", ""
         self._match: RowPlace | None = None

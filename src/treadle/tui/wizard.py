@@ -71,8 +71,8 @@ class _Reached(NamedTuple):
 
 
 def is_first(config: Config) -> bool:
-    """True if there is no configuration of the user: no file, no chosen model, and no key for the
-    default one.
+    """Return True if there is no configuration of the user: no file, no chosen model, and no key
+    for the default one.
     """
     if config.origin("models", "large").source != "default" or any(
         setting.origin.source == "file" for setting in config.settings.values()
@@ -253,7 +253,7 @@ class _Wizard:
         return _Reached(endpoint_at(chosen), values, answers[chosen])
 
     async def _chosen(self, reached: _Reached) -> list[tuple[KeyPath, Plain]] | None:
-        """Add the model and the mode to the settings."""
+        """Return the settings with the model and the mode that the user chose."""
         model = await self._model(reached)
         mode = (
             None
@@ -297,7 +297,7 @@ class _Wizard:
         *,
         takes: Callable[[str], PickerRow[T]] | None = None,
     ) -> T | None:
-        """Ask a question. A key typed or pasted at any question is masked."""
+        """Ask a question and return the answer. A key typed or pasted at any question is masked."""
         return await self._screen.ask(
             Picker(self._screen, title, rows, secret=SecretText(looks_like_key, takes))
         )

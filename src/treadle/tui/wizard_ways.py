@@ -63,7 +63,7 @@ _PREFIXES: Final = (
 
 
 _LONG_TOKEN: Final = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z])[\w.\-+/=]{20,}")
-"""Pattern of a key without such a prefix."""
+"""Pattern of a key that has no such prefix."""
 
 
 def vendor_of(key: str) -> VendorWay | None:
@@ -73,7 +73,7 @@ def vendor_of(key: str) -> VendorWay | None:
 
 
 def looks_like_key(text: str) -> bool:
-    """True for text that may be a key or the beginning of one, and must be masked."""
+    """Return True for text that may be a key or the beginning of one, and must be masked."""
     return (
         text.startswith(("sk-", *(prefix for prefix, _ in _PREFIXES)))
         or _LONG_TOKEN.fullmatch(text) is not None
@@ -86,11 +86,11 @@ class VendorKey(NamedTuple):
     vendor: VendorWay
     secret: Secret
     variable: str = ""
-    """Environment variable with the key; empty if it was pasted."""
+    """Environment variable that holds the key; empty if it was pasted."""
 
     @property
     def is_written(self) -> bool:
-        """True if the key must be written to the file: it was pasted."""
+        """True if the key must be written to the file, because it was pasted."""
         return not self.variable
 
 

@@ -62,7 +62,7 @@ def _address(href: str) -> str:
 
 
 def wrapped(text: Text, width: int, drawing: Drawing) -> list[Line]:
-    """Wrap between words; words longer than a line are cut."""
+    """Return the text as lines wrapped between words; words longer than a line are cut."""
     lines: list[Line] = []
     for line in text.split("\n", allow_blank=True):
         if cell_len(line.plain) <= width:
@@ -76,7 +76,7 @@ def wrapped(text: Text, width: int, drawing: Drawing) -> list[Line]:
 
 
 def chopped(text: Text, width: int, drawing: Drawing) -> list[Line]:
-    """Wrap at the exact width; code keeps its blanks."""
+    """Return the text as lines cut at the exact width; code keeps its blanks."""
     if cell_len(text.plain) <= width:
         return [segments(text, drawing)]
     offsets: list[int] = []
@@ -117,7 +117,7 @@ def columns(line: Line) -> int:
 
 
 def filled(line: Line, width: int, style: Style | None = None, align: str = "left") -> Line:
-    """Pad a line with blanks to the width."""
+    """Return the line padded with blanks to the width."""
     missing = width - columns(line)
     if missing <= 0:
         return line

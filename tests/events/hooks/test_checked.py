@@ -69,17 +69,17 @@ def test_a_method_that_looks_like_a_point_is_refused_with_the_right_signature(
     name: str, meant: str, wrap: Callable[[Any], Any]
 ) -> None:
     said = refusal(type("Careful", (Hook,), {name: wrap(of_two)})())
-    assert said.startswith(f"the hook Careful has no point {name!r}: write {meant}")
+    assert said.startswith(f"the hook Careful has no method {name!r}: write {meant}")
 
 
 def test_a_misspelt_point_of_a_base_or_of_the_object_is_refused_too() -> None:
     base = type("Base", (Hook,), {"before_tol": of_two})
-    assert "has no point 'before_tol'" in refusal(type("Careful", (base,), {})())
+    assert "has no method 'before_tol'" in refusal(type("Careful", (base,), {})())
     mixin = type("Mixin", (), {"after_runs": of_two})
-    assert "has no point 'after_runs'" in refusal(type("Careful", (mixin, Hook), {})())
+    assert "has no method 'after_runs'" in refusal(type("Careful", (mixin, Hook), {})())
     careful = Hook()
     careful.before_tol = of_two  # type: ignore[attr-defined]
-    assert "has no point 'before_tol'" in refusal(careful)
+    assert "has no method 'before_tol'" in refusal(careful)
 
 
 @pytest.mark.parametrize(

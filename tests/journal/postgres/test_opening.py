@@ -33,7 +33,7 @@ def test_where_no_server_answers_nothing_is_opened(query: str) -> None:
     user = "ada" if "password" in query else f"ada:{QUOTED}"
     with pytest.raises(
         AgentError,
-        match=r"no PostgreSQL answers at 'postgresql://ada@127\.0\.0\.1:1/runs'.*see that the server runs",
+        match=r"no PostgreSQL server responds at 'postgresql://ada@127\.0\.0\.1:1/runs'.*see that the server runs",
     ) as caught:
         open_journal(f"postgresql://{user}@127.0.0.1:1/runs{query}")
     assert caught.value.kind == "invalid"

@@ -150,7 +150,7 @@ async def test_a_second_run_of_a_session_is_told_what_to_do_about_the_first(
     await writer.release(waiting=True)
     with refuses(
         "busy",
-        "run_1 of this session is not finished: `treadle runs resume run_1` goes on with it, `treadle runs kill run_1` closes it",
+        "run_1 of this session is not finished: `treadle runs resume run_1` continues it, `treadle runs kill run_1` closes it",
     ):
         await journal.begin(started("run_2", session="ada"))
     with refuses("invalid", "'run_2'"):

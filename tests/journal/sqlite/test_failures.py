@@ -352,7 +352,7 @@ def test_no_room_for_the_file_beside_it_is_no_fault_of_the_disk() -> None:
     [
         (
             apsw.FullError,
-            "there is no space left for the journal 'j': done. Free some space, then go on",
+            "there is no space left for the journal 'j': done. Free some space, then resume",
         ),
         (
             apsw.LockedError,
@@ -372,9 +372,12 @@ def test_no_room_for_the_file_beside_it_is_no_fault_of_the_disk() -> None:
         ),
         (
             apsw.IOError,
-            "the disk failed under the journal 'j' (IOError: why): done. Check the disk, then go on",
+            "the disk failed under the journal 'j' (IOError: why): done. Check the disk, then resume",
         ),
-        (apsw.ConstraintError, "the journal 'j' refuses it (ConstraintError: why): done"),
+        (
+            apsw.ConstraintError,
+            "the journal 'j' rejected the operation (ConstraintError: why): done",
+        ),
         (
             apsw.NoMemError,
             "the process is out of memory: the journal 'j' failed, done. Free some, or raise its limit",

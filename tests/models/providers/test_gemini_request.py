@@ -536,7 +536,7 @@ def test_else_it_follows_by_itself_since_results_are_counted() -> None:
     ):
         answered, shown = result(*content, model=model)
         assert answered["parts"][0]["functionResponse"]["response"] == {
-            "output": "A plot.\nWhat it gave is shown below."
+            "output": "A plot.\nIts result is shown below."
         }
         assert len(answered["parts"]) == 1
         assert [*shown["parts"][0]] in (["inlineData"], ["fileData"])

@@ -235,7 +235,7 @@ async def test_what_a_person_said_yes_to_runs_outside_unless_the_configuration_i
 @pytest.mark.parametrize(
     ("program", "why"),
     [
-        (None, "bubblewrap is not there: install bubblewrap (apt install bubblewrap"),
+        (None, "bubblewrap is not installed: install bubblewrap (apt install bubblewrap"),
         (LYING, "bubblewrap 0.11.0 does not confine commands here: "),
         (REFUSED, "User namespaces are refused"),
         ("#!/bin/sh\nexit 1\n", "bubblewrap could not be tried"),
@@ -276,7 +276,7 @@ async def test_whoever_insists_on_it_gets_no_run_without(work: Path, programs: P
     programs(None)
     with pytest.raises(
         AgentError,
-        match=r"defaults\.sandbox is on, and no sandbox works: bubblewrap is not there: install bubblewrap",
+        match=r"defaults\.sandbox is on, and no sandbox works: bubblewrap is not installed: install bubblewrap",
     ) as raised:
         await ran(work, "echo ran", sandbox="on")
     assert raised.value.kind.value == "invalid"

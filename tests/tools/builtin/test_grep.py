@@ -343,7 +343,8 @@ async def test_a_pattern_that_is_no_regular_expression_is_told(
 ) -> None:
     grepping.files(a="a(\n")
     with pytest.raises(
-        InvalidArguments, match=r"is no regular expression: .* To search for plain text, escape"
+        InvalidArguments,
+        match=r"is not a valid regular expression: .* To search for plain text, escape",
     ):
         await grepping(pattern=pattern)
 

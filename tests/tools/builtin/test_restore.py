@@ -215,7 +215,7 @@ async def test_content_that_is_not_kept_any_more_is_said(desk: Desk) -> None:
     for path in desk.undo.folder.rglob("*"):
         if path.is_file() and path.suffix != ".json":
             path.unlink()
-    assert desk.told() == {"a": "refused what it was before is no longer kept"}
+    assert desk.told() == {"a": "refused its earlier content is no longer stored"}
 
 
 async def test_looking_changes_nothing(desk: Desk) -> None:

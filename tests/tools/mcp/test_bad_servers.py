@@ -66,7 +66,7 @@ async def test_notifications_of_no_form_are_dropped_and_log_nothing(
         ("closes", "it closed its stdout", None),
         (
             "babbles-for-ever",
-            "it does not stop writing to stdout what is no message, like 'no message'",
+            "it keeps writing to stdout text that is not a message, like 'no message'",
             None,
         ),
         (
@@ -126,7 +126,7 @@ async def test_a_server_that_hangs_at_its_start_is_told_and_the_others_are_there
     )
     assert {tool.server for tool in tools} == {"bad"}
     assert warnings == [
-        "the MCP server 'slow' cannot be used: it could not be connected to: it did not say within 0.5 s what it is; its tools are not there in this run"
+        "the MCP server 'slow' cannot be used: it could not be connected to: it did not respond within 0.5 s; its tools are not available in this run"
     ]
 
 
@@ -258,7 +258,7 @@ async def test_tools_in_the_wrong_form_hide_no_others(
     tools = await servers.tools([bad("spoils")], warn=warnings.append)
     assert [tool.name for tool in tools] == ["bad_good", "bad_other"]
     assert await call(tools, "other") == "other is well"
-    form = "not offered: it is not said in the protocol's form"
+    form = "not offered: it does not have the protocol's form"
     assert warnings == [
         f"the MCP server 'bad': 'array' {form} (inputSchema.type: Input should be 'object')",
         f"the MCP server 'bad': 'none' {form} (inputSchema: Field required)",
@@ -279,7 +279,7 @@ async def test_only_tools_that_are_wanted_are_told_to_be_in_the_wrong_form(
     assert warnings == []
     assert await servers.tools([bad("spoils", tools=["none"])], warn=warnings.append) == []
     assert [warning.partition(" (")[0] for warning in warnings] == [
-        "the MCP server 'bad': 'none' not offered: it is not said in the protocol's form"
+        "the MCP server 'bad': 'none' not offered: it does not have the protocol's form"
     ]
 
 

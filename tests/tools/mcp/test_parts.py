@@ -154,7 +154,7 @@ def test_sounds_and_files_are_described_and_images_are_bounded() -> None:
             content=[mcp_types.ImageContent(type="image", data="???", mime_type="image/png")]
         )
     )
-    assert broken == "[an image, image/png: its data is no base64]"
+    assert broken == "[an image, image/png: its data is not valid base64]"
 
 
 def test_pieces_without_end_are_cut() -> None:

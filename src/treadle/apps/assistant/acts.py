@@ -1,5 +1,5 @@
-"""Implementation of the eight tools with validated arguments, inside a transaction, including when
-to ask first. Entry points: `act`, `ActContext`.
+"""Implementation of the eight tools, which run with validated arguments in a transaction and ask
+for confirmation first where needed. Entry points: `act`, `ActContext`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from treadle.apps.assistant.unsupported import unsupported_in
 RUN_MOST: Final = 5
 """Number of distinct tasks that a run may complete or update without confirmation."""
 WINDOW_MOST: Final = 10
-"""The same limit for one user in ten minutes, over all runs and clients."""
+"""Number of tasks that one user may complete or update in ten minutes without confirmation, over
+all runs and clients.
+"""
 UNDO_MOST: Final = 5
 """Number of changes that a run may undo."""
 LISTED_MOST: Final = 100
@@ -36,7 +38,7 @@ TITLES_MOST: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class ActContext:
-    """Environment of one call."""
+    """Environment of a tool call: its session, store, caller and run."""
 
     session: Session
     store: TaskStore
@@ -185,7 +187,7 @@ _ACTS: Final[Mapping[str, Callable[[ActContext, Mapping[str, Any]], ToolResponse
 
 
 def _asks(desk: ActContext, held: HeldTaskCall) -> ToolResponse | None:
-    """Return the question to ask. Return None if the person has confirmed exactly this call or acts
+    """Return the question to ask; None if the person has confirmed exactly this call, or acts
     directly.
     """
     caller, ids = desk.caller, {task.id for task in held.tasks}
@@ -212,8 +214,8 @@ def _asks(desk: ActContext, held: HeldTaskCall) -> ToolResponse | None:
 
 
 def _asks_if_many(desk: ActContext, held: HeldTaskCall) -> ToolResponse | None:
-    """Ask if the run has changed many tasks: completing or changing them one by one is a bulk
-    operation.
+    """Return the question to ask if the run has changed many tasks, because changing them one by
+    one is a bulk operation too.
     """
     of_run, lately = desk.store.changes.touched(desk.run_id)
     (task,) = held.tasks
@@ -240,7 +242,9 @@ def _not_one(found: TaskMatch, words: str) -> ToolResponse:
 
 
 def _first(tasks: Sequence[Task]) -> list[dict[str, Any]]:
-    """Return the first tasks that fit, with shortened descriptions if they are too long."""
+    """Return the first tasks that fit into a response, with shortened descriptions if they are too
+    long.
+    """
     shown = [as_data(task) for task in tasks[:LISTED_MOST]]
     if _size(shown) > LISTED_CHARS:
         for task in shown:

@@ -24,7 +24,7 @@ NAME: Final = "tasks"
 CALLS_MOST: Final = 10
 SECONDS_MOST: Final = 30
 _TURNS_MOST: Final = 16
-"""Enough for ten calls in sequence, a few refused calls, and an answer."""
+"""Maximum number of turns: enough for ten calls in sequence, a few refused calls, and an answer."""
 _LIMITS: Final = Limits(tool_calls=CALLS_MOST, seconds=SECONDS_MOST, turns=_TURNS_MOST)
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _TODAY: Final = SystemBlock(text="Today is ${today}.", passing=True)
@@ -36,8 +36,8 @@ def task_agent(
     *,
     today: Callable[[], date] = date.today,
 ) -> Agent[ToolUser, str]:
-    """Build the agent. `model`: None selects the rule-based model, which needs no key. `today`
-    returns that model's date.
+    """Return the agent. `model`: None selects the rule-based model, which needs no key. `today`:
+    returns the date for that model.
 
     Runs receive the date in their inputs (`inputs_of`).
     """

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 SHARE: Final = TotalsShare(150_000, 0.25)
-"""Larger than any run needs, because the turns and the length of the answers are limited."""
+"""Tokens and money that a run of the assistant reserves. No run needs as much, because its turns and
+the length of its answers are limited.
+"""
 PAGE: Final = PageFiles(
     "treadle.apps.assistant",
     "page",
@@ -64,7 +66,7 @@ _TASK: Final = "/tasks/{task_id}"
 
 
 def task_application(model: Model | str | None = None) -> Application:
-    """Build the application. `model`: None selects the rule-based model, which needs no key."""
+    """Return the application. `model`: None selects the rule-based model, which needs no key."""
     return Application(
         name=NAME,
         title="the task assistant",
@@ -127,7 +129,9 @@ class TaskChat:
     def on_message(
         self, session: Session, scope: Scope, new: NewMessage
     ) -> AnsweredConfirmations | None:
-        """Resolve pending confirmations with the message, and return the result."""
+        """Resolve pending confirmations with the message, and return the result; None if there were
+        none.
+        """
         return confirmations.answered(session, scope, new.conversation_id, new.message, new.run_id)
 
     def note_of(self, session: Session, scope: Scope, run_id: str) -> AnsweredConfirmations | None:

@@ -14,7 +14,7 @@ Code: TypeAlias = Literal["not_found", "ambiguous", "invalid", "confirm", "faile
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A person's confirmation of this verb for these tasks only."""
+    """Confirmation by a person of one verb, for these tasks only."""
 
     verb: str
     items: frozenset[str]
@@ -27,21 +27,21 @@ class ToolUser:
 
     scope: Scope
     conversation_id: str | None = None
-    """Conversation in which the person confirms by their next message. None: a plain MCP client,
-    which confirms by elicitation or a code.
+    """Conversation whose next message confirms; None for a plain MCP client, which confirms by
+    elicitation or with a code.
     """
     grant: Grant | None = None
     by_person: bool = False
-    """True for the person's own action over HTTP, which is neither confirmed nor counted."""
+    """True for an action of the person over HTTP, which is neither confirmed nor counted."""
 
 
 class ToolError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: Code
     message: str
     options: tuple[str, ...] = ()
-    """Titles to choose from, for `ambiguous`."""
+    """Titles to choose from, if the code is `ambiguous`."""
     confirm: str | None = None
-    """Code for the second call of a plain MCP client, for `confirm`."""
+    """Code for the second call of a plain MCP client, if the code is `confirm`."""
 
 
 class ToolResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class ToolResponse(msgspec.Struct, frozen=True, kw_only=True):
 
     success: bool
     data: dict[str, Any] | None = None
-    """`{"task": …}`, `{"tasks": […]}` and further facts for replies: changed fields, the search,
-    counts.
+    """Data for replies: `{"task": …}` or `{"tasks": […]}`, and facts such as changed fields, the
+    search and counts.
     """
     error: ToolError | None = None

@@ -37,7 +37,7 @@ class ChangeLog:
         self._session, self._user_id, self._clock = session, scope.user_id, clock
 
     def result_of(self, key: str | None) -> dict[str, Any] | None:
-        """Return the result of the call with this key, or None if it changed nothing."""
+        """Return the result of the call with this key; None if it changed nothing."""
         if key is None:
             return None
         change = self._session.exec(
@@ -54,7 +54,7 @@ class ChangeLog:
         run_id: str | None,
         by_person: bool,
     ) -> Change:
-        """Add a change, dated after every other change of this user, even if the clock went
+        """Add a change. It is dated after every other change of this user, even if the clock went
         backwards.
         """
         last = cast(
@@ -175,7 +175,7 @@ def new(task: Task) -> dict[str, Any]:
 
 
 def restore(task: Task, before: Mapping[str, Any], at: datetime) -> None:
-    """Restore a snapshot. A task that was new is deleted."""
+    """Restore a snapshot. A task that was new then is deleted."""
     if before.get("new"):
         task.deleted_at = at
     else:

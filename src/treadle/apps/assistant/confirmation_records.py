@@ -33,13 +33,13 @@ _BULK_TOOLS: Final = frozenset({"complete_all", "delete_completed"})
 
 @dataclass(frozen=True, slots=True)
 class HeldTaskCall:
-    """Call that waits for confirmation."""
+    """Call that is held back until it is confirmed."""
 
     tool: str
     verb: Verb
     tasks: Sequence[Task]
     arguments: Mapping[str, Any]
-    """Arguments of the call, with the task given by its id."""
+    """Arguments of the call, in which the task is given by its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class AnsweredConfirmations:
     """Effect of a person's message on the pending confirmations of its conversation."""
 
     outcome: Literal["granted", "cancelled", "expired", "void"]
-    """For `expired` and `void` (a task has changed since), the person confirmed but must be asked
-    again before anything happens.
+    """Outcome. For `expired` and `void` (a task has changed since), the person confirmed, but must
+    be asked again before anything happens.
     """
     grant: Grant | None = None
-    """Grant for the run of this message, for `granted`."""
+    """Grant for the run of this message, if the outcome is `granted`."""
     calls: tuple[HeldCall, ...] = field(default=())
     """Held-back calls, in order; empty for `cancelled`. Without the grant they ask again."""
 
@@ -136,7 +136,7 @@ def open_records(session: Session, scope: Scope, conversation_id: str) -> Sequen
 def replace_open(
     session: Session, scope: Scope, conversation_id: str, run_id: str | None
 ) -> Sequence[Confirmation]:
-    """Return questions of the same message that another one replaced, oldest first."""
+    """Return the questions of the same message that this one replaced, oldest first."""
     if run_id is None:
         return ()
     mine = select(Confirmation).where(
@@ -159,7 +159,7 @@ def titles_of(session: Session, scope: Scope, record: Confirmation) -> list[str]
 
 
 def is_as_seen(session: Session, scope: Scope, record: Confirmation) -> bool:
-    """True if every task still exists, unchanged since the person was asked."""
+    """Return True if every task still exists, unchanged since the person was asked."""
     mine = select(Task).where(
         Task.user_id == scope.user_id,
         col(Task.id).in_(record.items),

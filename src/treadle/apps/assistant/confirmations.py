@@ -58,7 +58,7 @@ _ANSWERED: Final = (
     .order_by(col(Confirmation.created_at).desc())
     .with_for_update()
 )
-"""Statement that every message executes, built once."""
+"""SQL statement that every message executes, built once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,9 @@ def answered(
 
 
 def granted(session: Session, scope: Scope, run_id: str) -> AnsweredConfirmations | None:
-    """Return the confirmation granted to this run, if it is resumed."""
+    """Return the confirmation granted to this run, for a run that is resumed; None if there is
+    none.
+    """
     record = session.exec(
         select(Confirmation).where(
             Confirmation.user_id == scope.user_id, Confirmation.granted_run_id == run_id
@@ -166,7 +168,9 @@ def forget(session: Session, scope: Scope, conversation_id: str) -> None:
 def redeemed(
     session: Session, scope: Scope, code: str, held: HeldTaskCall, *, clock: Clock = now
 ) -> bool:
-    """Redeem a code. True if it was issued for exactly this call, and its tasks are unchanged."""
+    """Redeem a code. Return True if it was issued for exactly this call, and its tasks are
+    unchanged.
+    """
     mine = select(Confirmation).where(
         Confirmation.user_id == scope.user_id,
         Confirmation.code_hash == code_hash(code),

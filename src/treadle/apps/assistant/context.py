@@ -39,7 +39,7 @@ class AgentContext:
     def from_request(
         cls, user_id: str, conversation_id: str, messages: Sequence[Mapping[str, Any]]
     ) -> Self:
-        """Build a context from mappings with `role`, `content`, and optionally `timestamp` and
+        """Return a context from mappings with `role`, `content`, and optionally `timestamp` and
         `tool_calls`.
         """
         history = (
@@ -86,7 +86,7 @@ HISTORY_CHARS: Final = 8_000
 def earlier(history: tuple[MessageHistory, ...]) -> list[Message]:
     """Return the last messages for the model, oldest first.
 
-    Text only: tool results and confirmations are not passed back.
+    They contain text only: tool results and confirmations are not included.
     """
     kept: list[Message] = []
     left = HISTORY_CHARS

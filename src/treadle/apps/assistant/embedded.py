@@ -41,7 +41,7 @@ from treadle.types import StopReason, Usage, new_id
 
 NAME = "embedded:tasks"
 DONE = "- Done."
-"""Text after the tools' results, because an empty response would be requested again.
+"""Text after the tools' results, needed because an empty response would be requested again.
 
 As a list item it is never shown (words.py).
 """
@@ -59,8 +59,8 @@ class EmbeddedModel:
     """
 
     def __init__(self, *, today: Callable[[], date] | None = None) -> None:
-        """`today` returns the person's date, from which "tomorrow" is counted. Defaults to the date
-        in the request ("Today is …"), or else the machine's.
+        """Create a model. `today`: returns the person's date, from which "tomorrow" is counted.
+        Defaults to the date in the request ("Today is …"), or else the machine's.
         """
         self._today = today
 
@@ -99,7 +99,7 @@ class EmbeddedModel:
         )
 
     def _answer(self, request: ModelRequest) -> list[PlannedCall] | str:
-        """Return calls, or a text reply."""
+        """Return the calls for a request, or a text reply."""
         said, asked, done = _told(request.messages)
         wishes = understood(
             asked,
@@ -135,7 +135,7 @@ def _next_calls(
 
 
 def _too_many(count: int, wishes: Understood) -> str:
-    """Refuse too many calls, and suggest a workaround if there is one."""
+    """Return a reply that refuses too many calls, and suggests a workaround if there is one."""
     everything = Filter("all"), Filter(), Filter("open")
     deleted = [
         wish.target

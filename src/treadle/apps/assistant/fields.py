@@ -48,7 +48,7 @@ def title_of(text: str) -> str:
 
 
 def description_of(text: str | None) -> str | None:
-    """Normalize a description; None for an empty one."""
+    """Return a normalized description; None for an empty one."""
     description = (text or "").replace("\r\n", "\n").strip()
     if len(description) > DESCRIPTION_CHARS:
         raise AgentError(
@@ -113,7 +113,7 @@ class TaskFields(TypedDict, total=False):
 
 
 def checked(wanted: TaskFields) -> dict[str, Any]:
-    """Return the values as stored. Raises AgentError(invalid)."""
+    """Return the values as they are stored. Raises AgentError(invalid)."""
     readers: dict[str, Callable[[Any], Any]] = {
         "title": title_of,
         "description": description_of,

@@ -16,8 +16,8 @@ _ALIKE = str.maketrans(
 
 
 def as_seen(text: str) -> str:
-    """Return the text without invisible characters and accents, in one script, for searching and
-    not for display.
+    """Return the text as it looks: without invisible characters and accents, in one script. For
+    searching, not for display.
     """
     if text.isascii():
         return text

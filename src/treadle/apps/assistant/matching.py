@@ -16,7 +16,7 @@ from treadle.apps.assistant.stems import stem
 Words: TypeAlias = tuple[str, ...]
 
 WORDS_MOST: Final = 20
-"""Maximum words of a query; further ones are ignored."""
+"""Maximum number of words of a query. Further words are ignored."""
 _PASSED_OVER: Final = frozenset(
     {
         "a",
@@ -51,7 +51,7 @@ _GUESSED_MOST: Final = 10_000
 of it.
 """
 _PIECE_CHARS: Final = 3
-"""Minimum length of a match inside a word, except in scripts without word separators."""
+"""Minimum length of a match inside a word. Scripts without word separators have none."""
 
 
 def meant(query: str, titles: Sequence[str]) -> list[int]:
@@ -115,7 +115,7 @@ def _beginning(wanted: Words, texts: Sequence[str]) -> list[int]:
 
 
 def _formed(wanted: Words, texts: Sequence[str]) -> list[int]:
-    """Match every word in some form: "calling mum" finds "call mum"."""
+    """Return the texts that contain every word in some form: "calling mum" finds "call mum"."""
     stems = {stem(word) for word in wanted}
     return (
         [at for at, text in enumerate(texts) if stems <= {stem(word) for word in folded(text)}]
@@ -151,7 +151,7 @@ def _nearly(wanted: Words, texts: Sequence[str]) -> list[int]:
 
 
 class _Guesses:
-    """Edit distances of words. A limit on comparisons keeps a crafted list from blocking the
+    """Edit distances of words, with a limit on comparisons, so that a crafted list cannot block the
     process.
     """
 

@@ -34,7 +34,9 @@ from treadle.apps.mcp_server.server import Context, McpToolServer, Reply
 from treadle.service.database.scope import Identity, Scope
 
 IdentityOf: TypeAlias = Callable[[Context], Identity]
-"""Return the verified user of a request. Raises AgentError if it is not authenticated."""
+"""Function that returns the verified user of a request. Raises AgentError if it is not
+authenticated.
+"""
 
 INSTRUCTIONS: Final = (
     "A person's to-do list. Deleting tasks, and changing many of them, needs the person's "
@@ -63,7 +65,7 @@ _OUTPUT: Final[dict[str, Any]] = {
 
 
 def tasks_over_mcp(server: MCPToolServer, identity_of: IdentityOf) -> McpToolServer:
-    """Build the server, for any transport."""
+    """Return the server with the task tools, for any transport."""
     return McpToolServer(
         [ServedTask(server, schema, identity_of) for schema in TOOLS.values()],
         instructions=INSTRUCTIONS,
@@ -104,7 +106,7 @@ class ServedTask:
         arguments: Mapping[str, Any],
         response: ToolResponse,
     ) -> ToolResponse:
-        """Return the final result, after asking the person if needed.
+        """Return the final result of a call, after asking the person if needed.
 
         Asks again if a task has changed in the meantime.
         """
@@ -119,7 +121,9 @@ class ServedTask:
         return response
 
     def _for_a_code(self, response: ToolResponse) -> ToolResponse:
-        """Tell a client without elicitation how to confirm with a second call."""
+        """Return the response for a client without elicitation, which explains how to confirm with
+        a second call.
+        """
         question = _question_in(response)
         if question is None:
             return response
@@ -166,7 +170,9 @@ def _question_in(response: ToolResponse) -> ToolError | None:
 
 
 async def _asked(context: Context, question: str) -> bool:
-    """Ask the person at the client. A failure to ask counts as a no."""
+    """Ask the person at the client, and return True if they confirm. A failure to ask counts as a
+    no.
+    """
     try:
         answer: object = await context.session.elicit_form(
             question, _FORM, related_request_id=context.request_id
@@ -177,7 +183,7 @@ async def _asked(context: Context, question: str) -> bool:
 
 
 def _is_yes(answer: object) -> bool:
-    """True only for an explicit yes."""
+    """Return True only for an explicit yes."""
     return (
         isinstance(answer, ElicitResult)
         and answer.action == "accept"

@@ -62,7 +62,9 @@ class ReplyCall(NamedTuple):
 
 
 def response_of(result: str) -> ToolResponse:
-    """Parse a tool's result. Anything but the response of a task tool is a failure."""
+    """Return a tool's result as a response. Anything but the response of a task tool is a
+    failure.
+    """
     try:
         return msgspec.json.decode(result, type=ToolResponse)
     except (msgspec.MsgspecError, UnicodeError):
@@ -70,7 +72,7 @@ def response_of(result: str) -> ToolResponse:
 
 
 def compose(calls: Sequence[ReplyCall], *, most: int = REPLY_CHARS) -> str:
-    """Compose one text from the results worth mentioning, in order; empty if there are none.
+    """Return one text for the results worth mentioning, in order; empty if there are none.
 
     `most`: approximate maximum length of a list, in characters.
     """
@@ -85,7 +87,9 @@ def compose(calls: Sequence[ReplyCall], *, most: int = REPLY_CHARS) -> str:
 
 
 def worth_saying(calls: Sequence[ReplyCall]) -> list[ReplyCall]:
-    """Drop lookups for later calls, corrected mistakes, and questions that a later one repeats."""
+    """Return the calls without lookups for later calls, corrected mistakes, and questions that a
+    later one repeats.
+    """
     acts = [i for i, call in enumerate(calls) if call.name != "list_tasks"]
     asked = [i for i, call in enumerate(calls) if _code(call) == "confirm"]
     kept: list[ReplyCall] = []
@@ -103,7 +107,7 @@ def _code(call: ReplyCall) -> str | None:
 
 
 def _mends(later: ReplyCall, call: ReplyCall) -> bool:
-    """True if a later call corrected this one after the model saw its mistake."""
+    """Return True if a later call corrected this one after the model saw its mistake."""
     if later.name != call.name or later.turn <= call.turn or _code(later) in _CORRECTED:
         return False
     code, wanted, named = (

@@ -9,7 +9,7 @@ from typing import Any
 from treadle._internal.terminal_text import one_line
 
 REPLY_CHARS = 500
-"""Approximate length of a reply; lists are cut to it."""
+"""Approximate maximum length of a reply; lists are shortened to it."""
 QUOTED_CHARS = 80
 """Maximum length of a title or query."""
 
@@ -20,8 +20,8 @@ TASK_ID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 def listed(
     arguments: Mapping[str, Any], data: Mapping[str, Any], *, most: int = REPLY_CHARS
 ) -> str:
-    """Return a numbered list of the tasks that fit, and the number of the rest; for an empty list,
-    a sentence.
+    """Return a numbered list of the tasks that fit, with the number of the others; for an empty
+    list, a sentence.
     """
     tasks: Sequence[Mapping[str, Any]] = data.get("tasks") or ()
     if not tasks:

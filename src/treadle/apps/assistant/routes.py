@@ -62,7 +62,7 @@ Day = Annotated[str, BeforeValidator(_date), Field(json_schema_extra={"format": 
 T = TypeVar("T")
 
 NOTICE: Final = "tasks"
-"""Name of the notice to the person's open pages that their tasks have changed."""
+"""Name of the event that notifies a person's open pages that their tasks have changed."""
 
 router = APIRouter(prefix="/tasks", tags=["tasks"])
 
@@ -76,7 +76,7 @@ class NewTask(RequestModel):
 
 
 class ChangedTask(RequestModel):
-    """Partial update. Omitted fields stay; null clears a description or a due date."""
+    """Partial update of a task. Omitted fields stay; null clears a description or a due date."""
 
     title: Title = Field(default="", validate_default=False)
     description: Description | None = None
@@ -220,7 +220,7 @@ async def _changed(service: Service, scope: Scope, work: Callable[[TaskStore], T
 
 
 async def _fitting(transaction: Awaitable[T]) -> T:
-    """Await a transaction. Raises Problem(422) for invalid values."""
+    """Run a transaction and return its result. Raises Problem(422) for invalid values."""
     try:
         return await transaction
     except AgentError as e:

@@ -48,7 +48,7 @@ from treadle.types import Limits, Outcome, new_id, now
 logger: Final = logging.getLogger("treadle")
 
 LOOK: Final = AnsweredConfirmations("void")
-"""Marker: the runner must look up the answer itself."""
+"""Marker for an answer that the runner must look up itself."""
 
 
 class TimedOut(TimeoutError):
@@ -60,7 +60,7 @@ class TimedOut(TimeoutError):
             "remain"
         )
         self.result: Final = result
-        """Partial result, with a `response` fit for display."""
+        """Partial result of the run, with a `response` fit for display."""
 
     @property
     def tool_calls(self) -> tuple[ToolCallRecord, ...]:
@@ -68,7 +68,7 @@ class TimedOut(TimeoutError):
 
 
 class _Begun(NamedTuple):
-    """Started run, before it is followed."""
+    """Run that has been started but is not followed yet."""
 
     before: list[Event]
     """Events already in the journal."""
@@ -77,10 +77,11 @@ class _Begun(NamedTuple):
 
 
 class ReplyStream:
-    """Run as a chat sees it: `async with … as reply: async for event in reply: …`, then
-    `reply.result`.
+    """Reply to a message as it is produced: `async with … as reply: async for event in reply: …`,
+    then `reply.result`.
 
-    The run begins with the block. Leaving the block early cancels it. Events can be iterated once.
+    The run begins with the block. Leaving the block early cancels the run. Events can be iterated
+    once.
     """
 
     def __init__(self, begin: Callable[[AsyncExitStack], Any], run_id: str, user_id: str) -> None:
@@ -105,7 +106,7 @@ class ReplyStream:
 
     @property
     def reply(self) -> Reply:
-        """Result for the service, including after a timeout."""
+        """Result for the service, which also exists after a timeout."""
         try:
             result, late = self.result, False
         except TimedOut as e:
@@ -115,7 +116,7 @@ class ReplyStream:
 
     @property
     def outcome(self) -> Outcome | None:
-        """Outcome; None before the end."""
+        """Outcome of the run; None before its end."""
         return self._view.outcome
 
     @property
@@ -168,10 +169,10 @@ class AgentRunner:
         runtime: Runtime | None = None,
         clock: Callable[[], datetime] = now,
     ) -> None:
-        """`model`: None selects the rule-based model, which needs no key.
+        """Create a runner. `model`: None selects the rule-based model, which needs no key.
 
-        The caller owns and closes `runtime`. Without one, each run has its own in-memory runtime,
-        closed with the run.
+        The caller owns and closes `runtime`. Without one, each run has an in-memory runtime of its
+        own, which is closed with the run.
         """
         self._database = (
             session_factory if isinstance(session_factory, Database) else Database(session_factory)
@@ -284,8 +285,8 @@ class AgentRunner:
         )
 
     def _agent(self, answered: AnsweredConfirmations | None) -> Agent[ToolUser, str]:
-        """Return the agent. To carry out a confirmation it uses no model, because the calls are
-        known.
+        """Return the agent for a message. To carry out a confirmation it uses no model, because the
+        calls are known.
         """
         return (
             self.agent

@@ -77,8 +77,8 @@ class ToolSchema:
         return self.check(value)
 
     def check(self, value: object) -> dict[str, Any]:
-        """Validate arguments and return a new dict. Lenient towards harmless mistakes of models;
-        naming a user is refused.
+        """Validate arguments and return a new dict. Harmless mistakes of models are corrected;
+        arguments that name a user are rejected.
 
         Raises InvalidArguments with the error and a valid form.
         """
@@ -150,7 +150,7 @@ def _is_text(value: object) -> bool:
 
 
 def _names_user(value: object, depth: int = 0) -> bool:
-    """True if a key at any depth names a user."""
+    """Return True if a key at any depth names a user."""
     if depth > _DEEPEST:
         return False
     if isinstance(value, dict):

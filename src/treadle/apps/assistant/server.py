@@ -46,7 +46,7 @@ TROUBLE: Final = "I'm having a bit of trouble right now. Please try again."
 DESCRIPTION_SHOWN: Final = 800
 """Maximum length of a text in a long result. Fully escaped, it still fits on a line."""
 MAX_OUTPUT_CHARS: Final = 60_000
-"""Output limit. Lists are cut to much less (acts.py)."""
+"""Maximum length of a tool's output. Lists are cut to much less (acts.py)."""
 
 
 class MCPToolServer:
@@ -59,9 +59,9 @@ class MCPToolServer:
         clock: Callable[[], datetime] = now,
         changed: Callable[[Scope], None] | None = None,
     ) -> None:
-        """`session_factory` opens sessions over a database that has our tables.
+        """Create a server. `session_factory`: opens sessions over a database that has our tables.
 
-        `changed` is called in the event loop with the user whose tasks were changed.
+        `changed`: called in the event loop with the user whose tasks were changed.
         """
         self.database: Final = (
             session_factory if isinstance(session_factory, Database) else Database(session_factory)
@@ -83,7 +83,8 @@ class MCPToolServer:
         run_id: str | None = None,
         code: str | None = None,
     ) -> ToolResponse:
-        """Execute a call. Raises nothing but cancellation, which waits for a call in progress.
+        """Execute a call and return its response. Raises nothing but cancellation, which waits for
+        a call in progress.
 
         `key`: a repeated call with the same key returns the first result and changes nothing.
         `code`: confirmation from a plain MCP client, which overrides `confirm` in the arguments.
@@ -148,7 +149,7 @@ class MCPToolServer:
         return response
 
     def _is_to_be_purged(self, scope: Scope) -> bool:
-        """True before the first change of a user each day."""
+        """Return True before the first change of a user each day."""
         return self._purged.get(scope.user_id) != self._clock().date()
 
     def _note_change(self, scope: Scope) -> None:
@@ -190,7 +191,7 @@ class TaskTool:
 
     @property
     def needs_approval(self) -> bool:
-        """False: the tool handles confirmations itself."""
+        """Always False, because the tool handles confirmations itself."""
         return False
 
     @property
@@ -219,7 +220,7 @@ class TaskTool:
         return as_lines(response)
 
     async def probe(self, ctx: ToolContext[ToolUser], arguments: Any) -> ProbeAnswer:
-        """Return None: a repeated call is safe."""
+        """Return None, because a repeated call is safe."""
         return None
 
 
@@ -256,7 +257,7 @@ def _shortened(value: Any) -> Any:
 
 
 def is_error(response: ToolResponse) -> bool:
-    """True for `invalid` and `failed`. Every other code is an answer."""
+    """Return True for `invalid` and `failed`. Every other code is an answer."""
     return response.error is not None and response.error.code in ("invalid", "failed")
 
 
@@ -265,7 +266,7 @@ def _invalid(message: str) -> ToolResponse:
 
 
 def log_failure(what: str, error: Exception) -> None:
-    """Log the traceback without the error's message, which may contain a person's text."""
+    """Log the traceback without the error's message, which may contain the text of a person."""
     logger.error(
         "%s failed with %s:\n%s",
         what,

@@ -28,7 +28,7 @@ IRREGULAR: Final = {
 _DOUBLED = re.compile(r"([bdfgmnprt])\1$")
 _VOWEL = re.compile(r"[aeiouy]")
 _LEAST: Final = 3
-"""Minimum letters of a stem."""
+"""Minimum number of letters of a stem."""
 
 
 @lru_cache(maxsize=8192)
@@ -53,7 +53,9 @@ def stem(word: str) -> str:
 
 
 def _level(word: str) -> str:
-    """Remove differences at the end of forms: "tidy" and "tidied", "write" and "writing"."""
+    """Return a stem without differences between forms: "tidy" and "tidied", "write" and
+    "writing".
+    """
     if len(word) > _LEAST and word.endswith("ie"):
         return word[:-2] + "i"
     if len(word) > _LEAST - 1 and word.endswith("y") and word[-2] not in "aeiou":
@@ -62,5 +64,5 @@ def _level(word: str) -> str:
 
 
 def is_past(word: str) -> bool:
-    """True for a past form: "paid", "walked"."""
+    """Return True for a past form: "paid", "walked"."""
     return word in IRREGULAR or (word.endswith("ed") and len(word) > 4 and stem(word) != word)

@@ -35,7 +35,9 @@ from treadle.types import now
 
 OPEN_MOST: Final = 1000
 TASKS_MOST: Final = 5000
-"""Maximum number of tasks including completed ones. It bounds lists and bulk operations."""
+"""Maximum number of tasks of one user, including completed ones. It bounds lists and bulk
+operations.
+"""
 COMPLETED_LOOKED_AT: Final = 1000
 """Number of newest completed tasks that can be found by words."""
 OPTIONS_MOST: Final = 5
@@ -54,7 +56,7 @@ class TaskMatch:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Titles to choose from. Equal ones are extended by what distinguishes them."""
+        """Titles to choose from. Equal titles are extended by the details that distinguish them."""
         titles = [task.title for task in self.several]
         return tuple(
             title if titles.count(title) == 1 else _told_apart(task)
@@ -64,7 +66,7 @@ class TaskMatch:
 
 @dataclass(frozen=True, slots=True)
 class UndoneChange:
-    """Undone change: the tool that made it, and the current titles of its tasks."""
+    """Change that was undone: the tool that made it, and the current titles of its tasks."""
 
     tool: str
     titles: tuple[str, ...]
@@ -83,9 +85,9 @@ class TaskStore:
         by_person: bool = False,
         clock: Callable[[], datetime] = now,
     ) -> None:
-        """Open the store for one call.
+        """Create the store for one call.
 
-        `key`: its idempotency key. `by_person`: True for the person's own action, which does not
+        `key`: its idempotency key. `by_person`: True for an action of the person, which does not
         count towards confirmation.
         """
         self._session, self._scope, self._clock = session, scope, clock

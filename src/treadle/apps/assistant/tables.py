@@ -49,9 +49,9 @@ class Change(Owned, table=True):
     by_person: bool = False
     """True for the person's own action over HTTP, which does not count towards confirmation."""
     before: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
-    """Snapshots of the tasks; of a new one only its id and a marker."""
+    """Snapshots of the tasks before the change; for a new task, only its id and a marker."""
     result: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
-    """Result of the call."""
+    """Result of the call, as JSON."""
     undone_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 

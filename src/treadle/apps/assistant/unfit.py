@@ -120,7 +120,7 @@ def is_technical(sentence: str) -> bool:
 
 
 def claims(sentence: str) -> bool:
-    """True if the sentence claims that something was done, or is about to be."""
+    """Return True if the sentence claims that something was done, or is about to be."""
     text = _NOT_ONLY.sub("", as_seen(sentence))
     if _NO_LONGER.search(text) or (_PROMISE.search(text) and not _CONDITION.search(text)):
         return True

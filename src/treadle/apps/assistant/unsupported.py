@@ -44,17 +44,17 @@ def unsupported_in(title: str) -> list[str]:
 
 
 def wants_repetition(message: str) -> bool:
-    """True for a message that asks for repetition anywhere, such as "make that weekly"."""
+    """Return True for a message that asks for repetition anywhere, such as "make that weekly"."""
     return _REPEATED.search(message) is not None
 
 
 def wants_reminder(message: str) -> bool:
-    """True for a message that asks for a reminder or an alarm."""
+    """Return True for a message that asks for a reminder or an alarm."""
     return _REMINDER.search(message) is not None
 
 
 def is_repetition(title: str) -> bool:
-    """True for a new title that only asks for repetition: "repeat every week"."""
+    """Return True for a new title that only asks for repetition: "repeat every week"."""
     return _REPEATING.match(title) is not None
 
 

@@ -20,7 +20,7 @@ _MEMBER: Final = re.compile(
 
 
 def names_user(name: str) -> bool:
-    """True if the argument name denotes a user, in any spelling."""
+    """Return True if the argument name denotes a user, in any spelling."""
     return (
         _SPEAKS_OF_USERS.fullmatch(re.sub(r"[\W_]", "", as_seen(name[:_NAME_CHARS]).casefold()))
         is not None
@@ -28,5 +28,5 @@ def names_user(name: str) -> bool:
 
 
 def may_name_user(text: str) -> bool:
-    """Quick check: True if a member of the JSON text may name a user."""
+    """Return True if a member of the JSON text may name a user. A quick check."""
     return "\\" in text or _MEMBER.search(text) is not None

@@ -41,15 +41,15 @@ class Redacted:
     """Redaction of one user's records."""
 
     def __init__(self, user_id: str = "") -> None:
-        """`user_id` is redacted unless it is shorter than a secret, and so could be an ordinary
-        word.
+        """Create a redactor. `user_id` is redacted unless it is shorter than a secret, and so could
+        be an ordinary word.
         """
         self._user_id = (
             user_id if len(user_id) >= SECRET_MIN_CHARS and any(map(str.isdigit, user_id)) else None
         )
 
     def arguments(self, given: Mapping[str, object] | str) -> Mapping[str, Any]:
-        """Redact a model's arguments; empty if they were not an object."""
+        """Return a model's arguments in redacted form; empty if they are not an object."""
         return {} if isinstance(given, str) else self.value(given)
 
     def value(self, value: Any) -> Any:
@@ -100,7 +100,7 @@ class ReplyView:
     """
 
     def __init__(self, user_id: str = "") -> None:
-        """`user_id` is redacted from all records."""
+        """Create a view. `user_id` is redacted from all records."""
         self.result: AgentResult | None = None
         """Result of the run; None before `run_end`."""
         self.outcome: Outcome | None = None
@@ -124,7 +124,7 @@ class ReplyView:
         self._number = 0
 
     def take(self, event: Event) -> Iterator[Event]:
-        """Yield the events to show for this one, each with a `seq` of this view. Exhaust the
+        """Yield the events to show for this one. Each has a `seq` of this view. Exhaust the
         iterator before the next call.
         """
         if event.parent_run_id is not msgspec.UNSET:
@@ -302,5 +302,5 @@ def _head(event: Event) -> dict[str, Any]:
 
 
 def _whole(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result with all three of its members."""
+    """Return the result with all of its three members."""
     return {"success": result["success"], "data": result.get("data"), "error": result.get("error")}

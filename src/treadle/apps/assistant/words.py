@@ -30,7 +30,7 @@ _EMOJI = re.compile(
     "[\U0001f000-\U0001faff\U0001fb00-\U0001fbff\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff\u20e3\ufe0f\u200d\U000e0020-\U000e007f\u3030\u303d\u3297\u3299]+"
 )
 _OWN = re.compile("[\ue000-\uf8ff]")
-"""Private-use characters, of which two mark a hidden title."""
+"""Private-use characters. Two of them mark a hidden title."""
 _ITEM = re.compile(r"^\s*(?:[-*+•]\s|\d{1,3}[.)]\s|[☐☑✓✔✅]|\[[ xX]?\])\s*\S")
 _MARKDOWN: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)?"), r"\1"),
@@ -68,9 +68,9 @@ class ReplyFilter:
     def __init__(
         self, titles: Iterable[str] = (), *, without_lists: bool = False, most: int = REPLY_CHARS
     ) -> None:
-        """`titles`: the person's own, from tool results.
+        """Create a filter. `titles`: the person's own titles, from tool results.
 
-        `without_lists`: True to drop list items, because the list is shown separately.
+        `without_lists`: drop list items, because the list is shown separately.
         """
         self.claimed = False
         """True if a sentence was dropped because it claims an effect."""
@@ -102,7 +102,7 @@ class ReplyFilter:
         return "".join(said)
 
     def end(self) -> str:
-        """Finish the text."""
+        """Finish the text, and return the rest of it."""
         last, self._waiting, self._looked = self._waiting, "", 0
         return self._unit(last, last=True)
 
@@ -155,7 +155,7 @@ class ReplyFilter:
         )
 
     def _cut(self, said: str) -> str:
-        """Return "" after earlier text, or the beginning of a single sentence that is too long."""
+        """Return the beginning of a sentence that is too long; empty if other text precedes it."""
         if self._left + len(said) < self._most:
             return ""
         kept = said[: self._most - 1]

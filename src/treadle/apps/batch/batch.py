@@ -15,7 +15,7 @@ GATE_TIMEOUT_S = 1800.0
 
 
 class Terms(Value, frozen=True, kw_only=True):
-    """Terms shared by every prompt of a batch."""
+    """Terms that apply to every prompt of a batch."""
 
     model: str
     """Name of the model, resolved so that it is valid in any directory."""
@@ -30,13 +30,13 @@ class Terms(Value, frozen=True, kw_only=True):
     mode: Mode
     settings: Settings = Settings()
     limits: Limits = Limits()
-    """Limits of each prompt, over all its attempts."""
+    """Limits of each prompt, over all of its attempts."""
     on_ask: OnAsk = "deny"
     on_unknown: OnUnknown = "tell"
     allow: tuple[str, ...] = ()
     """Rules that a person added to their own for this batch."""
     sandbox: str | None = None
-    """`off` if commands are not sandboxed; None: as configured."""
+    """`off` if commands run without a sandbox; None: as configured."""
     network: str | None = None
     """Value of `--network`; None: as configured."""
     attached: tuple[str, ...] = ()
@@ -83,8 +83,8 @@ class Batch(Value, frozen=True, kw_only=True):
         return f"{self.id}-{number}"
 
     def run_id(self, number: int, count: int) -> str:
-        """Return the id of the `count`th run of a prompt, for when it must be known in advance. It
-        looks like any other run id.
+        """Return the id of the `count`th run of a prompt, for cases in which it must be known in
+        advance. It looks like any other run id.
         """
         made = hashlib.sha256(f"{self.item_id(number)}.{count}".encode()).hexdigest()
         return f"run_{self.id.rpartition('_')[2][:12]}{made[:14]}"

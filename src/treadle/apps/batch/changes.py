@@ -32,7 +32,7 @@ class WorkingTreeChanges:
     """
 
     def __init__(self, git: GitCommands, store: Path) -> None:
-        """`git` works in the top folder of the working tree."""
+        """Create a comparison. `git`: commands in the top folder of the working tree."""
         self._git = git
         self._store = store
 
@@ -92,8 +92,8 @@ class WorkingTreeChanges:
         )
 
     async def _path(self, name: str) -> Path:
-        """Return a path of the repository. Each needs a separate call, because a name may contain a
-        line feed.
+        """Return a path of the repository. Each path needs a separate call, because a name may
+        contain a line feed.
         """
         return self._git.folder / await self._git("rev-parse", "--git-path", name)
 
@@ -121,5 +121,5 @@ class WorkingTreeChanges:
 
 
 def _number(count: str) -> int:
-    """Parse a count; `-` of a binary file is 0."""
+    """Return a count as an int; 0 for the `-` of a binary file."""
     return int(count) if count.isdecimal() else 0

@@ -22,15 +22,15 @@ from treadle.runtime.runtime import Runtime
 from treadle.types import new_id
 
 WAITED_FOR_MOST = 500
-"""Maximum number of prompts at workers. Others are queued as these finish."""
+"""Maximum number of prompts that wait at workers. Others are queued as these finish."""
 
 
 async def begin(
     shelf: Path, prompts: Sequence[str], terms: Terms, *, secrets: frozenset[str], watcher: Watcher
 ) -> Logbook:
-    """Start a new batch.
+    """Create the logbook of a new batch.
 
-    Raises AgentError(invalid) if its worktrees have no base, or it cannot be stored.
+    Raises AgentError(invalid) if its worktrees have no base, or if it cannot be stored.
     """
     base = None
     if terms.worktree:
@@ -53,12 +53,12 @@ async def begin(
 
 
 class Crew:
-    """Single execution of one batch."""
+    """Execution of one batch, in this process."""
 
     def __init__(
         self, logbook: Logbook, runtime: Runtime, watcher: Watcher, attached: Sequence[Part] = ()
     ) -> None:
-        """`attached` goes with each prompt."""
+        """Create an execution. `attached`: parts that are added to each prompt."""
         self._logbook, self._runtime, self._watcher, self._attached = (
             logbook,
             runtime,
@@ -78,7 +78,7 @@ class Crew:
         return any(sessions.get(batch.item_id(number)) is not None for number in batch.numbers)
 
     def stop(self) -> None:
-        """Stop the work; `work` then returns the results so far. Idempotent."""
+        """Stop the execution; `work` then returns the results so far. Idempotent."""
         self._stopped = True
         self._scope.cancel()
 
@@ -114,7 +114,7 @@ class Crew:
         )
 
     async def detach(self) -> None:
-        """Queue a run of every prompt for workers without waiting.
+        """Queue a run of every prompt for workers, without waiting for them.
 
         Raises AgentError for the first failure.
         """

@@ -36,7 +36,7 @@ _PIECE = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gates:
-    """Gates of a batch."""
+    """Gate commands of a batch."""
 
     commands: Sequence[str]
     timeout_s: float
@@ -44,13 +44,13 @@ class Gates:
     """Environment variables of the commands, without secrets."""
     secrets: Redactor
     kept: Path
-    """Folder for their logs, and for files that the sandbox removed."""
+    """Folder for the logs of the gates, and for files that the sandbox removed."""
     scratch: Path
     """Folder with the /tmp of each prompt's gates."""
     sandbox: Sandbox | None = None
     """Working sandbox; None if there is none."""
     is_open: bool = False
-    """True in mode full, in which everything is allowed."""
+    """True in mode full, in which commands run unconfined."""
     network: Literal["none", "open"] | Network = "none"
 
     async def judge(
@@ -99,7 +99,9 @@ class Gates:
         )
 
     async def _followed(self, running: StartedCommand, reader: int, output: _Output) -> int | None:
-        """Return the exit code; None after a timeout, or if the sandbox could not be created."""
+        """Return the exit code of a gate; None after a timeout, or if the sandbox could not be
+        created.
+        """
         limit = anyio.move_on_after(self.timeout_s)
         try:
             async with anyio.create_task_group() as following:
@@ -161,7 +163,7 @@ def _made(folder: Path) -> Path:
 
 
 class _Output:
-    """Output of a gate: whole lines for the log, redacted, and the last ones for the model."""
+    """Output of a gate: whole lines for the log, redacted, and the last lines for the model."""
 
     def __init__(self, log: Path, secrets: Redactor) -> None:
         self.ended = anyio.Event()
@@ -187,7 +189,7 @@ class _Output:
         return "\n".join(lines)
 
     def note(self, text: str) -> None:
-        """Add a note from Treadle on a separate line."""
+        """Add a note of Treadle's on a separate line."""
         self.add(f"\n[{text}]\n".encode("utf-8", "replace"))
 
     async def follow(self, reader: int) -> None:

@@ -29,7 +29,8 @@ QUIET = (
 BESIDE_FILES = frozenset({"rev-parse", "update-ref", "diff-tree"})
 """Commands that read no file of a working tree.
 
-Any other may pass files through a filter. Even write-tree does, if it cannot trust its index.
+Any other command may pass files through a filter. Even write-tree does, if it cannot trust its
+index.
 """
 WELL_KNOWN = frozenset({"git-lfs clean -- %f", "git-lfs smudge -- %f", "git-lfs filter-process"})
 """Filters written by `git lfs install --local`."""
@@ -44,13 +45,13 @@ KEPT_VARIABLES = frozenset(
         "GIT_CEILING_DIRECTORIES",
     }
 )
-"""Variables passed on to git. Any other, such as the GIT_DIR of a hook that started us, would name
+"""Variables that git receives. Any other, such as the GIT_DIR of a hook that started us, would name
 another repository.
 """
 
 
 class GitFailed(AgentError):
-    """Raised with git's error message in one line. Its kind is invalid."""
+    """Error with git's message in one line. Its kind is invalid."""
 
 
 class GitCommands:
@@ -72,7 +73,7 @@ class GitCommands:
         }
 
     def within(self, folder: Path, **environment: str) -> GitCommands:
-        """Return the commands for another folder, with additional variables."""
+        """Return the commands for another folder, with additional environment variables."""
         other = GitCommands(folder, {})
         other._environment = {**self._environment, **environment}
         return other

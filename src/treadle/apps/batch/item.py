@@ -63,7 +63,7 @@ class BatchItem:
     async def standing(self, wrong: AgentError | None = None) -> ReportRow:
         """Return the row of an unfinished prompt, with as much as can be read.
 
-        `wrong`: the error that prevents it from finishing.
+        `wrong`: error that keeps it from finishing.
         """
         try:
             past = await self.past()
@@ -115,8 +115,8 @@ class BatchItem:
         return place
 
     async def _stands_there(self) -> str | None:
-        """Return the current tree of the batch's folder, or None if its changes cannot be told from
-        those of other prompts.
+        """Return the current tree of the batch's folder; None if its changes cannot be
+        distinguished from those of other prompts.
         """
         changes = self._changes(WorkPlace(folder=self._terms.cwd))
         if changes is None or self._terms.at_once:
@@ -196,7 +196,7 @@ class BatchItem:
         return row
 
     async def tidy(self) -> None:
-        """Remove an unused worktree, and the clean one of a finished prompt. One with changes
+        """Remove an unused worktree, and the clean worktree of a finished prompt. One with changes
         stays. Raises nothing.
         """
         worktrees, place = self._shop.worktrees, self._shop.logbook.places.get(self.number)
@@ -209,7 +209,7 @@ class BatchItem:
             await (worktrees.remove(place) if place.made else worktrees.discard(place))
 
     async def _compared(self, place: WorkPlace) -> tuple[Diff | None, bool]:
-        """Return the changes, and True if removing the worktree loses nothing."""
+        """Return the changes, with True if removing the worktree loses nothing."""
         changes = self._changes(place)
         if changes is None or place.tree is None:
             return None, False
@@ -260,8 +260,8 @@ class BatchItem:
 
 
 def _is_there(place: WorkPlace, *, begun: bool) -> bool:
-    """True if the worktree exists. False if nothing of it exists and no run has begun, so that it
-    can be created. Raises AgentError(invalid) otherwise.
+    """Return True if the worktree exists; False if nothing of it exists and no run has begun, so
+    that it can be created. Raises AgentError(invalid) otherwise.
     """
     if os.path.isdir(place.folder):
         return True
@@ -271,7 +271,7 @@ def _is_there(place: WorkPlace, *, begun: bool) -> bool:
 
 
 def _why(last: Past | None, gates: Sequence[GateResult]) -> str | None:
-    """Return the reason that the prompt is not done, or None."""
+    """Return the reason why the prompt is not done; None if it is."""
     if failed := next((gate for gate in gates if gate.failed), None):
         return f"the gate {failed.command!r} failed: {how_it_failed(failed)}"
     if last is None or last.result.outcome is Outcome.COMPLETED:

@@ -55,12 +55,12 @@ class Begun(_Entry, frozen=True, kw_only=True, tag="batch.begun"):
 
 class Resumed(_Entry, frozen=True, kw_only=True, tag="batch.resumed"):
     terms: Terms
-    """Terms from now on."""
+    """Terms that apply from now on."""
 
 
 class Placed(_Entry, frozen=True, kw_only=True, tag="item.placed"):
-    """Folder of a prompt. Recorded before the worktree is created, so that an incomplete one is
-    found again, and once it is complete.
+    """Folder of a prompt. It is recorded before the worktree is created, so that an incomplete one
+    is found again, and again once it is complete.
     """
 
     number: int
@@ -93,7 +93,7 @@ class Logbook:
 
     @property
     def batch(self) -> Batch:
-        """The batch, on the terms of its last resume."""
+        """Definition of the batch, on the terms of its last resume."""
         begun = self._entries[0]
         assert isinstance(begun, Begun), "a logbook begins with batch.begun"
         return begun.batch if self._terms is None else _on(begun.batch, self._terms)
@@ -183,7 +183,7 @@ class Logbook:
         return self.folder / "tmp"
 
     async def tidy(self) -> None:
-        """Remove folders that are only needed while something runs."""
+        """Remove folders that are needed only while something runs."""
         for folder in (self.scratch, *([] if self.pending else [self.objects])):
             await anyio.to_thread.run_sync(
                 lambda folder=folder: shutil.rmtree(folder, ignore_errors=True)
@@ -217,7 +217,7 @@ class Logbook:
             ) from e
 
     def _write(self, entry: BatchEntry) -> None:
-        """Write one line at once. A partial write on a full disk is undone."""
+        """Write one line at once. A partial write to a full disk is undone."""
         line = encode_json(entry) + b"\n"
         boundary()
         size = os.fstat(self._descriptor).st_size
@@ -279,7 +279,7 @@ def batches(shelf: Path) -> list[str]:
 
 
 def find_batch(shelf: Path, given: str, *, last: str = "last") -> str:
-    """Find a batch by its id, the beginning of one, or `last`.
+    """Return the id of a batch, given by its id, the beginning of one, or `last`.
 
     Raises AgentError(invalid) if none or several match.
     """

@@ -24,7 +24,9 @@ HEAD = (
 
 
 def markdown(report: Report) -> str:
-    """Render a table, followed by a section for each prompt with details."""
+    """Return the report as Markdown: a table, followed by a section for each prompt with
+    details.
+    """
     totals = report.totals
     lines = [
         f"# {totals.passed} of {totals.prompts} passed",
@@ -51,7 +53,7 @@ def _open(report: Report) -> str:
 
 
 def verdict(row: ReportRow) -> str:
-    """Return the verdict in one or two words."""
+    """Return the verdict on a prompt, in one or two words."""
     if row.outcome is None:
         return "not done" if row.run_id else "not begun"
     return (
@@ -148,5 +150,5 @@ def _fenced(text: str) -> list[str]:
 
 
 def _longer(mark: str, text: str, *, least: int = 1) -> str:
-    """Return a run of the mark that is longer than any in the text."""
+    """Return a run of the mark that is longer than any run in the text."""
     return mark * max(least, 1 + max((len(run) for run in re.findall(f"{mark}+", text)), default=0))

@@ -13,8 +13,8 @@ BYTES_MAX = 10 * 1024 * 1024
 
 
 def prompts_of(path: Path) -> list[str]:
-    """Read prompts: one per line of a file, or one per file of a folder, by name, without hidden
-    files and folders.
+    """Return the prompts in a file, one per line, or those in a folder, one per file, sorted by
+    name and without hidden files and folders.
 
     Raises AgentError(invalid).
     """
@@ -35,7 +35,7 @@ def prompts_of(path: Path) -> list[str]:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the non-blank lines."""
+    """Return the lines that are not blank."""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

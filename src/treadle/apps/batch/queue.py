@@ -25,7 +25,7 @@ from treadle.types import Limits, Mode, OnAsk, OnUnknown, Settings, Value
 
 
 class Order(Value, frozen=True, kw_only=True):
-    """Run to start or resume, with everything that its driver needs."""
+    """Order to start or resume a run, with everything that its driver needs."""
 
     session: str
     prompt: Sequence[Part]
@@ -85,8 +85,8 @@ class LocalQueue:
         agent: Callable[[Path], Agent[Any, Any]],
         heard: Callable[[Event], None],
     ) -> None:
-        """`agent` builds the agent for a folder, and may block. `heard` is called with each event
-        of each run.
+        """Create a driver. `agent`: builds the agent for a folder, and may block. `heard`: called
+        with each event of each run.
         """
         self._runtime, self._agent, self._heard = runtime, agent, heard
         self._group = anyio.create_task_group()

@@ -18,7 +18,7 @@ class Diff(Value, frozen=True, kw_only=True, omit_defaults=False):
 
     files: int
     added: int
-    """Added lines, excluding binary files."""
+    """Number of added lines, excluding those of binary files."""
     removed: int
 
 
@@ -29,13 +29,13 @@ class GateResult(Value, frozen=True, kw_only=True, omit_defaults=False):
     passed: bool | None
     """True if it succeeded; None if it did not run, because an earlier gate failed."""
     exit_code: int | None = None
-    """Exit code; negative for the signal that ended it.
+    """Exit code of the command; negative for the signal that ended it.
 
     None: it timed out, could not be started, or did not run.
     """
     duration_s: float = 0.0
     output: str = ""
-    """Last lines of the output."""
+    """Last lines of the command's output."""
     log: str | None = None
     """File with the whole output."""
 
@@ -50,9 +50,9 @@ class ReportRow(Value, frozen=True, kw_only=True, omit_defaults=False):
     number: int
     prompt: str
     run_id: str | None = None
-    """Last run; None if none could begin."""
+    """Id of the last run; None if none could begin."""
     session_id: str | None = None
-    """Conversation of its attempts."""
+    """Conversation of all attempts."""
     outcome: Outcome | None = None
     """Outcome of the last run; None if it has not ended or not begun."""
     passed: bool = False
@@ -66,12 +66,12 @@ class ReportRow(Value, frozen=True, kw_only=True, omit_defaults=False):
     duration_s: float = 0.0
     """Duration of its runs, without gates."""
     diff: Diff | None = None
-    """Changes; None if unknown, because the folder is not in a git repository, or several prompts
-    worked in it concurrently.
+    """Changes of files; None if unknown, because the folder is not in a git repository, or several
+    prompts worked in it concurrently.
     """
     gates: tuple[GateResult, ...] = ()
     error: str | None = None
-    """Reason for an end without an answer."""
+    """Reason why the prompt ended without an answer."""
     text: str = ""
     """Answer, as JSON if it is typed, or else the model's last text."""
     branch: str | None = None

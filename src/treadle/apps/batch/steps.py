@@ -27,7 +27,7 @@ FAILED = """The task is not done yet: the check `{command}` fails ({how}). The e
 
 {output}
 
-Find the cause and mend it there. The check itself stays as it is."""
+Find the cause and fix it there. Do not change the check itself."""
 
 
 class Past(NamedTuple):
@@ -38,7 +38,7 @@ class Past(NamedTuple):
 
 
 class NextStep(NamedTuple):
-    """Text for a new run, or a run to resume."""
+    """Next step of a prompt: the text for a new run, or a run to resume."""
 
     text: str
     run_id: str | None = None
@@ -97,7 +97,9 @@ def _another_attempt(past: Sequence[Past], gates: Sequence[GateResult], terms: T
 
 
 def attempts_of(past: Sequence[Past]) -> int:
-    """Count the attempts. A run that follows a cancelled one belongs to the same attempt."""
+    """Return the number of attempts. A run that follows a cancelled one belongs to the same
+    attempt.
+    """
     return sum(
         index == 0 or past[index - 1].result.outcome is not Outcome.CANCELLED
         for index in range(len(past))

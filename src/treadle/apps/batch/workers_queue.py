@@ -22,7 +22,7 @@ from treadle.messages.result import RunResult
 from treadle.runtime.runtime import Runtime
 
 LOOK_S: Final = 1.0
-"""Seconds between two checks whether a run waits for approval or is parked."""
+"""Interval of the checks whether a run waits for approval or is parked, in seconds."""
 
 
 class WorkersQueue:
@@ -38,8 +38,8 @@ class WorkersQueue:
         heard: Callable[[Event], None],
         queue: str,
     ) -> None:
-        """`agent` builds the agent for a folder, and may block. `heard` is called with each durable
-        event of each run.
+        """Create a submitter. `agent`: builds the agent for a folder, and may block. `heard`:
+        called with each durable event of each run.
         """
         self._runtime, self._agent, self._heard, self._queue = runtime, agent, heard, queue
 
@@ -50,7 +50,7 @@ class WorkersQueue:
         pass
 
     async def submit(self, order: Order) -> str:
-        """Submit a run. Idempotent: a run that is already submitted stays unchanged."""
+        """Submit a run. Idempotent: a run that was submitted already stays unchanged."""
         if order.run_id is not None:
             return await self._again(order.run_id)
         agent = await anyio.to_thread.run_sync(self._agent, Path(order.cwd))
@@ -75,7 +75,7 @@ class WorkersQueue:
             raise
 
     async def _again(self, run_id: str) -> str:
-        """Queue a run that no process would resume. Any other needs nothing."""
+        """Queue a run that no process would resume. Any other run needs nothing."""
         if (await self._runtime.journal.info(run_id)).status == "stopped":
             await self._runtime.wake(run_id, place=QueuePlace(queue=self._queue))
         return run_id
@@ -112,7 +112,7 @@ class WorkersQueue:
         return await self._runtime.replay(run_id)
 
     async def _while_somebody_will(self, run_id: str, scope: anyio.CancelScope) -> None:
-        """End the wait for a run that waits for approval or is parked."""
+        """Stop waiting for a run that waits for approval or is parked."""
         while True:
             with suppress(AgentError):  # the follower reports a journal that does not answer
                 if (await self._runtime.journal.info(run_id)).status in ("waiting", "stopped"):

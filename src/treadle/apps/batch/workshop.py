@@ -38,7 +38,7 @@ class Watcher(Protocol):
     """Observer of a batch's progress. Its methods must not block."""
 
     def says(self, number: int, what: str) -> None:
-        """Report a prompt's new stage."""
+        """Report that a prompt has reached a new stage."""
         ...
 
     def heard(self, number: int, event: Event) -> None:
@@ -137,8 +137,8 @@ def _queue(
 
 
 class Assistants:
-    """Agents by folder: the coding assistant with that folder's instructions, or the agent of the
-    batch as defined where it was started.
+    """Agents for the folders of prompts: the coding assistant with the folder's instructions, or
+    the agent of the batch as defined where it was started.
 
     A worktree is trusted as far as its original.
     """
@@ -198,10 +198,10 @@ async def repository_of(
 
 
 async def _sandbox(config: Config, watcher: Watcher) -> Sandbox | None:
-    """Find a working sandbox for the gates. Without one they run unconfined, with a warning,
+    """Return a working sandbox for the gates. Without one, gates run unconfined, with a warning,
     because a person wrote them.
 
-    Raises AgentError(invalid) if the configuration requires one.
+    Raises AgentError(invalid) if the configuration requires a sandbox.
     """
     if config.defaults.sandbox == "off":
         return None

@@ -28,13 +28,13 @@ _POLL_S = 0.01
 
 
 class BatchRepository:
-    """The Git repository that contains the folder where a batch was started."""
+    """Git repository that contains the folder in which a batch was started."""
 
     def __init__(self, git: GitCommands, prefix: str) -> None:
         self.git = git
         """Git commands in the top folder of the user's checkout."""
         self._prefix = prefix
-        """Path from there to the folder of the batch; empty, or ending in a slash."""
+        """Path from the top folder to the folder of the batch; empty, or ending in a slash."""
 
     @classmethod
     async def of(cls, cwd: Path, environment: Mapping[str, str]) -> BatchRepository:
@@ -80,7 +80,7 @@ class BatchRepository:
         return commit
 
     async def is_changed(self) -> bool:
-        """True if the checkout has uncommitted changes, which a worktree does not have."""
+        """Return True if the checkout has uncommitted changes, which a worktree does not have."""
         return bool(
             await self.git(
                 "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty"
@@ -160,8 +160,8 @@ class Worktrees:
         await self._drop(branch, base)
 
     async def is_clean(self, place: WorkPlace, tree: str) -> bool:
-        """True if nothing was done there: `tree`, its current content, and its branch are still at
-        the base.
+        """Return True if nothing was done in a worktree: `tree`, its current content, and its
+        branch are still at the base.
         """
         root, branch, base = _whole(place, self._batch)
         with suppress(AgentError):
@@ -197,7 +197,7 @@ class Worktrees:
 
 
 def _whole(place: WorkPlace, batch: Batch) -> tuple[str, str, str]:
-    """Return root, branch and base of a worktree's place."""
+    """Return the root, the branch and the base of a worktree."""
     if place.root is None or place.branch is None or batch.base is None:
         raise AssertionError("it is a worktree")
     return place.root, place.branch, batch.base

@@ -67,7 +67,7 @@ def answer_of(
         return _result(result, json.dumps(clean, ensure_ascii=False), structured=clean)
     said = result.text.strip()
     cut = said if len(said) <= MAX_TEXT_CHARS else f"{said[:MAX_TEXT_CHARS]}…"
-    parts = [_why(agent, result), _next(result), f"What it had said: {cut}" if cut else ""]
+    parts = [_why(agent, result), _next(result), f"Its text so far: {cut}" if cut else ""]
     return _result(result, redact("\n".join(part for part in parts if part)), is_error=True)
 
 

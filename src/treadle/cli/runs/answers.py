@@ -17,8 +17,8 @@ def answers(
 ) -> dict[str, Any]:
     """Return the options `approve`, `deny` and `results` of a resume, without empty ones.
 
-    `calls` holds the ids of the run's calls. An id may contain `=`, so the longest match wins.
-    Raises CommandFailed if an option names no call, or two options name the same one.
+    `calls`: ids of the run's calls. An id may contain `=`, so the longest match wins. Raises
+    CommandFailed if an option names no call, or two options name the same one.
     """
     said = {
         "approve": tuple(approve),
@@ -40,7 +40,7 @@ def answers(
 
 
 def texts(given: Sequence[str], calls: Collection[str]) -> dict[str, str]:
-    """Return the text of each CALL=TEXT of `--result` by call id.
+    """Return the text of each `--result CALL=TEXT` by call id.
 
     Raises CommandFailed for a missing `=` or a repeated call.
     """

@@ -103,7 +103,7 @@ class Drive:
     """Validated options of a command that drives a run."""
 
     run: str
-    """Run id as typed."""
+    """Id of the run, as typed."""
     journal: str | None
     output: str
     output_file: Path | None
@@ -119,7 +119,7 @@ class Drive:
     no_sandbox: str | None = None
 
     def options(self) -> dict[str, Any]:
-        """Return the options of `Runtime.resume` and `Runtime.fork`, except the time limit."""
+        """Options of `Runtime.resume` and `Runtime.fork`, except the time limit."""
         given = {
             "model": self.model,
             "mode": self.mode,
@@ -129,7 +129,7 @@ class Drive:
         return {name: value for name, value in given.items() if value is not None}
 
     def flags(self) -> dict[str, Any]:
-        """Return the options that override the configuration."""
+        """Options that override the configuration."""
         said = {
             "--model": self.model,
             "--mode": self.mode,
@@ -153,10 +153,10 @@ class OpenedRun:
     """Output schema with which the run began."""
 
     def agent(self) -> Agent[Any, Any]:
-        """Return the run's agent, looked up by name.
+        """Agent of the run, looked up by name.
 
-        Raises CommandFailed if it is no longer defined, AgentError(invalid) if its definition is
-        wrong.
+        Raises CommandFailed if it is no longer defined, and AgentError(invalid) if its definition
+        is invalid.
         """
         if self.drive.cwd is None and not Path(self.info.cwd).is_dir():
             raise CommandFailed(
@@ -229,7 +229,7 @@ def code_of(result: RunResult[Any]) -> int:
 
 
 def driven(drive: Drive, work: Callable[[OpenedRun], Awaitable[int]]) -> None:
-    """Find the run, call `work` with it, and exit with the code that it returns.
+    """Find the run, call `work` with it, and exit with the code that `work` returns.
 
     Raises CommandFailed.
     """

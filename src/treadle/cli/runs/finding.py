@@ -25,8 +25,8 @@ run_argument = click.argument("run", metavar="ID")
 
 
 async def find_run(journal: Journal, given: str) -> RunInfo:
-    """Return the run that `given` means. Raises CommandFailed for an unknown id, with the nearest
-    ones, and for an ambiguous prefix.
+    """Return the run with the id `given`, with that prefix, or the `last` one. Raises CommandFailed
+    for an unknown id, with the nearest ones, and for an ambiguous prefix.
     """
     if given == LAST:
         return await _last(journal)
@@ -50,7 +50,8 @@ async def find_run(journal: Journal, given: str) -> RunInfo:
 
 
 async def _last(journal: Journal) -> RunInfo:
-    """Return the newest run without a parent that worked in this directory, above or below it.
+    """Return the newest run without a parent that worked in this directory, or in one above or
+    below it.
 
     Raises CommandFailed if there is none.
     """
@@ -74,7 +75,7 @@ def _worked_here(info: RunInfo) -> bool:
 
 
 def is_own(info: RunInfo) -> bool:
-    """Return False for messages to the task assistant, each of which is a run."""
+    """Return False for a run of the task assistant, which has one for each message."""
     return info.agent != TASK_AGENT
 
 

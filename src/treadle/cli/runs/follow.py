@@ -33,11 +33,11 @@ from treadle.journal.run_info import RunInfo, RunStatus
 from treadle.messages.events import Event, RunEnd
 
 LOOK_S: Final = 2.0
-"""Seconds between two checks that some process will continue the run, or that a failed journal has
-recovered.
+"""Interval of the checks that some process will continue the run, and that a failed journal has
+recovered, in seconds.
 """
 LOST_MOST_S: Final = 300.0
-"""Maximum seconds for which a failing journal is retried."""
+"""Maximum time for which a failing journal is retried, in seconds."""
 
 
 @click.command(context_settings=HELP)
@@ -189,7 +189,9 @@ class _Following:
         scope.cancel()
 
     async def _while_somebody_will(self, scope: anyio.CancelScope) -> None:
-        """Print each status in which the run waits. Stop following a run that no process drives."""
+        """Print each status in which the run waits, and stop following if no process will drive
+        it.
+        """
         told: RunStatus | None = None
         while True:
             with suppress(AgentError):  # `_events` reports it and retries

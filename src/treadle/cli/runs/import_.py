@@ -96,8 +96,8 @@ def import_(file: Path, inputs: tuple[str, ...], as_json: bool, journal: str | N
 
 
 def _read(file: Path, name: str) -> tuple[list[bytes], Unsigned]:
-    """Return the entries of an export and, about its signature, the lines that they were read
-    from.
+    """Read an export. Return its entries, and its signed lines, which know whether the signature is
+    valid.
     """
     try:
         with nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb") as stream:
@@ -161,7 +161,7 @@ async def _harmless(
 def _inputs(config: Config, read: Sequence[Entry], given: tuple[str, ...]) -> str:
     """Return the importer's inputs as JSON, with the types that the agent declares here.
 
-    Raises CommandFailed if the run is to go on and lacks one that the file has.
+    Raises CommandFailed if the run is to continue and an input that the file has is missing.
     """
     started, end = read[0], read[-1]
     assert isinstance(started, RunStarted), "read_run checks it"
@@ -194,7 +194,9 @@ def _declared(config: Config, name: str) -> Mapping[str, Input]:
 
 
 async def _is_local(journal: Journal, run_id: str) -> bool | None:
-    """Return False for an imported run, None for one that is not in the journal."""
+    """Return True for a run of this installation, False for an imported one, None for one that is
+    not in the journal.
+    """
     try:
         return (await journal.info(run_id)).imported is None
     except AgentError:

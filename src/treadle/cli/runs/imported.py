@@ -42,7 +42,9 @@ def answers_for(state: RunState, clean: Callable[[str], str]) -> dict[str, Any] 
 
 
 def tell(state: RunState, clean: Callable[[str], str]) -> None:
-    """Show on stderr what would run, with hidden and control characters escaped."""
+    """Show on stderr the open calls as they would run, with hidden and control characters
+    escaped.
+    """
     for line in _lines(state, clean):
         echo(line, err=True)
 

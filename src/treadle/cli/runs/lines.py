@@ -61,13 +61,13 @@ def read_lines(lines: Iterable[bytes], name: str) -> list[bytes]:
 
 
 def _reason(error: ValueError | AgentError, line: bytes) -> str:
-    """Return the error in a line, and the next step if it cannot be part of an export."""
+    """Return the error in a line, with the next step if the line cannot be part of an export."""
     if isinstance(error, AgentError):
         return error.message
     if isinstance(error, UnicodeDecodeError) or not line.lstrip().startswith(b"{"):
         return (
-            "this is no export, which has one JSON object on each line: write one with `treadle "
-            "runs export`, and unpack it if it is packed"
+            "this is not an export, which has one JSON object on each line: write one with "
+            "`treadle runs export`, and unpack it if it is packed"
         )
     if not line.endswith(b"\n") and not line.rstrip().endswith(b"}"):
         return "the file ends within this line: export the run again, or copy the file again"
@@ -75,7 +75,7 @@ def _reason(error: ValueError | AgentError, line: bytes) -> str:
 
 
 def _entry(line: bytes, seq: int, bounds: ImportBounds) -> bytes:
-    """Return the entry of a line. Raises ValueError or AgentError if it is not entry number `seq`
+    """Return the entry in a line. Raises ValueError or AgentError if it is not entry number `seq`
     of a run.
     """
     text = line.decode()

@@ -156,7 +156,7 @@ def _print_table(found: list[RunInfo], id_chars: int, secrets: Redactor) -> None
 
 def _few_of_each(found: list[RunInfo]) -> tuple[list[RunInfo], Counter[str]]:
     """Drop all but the newest child runs of each run, so that they do not hide other runs. Also
-    returns how many were dropped per parent.
+    return how many were dropped, by parent.
     """
     seen, shown = Counter[str](), list[RunInfo]()
     for info in found:
@@ -174,8 +174,8 @@ def _few_of_each(found: list[RunInfo]) -> tuple[list[RunInfo], Counter[str]]:
 
 
 def _telling(found: list[RunInfo]) -> int:
-    """Return the length at which id prefixes are unique; runs started in the same millisecond need
-    more characters.
+    """Return the length at which all id prefixes are unique. Runs started in the same millisecond
+    need more characters.
     """
     ids = {info.run_id.removeprefix(PREFIX) for info in found}
     return next(

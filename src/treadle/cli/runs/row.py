@@ -16,12 +16,12 @@ from treadle.types import Outcome
 
 PREFIX: Final = "run_"
 SHORT_CHARS = 12
-"""Length of a shortened id without its prefix. The leading timestamp is usually unique."""
+"""Length of a shortened id, without its prefix. Its leading timestamp is usually unique."""
 
 
 def row_of(info: RunInfo, secrets: Redactor) -> dict[str, Any]:
-    """Return the run as a dictionary. Only the prompt is shortened and free of secrets; callers
-    must mask the other texts.
+    """Return the run as a dictionary. The prompt is shortened, and only it is free of secrets:
+    callers must mask the other texts.
     """
     row = msgspec.structs.asdict(info)
     del row["entries"], row["spending"]
@@ -50,7 +50,9 @@ def style_of(status: str) -> Style:
 
 
 def model_name(model: str) -> str:
-    """Return the model without provider, and a file name without its directory."""
+    """Return the name of the model without its provider, or the name of its file without the
+    directory.
+    """
     kind, colon, name = model.partition(":")
     if not colon:
         return model

@@ -112,7 +112,7 @@ async def _draw(place: OpenedJournal, info: RunInfo, *, verbose: bool, journal: 
 
 
 async def _relations(journal: Journal, run: RunInfo) -> Relations:
-    """Return related runs. If one cannot be read, return none rather than fail."""
+    """Return the related runs; none if one of them cannot be read."""
     try:
         children = await journal.children(run.run_id)
         for info in children:  # the list grows during the iteration

@@ -31,8 +31,8 @@ def signed(lines: bytes, home: Path) -> bytes:
 
 
 class Unsigned:
-    """Lines of an export without its last line, if that is a signature. Iterate over it once; then
-    ask about the signature.
+    """Iterator over the lines of an export, without a signature in its last line. Iterate over it
+    once, then query the signature.
 
     Creates no key, and holds one line at a time.
     """
@@ -75,7 +75,7 @@ class Unsigned:
 
 
 def _checking(home: Path) -> hmac.HMAC | None:
-    """Return a digest with the key of this installation; None if it has no valid one."""
+    """Return a digest with the key of this installation; None if there is no valid key."""
     try:
         key = (home / KEY_NAME).read_bytes()
     except OSError:

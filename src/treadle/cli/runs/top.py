@@ -108,7 +108,7 @@ class _Screen:
         )
 
     def tell(self, text: str) -> None:
-        """Show an error in place of a frame."""
+        """Show an error instead of a frame."""
         self._draw(
             [
                 cut(line, shutil.get_terminal_size().columns)

@@ -22,7 +22,7 @@ from treadle.journal.run_info import RunInfo
 from treadle.types import Time, Value, now
 
 QUIET: Final = timedelta(minutes=5)
-"""Time without an entry after which a run counts as possibly stuck."""
+"""Time without an entry after which an active run counts as possibly stuck."""
 READY_LONG: Final = timedelta(seconds=60)
 """Waiting time after which a ready run counts as stuck. Workers poll every second."""
 RUNS_MOST: Final = 200
@@ -31,7 +31,7 @@ RATE_OVER: Final = timedelta(minutes=1)
 
 
 class RunRates(Value, frozen=True, kw_only=True, omit_defaults=False):
-    """Rates per minute, computed between frames. Runs that start and end between two frames may be
+    """Rates per minute, computed from two frames. Runs that start and end between two frames may be
     missed.
     """
 
@@ -76,19 +76,19 @@ class TopFrame(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class FrameSource:
-    """Produces frames and computes rates from the changes between them."""
+    """Source of frames, which computes rates from the changes between them."""
 
     def __init__(
         self, journal: Journal, *, known: Sequence[str], there: Sequence[str] = ()
     ) -> None:
-        """`known` holds the queues of the local configuration; `there` is `--journal URL` if the
-        journal is not the default.
+        """Create a source. `known`: queues of the local configuration. `there`: `--journal URL` if
+        the journal is not the default.
         """
         self._journal, self._known, self._there = journal, known, there
         self._heads: dict[str, int] = {}
         self._seen: deque[tuple[datetime, int, int]] = deque()
-        """Time of each frame, with the runs that ended and the entries added since the previous
-        one.
+        """Time of each frame, with the runs that ended and the entries that were added since the
+        previous one.
         """
 
     async def frame(self) -> TopFrame:
@@ -152,7 +152,7 @@ class FrameSource:
         )
 
     def _is_new(self, info: RunInfo) -> bool:
-        """True if the run began after the last frame."""
+        """Return True if the run began after the last frame."""
         return bool(self._seen) and info.started_at > self._seen[-1][0]
 
     # ------------------------------------------------------------ stuck runs and queues

@@ -17,7 +17,7 @@ from treadle.journal.run_info import RunInfo
 NAME_COLUMNS = 20
 STUCK_SHOWN = 8
 DEAD_SHOWN = 3
-"""Maximum number of dead workers shown: a restart loop can leave many within a day."""
+"""Maximum number of dead workers shown. A restart loop can leave many within a day."""
 NUMBERS = frozenset(
     {
         "ready",
@@ -41,8 +41,8 @@ STATES = ("ready", "later", "sent", "running", "waiting", "parked")
 def lines_of(
     frame: TopFrame, secrets: Redactor, ink: Ink, *, title: str, room: int | None = None
 ) -> list[str]:
-    """Return the lines of a frame. `room` is the maximum number of lines: active runs are cut
-    first, stuck runs last.
+    """Return the lines of a frame. `room`: maximum number of lines; active runs are cut first,
+    stuck runs last.
     """
     view = _View(frame, secrets, ink)
     head = [*view.title(title), *view.queues(), *view.workers()]
@@ -219,7 +219,9 @@ _PROMPT_LEAST = 16
 
 
 def _short(run_id: str) -> str:
-    """Shorten a random id to its start; ids of schedules differ at their end."""
+    """Shorten a random id to its start. Ids of schedules stay whole, because they differ at their
+    ends.
+    """
     return (
         run_id.removeprefix(PREFIX)[:SHORT_CHARS] if run_id.startswith(PREFIX) else one_line(run_id)
     )
@@ -240,7 +242,7 @@ def _width() -> int:
 
 
 def _joined(parts: Sequence[str]) -> list[str]:
-    """Join the parts on as few lines as fit."""
+    """Join the parts into as few lines as fit."""
     lines = [""]
     for part in parts:
         longer = f"{lines[-1]} · {part}" if lines[-1] else part

@@ -33,16 +33,18 @@ _TOLD = (
 
 
 class Audit(Hook):
-    """Append each action to a file, as an event in the form of `stream-json`, before the run
-    continues. Lines survive a crash of the process, but not a power failure.
+    """Hook that appends each action to a file, as an event in the form of `stream-json`, before the
+    run continues. Lines survive a crash of the process, but not a power failure.
 
     The file has mode 0600. It is opened for each line, so you can move it at any time, and several
     processes can share it. If it cannot be written, a `warning` event and the log report it once,
-    the run continues, and each further line is a new attempt.
+    and the run continues. Each further line is a new attempt.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Create an audit without opening the file: errors appear in the first run."""
+        """Create an audit. The file is opened with the first line, so errors appear in the first
+        run.
+        """
         self.path = Path(path).expanduser()
         """File to append to."""
         self._place = Path(os.path.realpath(self.path))
@@ -69,8 +71,8 @@ class Audit(Hook):
             self._broken = False
 
     def _add(self, line: bytes) -> None:
-        """Append the line in one write, if the system does so, so that lines of several processes
-        do not mix.
+        """Append the line in a single write, where the system allows it, so that lines of several
+        processes do not mix.
         """
         fd = open_in_place(self._place, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:

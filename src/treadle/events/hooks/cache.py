@@ -24,18 +24,19 @@ _KEPT = (StopReason.COMPLETE, StopReason.TOOL_USE, StopReason.STOP_SEQUENCE)
 
 
 class Cache(Hook):
-    """Reuse the response to an identical request to the same model. Messages, tools and settings
-    must be byte-identical, except for ids, times and `max_tokens`.
+    """Hook that answers a request with the stored response to an identical earlier one. Messages,
+    tools and settings must be byte-identical, except for ids, times and `max_tokens`.
 
-    Caches only complete responses, and responses with tool calls only if all tools are in `tools`.
-    List only tools that are safe to call again from a cached response.
+    Only complete responses are stored, and responses with tool calls only if all tools are in
+    `tools`. List only tools that are safe to call again from a cached response.
     """
 
     def __init__(
         self, folder: str | Path | None = None, *, tools: Collection[str] = (), size: int = 1000
     ) -> None:
-        """`folder`: stores responses beyond the life of this process, readable only by its user;
-        None: in memory. `size`: maximum number of responses; the oldest are removed first.
+        """Create a cache. `folder`: directory that keeps responses beyond the life of this process,
+        readable only by its user; None: memory. `size`: maximum number of responses; the oldest are
+        removed first.
         """
         self._folder = None if folder is None else Path(folder).expanduser()
         self._tools, self._size = frozenset(tools), max(size, 1)
@@ -69,8 +70,8 @@ class Cache(Hook):
             self._memory.popitem(last=False)
 
     def _keeps(self, response: ModelResponse) -> bool:
-        """Return True if the response can be reused. Provider data for the next request belongs to
-        one run.
+        """Return True if the response can be reused. One with provider data cannot, because the
+        data belong to one run.
         """
         return (
             response.stop_reason in _KEPT

@@ -52,7 +52,7 @@ class BeforeToolSaid(NamedTuple):
 
 
 UNSAID = BeforeToolSaid()
-"""The value if no hook answers."""
+"""Value for a call on which no hook has decided."""
 
 
 class Hooks:
@@ -77,12 +77,14 @@ class Hooks:
     # ------------------------------------------------------------ before: a failure prevents it
 
     async def before_run(self, run: HookedRun) -> None:
-        """Run the hooks. Raises AgentError(agent) if one stops the run or fails."""
+        """Call `before_run` of each hook. Raises AgentError(agent) if one stops the run or
+        fails.
+        """
         for hook in self._of.get("before_run", ()):
             _go_on(await _asked(hook, "before_run", run))
 
     async def before_model(self, run: HookedRun, request: ModelRequest) -> BeforeModelSaid:
-        """Collect the additions of the hooks, up to the first one that answers.
+        """Collect the texts that the hooks add, up to the first hook that answers.
 
         Raises AgentError(agent) if a hook stops the run or fails.
         """
@@ -131,7 +133,9 @@ class Hooks:
     # ------------------------------------------------------------ after: a failure is reported
 
     async def after_run(self, run: HookedRun, result: Any) -> None:
-        """Run the hooks. Failures are only logged, because the last event is already published."""
+        """Call `after_run` of each hook. Failures are only logged, because the last event is
+        already published.
+        """
         self.warn = lambda text: None
         for hook in reversed(self._of.get("after_run", ())):
             await self._told_of(hook, "after_run", run, result)
@@ -159,7 +163,7 @@ class Hooks:
         return response
 
     async def after_tool(self, run: HookedRun, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Return the result with the hooks' changes."""
+        """Return the result with the texts by which hooks replaced it."""
         for hook in reversed(self._of.get("after_tool", ())):
             said = await self._told_of(hook, "after_tool", run, call, result)
             result = result if said is None else msgspec.structs.replace(result, content=said)

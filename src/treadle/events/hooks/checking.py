@@ -43,7 +43,7 @@ def _wrong(hook: Hook) -> Iterator[str]:
     name = type(hook).__name__
     for method in _misspelt(hook):
         yield (
-            f"the hook {name} has no point {method!r}: write {_signatures(method)}, or begin the "
+            f"the hook {name} has no method {method!r}: write {_signatures(method)}, or begin the "
             "name with an underscore if it is no hook's"
         )
     own = getattr(hook, "__dict__", {})

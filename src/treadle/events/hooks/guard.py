@@ -54,7 +54,7 @@ class Rule:
 
 
 class Guard(Hook):
-    """Apply the first of several rules that matches a call.
+    """Hook that applies the first of several rules that matches a call.
 
     `Guard(Rule("delete_*"), Rule("transfer", "ask", when=lambda a: a["amount"] > 100, reason="a
     large amount"))`.
@@ -83,7 +83,9 @@ class Guard(Hook):
 
     @override
     async def before_tool(self, run: HookedRun, call: ToolCall) -> BeforeTool:
-        """Apply the first rule that matches the call."""
+        """Deny the call or require approval, by the first rule that matches it; None if none
+        does.
+        """
         for name, rule in self._rules:
             if name.fullmatch(call.name) is not None and rule.fits(call):
                 reason = rule.reason or f"a rule for {rule.tool} applies"

@@ -19,7 +19,7 @@ from treadle.tools.approval import Approve, Deny
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookedRun:
-    """The run that a hook is called for."""
+    """Read-only view of the run for which a hook is called."""
 
     run_id: str
     session_id: str | None
@@ -37,7 +37,7 @@ def _check_text(answer: object, text: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End the run with the outcome `error` of kind `agent`.
+    """Answer that ends the run with the outcome `error` of kind `agent`.
 
     Attributes:
         reason: Reason for people and for the model.
@@ -51,7 +51,8 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Add a user message that the model reads before it responds. It stays in the history.
+    """Answer that adds a user message, which the model reads before it responds. It stays in the
+    history.
 
     Attributes:
         text: Text of the message.
@@ -65,7 +66,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Require a person's approval of the call.
+    """Answer that requires a person's approval of the call.
 
     Attributes:
         reason: Reason that the person reads.
@@ -79,7 +80,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Do not run the call, and use this text as its result.
+    """Answer that prevents the call and supplies its result.
 
     Attributes:
         text: Text of the result.
@@ -103,7 +104,7 @@ class Hook:
     """
 
     async def before_run(self, run: HookedRun) -> Stop | None:
-        """Called before the first turn of each driver, so again when a run is resumed."""
+        """Called before the first turn. A resumed run calls it again."""
 
     async def after_run(self, run: HookedRun, result: RunResult[Any]) -> None:
         """Called after the end is journaled and the last event is published, whatever the outcome,

@@ -1,4 +1,5 @@
-"""Telemetry of a runtime by the configuration's `telemetry:`: a tracer, and a log of all events.
+"""Telemetry of a runtime as the configuration's `telemetry:` sets it: a tracer, and a log of all
+events.
 
 Entry point: `ConfiguredTelemetry`.
 """
@@ -27,12 +28,14 @@ class ConfiguredTelemetry:
     """Tracer and event log of a runtime. Close it after the last run."""
 
     def __init__(self, asked: Asked, hub: Hub, tracer: Tracer | None) -> None:
-        """`tracer`: the application's tracer, which takes precedence over the configured one.
+        """Start the configured tracer and log. `tracer`: the application's tracer, which takes
+        precedence over the configured one.
 
-        Raises AgentError(invalid) if a package or exporter is missing, or the log cannot be opened.
+        Raises AgentError(invalid) if a package or exporter is missing, or if the log cannot be
+        opened.
         """
         self._ending = ExitStack()
-        """Callbacks for the end, which block."""
+        """Blocking callbacks that `aclose` calls."""
         self._idle = True
         if tracer is None and asked.otel:
             from treadle.events.telemetry.export import flush, set_up  # noqa: PLC0415  needed only if configured
@@ -54,7 +57,7 @@ class ConfiguredTelemetry:
             )
 
     async def aclose(self) -> None:
-        """Write and send pending data, for at most `CLOSE_S`. Idempotent; never raises."""
+        """Write and send pending data, within `CLOSE_S`. Idempotent; never raises."""
         if self._idle:
             return
         self._idle, over, token = True, anyio.Event(), current_token()

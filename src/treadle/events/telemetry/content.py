@@ -35,12 +35,12 @@ class SpanContent:
     """Encoder of one run's content for its spans. Encodes each message only once."""
 
     def __init__(self, clean: Callable[[str], str]) -> None:
-        """`clean`: masks secrets in a text."""
+        """Create an encoder. `clean`: function that masks secrets in a text."""
         self._clean = clean
         self._known: dict[str, str] = {}
         """Encoded messages by id."""
         self._fixed: tuple[object, str] = (None, "")
-        """Tool definitions of the last request, and their encoding."""
+        """Tool definitions of the last request, with their encoding."""
 
     def messages(self, messages: Sequence[Message]) -> tuple[str, int]:
         """Return the newest messages as JSON, and the number of older ones that did not fit."""
@@ -81,7 +81,9 @@ class SpanContent:
         return self._fixed[1]
 
     def text(self, text: str) -> str:
-        """Mask secrets, then truncate: a truncated secret could not be recognized."""
+        """Mask the secrets in a text, then truncate it. In the other order, a truncated secret
+        would not be recognized.
+        """
         text = sendable(self._clean(text))
         return text if len(text) <= TEXT_CHARS_MAX else text[:TEXT_CHARS_MAX] + CUT
 

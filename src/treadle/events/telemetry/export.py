@@ -25,7 +25,7 @@ _PACKAGES = {
 }
 
 _ours: list[TracerProvider | MeterProvider] = []
-"""Providers that `set_up` created. OpenTelemetry allows one of each per process."""
+"""Providers that `set_up` created. OpenTelemetry allows one of each kind per process."""
 
 
 def set_up() -> None:

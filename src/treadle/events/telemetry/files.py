@@ -9,7 +9,7 @@ from treadle.errors import AgentError
 
 
 class LogFile:
-    """Log file, opened for appending, created if missing. Each `write` is appended as a whole."""
+    """Log file for appending, created if missing. Each `write` is appended as a whole."""
 
     def __init__(self, path: str) -> None:
         """Open the file. Raises AgentError(invalid) if it cannot be opened."""
@@ -32,7 +32,7 @@ class LogFile:
         return len(text)
 
     def flush(self) -> None:
-        """Do nothing: lines are not buffered."""
+        """Do nothing, because lines are not buffered."""
 
     def isatty(self) -> bool:
         return os.isatty(self._fd)

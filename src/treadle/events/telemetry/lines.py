@@ -34,9 +34,9 @@ class LogLine:
 
 
 def line_of(event: Event, *, content: bool) -> LogLine:
-    """Return the line of an event, with known and likely secrets masked.
+    """Return the log line of an event, with known and likely secrets masked.
 
-    Without `content`, the length replaces a text: `text_chars` instead of `text`.
+    Without `content`, each text is replaced by its length: `text` becomes `text_chars`.
     """
     fields: dict[str, Any] = msgspec.to_builtins(event)
     name = str(fields.pop("type"))
@@ -52,7 +52,9 @@ def line_of(event: Event, *, content: bool) -> LogLine:
 
 
 def line_of_record(record: logging.LogRecord) -> LogLine:
-    """Return the line of a record of the library's logger, whose secrets are already masked."""
+    """Return the log line of a record of the library's logger. The record's secrets are already
+    masked.
+    """
     at = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
     fields: dict[str, Any] = {"at": at, "logger": record.name}
     if record.exc_text:
@@ -70,7 +72,7 @@ def line_of_record(record: logging.LogRecord) -> LogLine:
 
 
 def missed(count: int) -> LogLine:
-    """Return a line that reports `count` omitted lines."""
+    """Return a log line that reports `count` omitted lines."""
     at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     return LogLine(
         "missed",

@@ -35,7 +35,8 @@ GRACE_S = 1.5
 
 _LEFT_OUT = (*DELTAS, ReasoningStart, ReasoningEnd)
 Waiting: TypeAlias = "tuple[Event | logging.LogRecord | int, Mapping[str, str]] | None"
-"""An item to write, or the number of omitted lines, with the ids of its trace; None for the end."""
+"""Queued item: a line, or the number of omitted lines, with the ids of its trace; None for the end.
+"""
 
 
 def log_events(
@@ -109,7 +110,9 @@ class EventLog:
         self._writer, self._content, self._deltas, self._at_end = writer, content, deltas, at_end
         self._lines: queue.Queue[Waiting] = queue.Queue(waiting_max)
         self._lock = threading.Lock()
-        """Guards `_missed`: the number of omitted lines is written once, before the next line."""
+        """Lock that guards `_missed`, so that the number of omitted lines is written once, before
+        the next line.
+        """
         self._missed = 0
         self._over = threading.Event()
         """Set when the log accepts no more lines."""
@@ -137,7 +140,7 @@ class EventLog:
                 self._missed += 1
 
     def close(self) -> None:
-        """Accept no more lines. Pending ones are still written. Does not wait. Idempotent."""
+        """Stop accepting lines. Queued ones are still written. Does not wait. Idempotent."""
         logger.removeHandler(self._words)
         self._hub.remove(self)
         self._over.set()
@@ -201,7 +204,9 @@ class EventLog:
         return line
 
     def _write(self, line: LogLine) -> bool:
-        """Return False if the sink rejected the line. The next line then reports the omission."""
+        """Write a line. Returns False if the sink rejected it; the next line then reports the
+        omission.
+        """
         try:
             getattr(self._writer, line.level)(line.event, **line.fields)
         except Exception:  # noqa: BLE001  a full disk, a closed pipe or a failing processor must not end the log
@@ -210,7 +215,7 @@ class EventLog:
 
 
 class _Words(logging.Handler):
-    """Handler that adds the records of the library's logger, whose secrets `mask_logs` has
+    """Logging handler that adds the records of the library's logger, whose secrets `mask_logs` has
     masked.
     """
 

@@ -1,4 +1,5 @@
-"""HTTP server for a worker's `/metrics`. Limits connections, since it may be public.
+"""HTTP server for a worker's `/metrics`. It limits the number of connections, because it may be
+public.
 
 Entry point: `MetricsServer`.
 """
@@ -43,7 +44,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
     def __init__(self, host: str, port: int, app: WsgiApp) -> None:
         """Bind the address. Raises OSError if it cannot be used."""
         self._lock = threading.Lock()
-        """Guards `_connections`."""
+        """Lock that guards `_connections`."""
         self._connections: dict[socket.socket, None] = {}
         """Open connections, oldest first."""
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -39,7 +39,7 @@ RESPONSE_MODEL: Final = "gen_ai.response.model"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 FIRST_CHUNK_S: Final = "gen_ai.response.time_to_first_chunk"
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
-"""All input, including cached input."""
+"""Number of input tokens, including cached ones."""
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 CACHE_WRITE_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
@@ -85,13 +85,13 @@ RATE_LIMITS: Final = {
     name: f"treadle.rate_limit.{name}.remaining"
     for name in ("requests", "tokens", "input_tokens", "output_tokens")
 }
-"""Attribute of the remaining amount, by rate limit."""
+"""Attribute for the remaining amount, by rate limit."""
 RETRY_WAIT_S: Final = "treadle.retry.wait_s"
 MESSAGES_LEFT_OUT: Final = "treadle.messages_left_out"
 """Number of oldest messages left out of `gen_ai.input.messages`."""
 MCP_SERVER: Final = "treadle.mcp.server"
 MCP_TOOL: Final = "treadle.mcp.tool"
-"""The server's own name of the tool."""
+"""Name of the tool on its MCP server."""
 TOOL_AGENT: Final = "treadle.tool.agent"
 TOOL_DEFERRED: Final = "treadle.tool.deferred"
 """True if the result will come later, from outside."""
@@ -128,7 +128,7 @@ OURS: Final = frozenset(
 )
 
 TOOL_KIND: Final = {"mcp.server": MCP_SERVER, "mcp.tool": MCP_TOOL, "agent": TOOL_AGENT}
-"""Span attribute by the key in a tool's own trace attributes."""
+"""Span attribute for each key of a tool's own trace attributes."""
 FUNCTION: Final = "function"
 EXTENSION: Final = "extension"
 """`gen_ai.tool.type` of a tool that runs outside this process."""
@@ -177,7 +177,7 @@ FINISH: Final = {
     StopReason.CONTEXT_OVERFLOW: "length",
     StopReason.REFUSAL: "content_filter",
 }
-"""Values for stop reasons in `gen_ai.output.messages`."""
+"""Finish reasons in `gen_ai.output.messages`, by stop reason."""
 
 
 def provider_and_model(model: str) -> tuple[str, str]:

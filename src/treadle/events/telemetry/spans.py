@@ -36,7 +36,7 @@ logger = logging.getLogger("treadle")
 Attributes: TypeAlias = "dict[str, AttributeValue]"
 
 FAILED = frozenset({Outcome.ERROR, Outcome.CONTEXT_OVERFLOW, Outcome.INVALID_OUTPUT})
-"""Outcomes that are errors. Reaching a limit is not one."""
+"""Outcomes that count as errors. Reaching a limit does not."""
 
 
 class Harmless:
@@ -81,7 +81,9 @@ class OtelTracer:
         *,
         content: bool,
     ) -> None:
-        """`clean`: masks secrets in a text. `content`: include prompts, responses and results."""
+        """Create a tracer. `clean`: function that masks secrets in a text. `content`: include
+        prompts, responses and results.
+        """
         self.tracer, self.metrics, self.clean = tracer, metrics, clean
         self.harmless = Harmless()
         self._content = content
@@ -116,7 +118,7 @@ class _Open:
         self._token: Token[context.Context] | None = None
         self._begun = 0.0
         self._measured: Attributes = {}
-        """Attributes of the metrics."""
+        """Attributes that the metrics share with the span."""
 
     def __enter__(self) -> Self:
         self._begun = perf_counter()
@@ -147,7 +149,7 @@ class _Open:
         raise NotImplementedError
 
     def _over(self) -> None:
-        """Called last, while the span is still open."""
+        """Record the last attributes, while the span is still open."""
 
     def _start(self, name: str, kind: SpanKind, attributes: Attributes) -> Span:
         run = self._run
@@ -175,7 +177,7 @@ class _Open:
             self._typed(names.CANCELLED)
 
     def _typed(self, error_type: str) -> None:
-        """Set the error type but not the error status, for example after a cancellation."""
+        """Set the error type without the error status, for example after a cancellation."""
         self._measured[names.ERROR_TYPE] = error_type
         self._span.set_attribute(names.ERROR_TYPE, error_type)
 
@@ -240,7 +242,7 @@ class AgentSpan(_Open):
 
 
 class ChatSpan(_Open):
-    """Span of one response, including all attempts."""
+    """Span of one response, over all its attempts."""
 
     def __init__(self, owner: OtelTracer, run: TracedRun, request: ModelRequest) -> None:
         super().__init__(owner, run, names.CHAT)

@@ -87,7 +87,7 @@ class QueueDepths:
 
 
 class Working(Protocol):
-    """Figures of a worker, readable from any thread."""
+    """Figures of a worker, which can be read from any thread."""
 
     @property
     def slots(self) -> int: ...
@@ -97,7 +97,7 @@ class Working(Protocol):
 
     @property
     def deliveries(self) -> int:
-        """Number of deliveries since it began. `held_off` too counts from then."""
+        """Number of deliveries since the worker began. `held_off` counts from the same moment."""
         ...
 
     @property
@@ -132,7 +132,9 @@ class WorkerMetrics:
         self.registry.register(self)
 
     def ended(self, agent: str, event: RunEnd) -> None:
-        """Count a run that has ended. A run that waits, or was taken over, has no durable end."""
+        """Count a run that has ended. Only durable ends count, so not a run that waits or was taken
+        over.
+        """
         if not isinstance(event.id, str):
             return
         self._runs.labels(agent, event.outcome.value).inc()

@@ -268,7 +268,8 @@ async def take_over(
         owner, fence, finished = _locked(db, run.num)
         if finished is not None:
             raise AgentError(
-                "invalid", f"run {run_id} is finished: `treadle runs fork {run_id}` goes on from it"
+                "invalid",
+                f"run {run_id} is finished: `treadle runs fork {run_id}` continues from it",
             )
         # otherwise a worker whose lease just expired could renew it and begin a call between the
         # check and the commit

@@ -32,8 +32,7 @@ def place_of(url: str) -> str:
         }
     except psycopg.ProgrammingError:
         reason = (
-            "the URL of the journal is none of PostgreSQL: use "
-            "'postgresql://USER@HOST:5432/DATABASE'"
+            "this is not a PostgreSQL URL of a journal: use 'postgresql://USER@HOST:5432/DATABASE'"
         )
         raise AgentError("invalid", reason) from None  # libpq quotes text that it cannot parse
     if "@" in url.partition("://")[2].partition("?")[0].partition("/")[2] or re.search(
@@ -42,7 +41,7 @@ def place_of(url: str) -> str:
         raise AgentError(
             "invalid",
             (
-                "the URL of the journal is none of PostgreSQL: in its password, `/` is written "
+                "this is not a PostgreSQL URL of a journal: in its password, `/` is written "
                 "%2F, `@` %40, `?` %3F and `#` %23"
             ),
         )
@@ -114,7 +113,7 @@ _NO_TLS = _Refusal(
     words="ssl was required|certificate",
 )
 _NO_SERVER = (
-    "no PostgreSQL answers at {place!r} ({said}): see that the server runs there, and that host "
+    "no PostgreSQL server responds at {place!r} ({said}): see that the server runs there, and that host "
     "and port are right"
 )
 
@@ -159,7 +158,7 @@ _FAILURES = (
     _Failure(
         (psycopg.OperationalError,),
         "the pooler of {place!r} has no connection to its server ({said}): {done}. See that the "
-        "server is up and its pool large enough, then go on",
+        "server is up and its pool large enough, then resume",
         words=_POOL_IS_FULL,
     ),
     _Failure(
@@ -186,7 +185,7 @@ _FAILURES = (
     _Failure(
         (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow),
         "the server of {place!r} is stopping or starting ({said}): {done}. Wait until it is up, "
-        "then go on",
+        "then resume",
     ),
     _Failure(
         (errors.QueryCanceled, errors.LockNotAvailable),
@@ -215,12 +214,12 @@ _FAILURES = (
     ),
     _Failure(
         (errors.IntegrityError, psycopg.DataError, errors.ProgramLimitExceeded),
-        "the journal {place!r} refuses it ({said}): {done}",
+        "the journal {place!r} rejected the operation ({said}): {done}",
     ),
     _Failure(
         (psycopg.OperationalError,),
         "the connection to {place!r} failed ({said}): {done}. Check that the server is up and can "
-        "be reached, then go on",
+        "be reached, then resume",
     ),
     _Failure((BaseException,), "the journal {place!r} failed ({said}): {done}"),
 )

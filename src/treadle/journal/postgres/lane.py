@@ -353,7 +353,9 @@ class WriterLane:
             done = f"{_UNKNOWN}: nothing more is appended from here{look}"
             pending.error = self._server.error(error, done)
         else:
-            assert isinstance(error, psycopg.Error | MemoryError), "others are told as they are"
+            assert isinstance(error, psycopg.Error | MemoryError), (
+                "other errors are passed on unchanged"
+            )
             done = (
                 "nothing was changed"
                 if isinstance(pending, PendingTransaction) and pending.adds is None

@@ -205,7 +205,8 @@ async def take_over(
         )
         if finished is not None:
             raise AgentError(
-                "invalid", f"run {run_id} is finished: `treadle runs fork {run_id}` goes on from it"
+                "invalid",
+                f"run {run_id} is finished: `treadle runs fork {run_id}` continues from it",
             )
         process = None if force else workers.process(owner)
         if process is not None:

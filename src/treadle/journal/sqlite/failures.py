@@ -26,7 +26,7 @@ def translated(
         ):
             text = (
                 f"there is no space left for the journal {str(path)!r}: {done}. Free some space, "
-                "then go on"
+                "then resume"
             )
         case apsw.BusyError() | apsw.LockedError():
             text = (
@@ -51,10 +51,10 @@ def translated(
         case apsw.IOError():
             text = (
                 f"the disk failed under the journal {str(path)!r} ({said}): {done}. Check the "
-                "disk, then go on"
+                "disk, then resume"
             )
         case apsw.ConstraintError():
-            text = f"the journal {str(path)!r} refuses it ({said}): {done}"
+            text = f"the journal {str(path)!r} rejected the operation ({said}): {done}"
         case _:
             text = f"the journal {str(path)!r} failed ({said}): {done}"
     return AgentError("agent", text)

@@ -143,7 +143,7 @@ def _refuse_second(db: Cursor, num: int, alive: Alive) -> None:
                 f"{now_what}"
             ),
         )
-    ways = f"`treadle runs resume {run_id}` goes on with it, `treadle runs kill {run_id}` closes it"
+    ways = f"`treadle runs resume {run_id}` continues it, `treadle runs kill {run_id}` closes it"
     raise AgentError("busy", f"run {run_id} of this session is not finished: {ways}")
 
 

@@ -97,7 +97,7 @@ def find_sandbox(own: Path | None) -> Sandbox:
         if (
             program := shutil.which("bwrap", path=path_outside(os.environ.get("PATH"), Path.cwd()))
         ) is None:
-            return NoSandbox("bubblewrap is not there: " + INSTALL)
+            return NoSandbox("bubblewrap is not installed: " + INSTALL)
         return Bubblewrap(program, own=own)
     if sys.platform == "darwin":
         from treadle.policy.sandboxes.seatbelt import PROGRAM, Seatbelt  # noqa: PLC0415  only on macOS

@@ -33,8 +33,8 @@ def taken_away(room: CommandRoom, before: Ruled) -> list[str]:
     except AgentError as e:
         return [
             (
-                f"It is not known whether files came up that a rule denies writing: {e.message}. "
-                "Look at the workspace"
+                f"Files that a rule denies writing may have been created: {e.message}. Look at "
+                "the workspace"
             )
         ]
     kept = tuple(f"{path}/" for path in before.fixed)

@@ -222,7 +222,7 @@ class _Search:
         )
         if code == search.INVALID_PATTERN:
             raise InvalidArguments(
-                f"The pattern {self._request.pattern!r} is no regular expression: "
+                f"The pattern {self._request.pattern!r} is not a valid regular expression: "
                 f"{errors.strip()}. To search for plain text, escape {_SPECIAL} with \\."
             )
 

@@ -27,7 +27,7 @@ left as it is, with the reason in `why`.
 Content: TypeAlias = Callable[[str], "bytes | None"]
 """Function that returns stored content by its hash."""
 
-_GONE = "what it was before is no longer kept"
+_GONE = "its earlier content is no longer stored"
 _TOO_LARGE = f"it is larger than {files.MAX_WHOLE_BYTES // 1024 // 1024} MiB now"
 
 

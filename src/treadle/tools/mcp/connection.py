@@ -113,7 +113,7 @@ class McpConnection:
                     scope.deadline = anyio.current_time() + CLOSE_S
             self.reason = (
                 self.traffic.reason
-                or f"it did not say within {self._server.start_timeout_s:g} s what it is"
+                or f"it did not respond within {self._server.start_timeout_s:g} s"
             )
         except Exception as e:  # noqa: BLE001  the boundary of a task: the SDK's groups raise the exceptions of their tasks
             self.reason = self._why(e)
@@ -224,8 +224,8 @@ class McpConnection:
         self._count_silence(before)
         raise ToolFailed(
             self._of_us(
-                f"no answer within {timeout_s:g} s; it was told to stop. Whether it did anything "
-                "is not known"
+                f"no answer within {timeout_s:g} s; it was asked to stop. It may or may not have "
+                "had an effect"
             ),
             happened=None,
         )
@@ -251,8 +251,8 @@ class McpConnection:
             why = self.traffic.reason or one_line(error.message, _ERROR)
             return ToolFailed(
                 self._of_us(
-                    f"the connection ended in the call ({why}). Whether it did anything is not "
-                    "known"
+                    f"the connection ended in the call ({why}). It may or may not have had an "
+                    "effect"
                 ),
                 happened=None,
             )
@@ -270,7 +270,7 @@ class McpConnection:
         rest = (
             " Nothing was run."
             if own.happened is False
-            else " Whether it did anything is not known."
+            else " It may or may not have had an effect."
         )
         return ToolFailed(self._of_us(f"{own.text}.{rest}"), happened=own.happened)
 

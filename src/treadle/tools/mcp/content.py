@@ -91,7 +91,7 @@ def _image(data: str, said: str, what: str) -> str | MediaPart:
     try:
         decoded = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        return f"[{what}, {said}: its data is no base64]"
+        return f"[{what}, {said}: its data is not valid base64]"
     media_type = image_type(decoded)
     if media_type is None or len(decoded) > FILE_BYTES_MAX:
         return _unseen(what, said, data)

@@ -13,7 +13,7 @@ import anyio
 from treadle.tools.mcp.server import McpServer
 from treadle.tools.mcp.tool import McpTool
 
-LEFT_OUT = "; its tools are not there in this run"
+LEFT_OUT = "; its tools are not available in this run"
 """End of the warning about an unusable server."""
 
 
@@ -59,7 +59,7 @@ class Joining:
             self._late = True
             self.notes += [
                 (
-                    f"the MCP server {one.name!r} has not answered yet: the run begins without its "
+                    f"the MCP server {one.name!r} has not started yet: the run begins without its "
                     "tools, which join at a later turn"
                 )
                 for one in self._open
@@ -97,7 +97,7 @@ class Joining:
                 tools.append(tool)
         if self._late:
             self.notes.append(
-                f"the MCP server {server.name!r} has answered: its tools are there from this "
-                f"turn on ({len(tools)})"
+                f"the MCP server {server.name!r} has started: its tools are available from "
+                f"this turn on ({len(tools)})"
             )
         return tools

@@ -151,7 +151,7 @@ class Pins:
             why = e.text if isinstance(e, Broken) else "is not what Treadle writes"
             raise AgentError(
                 "invalid",
-                f"{self._file}: {why}; delete it to trust each MCP tool anew as it is next seen",
+                f"{self._file}: {why}; delete it to trust each MCP tool again when it is next seen",
             ) from e
         if store.version != VERSION:
             raise AgentError(
@@ -180,7 +180,7 @@ class Pins:
                     raise AgentError(
                         "invalid",
                         f"{self._file} is full, so no more MCP tools can be remembered: delete it "
-                        "to trust each tool anew, and remove the servers that have filled it",
+                        "to trust each tool again, and remove the servers that have filled it",
                     )
                 write_text(self._file, text)
             finally:

@@ -136,7 +136,7 @@ class _Pipes:
                 await self._hand_on(self._message(line))
             if self._babble > BABBLE_BYTES:
                 self._traffic.end(
-                    "it does not stop writing to stdout what is no message, like "
+                    "it keeps writing to stdout text that is not a message, like "
                     f"{self._nonsense_in_words!r}"
                 )
         # its exit and its last output are reported separately

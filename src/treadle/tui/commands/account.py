@@ -33,8 +33,8 @@ NEARLY_FULL: Final = 0.8
 
 
 async def show_cost(desk: Desk, rest: str) -> None:
-    """Show the cost by model: of this conversation with its child runs, and of today over all
-    conversations.
+    """Show the cost by model: of this conversation, including its child runs, and of all
+    conversations today.
     """
     journal = desk.conversation.runtime.journal
     runs = await _with_children(journal, await desk.conversation.runs())
@@ -152,7 +152,7 @@ async def show_context(desk: Desk, rest: str) -> None:
 
 
 def shares_of(desk: Desk, messages: Sequence[Message]) -> list[ShareOfCost]:
-    """Return the estimated parts of the next request."""
+    """Return the estimated parts of the next request and their sizes."""
     setting = desk.conversation.setting
     agent = setting.agent
     results = [

@@ -35,7 +35,7 @@ class Colleague(NamedTuple):
     place: str
     description: str
     note: str = ""
-    """Problem with the agent, or the reason that it cannot be handed work."""
+    """Problem with the agent, or the reason why it cannot be given work."""
     is_wrong: bool = False
 
 
@@ -109,7 +109,7 @@ def colleagues(config: Config, cwd: Path) -> list[Colleague]:
 
 
 def _place(path: Path, cwd: Path) -> str:
-    """Return the path relative to `cwd` or to the home directory if it is inside."""
+    """Return the path relative to `cwd` or to the home directory if it is inside one of them."""
     for base, sign in ((Path(os.path.realpath(cwd)), ""), (Path.home(), "~/")):
         if path.is_relative_to(base):
             return f"{sign}{plain(str(path.relative_to(base)))}"

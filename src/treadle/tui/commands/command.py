@@ -24,6 +24,6 @@ class SlashCommand:
     Raises AgentError with a message for the user.
     """
     while_running: bool = True
-    """False if the command is refused while a run is active."""
+    """True if the command may be used while a run is active; otherwise it is refused."""
     own: bool = False
     """True for a user-defined command."""

@@ -77,7 +77,9 @@ def _place(given: str, cwd: Path, info: SessionInfo) -> Path:
 
 
 def _is_there(path: Path) -> bool:
-    """True if the file exists. Raises AgentError(invalid) if the path is not a regular file."""
+    """Return True if the file exists. Raises AgentError(invalid) if the path is not a regular
+    file.
+    """
     if path.is_dir():
         raise AgentError("invalid", f"{one_line(str(path), 400)} is a directory: name a file in it")
     if os.path.lexists(path) and not path.is_file():

@@ -42,9 +42,9 @@ _HOLE: Final = re.compile(r"\$(?:ARGUMENTS\b|([1-9])(?!\d))")
 
 class Own(NamedTuple):
     commands: tuple[SlashCommand, ...]
-    """Commands, sorted by name."""
+    """Commands of the user, sorted by name."""
     warnings: tuple[str, ...]
-    """Commands that are not offered and why, to show once."""
+    """Reasons why commands are not offered, to show once."""
 
 
 class _Text(NamedTuple):
@@ -52,7 +52,7 @@ class _Text(NamedTuple):
     hint: str
     body: str
     remarks: tuple[str, ...]
-    """Ignored content, with line numbers."""
+    """Ignored parts of the file, with their line numbers."""
 
 
 def own_commands(config: Config, cwd: Path) -> Own:
@@ -87,7 +87,7 @@ def own_commands(config: Config, cwd: Path) -> Own:
 def _folders(
     home: Path, project: Project | None, trust: Trust, warnings: list[str]
 ) -> Iterator[tuple[Path, Trust | None]]:
-    """Yield the folders, farthest first, with the trust that each needs, or None for the user's
+    """Yield the folders, farthest first, each with the trust that it needs; None for the user's
     own.
     """
     yield home / COMMANDS_NAME, None
@@ -228,8 +228,8 @@ async def _send(name: str, body: str, desk: Desk, rest: str) -> None:
 
 
 def filled(body: str, arguments: str) -> str:
-    """Fill the placeholders: `$ARGUMENTS` with everything typed after the name, `$1` to `$9` with
-    its words, where quotes group words. Inserted text is not expanded again.
+    """Fill the placeholders of a prompt: `$ARGUMENTS` with everything typed after the name, `$1` to
+    `$9` with its words, where quotes group words. Inserted text is not expanded again.
 
     Without placeholders, the arguments are appended.
     """

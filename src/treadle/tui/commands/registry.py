@@ -25,7 +25,7 @@ _TYPED: Final = re.compile(r"/([A-Za-z0-9][\w.:-]*)(?:\s+(.*))?\s*", re.DOTALL)
 class _Ours(NamedTuple):
     name: str
     place: str
-    """Module in this package and the function in it."""
+    """Module in this package, with the name of the function in it."""
     usage: str
     summary: str
     while_running: bool = True
@@ -66,11 +66,11 @@ class UnknownCommand:
     """Name as typed, without the slash."""
     nearest: tuple[str, ...] = ()
     is_beginning: bool = False
-    """True if the nearest names are those that begin with it."""
+    """True if the nearest names begin with the typed name."""
 
     @property
     def message(self) -> str:
-        """Explanation for the user."""
+        """Message for the user that names the nearest commands."""
         name, near = one_line(f"/{self.name}", 40), [f"/{each}" for each in self.nearest]
         if self.is_beginning:
             return f"{name} is the beginning of {', '.join(near)}: write more of it"
@@ -105,7 +105,7 @@ class SlashCommands:
         await show_help(desk, [*self])
 
     def use_own(self, own: Sequence[SlashCommand]) -> None:
-        """Replace the user-defined commands. Those with the name of a built-in one are ignored."""
+        """Replace the user-defined commands. One with the name of a built-in command is ignored."""
         theirs = {
             command.name: command for command in sorted(own, key=lambda command: command.name)
         }
@@ -119,7 +119,7 @@ class SlashCommands:
         return iter(self._by_name.values())
 
     def find(self, text: str) -> tuple[SlashCommand, str] | UnknownCommand:
-        """Return the command that the typed text means and its stripped arguments.
+        """Return the command that the typed text means, with its stripped arguments.
 
         The name may be shortened to an unambiguous prefix.
         """
@@ -140,7 +140,7 @@ class SlashCommands:
 
 
 def is_command(text: str) -> bool:
-    """True for `/name …`, but not for a path such as `/etc/hosts`."""
+    """Return True for `/name …`, but not for a path such as `/etc/hosts`."""
     return _TYPED.fullmatch(text.strip()) is not None
 
 

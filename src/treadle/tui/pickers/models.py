@@ -50,7 +50,7 @@ async def pick_model(desk: Desk) -> str | None:
 
 
 def known(config: Config, found: Iterable[Known]) -> list[PickerRow[str]]:
-    """Return the rows of the known models, configured ones first, without duplicates."""
+    """Return the rows of the known models, without duplicates, configured ones first."""
     by_name = {row.name: row for row in found}
     names = {
         config.models.large: "large",

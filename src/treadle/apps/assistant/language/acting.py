@@ -59,7 +59,7 @@ T = TypeVar("T", bound=Titled)
 
 
 def fitting(named: Named, tasks: Sequence[T]) -> list[T]:
-    """Return the matching tasks, including ties."""
+    """Return the tasks that match best, including ties."""
     titles = [task.title for task in tasks]
     whole = meant(named.whole, titles)
     if whole or not named.verb:
@@ -71,7 +71,7 @@ def fitting(named: Named, tasks: Sequence[T]) -> list[T]:
 
 
 def _of_verb(verb: str, title: str, about: set[str]) -> bool:
-    """True if the title names the action that was done to the object."""
+    """Return True if the title names the action that was done to the object."""
     done = stem(folded(verb)[0])
     first = folded(title)[:1]
     if not first or stem(first[0]) in about or first[0] not in ACTIONS or done in _ANY:
@@ -182,7 +182,9 @@ def _calls(wish: Wish, seen: Mapping[Filter, Sequence[KnownTask]]) -> Iterator[P
 
 
 def _added(wish: AddTask, seen: Mapping[Filter, Sequence[KnownTask]]) -> PlannedCall:
-    """Add a new task, or update the existing one with exactly this title."""
+    """Return the call that adds a new task, or that updates the existing one with exactly this
+    title.
+    """
     given = {"description": wish.description, "priority": wish.priority, "due": wish.due}
     fields = {name: value for name, value in given.items() if value is not None}
     there = [
@@ -219,7 +221,9 @@ def _meant(
 
 
 def _answer(target: Named, seen: Mapping[Filter, Sequence[KnownTask]]) -> list[str]:
-    """Resolve like `_meant`; empty if a part of several names no task."""
+    """Return the tasks that an answer names, resolved like `_meant`; empty if a part of several
+    names no task.
+    """
     titles = [task.title for task in seen.get(_EVERYTHING, ())]
     is_one = not target.parts or bool(meant(target.words, titles))
     return (
@@ -230,7 +234,9 @@ def _answer(target: Named, seen: Mapping[Filter, Sequence[KnownTask]]) -> list[s
 
 
 def _put_off(task: str, later: int, seen: Mapping[Filter, Sequence[KnownTask]]) -> dict[str, str]:
-    """Postpone the due date by `later` days; empty for a task that has none or is ambiguous."""
+    """Return the due date postponed by `later` days; empty for a task that has none or is
+    ambiguous.
+    """
     titles = [one for one in seen.get(_EVERYTHING, ()) if one.id == task] or fitting(
         Named(task), seen.get(_EVERYTHING, ())
     )

@@ -115,7 +115,9 @@ def _level(keys: list[str]) -> str | None:
 
 
 def _without_article(words: Words) -> list[Token]:
-    """Remove a leading article: "a haircut" of "schedule a haircut" becomes "haircut"."""
+    """Return the words without a leading article: "a haircut" of "schedule a haircut" becomes
+    "haircut".
+    """
     # The "a" of "a < b" is not an article.
     is_article = (
         len(words) > 1
@@ -127,7 +129,9 @@ def _without_article(words: Words) -> list[Token]:
 
 
 def _led(words: Words, noun: bool, today: date) -> list[Token]:
-    """Remove words that introduce the title. "for" and "to" do so only after the word "task"."""
+    """Return the words without those that introduce the title. "for" and "to" introduce it only
+    after the word "task".
+    """
     kept = list(words)
     while kept and not kept[0].quoted and kept[0].key in ("-", "\u2013", "—", ":", "*"):
         del kept[0]
@@ -173,7 +177,9 @@ def _titled(
 
 
 def _without_title(task: AddTask) -> Missing:
-    """Ask for the title, keeping the day, priority and description for its answer."""
+    """Return a question for the title, which keeps the day, priority and description for its
+    answer.
+    """
     given = (("due", task.due), ("priority", task.priority), ("description", task.description))
     fields = tuple((name, value) for name, value in given if value is not None)
     return msgspec.structs.replace(TITLE, fields=fields)
@@ -216,9 +222,9 @@ def _separate(text: str, pieces: list[list[Token]], shared: AddTask, today: date
 
 
 def several(text: str, words: Words, today: date, *, listed: bool) -> list[list[Token]]:
-    """Split into several titles if the words are clearly a list.
+    """Return the words of each title if they are clearly a list, otherwise all words as one title.
 
-    Lists are: lines; text after "tasks:"; actions that begin with a verb each; at least three names
+    Lists are: lines; text after "tasks:"; actions that each begin with a verb; at least three names
     without a verb, or two with a comma.
     """
     pieces = _pieces(words)
@@ -309,7 +315,7 @@ def _untied(title: list[Token]) -> list[Token]:
 
 
 def acts_at_once(words: Words) -> bool:
-    """True if the words are an action ("buy milk") without "add"."""
+    """Return True if the words are an action ("buy milk") without "add"."""
     keys = keys_of(words)
     return (
         len(keys) > 1

@@ -136,11 +136,13 @@ class Asides(msgspec.Struct):
     due: date | None = None
     description: str | None = None
     unread: str | None = None
-    """Due date that could not be parsed."""
+    """Text of a due date that could not be parsed."""
 
 
 def asides_of(text: str, words: Words, today: date, *, leading: bool = True) -> Asides:
-    """Find the fields. `leading`: True if a title may follow them ("tomorrow call mum")."""
+    """Return the fields next to a title. `leading`: a title may follow them ("tomorrow call
+    mum").
+    """
     found = Asides(list(words))
     _take_description(text, found)
     if len(found.words) > WORDS_MOST:
@@ -163,12 +165,12 @@ def stands_apart(words: Words, start: int, end: int, *, leading: bool = True) ->
 
 
 def _torn_at_end(words: Words, count: int) -> bool:
-    """True if the last `count` words are separated from the title by a dash or in parentheses."""
+    """Return True if a dash or parentheses separate the last `count` words from the title."""
     return len(words) > count + 1 and words[-1 - count].key in DASHES
 
 
 def _torn(words: Words, place: int) -> bool:
-    """True if words were removed right before `place`."""
+    """Return True if words were removed right before `place`."""
     return place > 0 and words[place].place != words[place - 1].place + 1
 
 

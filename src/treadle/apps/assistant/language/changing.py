@@ -204,7 +204,9 @@ _FIELD_WORDS = ("priority", "deadline", "description")
 
 
 def done_at(keys: Sequence[str]) -> tuple[int, int, bool] | None:
-    """Return the place and length of "as done", and whether it is negated."""
+    """Return the position and length of "as done", and whether it is negated; None if it does not
+    occur.
+    """
     mended = [near(key, ("done", "complete", "completed", "finished")) or key for key in keys]
     for undone, table in ((True, _UNDONE), (False, _DONE)):
         if (found := table.ending(mended)) is not None:
@@ -219,7 +221,7 @@ def done_at(keys: Sequence[str]) -> tuple[int, int, bool] | None:
 
 
 def _owner(text: str, words: Words) -> list[Token]:
-    """Remove the 's of "milk's priority"."""
+    """Return the words without the 's of "milk's priority"."""
     last = words[-1]
     if (
         not last.quoted

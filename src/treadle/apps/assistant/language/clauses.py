@@ -88,7 +88,7 @@ def _begins(
 
 
 def _counts(words: Words, place: int) -> bool:
-    """True if the word is the number of a line: "1. book flights"."""
+    """Return True if the word is the number of a line: "1. book flights"."""
     word = words[place]
     return (
         word.stop == "."
@@ -156,7 +156,7 @@ def _within_title(
 
 
 def _infinitive(keys: Sequence[str]) -> bool:
-    """True for "a task to call mum", but not for "milk to my list"."""
+    """Return True for "a task to call mum", but not for "milk to my list"."""
     return any(
         one == "to" and other not in ("my", "the", "our", "list", "todo")
         for one, other in pairwise(keys)

@@ -153,7 +153,7 @@ def noted(text: str, words: Words, today: date, talk: Dialogue) -> list[Wish | M
 
 
 def _is_field(keys: Sequence[str]) -> bool:
-    """True for a field of an existing task: "add a note to X", "add a due date"."""
+    """Return True for a field of an existing task: "add a note to X", "add a due date"."""
     start = 1 if keys[:1] in (["a"], ["the"], ["an"]) else 0
     field = keys[start : start + 2]
     linked = any(key in ("to", "for", "of", "on") for key in keys[start + 1 :])

@@ -36,7 +36,7 @@ _BETWEEN = re.compile(
     r"['\"”\u2019]\s*(?:,\s*(?:or\s+|and\s+)?|\s+or\s+|\n)\s*(?:\(?\d{1,3}[.):]\s*)?['\"“\u2018]"
 )
 _READ = 60
-"""Maximum messages to look back at."""
+"""Maximum number of messages to look back at."""
 
 
 class Dialogue(msgspec.Struct):
@@ -47,15 +47,15 @@ class Dialogue(msgspec.Struct):
     listed: tuple[str, ...] = ()
     """Titles of the last list."""
     last: str = ""
-    """Title mentioned last."""
+    """Title that was mentioned last."""
     recent: tuple[str, ...] = ()
     """Titles of the last reply."""
     fresh: Literal["", "list", "task"] = ""
-    """Subject of the reply right before the message."""
+    """Subject of the reply directly before the message."""
     trail: tuple[str, ...] = ()
     """Titles mentioned by consecutive replies, up to the last one."""
     did: bool = False
-    """True if the reply right before the message reported a change."""
+    """True if the reply directly before the message reported a change."""
     options: tuple[str, ...] = ()
     asked: Literal["", "which", "not_found", "unclear"] = ""
     """Kind of question that the last reply asked."""
@@ -118,7 +118,7 @@ def rows_of(text: str) -> list[str]:
 
 
 def _bare(title: str) -> str:
-    """Remove the details after a title in the list, and the mark of truncation."""
+    """Return a title without the details after it in a list, and without the mark of truncation."""
     bare = _DASHED.sub("", _DETAILS.sub("", title)).strip()
     return bare.removesuffix("…").rstrip() or title.strip()
 

@@ -98,7 +98,7 @@ class Filtered(msgspec.Struct):
 
 
 def filter_of(text: str, words: Words, today: date, *, search: bool = False) -> Filtered:
-    """`search`: search for the remaining words."""
+    """Return the filter that the words describe. `search`: search for the remaining words."""
     keys = ["tasks" if is_noun(key) else key for key in keys_of(words)]
     status = priority = looked_for = None
     rest: list[int] = []
@@ -128,8 +128,8 @@ def filter_of(text: str, words: Words, today: date, *, search: bool = False) -> 
 
 
 def is_noun(key: str) -> bool:
-    """True for a misspelt word for tasks. Letters may be missing, extra or swapped; a different
-    letter makes a different word.
+    """Return True for a word for tasks, also if it is misspelt. Letters may be missing, extra or
+    swapped; a different letter makes a different word.
     """
     found = near(key, _NOUNS[:1]) or near(key, _NOUNS[1:2]) or near(key, _NOUNS[2:])
     return found is not None and (len(found) != len(key) or sorted(found) == sorted(key))

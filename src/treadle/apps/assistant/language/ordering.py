@@ -49,7 +49,7 @@ def job_last(words: Words) -> list[Token]:
 
 
 def without_symbols(words: Words) -> list[Token]:
-    """Remove pictures after a command, except in titles and those that mean "done"."""
+    """Remove pictures after a command, except those in titles and those that mean "done"."""
     kept, head = list(words), head_at(keys_of(words), 0)
     if head is None or head.kind in ("add", "remind", "update"):
         return kept

@@ -13,7 +13,7 @@ from typing import Generic, TypeAlias, TypeVar
 T = TypeVar("T")
 Keys = Sequence[str]
 Pattern: TypeAlias = tuple[tuple[frozenset[str], bool], ...]
-"""Alternatives of each word, and True if the word is optional."""
+"""Alternatives for each word, with True if the word is optional."""
 
 
 def known(words: str) -> frozenset[str]:
@@ -29,7 +29,7 @@ def pattern_of(text: str) -> Pattern:
 
 
 class Phrases(Generic[T]):
-    """Patterns with their meanings. Among matches of equal length, the first one counts."""
+    """Table of patterns with their meanings. Of matches with equal length, the first one counts."""
 
     def __init__(self, table: Mapping[str, T]) -> None:
         forward = [(pattern_of(text), value) for text, value in table.items()]
@@ -40,7 +40,7 @@ class Phrases(Generic[T]):
 
     @classmethod
     def plain(cls: type[Phrases[str]], patterns: Iterable[str]) -> Phrases[str]:
-        """Build a table of patterns without meanings."""
+        """Return a table of patterns without meanings."""
         return cls({pattern: pattern for pattern in patterns})
 
     def at(self, keys: Keys, place: int = 0) -> tuple[int, T] | None:
@@ -95,7 +95,7 @@ def _longest(
 
 
 def _lengths(pattern: Pattern, keys: Keys, place: int, step: int) -> set[int]:
-    """Return the possible lengths of a match at `place`; empty without a match."""
+    """Return the lengths that a match at `place` can have; empty without a match."""
     lengths = {0}
     for words, optional in pattern:
         further = {

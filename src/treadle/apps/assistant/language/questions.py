@@ -63,7 +63,7 @@ _THING = Phrases.plain(
 def asked_for(
     text: str, words: Words, head: VerbPhrase | None, today: date, *, question: bool
 ) -> list[Wish | Missing] | None:
-    """Return a list if the words ask for one; else None."""
+    """Return a list request if the words ask to see tasks; None otherwise."""
     keys = keys_of(words)
     verb = head.first if head is not None else ""
     rest = list(words[head.words :]) if head is not None else list(words)
@@ -121,7 +121,9 @@ def _thing_at(keys: list[str], verb: str) -> int | None:
 
 
 def _about_me(keys: list[str]) -> bool:
-    """True for questions about the list that do not name it: "what do i have", "what's up next"."""
+    """Return True for questions about the list that do not name it: "what do i have", "what's up
+    next".
+    """
     return (
         keys[0] in ("what", "whats", "anything")
         and any(key in ("i", "me", "my", "left", "next", "due") for key in keys[1:])

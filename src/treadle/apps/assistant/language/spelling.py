@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 LONG = 7
-"""Length from which two errors are accepted; one error below it, and only a swap below four
-letters.
+"""Length from which two errors are accepted. Shorter words may have one, and those below four
+letters only a swap.
 """
 _LONGEST = 16
 
@@ -36,7 +36,9 @@ def distance(one: str, other: str, most: int) -> int:
 
 
 def near(word: str, words: Iterable[str]) -> str | None:
-    """Return the word of the list closest to `word`, or None if there is none or a tie."""
+    """Return the word of the list that is closest to `word`; None if none is close, or several are
+    equally close.
+    """
     return _near(word, tuple(words)) if 3 <= len(word) <= _LONGEST and word.isalpha() else None
 
 

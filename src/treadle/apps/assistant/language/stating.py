@@ -163,7 +163,7 @@ def _predicated(
 
 
 def _is_title(new: Words, old: Sequence[str]) -> bool:
-    """True for a new title, as opposed to an opinion: "call mum should be fun"."""
+    """Return True for a new title, as opposed to an opinion: "call mum should be fun"."""
     return (
         new[0].quoted
         or new[0].key in ACTIONS

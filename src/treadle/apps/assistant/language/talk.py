@@ -193,7 +193,7 @@ _WORDS = 16
 
 
 def said_alone(keys: list[str]) -> Say | None:
-    """Return the answer to a message that is only small talk."""
+    """Return the reply to a message that is only small talk; None for any other."""
     keys = [key for key in keys if any(c.isalnum() or c in "?/" for c in key)] or keys[:1]
     if not keys or len(keys) > _WORDS:
         return None
@@ -209,8 +209,8 @@ def said_alone(keys: list[str]) -> Say | None:
 
 
 def _tiled(keys: list[str]) -> Say | None:
-    """Answer several phrases in sequence, such as "thanks, you're the best, bye", by the most
-    specific one.
+    """Return the reply to several phrases in sequence, such as "thanks, you're the best, bye": that
+    to the most specific one.
     """
     said: list[Say] = []
     place = 0

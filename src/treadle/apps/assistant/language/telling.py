@@ -240,7 +240,7 @@ def _completed(
 
 
 def _without_adverbs(words: Words, today: date) -> list[Token]:
-    """Remove adverbs of time and manner."""
+    """Return the words without adverbs of time and manner."""
     kept = list(words)
     for _ in range(4):
         keys = keys_of(kept[-6:])

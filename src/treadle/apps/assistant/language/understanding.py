@@ -103,7 +103,7 @@ def understood(text: str, today: date, *, said: Sequence[Speech] = ()) -> Unders
 
 
 def _needs_repetition(wish: Wish | Missing) -> bool:
-    """True if the wish needs repetition: nothing else of it was understood, or a title would
+    """Return True if the wish needs repetition: nothing else of it was understood, or a title would
     contain "repeat".
     """
     if isinstance(wish, Missing):
@@ -193,7 +193,7 @@ def _join(found: list[Wish | Missing], wish: Wish | Missing) -> None:
 
 
 def _same(one: TaskChange, other: TaskChange) -> bool:
-    """True if a second clause repeats the first: "I've bought milk, so tick that"."""
+    """Return True if a second clause repeats the first: "I've bought milk, so tick that"."""
     return (
         isinstance(one.target, Named)
         and isinstance(other.target, Named)

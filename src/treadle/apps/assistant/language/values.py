@@ -57,7 +57,7 @@ def value_of(text: str, words: Words, field: str, today: date) -> str | None:
 
 
 def level_of(keys: Sequence[str]) -> str | None:
-    """Return the priority, or None if the words contain anything else."""
+    """Return the priority that the words name; None if they contain anything else."""
     kept = [
         key
         for key in keys
@@ -124,7 +124,7 @@ def values_of(
 
 
 def fields_alone(text: str, words: Words, today: date) -> Fields:
-    """Return the priority and the day if the words contain nothing else."""
+    """Return the priority and the day; empty if the words contain anything else."""
     if not words or len(words) > _ALONE_MOST or any(word.quoted for word in words):
         return ()
     asides = asides_of(text, words, today)

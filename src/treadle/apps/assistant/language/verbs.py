@@ -228,7 +228,7 @@ _AFTER = Phrases.plain(
 
 
 _COURTESIES = 12
-"""Maximum courtesies skipped in a row; a text of nothing else is no command."""
+"""Maximum number of courtesies that are skipped in a row. A text of nothing else is no command."""
 
 
 class VerbPhrase(NamedTuple):
@@ -236,7 +236,7 @@ class VerbPhrase(NamedTuple):
     kind: Kind
     sure: bool
     first: str
-    """First word, with corrected spelling."""
+    """First word of the command, with corrected spelling."""
 
 
 def mended(key: str) -> str:

@@ -14,7 +14,7 @@ Doing: TypeAlias = Literal["complete", "delete", "update"]
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Arguments of `list_tasks`."""
+    """Filter of a list, as arguments of `list_tasks`."""
 
     status: str | None = None
     priority: str | None = None
@@ -26,9 +26,9 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class Named(msgspec.Struct, frozen=True):
-    """Task by words of its title.
+    """Task that the words of its title name.
 
-    `parts` are the separate tasks that it may denote instead, if no title contains it all.
+    `parts` are the separate tasks that the words may name instead, if no title contains them all.
     """
 
     words: str
@@ -44,7 +44,7 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class Every(msgspec.Struct, frozen=True):
-    """All tasks of a filter, or the first `first` of them."""
+    """Tasks that match a filter: all of them, or the first `first`."""
 
     filter: Filter
     first: int | None = None
@@ -77,7 +77,7 @@ class TaskChange(msgspec.Struct, frozen=True):
     target: Target
     fields: tuple[tuple[str, str | None], ...] = ()
     later: int = 0
-    """Days by which the due date is postponed."""
+    """Number of days by which the due date is postponed."""
     unsure: bool = False
     """True if the change applies only if such a task exists."""
     answers: bool = False
@@ -117,7 +117,7 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 def unclear(what: str) -> Say:
-    """Ask for more details about `what`."""
+    """Return a reply that asks for more details about `what`."""
     return Say("unclear", f"Could you provide more details about {what}?")
 
 

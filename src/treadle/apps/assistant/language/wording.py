@@ -101,7 +101,7 @@ def words_of(text: str) -> list[Token]:
 
 
 class _Closers:
-    """Positions of closing quotes. A kind that has no further quote is not searched again, which
+    """Positions of closing quotes. A kind that does not occur again is not searched again, which
     keeps all searches together linear.
     """
 
@@ -129,7 +129,9 @@ def _closes(text: str, at: int) -> bool:
 
 
 def _next_quote(text: str, start: int, end: int, closers: _Closers) -> int:
-    """Return the position of a quote that opens within a run, for example after a colon."""
+    """Return the position of a quote that opens within a run of characters, for example after a
+    colon.
+    """
     for at in range(start + 1, end):
         if (
             text[at] in _PAIRS
@@ -197,7 +199,9 @@ def _end_line(text: str, place: int, words: list[Token]) -> None:
 
 
 def phrase(text: str, words: Words) -> str:
-    """Return the words as written: a single quoted text without its quotes, spaces collapsed."""
+    """Return the words as they were written: a single quoted text without its quotes, spaces
+    collapsed.
+    """
     if len(words) == 1 and words[0].quoted:
         return words[0].text
     pieces: list[str] = []

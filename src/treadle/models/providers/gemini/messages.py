@@ -189,7 +189,7 @@ class MessageEncoder:
             ]
             held = [_inline(m) for m in inside]
             below = [piece for m in media if m not in inside for piece in _told(m)]
-            text = "\n".join(filter(None, [text, "What it gave is shown below." if below else ""]))
+            text = "\n".join(filter(None, [text, "Its result is shown below." if below else ""]))
             others += below
         response["response"] = (
             {"error": text or "It failed without saying why."}
