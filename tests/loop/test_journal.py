@@ -461,7 +461,7 @@ class Stuck(WatchedJournal):
 async def test_a_journal_that_does_not_answer_holds_up_the_end_only_for_a_while(
     what: str, outcome: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outcome, "GRACE_S", 0.01)
+    monkeypatch.setattr("treadle.loop.outcome.GRACE_S", 0.01)
     rt, seen = open_runtime(journal=Stuck(what)), list[Event]()
     with anyio.fail_after(20):
         async with rt.stream(agent([says("hi")]), "go") as stream:
