@@ -807,7 +807,7 @@ NAMED: dict[str, tuple[Callable[[], object], str]] = {
         "'Runtime' object has no attribute 'run_sync': use treadle.run_sync(agent, …)",
     ),
     "Pydantic AI's decorator of a tool": (
-        lambda: hello().tool_plain,
+        lambda: made(name="hello").tool_plain,
         "'Agent' object has no attribute 'tool_plain': use @treadle.tool",
     ),
     "Pydantic AI's limits": (

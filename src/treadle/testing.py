@@ -62,8 +62,8 @@ class ScriptedModel(scripted.ScriptedModel):
         name: str = "script:inline",
         place: int = 0,
     ) -> None:
-        """`place`: number of entries already used. Raises AgentError(invalid) for an invalid
-        entry; of a function, when it returns it.
+        """Create a scripted model. `place`: number of entries already used. Raises
+        AgentError(invalid) for an invalid entry; of a function, when it returns it.
         """
         self.requests: list[model.ModelRequest] = []
         """Requests so far, with the messages as they were at that moment."""
@@ -120,7 +120,7 @@ class FakeClock(Clock):
 
     @typing_extensions.override
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Return the seconds on a clock that never goes back."""
         return self.time_s
 
     @typing_extensions.override

@@ -21,5 +21,5 @@ class Clock:
         await anyio.sleep(seconds)
 
     def jitter(self) -> float:
-        """Uniform in [0, 1)."""
+        """Return a random number, uniform in [0, 1)."""
         return random.random()

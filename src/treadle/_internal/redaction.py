@@ -86,7 +86,7 @@ class Redactor:
         self._passes = 1
 
     def __bool__(self) -> bool:
-        """True if any secret is known."""
+        """Return True if any secret is known."""
         return bool(self._forms)
 
     def exact(self, text: str) -> str:
@@ -235,7 +235,7 @@ class Masking:
         return text if self._next is None else self._next.add(text) + self._next.end()
 
     def _leaving(self, text: str, begun: int) -> str:
-        """`begun`: index before which no value begins."""
+        """Return the part that may be released. `begun`: index before which no value begins."""
         cut, forms = self._values.open_at(text, begun), self._values.forms
         if len(text) - begun < len(forms[-1]):  # no value can be complete yet
             self._held = text[cut:]

@@ -28,7 +28,9 @@ class TemporaryFolder:
     """
 
     def __init__(self, parent: Path | None = None) -> None:
-        """`parent`: the folder to create it in; by default the system's temporary folder."""
+        """Create a temporary folder. `parent`: the folder to create it in; by default the system's
+        temporary folder.
+        """
         parent = parent or Path(tempfile.gettempdir())
         for left in _left_behind(parent):
             shutil.rmtree(left, ignore_errors=True)

@@ -16,7 +16,9 @@ class AgentRegistry:
     """Thread-safe registry of agents by unique name."""
 
     def __init__(self, *, check: Callable[[Agent[Any, Any]], None] | None = None) -> None:
-        """`check`: called before an agent is registered; raises AgentError if it cannot run."""
+        """Create an agent registry. `check`: called before an agent is registered; raises
+        AgentError if it cannot run.
+        """
         self._check = check
         self._agents: dict[str, Agent[Any, Any]] = {}
         self._lock = threading.Lock()

@@ -123,7 +123,7 @@ class BudgetNode:
             node = node._above
 
     def is_limited(self, kind: int) -> bool:
-        """True if this run or an ancestor limits the kind."""
+        """Return True if this run or an ancestor limits the kind."""
         return self._most[kind] is not None or (
             self._above is not None and self._above.is_limited(kind)
         )

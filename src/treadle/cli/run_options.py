@@ -33,7 +33,7 @@ ON_UNKNOWN: Final = (
 
 
 def finite(ctx: click.Context, parameter: click.Parameter, value: float) -> float:
-    """Option callback that rejects `nan` and infinity, which click's number ranges accept."""
+    """Reject `nan` and infinity, which click's number ranges accept. An option callback."""
     if not math.isfinite(value):
         raise click.BadParameter(f"{value} is not finite")
     return value

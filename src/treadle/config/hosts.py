@@ -179,8 +179,8 @@ def plain_host(name: str) -> str:
 
 
 def _is_number(label: str) -> bool:
-    """True if a name that ends in `label` is an address in some spelling, as defined by the URL
-    standard.
+    """Return True if a name that ends in `label` is an address in some spelling, as defined by the
+    URL standard.
     """
     return label.isdigit() or re.fullmatch(r"0x[0-9a-f]*", label) is not None or _is_address(label)
 
@@ -213,7 +213,7 @@ class HostList(msgspec.Struct, frozen=True, dict=True):
         return cls(tuple(dict.fromkeys(found)))
 
     def allows(self, name: str, port: int) -> bool:
-        """True if a normalized host may be reached at a port.
+        """Return True if a normalized host may be reached at a port.
 
         Patterns never match addresses.
         """
@@ -228,7 +228,9 @@ class HostList(msgspec.Struct, frozen=True, dict=True):
         return False
 
     def covers(self, other: HostList) -> bool:
-        """True if `other` allows nothing more: each of its entries is listed or allowed here."""
+        """Return True if `other` allows nothing more: each of its entries is listed or allowed
+        here.
+        """
         return all(
             entry in self.entries
             or (
@@ -260,7 +262,7 @@ class HostList(msgspec.Struct, frozen=True, dict=True):
 
 
 def is_literal(name: str) -> bool:
-    """True if a normalized host is an address."""
+    """Return True if a normalized host is an address."""
     return ":" in name or name.rpartition(".")[2].isdigit()
 
 

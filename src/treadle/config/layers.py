@@ -84,7 +84,7 @@ class Layers:
     def __init__(
         self, env: Mapping[str, str], *, trust: Trust | bool = False, home: str | None = None
     ) -> None:
-        """`trust`: trust in the workspace, as a whole or file by file."""
+        """Create the layers. `trust`: trust in the workspace, as a whole or file by file."""
         self._env = env
         self._home = home
         self._trust = trust

@@ -62,7 +62,7 @@ class Trust:
     """SHA-256 by path below the root, as trusted; empty unless the trust holds."""
 
     def admits(self, path: Path, data: bytes) -> bool:
-        """True if `data`, read from `path`, is what was trusted."""
+        """Return True if `data`, read from `path`, is what was trusted."""
         return (
             self.standing is TrustState.HOLDS
             and path.is_relative_to(self.root)
@@ -213,8 +213,8 @@ def kind_of(path: PurePosixPath) -> TrustedKind:
 
 
 def defines_agent(path: Path | PurePosixPath) -> bool:
-    """True for a definition file directly in `.treadle/agents`, whatever its content. Subfolders
-    are ignored.
+    """Return True for a definition file directly in `.treadle/agents`, whatever its content.
+    Subfolders are ignored.
     """
     return (
         path.suffix in DEFINITION_ENDINGS

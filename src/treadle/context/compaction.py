@@ -135,7 +135,7 @@ class Compactor:
         self._budget = SummaryBudget(state, append)
 
     def is_needed(self, max_tokens: int, *, forced: bool = False) -> bool:
-        """True if the next request would be too large, or if `forced`.
+        """Return True if the next request would be too large, or if `forced`.
 
         `max_tokens`: maximum output of its response.
         """

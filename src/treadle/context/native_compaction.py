@@ -46,7 +46,7 @@ class CompactingModel(Model, Protocol):
     """A model whose provider compacts a conversation on request."""
 
     def can_compact(self, settings: Settings) -> bool:
-        """True if the provider can compact a conversation with these settings."""
+        """Return True if the provider can compact a conversation with these settings."""
         ...
 
     def compact(self, request: ModelRequest, instructions: str) -> AsyncGenerator[Delta, None]:

@@ -48,8 +48,8 @@ class ContextState(msgspec.Struct):
 
     @classmethod
     def after(cls, past: Sequence[Message], *, settled: int | None = None) -> ContextState:
-        """Context of a run that follows `past`, of which `settled` messages (default: all) belong
-        to ended runs.
+        """Return the context of a run that follows `past`, of which `settled` messages (default:
+        all) belong to ended runs.
         """
         return cls(
             history=History(past, settled=len(past) if settled is None else settled),
@@ -101,5 +101,5 @@ class ContextState(msgspec.Struct):
         self.seen_to = len(self.history) if self.seen is not None else 0
 
     def new_bytes(self) -> int:
-        """Size of the messages that no response has counted yet."""
+        """Return the size of the messages that no response has counted yet."""
         return sum(len(encode_json(message)) for message in self.history[self.measured[0] :])

@@ -56,8 +56,8 @@ class Engine(Protocol):
     def delivering(
         self, worker: str, lanes: Mapping[str, QueueLimits], deliver: Deliver, *, slots: int
     ) -> AbstractAsyncContextManager[None]:
-        """Context in which runs of the queues in `lanes` are delivered to this worker, at most
-        `slots` at once. `worker`: its id.
+        """Open the context in which runs of the queues in `lanes` are delivered to this worker, at
+        most `slots` at once. `worker`: its id.
 
         Leaving it starts no more deliveries and waits for those in progress; the caller makes sure
         that they end.
@@ -65,8 +65,8 @@ class Engine(Protocol):
         ...
 
     def free(self) -> int:
-        """Maximum number of runs that it accepts now: unbounded for an engine with its own storage,
-        else its free slots and a few more.
+        """Return the maximum number of runs that the engine accepts now: unbounded for an engine
+        with its own storage, else its free slots and a few more.
         """
         ...
 

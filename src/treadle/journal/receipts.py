@@ -121,7 +121,7 @@ class Cleared(Value, frozen=True, kw_only=True, tag_field="kind", tag="cleared")
         return self.reserved is not None or self.ended != ""
 
     def kept(self, messages: Sequence[Message]) -> KeptMessages | None:
-        """Ids of the messages that remain. None: all."""
+        """Return the ids of the messages that remain; None if all do."""
         return None
 
     def of(self, messages: Sequence[Message]) -> list[Message]:

@@ -54,8 +54,8 @@ class RunState:
     """
 
     def __init__(self, past: Sequence[Message] = (), *, settled: int | None = None) -> None:
-        """`past`: messages before the run, from its session or the run it was forked from;
-        `settled`: how many of them belong to ended runs (default: all).
+        """Create a run state. `past`: messages before the run, from its session or the run it was
+        forked from; `settled`: how many of them belong to ended runs (default: all).
         """
         self.context = ContextState.after(past, settled=settled)
         self.current = TurnState()

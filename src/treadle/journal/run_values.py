@@ -185,11 +185,13 @@ class TurnState(msgspec.Struct):
         return next((call for call in self.calls if call.id == self.completing), None)
 
     def ordered_results(self) -> list[ToolResult]:
-        """Results in the order of the calls."""
+        """Return the results, in the order of the calls."""
         return [self.results[call.id].result for call in self.calls if call.id in self.results]
 
     def finished_calls(self) -> Iterator[FinishedCall]:
-        """Calls with their results, for the check on repetition. Every call has a result."""
+        """Return the calls with their results, for the check on repetition. Every call has a
+        result.
+        """
         for call in self.calls:
             finished, started = self.results[call.id], self.starts.get(call.id)
             changed = (

@@ -150,7 +150,9 @@ class OpenCalls:
         *,
         on_unknown: OnUnknown = "tell",
     ) -> None:
-        """`on_unknown`: how to handle a call whose timeout leaves its outcome unknown."""
+        """Create the open calls. `on_unknown`: how to handle a call whose timeout leaves its
+        outcome unknown.
+        """
         self._state = state
         self._on_unknown = on_unknown
         self._prepared = list(prepared)

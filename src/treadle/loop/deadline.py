@@ -24,7 +24,7 @@ class RunTime:
     """Clock of an active run."""
 
     def __init__(self, scope: anyio.CancelScope) -> None:
-        """`scope`: the run's cancel scope, whose deadline ends it."""
+        """Create a time limit. `scope`: the run's cancel scope, whose deadline ends it."""
         self._scope = scope
         self.above: RunTime | None = None
         """Clock of the parent run."""

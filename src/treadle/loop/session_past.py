@@ -25,8 +25,8 @@ class SessionPast:
         view: SessionView,
         limit: int = MAX_SESSION_MESSAGES,
     ) -> None:
-        """`read` returns the current view of the session; `view` is its last result. `limit`: how
-        many of its messages the run sees at most.
+        """Create a view of the session's past. `read` returns the current view of the session;
+        `view` is its last result. `limit`: how many of its messages the run sees at most.
         """
         self._read, self._limit = read, limit
         self.state = RunState()

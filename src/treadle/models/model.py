@@ -156,8 +156,8 @@ class Fold:
     __slots__ = ("_kind", "_own", "_parts", "_pieces", "_taken", "call", "end")
 
     def __init__(self, taken: Container[str] = ()) -> None:
-        """`taken`: ids of earlier calls, not copied. A call without an id, or with an earlier one,
-        gets a new id.
+        """Create a fold. `taken`: ids of earlier calls, not copied. A call without an id, or with
+        an earlier one, gets a new id.
         """
         self._parts: list[Part] = []
         self._kind: type[TextPart | ReasoningPart | ToolCall] | None = None

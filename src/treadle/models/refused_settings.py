@@ -83,7 +83,7 @@ _MEDIA = re.compile(
 
 
 def names_image(error: AgentError) -> bool:
-    """True if a provider rejected a request because of an image or a PDF."""
+    """Return True if a provider rejected a request because of an image or a PDF."""
     return (
         error.kind is ErrorKind.INVALID
         and error.status in (400, 415, 422)

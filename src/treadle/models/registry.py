@@ -22,7 +22,7 @@ class Models:
     """Models by name, created on first use. All runs share one connection per provider."""
 
     def __init__(self, config: Config, *, clean: Callable[[str], str]) -> None:
-        """`clean` redacts secrets from recorded tapes."""
+        """Create a model registry. `clean` redacts secrets from recorded tapes."""
         self._config = config
         self._clean = clean
         self._connections: dict[str, HttpConnection] = {}
@@ -82,7 +82,7 @@ class Models:
         )
 
     def plays(self, name: str, *, scope: str) -> bool:
-        """True for a script or tape that this scope has not used in this process."""
+        """Return True for a script or tape that this scope has not used in this process."""
         return name.startswith(("script:", "tape:")) and (name, scope) not in self._playing
 
     def forget(self, scope: str) -> None:

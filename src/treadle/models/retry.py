@@ -76,8 +76,8 @@ class ModelAttempt:
     __slots__ = ("_taken", "fold", "model", "number", "reached", "retries")
 
     def __init__(self, taken: frozenset[str] | set[str], *, number: int = 1) -> None:
-        """`taken`: ids of the run's earlier tool calls. `number`: greater than 1 if earlier
-        attempts were lost with their process.
+        """Create a model attempt. `taken`: ids of the run's earlier tool calls. `number`: greater
+        than 1 if earlier attempts were lost with their process.
         """
         self._taken = taken
         self.number = number

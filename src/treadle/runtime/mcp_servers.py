@@ -35,7 +35,9 @@ class RuntimeServers:
         environment: Callable[[], Mapping[str, str]],
         learn: Callable[[frozenset[str]], None],
     ) -> None:
-        """`learn` receives the secrets of servers before they are used."""
+        """Create the runtime's MCP servers. `learn` receives the secrets of servers before they are
+        used.
+        """
         self._home, self._environment, self._learn = home, environment, learn
         self._servers: McpServers | None = None
         self._group: TaskGroup | None = None

@@ -247,7 +247,7 @@ def _outputs(model: Model | str) -> tuple[int, int]:
 
 
 def _place(model: Model, state: RunState | None) -> None:
-    """Position a new script where the run stopped."""
+    """Move a new script to the position at which the run stopped."""
     if state is not None and isinstance(place := getattr(model, "place", None), int):
         model.place = max(place, state.spending.used_up.get(model.name, 0))  # pyright: ignore[reportAttributeAccessIssue]  it has one
 

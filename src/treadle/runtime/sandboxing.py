@@ -54,7 +54,7 @@ class Confining:
         own: Callable[[], Path],
         network: Literal["none", "open"] | tuple[str, ...],
     ) -> None:
-        """`wanted`: the setting defaults.sandbox.
+        """Create the confinement of commands. `wanted`: the setting defaults.sandbox.
 
         `own`: Treadle's own directory, if it exists. `network`: permissions.network.
         """

@@ -330,7 +330,7 @@ class Session(Generic[Deps, Out]):
         return self._driver.is_busy(self.id)
 
     async def history(self) -> list[Message]:
-        """Messages of ended runs, oldest first. A copy."""
+        """Return the messages of ended runs, oldest first, as a copy."""
         return await self._driver.messages(self.id)
 
     async def clear(self) -> None:

@@ -85,7 +85,7 @@ class SessionControl:
         self._assembly.toolboxes.grants.use_mode(session_id, checked_mode(mode))
 
     def is_busy(self, session_id: str) -> bool:
-        """True if a run of this session is in progress in this runtime."""
+        """Return True if a run of this session is in progress in this runtime."""
         return self._runs.busy.is_busy(session_id)
 
     async def messages(self, session_id: str) -> list[Message]:

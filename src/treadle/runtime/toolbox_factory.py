@@ -58,7 +58,9 @@ class Toolboxes:
     """Factory of toolboxes. Each runtime has one."""
 
     def __init__(self, config: Config, redactor: Redactor, clock: Clock, *, forgets: bool) -> None:
-        """`forgets`: runs are lost with the process, so that nothing can be undone later."""
+        """Create a factory of toolboxes. `forgets`: runs are lost with the process, so that nothing
+        can be undone later.
+        """
         self.confining = Confining(
             config.defaults.sandbox, self.own_folder, config.permissions.network
         )

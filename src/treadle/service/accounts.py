@@ -247,7 +247,7 @@ class Accounts:
 
 
 def _is_repeated(login: Login, nonce: str) -> bool:
-    """True if the login's current token has `nonce` and is younger than `REPEAT_S`."""
+    """Return True if the login's current token has `nonce` and is younger than `REPEAT_S`."""
     return (
         login.refresh_hash == _hash(nonce)
         and login.refreshed_at is not None

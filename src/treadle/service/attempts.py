@@ -53,8 +53,9 @@ class Attempts:
     """
 
     def __init__(self, refused: Callable[[str], None], *, accounts_per_hour: int = 100) -> None:
-        """`refused` counts a refusal for the metrics. `accounts_per_hour`: limit on all addresses
-        together, of which one address can take a fraction.
+        """Create a counter of attempts. `refused` counts a refusal for the metrics.
+        `accounts_per_hour`: limit on all addresses together, of which one address can take a
+        fraction.
         """
         self._refused = refused
         self._of_address = SlidingWindow(ATTEMPTS_PER_MINUTE, MINUTE_S)
@@ -124,7 +125,7 @@ class Attempts:
 
 
 def _is_wide(address: str) -> bool:
-    """True for IPv6. Neighbours in IPv4 are other customers, so their attempts do not count
+    """Return True for IPv6. Neighbours in IPv4 are other customers, so their attempts do not count
     together.
     """
     return "/" in network_of(address)

@@ -56,8 +56,8 @@ class RemoteRuns:
         runtime: Runtime,
         view_of: Callable[[Scope, ServedRun], EventView | None],
     ) -> None:
-        """`view_of` returns the event filter of a chat run, or None for other runs, whose events
-        are all visible.
+        """Create a view of runs in other processes. `view_of` returns the event filter of a chat
+        run, or None for other runs, whose events are all visible.
         """
         self.live, self.database, self.runtime, self.view_of = live, database, runtime, view_of
         self._watched: dict[str, _Watch] = {}

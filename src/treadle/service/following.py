@@ -186,7 +186,7 @@ async def _reply(service: Service, scope: Scope, run: ServedRun) -> StoredReply 
 
 
 def _is_over(run: ServedRun, events: list[Event]) -> bool:
-    """True if a run that answers no message has ended."""
+    """Return True if a run that answers no message has ended."""
     return run.conversation_id is None and any(
         isinstance(event, RunEnd) and event.run_id == run.run_id for event in events
     )

@@ -43,8 +43,8 @@ async def insider(
 
 
 def _is_forwarded(request: Request) -> bool:
-    """True if a proxy evidently forwarded the request: it has forwarding headers, or uses HTTP/1.0,
-    which nginx speaks by default.
+    """Return True if a proxy evidently forwarded the request: it has forwarding headers, or uses
+    HTTP/1.0, which nginx speaks by default.
     """
     return request.scope["http_version"] == "1.0" or any(
         name in request.headers for name in FORWARDED

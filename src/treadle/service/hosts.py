@@ -68,7 +68,7 @@ def _name(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """True if an address to listen on is a loopback address."""
+    """Return True if an address to listen on is a loopback address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -76,7 +76,8 @@ def is_loopback(host: str) -> bool:
 
 
 def is_target_of_host(target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """True for a path, for `*`, and for an absolute URL whose authority matches every Host header.
+    """Return True for a path, for `*`, and for an absolute URL whose authority matches every Host
+    header.
 
     RFC 9112 3.2.2 lets the target's authority replace Host. The code behind this check looks at
     Host alone, so the two must agree.

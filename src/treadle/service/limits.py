@@ -66,8 +66,8 @@ class UserLimits:
         metrics: ServiceMetrics,
         shares: Mapping[str, TotalsShare] | None = None,
     ) -> None:
-        """`shares`: reservations by agent name, overriding those derived from the agent's
-        limits.
+        """Create the limits of users. `shares`: reservations by agent name, overriding those
+        derived from the agent's limits.
         """
         limits = settings.limits
         self._limits, self._database, self._metrics = limits, database, metrics

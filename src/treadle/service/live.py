@@ -151,7 +151,7 @@ class LiveRuns:
     def __init__(
         self, stopping: anyio.Event, *, grace_s: float, let_go: Callable[[], object]
     ) -> None:
-        """`stopping`: set when the service shuts down.
+        """Create the set of live runs. `stopping`: set when the service shuts down.
 
         `let_go` releases runs that are still in progress after `grace_s`; the next start resumes
         them.

@@ -108,7 +108,7 @@ class McpEndpoint:
         return found
 
     def _opens(self, request: Request) -> bool:
-        """True if the request opens a session. Clients of the newer protocol have none."""
+        """Return True if the request opens a session. Clients of the newer protocol have none."""
         from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS  # noqa: PLC0415  takes half a second
 
         version = request.headers.get("mcp-protocol-version")

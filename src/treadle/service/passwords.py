@@ -54,7 +54,7 @@ class Passwords:
     async def fits(
         self, password: str, stored: str | None, *, network: str, trusted: bool = False
     ) -> bool:
-        """True if `password` matches the hash `stored`.
+        """Return True if `password` matches the hash `stored`.
 
         None stands for an unknown account and takes as long as a wrong password.
         """
@@ -63,7 +63,9 @@ class Passwords:
         )
 
     def is_outdated(self, stored: str) -> bool:
-        """True if the hash has outdated parameters. Replace it while the password is known."""
+        """Return True if the hash has outdated parameters. Replace it while the password is
+        known.
+        """
         return self._hasher.check_needs_rehash(stored)
 
     def _fits(self, password: str, stored: str | None) -> bool:

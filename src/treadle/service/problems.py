@@ -50,8 +50,8 @@ class HttpProblem(HTTPException):
         headers: Mapping[str, str] | None = None,
         **more: Any,
     ) -> None:
-        """`detail`: one sentence for the client. `title`: None for the status phrase. `more`:
-        extension members.
+        """Create an HTTP problem. `detail`: one sentence for the client. `title`: None for the
+        status phrase. `more`: extension members.
         """
         super().__init__(status, detail, headers)
         self.title = title or HTTPStatus(status).phrase

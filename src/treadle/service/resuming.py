@@ -177,8 +177,8 @@ async def settle(service: Service, scope: Scope, run_id: str) -> LiveRun | None:
 
 
 def _is_late(service: Service, run: ServedRun) -> bool:
-    """True if the process that should begin the run has died, or is so slow that it will find the
-    run begun.
+    """Return True if the process that should begin the run has died, or is so slow that it will
+    find the run begun.
     """
     return run.created_at < service.opened_at or (now() - run.created_at).total_seconds() > LATE_S
 

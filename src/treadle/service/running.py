@@ -224,8 +224,8 @@ async def _tell_before(service: Service, live: LiveRun, first: Event) -> None:
 
 
 async def is_elsewhere(service: Service, run_id: str) -> bool:
-    """True if a run without a journaled end has ended, or will end, in another process that took it
-    over.
+    """Return True if a run without a journaled end has ended, or will end, in another process that
+    took it over.
     """
     info = await info_of(service, run_id)
     return info is not None and info.status in ("running", "queued", "finished")

@@ -56,8 +56,8 @@ class Service:
         on_loopback: bool = True,
         journal: str = "",
     ) -> None:
-        """`database` and `runtime` are entered and closed here. `key` signs tokens. `application`:
-        the mounted application.
+        """Create a service. `database` and `runtime` are entered and closed here. `key` signs
+        tokens. `application`: the mounted application.
 
         `agents`: names of further agents of the runtime to serve. `on_loopback`: True if only this
         machine reaches the service's address. `journal`: a unique name of the runtime's journal;

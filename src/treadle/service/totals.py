@@ -107,8 +107,8 @@ class Totals:
         refused: Callable[[str], None],
         shares: Mapping[str, TotalsShare] | None = None,
     ) -> None:
-        """`refused` counts a refusal for the metrics. `shares`: reservations by agent name,
-        overriding those derived from the agent's limits.
+        """Create the daily totals. `refused` counts a refusal for the metrics. `shares`:
+        reservations by agent name, overriding those derived from the agent's limits.
         """
         self.totals, self._refused, self._shares = totals, refused, shares or {}
 

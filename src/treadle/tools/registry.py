@@ -29,7 +29,9 @@ class ToolRegistry:
         tools: Sequence[Tool[Any]] = (),
         offers: Callable[[Tool[Any]], bool] = lambda tool: True,
     ) -> None:
-        """`offers`: predicate that decides whether the model sees a tool."""
+        """Create a tool registry. `offers`: predicate that decides whether the model sees a
+        tool.
+        """
         self._tools, self._offers = dict[str, Tool[Any]](), offers
         for tool in tools:
             self.register(tool)

@@ -280,8 +280,8 @@ class Capture:
         max_lines: int = MAX_OUTPUT_LINES,
         masking: Masking | None = None,
     ) -> None:
-        """`masking`: a new filter for this text, which redacts secrets before the text is written
-        to a file or truncated.
+        """Create a capture. `masking`: a new filter for this text, which redacts secrets before the
+        text is written to a file or truncated.
         """
         self._masking = masking
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

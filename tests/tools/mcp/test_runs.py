@@ -117,7 +117,7 @@ async def test_a_late_server_holds_up_no_run_and_joins_at_the_turn_after_it_answ
     assert result.text == "done"
     assert [one.split(":")[0] for one in heard] == [
         "the MCP server 'ours' has not started yet",
-        "the MCP server 'ours' has answered",
+        "the MCP server 'ours' has started",
     ]
     assert "ours_add" not in {one.name for one in model.requests[0].tools}
     assert results(result.messages)[-1].text == "3"

@@ -63,7 +63,7 @@ class Catalog:
     def __init__(
         self, config: Config, cwd: Path, *, works_in: Path | None = None, trust: Trust | None = None
     ) -> None:
-        """`works_in`: working directory of stdio MCP servers, if it is not `cwd`.
+        """Create a catalog. `works_in`: working directory of stdio MCP servers, if it is not `cwd`.
 
         `trust`: replaces the stored trust in the project of `cwd`, for a copy of a project that
         Treadle has made.
@@ -155,7 +155,7 @@ class Catalog:
         return self.definition(name) if of is None else of.it
 
     def is_untrusted(self, name: str) -> bool:
-        """True if the agent belongs to a project that is not trusted."""
+        """Return True if the agent belongs to a project that is not trusted."""
         return name in self.found.files and self.found.files[name].is_untrusted
 
     def hidden(self) -> list[str]:

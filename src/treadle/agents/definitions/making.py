@@ -32,8 +32,8 @@ class AgentMaker:
     def __init__(
         self, config: Config, cwd: Path, agent_of: Callable[[str], Agent[Any, Any]]
     ) -> None:
-        """`cwd`: working directory of stdio MCP servers. `agent_of`: returns an agent among an
-        agent's tools, by name.
+        """Create an agent maker. `cwd`: working directory of stdio MCP servers. `agent_of`: returns
+        an agent among an agent's tools, by name.
         """
         self._config, self._cwd, self._agent_of = config, cwd, agent_of
         self.warnings: list[str] = []

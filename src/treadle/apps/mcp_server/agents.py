@@ -75,7 +75,7 @@ class ServedAgent:
     """
 
     def __init__(self, agent: Agent[Any, Any], runtime: Runtime, options: SessionOptions) -> None:
-        """`options` apply to every run.
+        """Create a served agent. `options` apply to every run.
 
         Raises AgentError(invalid) for an agent with an input named like the prompt.
         """

@@ -72,8 +72,8 @@ class McpToolServer:
         instructions: str | None = None,
         redact: Callable[[str], str] = str,
     ) -> None:
-        """`instructions` describe the server's tools to the client's model. `redact` removes
-        secrets from quoted text.
+        """Create an MCP tool server. `instructions` describe the server's tools to the client's
+        model. `redact` removes secrets from quoted text.
 
         Raises AgentError(invalid) if two tools have the same name.
         """

@@ -107,8 +107,8 @@ class Hook:
         """Called before the first turn. A resumed run calls it again."""
 
     async def after_run(self, run: HookedRun, result: RunResult[Any]) -> None:
-        """Called after the end is journaled and the last event is published, whatever the outcome,
-        and also if the run waits. Must return within 5 s. It cannot change the result.
+        """Observe the end. Called after it is journaled and the last event is published, whatever
+        the outcome, and also if the run waits. Must return within 5 s. It cannot change the result.
         """
 
     async def before_model(self, run: HookedRun, request: ModelRequest) -> BeforeModel:

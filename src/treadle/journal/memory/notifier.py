@@ -81,7 +81,9 @@ class LocalNotifier:
     def __init__(
         self, watch: Callable[[], JournalWatch] | None = None, *, poll_s: float = POLL_S
     ) -> None:
-        """`watch` reports changes by other processes; None if there are no others."""
+        """Create a local notifier. `watch` reports changes by other processes; None if there are no
+        others.
+        """
         self._watch, self._poll_s = watch, poll_s
         self._lock = threading.Lock()
         """Guards all attributes below."""

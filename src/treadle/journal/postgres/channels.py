@@ -36,7 +36,7 @@ class ChannelKey:
     """Channels of a journal, and signatures of the texts on them."""
 
     def __init__(self, key: bytes) -> None:
-        """`key`: the bytes in `treadle.notify_key`."""
+        """Create a channel key. `key`: the bytes in `treadle.notify_key`."""
         self._key = key
         self._channels = tuple(self._named(f"topics {number}") for number in range(CHANNELS))
         self.wishes = self._named("wishes")

@@ -33,8 +33,8 @@ class Driven:
         lease_s: float = LEASE_S,
         ended: Callable[[], None],
     ) -> None:
-        """`ended` is called when this process no longer drives a run. Raises AgentError(invalid)
-        for a lease that is too short.
+        """Create the set of driven runs. `ended` is called when this process no longer drives a
+        run. Raises AgentError(invalid) for a lease that is too short.
         """
         self.workers = PostgresWorkers(server, lease_s=lease_s, look=self._look)
         self._writer = writer

@@ -119,7 +119,7 @@ _NO_SERVER = (
 
 
 def unusable(error: psycopg.Error, place: str, *, secrets: tuple[str, ...] = ()) -> AgentError:
-    """Reasons why a database cannot be opened as a journal; the first match applies."""
+    """Return the error for a database that cannot be opened as a journal; the first match applies."""
     said, state = _said(error, secrets), error.sqlstate
     # without a code, the server has not responded, or libpq has not reached it
     for one in (*_REFUSALS, _NO_TLS) if state is None else _REFUSALS:

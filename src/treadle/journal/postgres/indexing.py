@@ -75,6 +75,6 @@ class Indexing:
 
 
 def _some(db: Cursor) -> bool:
-    """Index some runs. Returns True if more are left for this process."""
+    """Index some runs. Return True if more are left for this process."""
     hold_runs(db, shared=True)  # first, as everywhere: a fixed order of locks
     return try_hold(db, INDEX) and search.index(db, most=AT_ONCE)

@@ -40,7 +40,9 @@ class SilenceDetector:
     """Detector for one server. Thread-safe. Its thread runs while a connection is in use."""
 
     def __init__(self, is_there: Callable[[int], bool], *, silent_s: float = SILENT_S) -> None:
-        """`is_there` probes the server over its own connection, for up to the given seconds."""
+        """Create a silence detector. `is_there` probes the server over its own connection, for up
+        to the given seconds.
+        """
         self._is_there = is_there
         self._silent_s = silent_s
         self._answer_s = ANSWER_S

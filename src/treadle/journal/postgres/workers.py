@@ -36,8 +36,8 @@ _PROC = Path("/proc")
 
 
 def identity() -> str | None:
-    """Host, namespaces, id and start time of this process; None if the system does not report them,
-    as on macOS and Windows.
+    """Return host, namespaces, id and start time of this process; None if the system does not
+    report them, as on macOS and Windows.
     """
     host, pid = _host(), os.getpid()
     started = _started(pid)
@@ -64,7 +64,7 @@ def fate(known: str | None) -> Fate:
 
 
 def _started(pid: int) -> str | None:
-    """Field 22 of proc_pid_stat(5), in clock ticks since boot.
+    """Return field 22 of proc_pid_stat(5): the start time, in clock ticks since boot.
 
     The second field may hold spaces and parentheses.
     """
@@ -80,8 +80,9 @@ def _started(pid: int) -> str | None:
 
 
 def _host() -> str | None:
-    """Identity of this boot, machine and container. The host name distinguishes copies of a running
-    virtual machine. None if /proc shows the processes of another container, whose ids differ.
+    """Return the identity of this boot, machine and container. The host name distinguishes copies
+    of a running virtual machine. None if /proc shows the processes of another container, whose ids
+    differ.
     """
     try:
         if os.readlink(_PROC / "self") != str(os.getpid()):
@@ -134,8 +135,8 @@ class PostgresWorkers:
         lease_s: float = LEASE_S,
         look: Callable[[psycopg.Connection], None] | None = None,
     ) -> None:
-        """`look`: further periodic work on the connection that renews the lease. Raises
-        AgentError(invalid) for a lease that is too short.
+        """Create the registration of this worker. `look`: further periodic work on the connection
+        that renews the lease. Raises AgentError(invalid) for a lease that is too short.
         """
         if not lease_s >= LEASE_S_LEAST:
             raise AgentError(

@@ -41,7 +41,7 @@ class LetGo(Protocol):
     """Callback for a run that is no longer driven."""
 
     def __call__(self, num: int, unwritten: Work[None] | None = None, /) -> None:
-        """`unwritten`: the release, if the file has not accepted it yet."""
+        """Record the release. `unwritten`: the release, if the file has not accepted it yet."""
         ...
 
 
@@ -51,8 +51,8 @@ class SqliteRun:
     def __init__(
         self, writer: SqliteWriter, started: RunStarted, hold: Hold, let_go: LetGo, *, begun: bool
     ) -> None:
-        """`begun`: this object drives the run from its beginning, and so observes every entry.
-        `let_go` is called when it ends.
+        """Create a driver of the run. `begun`: this object drives the run from its beginning, and
+        so observes every entry. `let_go` is called when it ends.
         """
         self.run_id = started.run_id
         self.num = hold.num

@@ -244,7 +244,7 @@ class Guard:
         HELD.add(self, self._known.values())
 
     def watch(self, file: Path) -> None:
-        """Also check this file, which proves that this process is alive."""
+        """Check this file too, which proves that this process is alive."""
         if (inode := inode_at(file)) is not None:
             self._known = {**self._known, file: inode}
             HELD.add(self, self._known.values())

@@ -37,7 +37,9 @@ class SqliteWorkers:
     needs_lease = False
 
     def __init__(self, journal: Path, guard: Guard | None = None) -> None:
-        """`guard`: checks that the lock file of this worker is still in place."""
+        """Create the registration of this worker. `guard`: checks that the lock file of this worker
+        is still in place.
+        """
         self._guard = guard
         self.folder = journal.with_name(journal.name + "-workers")
         self.me: str | None = None

@@ -53,8 +53,8 @@ class SqliteWriter:
         chores: Chores,
         drivers: Callable[[], int],
     ) -> None:
-        """`drivers` returns the number of runs driven from here. While there are any, the thread
-        does maintenance even without writes.
+        """Create a SQLite writer. `drivers` returns the number of runs driven from here. While
+        there are any, the thread does maintenance even without writes.
         """
         self._db = db
         self._guard, self._path = guard, guard.path

@@ -134,8 +134,8 @@ class DriverView:
     __slots__ = ("_begun", "_resumed", "_said", "_started", "_switched")
 
     def __init__(self, started: RunStarted, *, begun: bool) -> None:
-        """`begun`: True if the driver drives the run from its beginning, and so observes every
-        entry.
+        """Create a driver view. `begun`: True if the driver drives the run from its beginning, and
+        so observes every entry.
         """
         self._started = started
         self._begun = begun

@@ -78,8 +78,8 @@ class TableQueue:
         *,
         append: Callable[[Work[None]], Awaitable[None]] | None = None,
     ) -> None:
-        """`append` writes transactions with entries of runs. None: they are written like all
-        others.
+        """Create a queue in tables. `append` writes transactions with entries of runs. None: they
+        are written like all others.
         """
         self._writing, self._reading, self._members, self._notifier = (
             writing,

@@ -107,7 +107,9 @@ def insert(db: Cursor, run: int, first: int, rows: Sequence[EntryRow]) -> None:
 
 
 def _refer(db: Cursor, place: int, piece: BodyPiece) -> None:
-    """Reference a long text. Repeated once if the text is pruned between the two statements."""
+    """Refer to a stored long text. Repeated once if the text is pruned between the two
+    statements.
+    """
     while True:
         db.execute(
             "insert into blobs(hash, body) values(?, ?) on conflict(hash) do nothing",

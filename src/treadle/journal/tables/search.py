@@ -25,7 +25,7 @@ Compiled on first use, which takes 3 ms.
 
 
 def index(db: Cursor, *, most: int) -> bool:
-    """Index the messages of some ended runs. True if more are left.
+    """Index the messages of some ended runs. Return True if more are left.
 
     Call it inside a transaction that may write.
     """

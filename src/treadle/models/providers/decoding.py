@@ -32,7 +32,7 @@ class Decoder(ABC):
     __slots__ = ("_reported", "_splitter", "end", "failure", "heard")
 
     def __init__(self, reported: Callable[[bytes], AgentError]) -> None:
-        """`reported`: makes an error from the text of an error event."""
+        """Create a decoder. `reported`: makes an error from the text of an error event."""
         self._reported = reported
         self._splitter = EventSplitter()
         self.end: ResponseEnd | None = None

@@ -104,7 +104,7 @@ def _with_headers(end: ResponseEnd, reply: HttpReply, request_id: str) -> Respon
 
 
 def is_refused(reply: HttpReply) -> bool:
-    """True if status or content type show that this is not a model response."""
+    """Return True if status or content type show that this is not a model response."""
     return reply.status not in GOOD or "html" in (reply.headers.get("content-type") or "")
 
 
@@ -130,7 +130,7 @@ def _endless() -> AgentError:
 
 
 def _is_document(begun: bytes, reply: HttpReply, refusals: Refusals) -> bool:
-    """True if the response begins like a JSON document; the content type is not reliable.
+    """Return True if the response begins like a JSON document; the content type is not reliable.
 
     Raises AgentError(invalid) for an HTML page.
     """

@@ -48,7 +48,8 @@ class FallbackModel:
     """
 
     def __init__(self, *models: Model | str, on: Collection[ErrorKind | str] = ON) -> None:
-        """`models`: objects, or names that the runtime resolves. `on`: error kinds, and `refusal`.
+        """Create a fallback model. `models`: objects, or names that the runtime resolves. `on`:
+        error kinds, and `refusal`.
 
         Raises AgentError(invalid).
         """
@@ -87,7 +88,7 @@ class FallbackModel:
         return self._resolved(0).refuses
 
     def notes(self, settings: Settings) -> tuple[str, ...]:
-        """Notes of the first model."""
+        """Return the notes of the first model."""
         notes: Callable[[Settings], tuple[str, ...]] | None = getattr(
             self._resolved(0), "notes", None
         )

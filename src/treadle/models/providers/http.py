@@ -36,8 +36,8 @@ class HttpConnection:
         *,
         total_s: float | None = None,
     ) -> None:
-        """`timeout_s` limits each wait for the response or its next bytes, `total_s` a whole
-        exchange (None: unlimited).
+        """Create an HTTP connection. `timeout_s` limits each wait for the response or its next
+        bytes, `total_s` a whole exchange (None: unlimited).
 
         Raises AgentError(invalid) for an invalid address.
         """

@@ -60,7 +60,7 @@ class Exchange:
     def __init__(
         self, pool: Pool, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> None:
-        """A POST of `body`, or a GET if it is None."""
+        """Create an exchange: a POST of `body`, or a GET if it is None."""
         self._pool = pool
         self._path = path
         self._body = body

@@ -50,7 +50,9 @@ class Pool:
         headers: Mapping[str, str],
         timeouts: tuple[float, float | None],
     ) -> None:
-        """`host`: the server's name in messages; `timeouts`: those of `HttpConnection`."""
+        """Create a pool. `host`: the server's name in messages; `timeouts`: those of
+        `HttpConnection`.
+        """
         self.loop = loop
         self.host = host
         self.timeout_s, self.total_s = timeouts

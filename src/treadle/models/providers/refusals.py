@@ -111,8 +111,8 @@ class Refusals:
     """Factory of errors for one provider."""
 
     def __init__(self, credential: str, *, request_id: str = "x-request-id") -> None:
-        """`credential`: origin of the key, for auth errors. `request_id`: name of the header with
-        the request id.
+        """Create a classifier of refusals. `credential`: origin of the key, for auth errors.
+        `request_id`: name of the header with the request id.
         """
         self._credential = credential
         self.request_id = request_id

@@ -32,7 +32,7 @@ def list_in(value: object) -> list[Any]:
 
 
 def may_be(fields: Schema, kind: str) -> bool:
-    """True if the type, or one of the types, is `kind`."""
+    """Return True if the type, or one of the types, is `kind`."""
     types = fields.get("type")
     return types == kind or (isinstance(types, list) and kind in cast("list[object]", types))
 

@@ -101,8 +101,8 @@ class ScriptedModel:
         name: str = "script:inline",
         place: int = 0,
     ) -> None:
-        """`place`: number of entries already used. Raises AgentError(invalid) for an invalid
-        entry.
+        """Create a scripted model. `place`: number of entries already used. Raises
+        AgentError(invalid) for an invalid entry.
         """
         if isinstance(entries, str):
             raise AgentError(

@@ -86,7 +86,9 @@ def mode_for(request: ModelRequest, abilities: Abilities) -> StructuredOutput:
 
 
 def _can_force(request: ModelRequest, abilities: Abilities) -> bool:
-    """True if the model can be forced to call a tool. Claude with a thinking budget cannot."""
+    """Return True if the model can be forced to call a tool. Claude with a thinking budget
+    cannot.
+    """
     thinking, types = request.settings.thinking, abilities.thinking_types
     has_budget = type(thinking) is int or (
         thinking in (True, "adaptive") and types is not None and "adaptive" not in types

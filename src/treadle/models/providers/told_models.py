@@ -78,8 +78,8 @@ def _address(endpoint: Endpoint) -> str:
 
 
 def _fresh(told: ToldModels, now: datetime) -> bool:
-    """True if the data is at most 30 days old. Times up to a day ahead are accepted, in case the
-    clock was set back.
+    """Return True if the data is at most 30 days old. Times up to a day ahead are accepted, in case
+    the clock was set back.
     """
     return told.at.tzinfo is not None and -timedelta(days=1) <= now - told.at <= AGE_MAX
 

@@ -68,7 +68,8 @@ class Bubblewrap:
         home: Path | None = None,
         limits: CommandLimits | None = None,
     ) -> None:
-        """`own`: Treadle's directory, which is hidden, and where test results are stored.
+        """Create a sandbox. `own`: Treadle's directory, which is hidden, and where test results are
+        stored.
 
         `home`: the user's.
         """
@@ -109,7 +110,7 @@ class Bubblewrap:
     def make_cage(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], room: CommandRoom
     ) -> BubblewrapCage:
-        """Blocking variant of `cage`, which takes a few milliseconds. A network that is not open
+        """Return the same as `cage`, but block for a few milliseconds. A network that is not open
         yet counts as none.
         """
         if room.workspace == Path("/"):
@@ -196,7 +197,7 @@ class Bubblewrap:
         ]
 
     def system_calls(self, room: CommandRoom) -> bytes:
-        """The seccomp filter of a command."""
+        """Return the seccomp filter of a command."""
         return seccomp_filter(platform.machine(), network=room.network != "none")
 
 

@@ -76,8 +76,8 @@ class BubblewrapCage:
         view: MountView,
         files: ControlFiles | None = None,
     ) -> None:
-        """`files`: control files that the command has entered; None if it cannot write the
-        workspace.
+        """Create a bubblewrap cage. `files`: control files that the command has entered; None if it
+        cannot write the workspace.
         """
         self.environment = dict(command.environment)
         self._room, self._files, self._view = room, files, view

@@ -52,7 +52,9 @@ class ControlFiles:
     """
 
     def __init__(self, workspace: Path, own: Path | None = None) -> None:
-        """`own`: Treadle's directory, which no command can write."""
+        """Create a check of control files. `own`: Treadle's directory, which no command can
+        write.
+        """
         self._root = str(workspace)
         self._known: dict[tuple[str, bool], WalkedFolder] = {}
         self._lock = Lock()

@@ -61,8 +61,8 @@ class Egress:
         resolve: Resolve = resolve,
         route: Route = straight,
     ) -> None:
-        """`environment` has the addresses of the user's proxies. `resolve` and `route`: as for
-        `Proxy`.
+        """Create a network exit. `environment` has the addresses of the user's proxies. `resolve`
+        and `route`: as for `Proxy`.
         """
         self._hosts, self._environment = hosts, environment
         self._resolve, self._route = resolve, route

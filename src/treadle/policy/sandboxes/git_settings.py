@@ -191,7 +191,9 @@ def _asked(root: str, *options: str, cwd: str) -> Iterator[tuple[str, str, str]]
 
 
 def _below(root: str, place: str, trees: Sequence[str]) -> Iterator[str]:
-    """`trees`: for a hook directory, the directories in which git calls its hooks."""
+    """Yield the paths relative to `root` that a setting names, if they are inside. `trees`: for a
+    hook directory, the directories in which git calls its hooks.
+    """
     real = os.path.normpath(place)
     if real == root or real.startswith(f"{root}/"):
         holds_a_tree = any(f"{tree}/".startswith(f"{real}/") for tree in trees)

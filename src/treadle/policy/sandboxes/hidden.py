@@ -76,8 +76,8 @@ class HiddenPlaces:
     def __init__(
         self, home: Path, own: Path | None = None, environment: Mapping[str, str] | None = None
     ) -> None:
-        """`own`: Treadle's directory. `environment`: the user's variables; by default those of this
-        process.
+        """Create a list of hidden places. `own`: Treadle's directory. `environment`: the user's
+        variables; by default those of this process.
         """
         self._home, self._own = str(home), own
         self._environment = os.environ if environment is None else environment

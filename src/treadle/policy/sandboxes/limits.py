@@ -40,8 +40,8 @@ class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
     file_bytes: int = 8 << 30
 
     def ulimits(self, *, grouped: bool) -> str:
-        """Shell commands that set the limits. Without a group, processes are limited if the kernel
-        counts them per user namespace.
+        """Return the shell commands that set the limits. Without a group, processes are limited if
+        the kernel counts them per user namespace.
         """
         limits = [f"ulimit -c 0 -f {self.file_bytes // 1024}"]
         if not grouped:

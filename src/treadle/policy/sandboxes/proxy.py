@@ -66,8 +66,8 @@ class Proxy:
         resolve: Resolve = resolve,
         route: Route = straight,
     ) -> None:
-        """`allows`: decides by normalised name and port. `refused` is called with each refused host
-        and the reason. `resolve` and `route` differ only in tests.
+        """Create a proxy. `allows`: decides by normalised name and port. `refused` is called with
+        each refused host and the reason. `resolve` and `route` differ only in tests.
 
         `parents`: proxies of the user's own environment. They resolve names themselves, so the
         addresses are not checked.

@@ -86,7 +86,9 @@ class ProxyClient(_End):
     def __init__(
         self, connections: set[ProxyClient], open_for: Callable[[ProxyClient, RequestHead], object]
     ) -> None:
-        """`connections` counts it while it is open. `open_for` connects a request or refuses it."""
+        """Create a proxy client. `connections` counts it while it is open. `open_for` connects a
+        request or refuses it.
+        """
         self._connections, self._open_for = connections, open_for
         self._received = b""
         """Input received before the connection to the host is open."""

@@ -187,7 +187,7 @@ class RequestBody:
     """Tracker of a request's body, so that nothing after its end is forwarded."""
 
     def __init__(self, length: int | None) -> None:
-        """`length`: None for a chunked body."""
+        """Create a request body. `length`: None for a chunked body."""
         self._left = length or 0
         self._line: bytes | None = b"" if length is None else None
         """Part of a framing line received so far; None inside data, and without chunked framing."""

@@ -132,7 +132,7 @@ class Seatbelt:
         await self._trial.aclose()
 
     def _tried(self) -> SandboxStatus:
-        """Test that a write outside is denied and one inside is allowed."""
+        """Check that a write outside is denied and one inside is allowed."""
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder).resolve()
             (place / "work").mkdir()

@@ -17,7 +17,7 @@ class TrialThread:
     """Thread that runs the test once, and keeps the result."""
 
     def __init__(self, name: str, tried: Callable[[], SandboxStatus]) -> None:
-        """`name`: of the sandbox.
+        """Create a trial thread. `name`: of the sandbox.
 
         `tried` may block and raise: after any exception, commands are not confined.
         """

@@ -46,7 +46,7 @@ class WorkspaceWalk:
     def __init__(
         self, root: str, *, is_open: bool, writable: Collection[str] = (), is_before: bool = False
     ) -> None:
-        """`writable`: directories elsewhere that commands may write.
+        """Create a workspace walk. `writable`: directories elsewhere that commands may write.
 
         `is_before`: a file that is not guarded for this command may be new to another one.
         """

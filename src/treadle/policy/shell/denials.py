@@ -42,7 +42,7 @@ class Denials:
     """
 
     def __init__(self, ground: Ground, script: Callable[[str], list[CallFinding]]) -> None:
-        """`script`: judges a text that an inner shell reads."""
+        """Create a check of denials. `script`: judges a text that an inner shell reads."""
         self.ground, self.reach = ground, ground.reach
         self._script = script
 

@@ -81,8 +81,8 @@ class _Line:
         scripts: dict[tuple[str, tuple[str, ...]], list[CallFinding]],
         depth: int = 0,
     ) -> None:
-        """`scripts`: findings about inner texts, by text and working directories. `depth`: number
-        of enclosing texts.
+        """Create a judge of one line. `scripts`: findings about inner texts, by text and working
+        directories. `depth`: number of enclosing texts.
         """
         self.ground, self.reach = ground, ground.reach
         self.judgement = Judgement()

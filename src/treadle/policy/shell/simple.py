@@ -34,7 +34,7 @@ _LOOKS_ONLY = CallFinding(FindingKind.READS)
 
 class SimpleCommand:
     def __init__(self, ground: Ground, script: Callable[[str], list[CallFinding]]) -> None:
-        """`script`: judges a text that an inner shell reads."""
+        """Create a simple command. `script`: judges a text that an inner shell reads."""
         self.ground = ground
         self.reach = ground.reach
         self._script = script

@@ -42,8 +42,8 @@ class Database:
     """Source of transactions. Usable from any task of one event loop."""
 
     def __init__(self, session_factory: Callable[[], Session]) -> None:
-        """`session_factory` returns a new session each time, over a database that has our tables.
-        To open a database by URL, use `Database.open`.
+        """Create a database. `session_factory` returns a new session each time, over a database
+        that has our tables. To open a database by URL, use `Database.open`.
         """
         self._sessions: Callable[[Scope | None, bool], Session] = lambda scope, reads: (
             session_factory()

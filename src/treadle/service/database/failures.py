@@ -98,7 +98,7 @@ def _why_silent(error: DBAPIError) -> str:
 
 
 def is_conflict(error: DBAPIError) -> bool:
-    """True if a concurrent transaction conflicted, so that a retry may succeed."""
+    """Return True if a concurrent transaction conflicted, so that a retry may succeed."""
     return _sqlstate(error) in CONFLICTS
 
 

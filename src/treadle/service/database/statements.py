@@ -77,7 +77,7 @@ def _selected(statement: Any) -> set[Any]:
 
 
 def _is_bare(element: Any) -> bool:
-    """True unless the element is an alias, whose rows differ from those of the table."""
+    """Return True unless the element is an alias, whose rows differ from those of the table."""
     return isinstance(element, Table) or isinstance(
         cast("Any", getattr(element, "table", None)), Table
     )
@@ -134,7 +134,7 @@ def _parts(element: Any) -> Iterable[Any]:
 
 
 def _is_alias_of_table(element: Any, known: Any) -> bool:
-    """True for an alias of a table that was created by the ORM."""
+    """Return True for an alias of a table that was created by the ORM."""
     return (
         isinstance(element, AliasedReturnsRows)
         and isinstance(element.element, Table)

@@ -50,7 +50,7 @@ class AgentTool(Builtin[AgentArguments]):
     delegates = True
 
     def __init__(self, agents: Mapping[str, SpawnedAgent[Any, Any]]) -> None:
-        """`agents`: the available agents, by name."""
+        """Create an agent tool. `agents`: the available agents, by name."""
         super().__init__()
         self._agents = agents
         self._told: ToolDefinition | None = None

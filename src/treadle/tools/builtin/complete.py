@@ -36,7 +36,7 @@ class Complete:
     """Marker that the loop checks."""
 
     def __init__(self, answer: AnswerType[Any] | None) -> None:
-        """`answer`: type of the output. None: text."""
+        """Create the tool `complete`. `answer`: type of the output. None: text."""
         self._answer = answer
         self._definition: ToolDefinition | None = None
 

@@ -48,7 +48,7 @@ def difference(before: str, after: str) -> list[str]:
 
 
 def is_too_much(before: str, after: str) -> bool:
-    """True if the texts are too different for `difference` to compare."""
+    """Return True if the texts are too different for `difference` to compare."""
     return len(lines := difference(before, after)) == 1 and lines[0].endswith(_TOO_MUCH)
 
 

@@ -30,7 +30,7 @@ _LAST_WORDS_S = 0.2
 
 
 def captures(ctx: ToolContext[Any]) -> Callable[[], Capture]:
-    """Factory for the captures of successive outputs."""
+    """Return a function that creates the captures of successive outputs."""
     spill, masking = ctx.spill, ctx.masking
     return lambda: Capture(
         spill,

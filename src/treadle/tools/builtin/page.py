@@ -57,7 +57,9 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def is_html(media_type: str, body: bytes) -> bool:
-    """True if the server declares HTML, or declares nothing and the body begins like HTML."""
+    """Return True if the server declares HTML, or declares nothing and the body begins like
+    HTML.
+    """
     if media_type in ("text/html", "application/xhtml+xml"):
         return True
     return (

@@ -43,7 +43,7 @@ class GivenArguments:
         )
 
     def states(self) -> int:
-        """Number of states of the schema's patterns. Compiles the schema; raises
+        """Return the number of states of the schema's patterns. Compiles the schema; raises
         AgentError(invalid) as the first call would.
         """
         return self._checked.compile()[1].states

@@ -23,7 +23,7 @@ class Joining:
     """
 
     def __init__(self, servers: Sequence[McpServer], taken: Collection[str]) -> None:
-        """`taken`: names of the run's own tools."""
+        """Create a collection of tools that join. `taken`: names of the run's own tools."""
         self.found: dict[McpServer, list[McpTool]] = {}
         self.missed: dict[McpServer, str] = {}
         """Reasons why servers are unusable."""

@@ -74,7 +74,7 @@ class Pins:
     """
 
     def __init__(self, own: Path) -> None:
-        """`own`: Treadle's folder (`config.home`)."""
+        """Create a store of pins. `own`: Treadle's folder (`config.home`)."""
         self._own = own
         self._file = own / FILE_NAME
 

@@ -52,8 +52,9 @@ class McpServers:
         environment: Mapping[str, str] | None = None,
         ask: Ask | None = None,
     ) -> None:
-        """`home`: Treadle's directory, where changes of tools are tracked; None: not tracked.
-        `environment`: that of the programs; None: this process's, without keys.
+        """Create the MCP servers of a runtime. `home`: Treadle's directory, where changes of tools
+        are tracked; None: not tracked. `environment`: that of the programs; None: this process's,
+        without keys.
 
         `ask`: asks the user a server's questions. None: servers are informed that no user is
         available.

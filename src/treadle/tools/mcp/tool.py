@@ -39,7 +39,7 @@ class McpTool:
     max_output = MAX_OUTPUT_CHARS
 
     def __init__(self, offered: Offered, server: McpServer, upkeep: Upkeep) -> None:
-        """`server`: the agent's definition. Other agents may share `upkeep`."""
+        """Create an MCP tool. `server`: the agent's definition. Other agents may share `upkeep`."""
         self._offered, self._server, self._upkeep = offered, server, upkeep
 
     @property

@@ -35,7 +35,7 @@ class Backoff:
     def __init__(
         self, clock: Callable[[], float], chance: Callable[[], float] = random.random
     ) -> None:
-        """`clock`: returns seconds. `chance`: returns a number from 0 to 1."""
+        """Create a backoff. `clock`: returns seconds. `chance`: returns a number from 0 to 1."""
         self._clock, self._chance = clock, chance
         self._until = 0.0
         self.failures = 0
@@ -103,7 +103,7 @@ class Upkeep:
     def __init__(
         self, server: McpServer, connect: Callable[[McpServer, Era], McpConnection]
     ) -> None:
-        """`connect` creates a connection and starts its task."""
+        """Create an upkeep. `connect` creates a connection and starts its task."""
         self.server = server
         self._connect = connect
         self._backoff = Backoff(anyio.current_time)

@@ -45,8 +45,8 @@ class CheckedSchema:
     """Copy of a schema, with its validator."""
 
     def __init__(self, schema: object, what: str, place: str) -> None:
-        """`what`: subject and verb of messages, such as "the schema of the answer is". `place`:
-        name of the schema's root in messages.
+        """Create a checked schema. `what`: subject and verb of messages, such as "the schema of the
+        answer is". `place`: name of the schema's root in messages.
 
         Raises AgentError(invalid) if JSON cannot express the schema. `fault` holds an obvious
         error; `compile` finds all others.

@@ -39,8 +39,9 @@ class StructuredAnswer(Generic[OutOf]):
     """`AnswerType` of any family. Thread-safe."""
 
     def __init__(self, make: Callable[[], Shape]) -> None:
-        """`make` builds the shape on first use. It raises AgentError(invalid) if the type has no
-        schema, and so does every method that needs the shape.
+        """Create a structured answer. `make` builds the shape on first use. It raises
+        AgentError(invalid) if the type has no schema, and so does every method that needs the
+        shape.
         """
         self._make: Final = make
         self._known: _Made | None = None

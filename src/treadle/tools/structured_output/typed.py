@@ -29,7 +29,8 @@ class Typed:
     """
 
     def __init__(self, kind: Any, scope: Mapping[str, object]) -> None:
-        """`scope`: local names that a type defined in a function may mention.
+        """Create a shape of the type. `scope`: local names that a type defined in a function may
+        mention.
 
         Raises errors of pydantic and of the type's own code.
         """

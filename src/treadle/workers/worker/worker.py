@@ -64,9 +64,9 @@ class Worker:
         agent_of: AgentOf | None = None,
         **options: Unpack[WorkerOptions],
     ) -> None:
-        """`engine`: an open engine; None: one inside this worker. `name`: unique among living
-        workers. `agent_of`: returns the agent of a run; None: the agent of that name in
-        `runtime.agents`. `options`: see `WorkerOptions`.
+        """Create a worker. `engine`: an open engine; None: one inside this worker. `name`: unique
+        among living workers. `agent_of`: returns the agent of a run; None: the agent of that name
+        in `runtime.agents`. `options`: see `WorkerOptions`.
 
         Raises AgentError(invalid) for an unprintable name, an unknown queue or an invalid schedule.
         """

@@ -128,7 +128,7 @@ def of_field(
 
 
 def _first_to(words: Words, place: int, start: int) -> bool:
-    """True if a text may begin after this word: the first "to", or a colon, which takes
+    """Return True if a text may begin after this word: the first "to", or a colon, which takes
     precedence.
     """
     if words[place - 1].stop == ":":

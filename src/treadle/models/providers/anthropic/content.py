@@ -160,7 +160,7 @@ def _tool_result(part: ToolResult) -> Block:
 
 
 def sends(part: MediaPart) -> bool:
-    """True if the API accepts this part in a user message."""
+    """Return True if the API accepts this part in a user message."""
     return _media(part)["type"] != "text"
 
 

@@ -76,7 +76,7 @@ class MessageEncoder:
         sent: Sent | None = None,
         wire: str = "",
     ) -> None:
-        """`head`: system prompt and tools."""
+        """Create a message encoder. `head`: system prompt and tools."""
         self.wire = wire
         """Key under which the history stores the bytes."""
         self._sent = sent or Sent(0, frozenset(), Images(claude_limits(abilities, is_vendor=True)))
@@ -187,8 +187,8 @@ class MessageEncoder:
         return encoded
 
     def _is_out_of_place(self, message: Message) -> bool:
-        """True if the API would reject the thinking, because something before it has changed since
-        the response.
+        """Return True if the API would reject the thinking, because something before it has changed
+        since the response.
         """
         if (
             self._sent.thinking_since

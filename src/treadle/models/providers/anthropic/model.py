@@ -141,7 +141,8 @@ class AnthropicModel:
         own_host: bool = False,
         credential: str = "",
     ) -> None:
-        """`preamble`: first system block, needed only with a token.
+        """Create a model of Anthropic's API. `preamble`: first system block, needed only with a
+        token.
 
         `own_host`: Anthropic itself responds, whatever the connection's address. It accepts more
         images, and reports cache misses. `credential`: origin of the key or token, for auth errors.
@@ -201,7 +202,7 @@ class AnthropicModel:
         return self._sent(request, self._encoder.encode(request))
 
     def can_compact(self, settings: Settings) -> bool:
-        """True if the API compacts conversations with these settings."""
+        """Return True if the API compacts conversations with these settings."""
         return self._encoder.sends_blocks(settings)
 
     def compact(self, request: ModelRequest, instructions: str) -> AsyncGenerator[Delta, None]:

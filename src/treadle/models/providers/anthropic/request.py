@@ -127,8 +127,8 @@ class RequestEncoder:
         *,
         is_vendor: bool = True,
     ) -> None:
-        """`is_vendor`: Anthropic itself responds. It accepts more images and reports cache
-        misses.
+        """Create a request encoder. `is_vendor`: Anthropic itself responds. It accepts more images
+        and reports cache misses.
         """
         self._model_id = model_id
         self._is_vendor = is_vendor
@@ -166,7 +166,8 @@ class RequestEncoder:
         )
 
     def sends_blocks(self, settings: Settings) -> bool:
-        """True if the API compacts conversations with this model and accepts its blocks back.
+        """Return True if the API compacts conversations with this model and accepts its blocks
+        back.
 
         Clouds and gateways are not asked, because some ignore the field and respond normally.
         """
@@ -224,8 +225,8 @@ class RequestEncoder:
             notes = (TOO_MANY_IMAGES,)
 
     def _sends(self, part: MediaPart) -> bool:
-        """True if the API accepts this part. Raises AgentError(invalid) for an image that is too
-        large.
+        """Return True if the API accepts this part. Raises AgentError(invalid) for an image that is
+        too large.
         """
         self._images.check(part)
         return sends(part)
@@ -287,7 +288,9 @@ class RequestEncoder:
         ]
 
     def _is_strict(self, settings: Settings) -> bool:
-        """True if tools are strict: models with structured output also support strict calls."""
+        """Return True if tools are strict: models with structured output also support strict
+        calls.
+        """
         return settings.strict_tools is True and self._abilities.structured_output in (
             None,
             "native",

@@ -51,7 +51,8 @@ class SdkConnection:
     """
 
     def __init__(self, client: object, timeout_s: float = TIMEOUT_S) -> None:
-        """`timeout_s` applies in addition to the client's own timeout.
+        """Create a connection over the SDK. `timeout_s` applies in addition to the client's own
+        timeout.
 
         Raises AgentError(invalid) if the SDK is missing, or the client is not one of its async
         clients.

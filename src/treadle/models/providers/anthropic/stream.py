@@ -84,10 +84,10 @@ class MessagesDecoder(Decoder):
         wanted_back: Mapping[str, object] | None = None,
         request: bytes = b"",
     ) -> None:
-        """`prefix`: digest of everything before the response.
+        """Create a messages decoder. `prefix`: digest of everything before the response.
 
-        `wanted_back`: fields for `settings.extra` of the next request.
-        `request`: the body sent, which names the container that runs already.
+        `wanted_back`: fields for `settings.extra` of the next request. `request`: the body sent,
+        which names the container that runs already.
         """
         super().__init__(reported)
         self._request = request
@@ -276,7 +276,7 @@ def _context_tokens(counts: Counts) -> int | None:
 
 
 def _details(message: WireMessage, counts: Counts, request: bytes) -> ResponseDetails | None:
-    """`request`: as for `MessagesDecoder`."""
+    """Return the details of a response. `request`: as for `MessagesDecoder`."""
     miss, tier, container = cache_miss_of(message), tier_of(counts.speed), message.container
     containers = int(container is not None and container.id.encode() not in request)
     others: tuple[OtherUsage, ...] = ()

@@ -227,7 +227,7 @@ def _told(part: Part) -> list[Content]:
 
 
 def sends(part: MediaPart) -> bool:
-    """True if the API accepts this part in a user message."""
+    """Return True if the API accepts this part in a user message."""
     return _is_inline(part.media_type) or text_in(part) is not None
 
 

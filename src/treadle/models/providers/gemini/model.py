@@ -108,7 +108,7 @@ class GeminiModel:
         abilities: Abilities = UNKNOWN,
         credential: str = _KEY_FROM,
     ) -> None:
-        """`credential`: origin of the key, for auth errors."""
+        """Create a model of Gemini's API. `credential`: origin of the key, for auth errors."""
         self.abilities = (
             abilities.over(_WITHOUT_TOOLS)
             if is_older(model_id, GENERATION_OF_LEVELS)

@@ -36,6 +36,6 @@ def generation_of(model_id: str) -> tuple[int, int] | None:
 
 
 def is_older(model_id: str, generation: tuple[int, int]) -> bool:
-    """True if the model is known to be of an earlier generation."""
+    """Return True if the model is known to be of an earlier generation."""
     own = generation_of(model_id)
     return own is not None and own < generation

@@ -81,8 +81,8 @@ class ContentDecoder(Decoder):
     def __init__(
         self, reported: Callable[[bytes], AgentError], model_id: str, requests_max: int = 1
     ) -> None:
-        """`model_id`: the requested model. `requests_max`: maximum number of requests for this
-        answer.
+        """Create a content decoder. `model_id`: the requested model. `requests_max`: maximum number
+        of requests for this answer.
         """
         super().__init__(reported)
         self._model_id = model_id

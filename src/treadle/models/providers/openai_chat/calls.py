@@ -86,7 +86,7 @@ class _Call:
         self._whole: bool | None = None
 
     def is_whole(self) -> bool:
-        """True if the arguments received so far could be complete.
+        """Return True if the arguments received so far could be complete.
 
         Parses them once, after they have ended like an object.
         """

@@ -165,7 +165,7 @@ decode_text = msgspec.json.Decoder(TextChunk).decode
 
 
 def is_text(chunk: Chunk) -> bool:
-    """True if `decode_text` would have accepted the chunk."""
+    """Return True if `decode_text` would have accepted the chunk."""
     if (
         not chunk.choices
         or chunk.usage is not None

@@ -53,7 +53,9 @@ class MessageEncoder:
     __slots__ = ("_after_tools", "_fits", "_length", "_marked", "_server", "asked", "end")
 
     def __init__(self, server: ServerTraits, *, marked: bool) -> None:
-        """`marked`: breakpoints will be inserted, so that every text is written as a list."""
+        """Create a message encoder. `marked`: breakpoints will be inserted, so that every text is
+        written as a list.
+        """
         self._server = server
         self._marked = marked
         self._fits = re.compile(server.call_id, re.ASCII).fullmatch
@@ -216,7 +218,7 @@ class MessageEncoder:
         )
 
     def sends(self, part: MediaPart) -> bool:
-        """True if the server accepts this part in a user message."""
+        """Return True if the server accepts this part in a user message."""
         return self._can_show(part) or text_in(part) is not None
 
     def _can_show(self, part: MediaPart) -> bool:
@@ -270,7 +272,7 @@ class MessageEncoder:
 
 
 def _can_be_marked(item: Json) -> bool:
-    """True if the last part can carry a breakpoint, unlike blank text and calls."""
+    """Return True if the last part can carry a breakpoint, unlike blank text and calls."""
     return item["role"] != "assistant" and bool(item["content"][-1].get("text", "shown").strip())
 
 

@@ -131,7 +131,9 @@ class ChatModel:
         abilities: Abilities = UNKNOWN,
         credential: str = _KEY_FROM,
     ) -> None:
-        """`server`: traits of the server. `credential`: origin of the key, for auth errors."""
+        """Create a model of Chat Completions. `server`: traits of the server. `credential`: origin
+        of the key, for auth errors.
+        """
         self.abilities = abilities.over(server.abilities)
         self._name = name or f"openai-chat:{model_id}"
         self._model_id = model_id

@@ -120,7 +120,9 @@ class RequestEncoder:
     def _encoded(
         self, history: History, marking: bool, since: float
     ) -> tuple[MessageEncoder, bytearray]:
-        """`since`: time, in seconds since 1970, up to which reasoning is omitted."""
+        """Return the encoder and the encoded messages. `since`: time, in seconds since 1970, up to
+        which reasoning is omitted.
+        """
         marked = ", marked" if marking else ""
         marked += f", without reasoning up to {since}" if since else ""
         key = wire_for(
@@ -207,11 +209,11 @@ class RequestEncoder:
         return notes
 
     def _cannot_be_forced(self) -> bool:
-        """True for a Claude that accepts no forced call."""
+        """Return True for a Claude that accepts no forced call."""
         return self._caches and self._abilities.forced_tools is False
 
     def _must_not_think(self, settings: Settings) -> bool:
-        """True if tool calls would be rejected because thinking is enabled."""
+        """Return True if tool calls would be rejected because thinking is enabled."""
         asked = settings.effort is not None or settings.thinking not in (None, False)
         return (
             self._server.fits_effort

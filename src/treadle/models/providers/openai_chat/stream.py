@@ -92,7 +92,9 @@ class ChatDecoder(Decoder):
     def __init__(
         self, reported: Callable[[bytes], AgentError], *, tells_cost: bool = False
     ) -> None:
-        """`tells_cost`: the server's usage contains the cost of the response in USD."""
+        """Create a chat decoder. `tells_cost`: the server's usage contains the cost of the response
+        in USD.
+        """
         super().__init__(reported)
         self._tells_cost = tells_cost
         self._tier: str | None = None

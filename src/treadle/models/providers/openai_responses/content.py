@@ -40,7 +40,7 @@ def compact_content(content: list[Json]) -> object:
 
 
 def sends(part: MediaPart) -> bool:
-    """True if the API accepts this part in a user message."""
+    """Return True if the API accepts this part in a user message."""
     return part.media_type in _IMAGES or part.media_type in _DOCUMENTS or text_in(part) is not None
 
 

@@ -69,7 +69,7 @@ def present(fields: Fields, *but: str) -> Fields:
 
 
 def same(a: str, b: str) -> bool:
-    """True if both are equal except for surrounding whitespace, which some servers do not repeat
-    exactly.
+    """Return True if both are equal except for surrounding whitespace, which some servers do not
+    repeat exactly.
     """
     return a == b or mended(a).strip() == mended(b).strip()

@@ -83,7 +83,9 @@ class MessageEncoder:
     __slots__ = ("_abilities", "_kinds", "_windows", "begin", "has_window", "response_id")
 
     def __init__(self, abilities: Abilities = UNKNOWN, *, windows: bool = False) -> None:
-        """`windows`: windows compacted by OpenAI are sent as such, not as text."""
+        """Create a message encoder. `windows`: windows compacted by OpenAI are sent as such, not as
+        text.
+        """
         self._windows = windows
         self.has_window = False
         """True if the input begins with a compacted window."""

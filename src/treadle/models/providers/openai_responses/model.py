@@ -106,8 +106,8 @@ class OpenAIResponsesModel:
         own_host: bool = False,
         credential: str = _KEY_FROM,
     ) -> None:
-        """`own_host`: OpenAI itself responds, which counts tokens and uses cache keys.
-        `credential`: origin of the key, for auth errors.
+        """Create a model of OpenAI's Responses API. `own_host`: OpenAI itself responds, which
+        counts tokens and uses cache keys. `credential`: origin of the key, for auth errors.
         """
         self.abilities = abilities
         self._name = name or f"openai:{model_id}"
@@ -143,7 +143,7 @@ class OpenAIResponsesModel:
         return structured(self._stream, request, abilities)
 
     def can_compact(self, settings: Settings) -> bool:
-        """True if OpenAI compacts conversations with these settings."""
+        """Return True if OpenAI compacts conversations with these settings."""
         return self._encoder.sends_windows(settings)
 
     async def compact(

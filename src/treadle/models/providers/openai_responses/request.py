@@ -109,7 +109,8 @@ class RequestEncoder:
         )
 
     def sends_windows(self, settings: Settings) -> bool:
-        """True if OpenAI compacts conversations with this model and accepts its windows back.
+        """Return True if OpenAI compacts conversations with this model and accepts its windows
+        back.
 
         Other servers are not asked, because a compacted window is readable only by the server that
         made it.
@@ -123,7 +124,7 @@ class RequestEncoder:
         )
 
     def has_window(self, request: ModelRequest) -> bool:
-        """True if the input begins with a window compacted by OpenAI."""
+        """Return True if the input begins with a window compacted by OpenAI."""
         return (
             len(request.messages) > 0
             and self.sends_windows(request.settings)
@@ -216,7 +217,9 @@ class RequestEncoder:
         return with_extra({**body, **self._settings(request.settings, tools)}, extra)
 
     def _has_built_in(self, tool: ToolDefinition) -> bool:
-        """True if OpenAI itself responds with a model trained on its built-in tool of that kind."""
+        """Return True if OpenAI itself responds with a model trained on its built-in tool of that
+        kind.
+        """
         return (
             tool.native == PATCH_TOOL and self._cache_keys and self._abilities.apply_patch is True
         )

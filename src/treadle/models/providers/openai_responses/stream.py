@@ -63,7 +63,9 @@ class ResponsesDecoder(Decoder):
     def __init__(
         self, reported: Callable[[bytes], AgentError], before: Sequence[Message] = ()
     ) -> None:
-        """`before`: the conversation, which names the containers that run already."""
+        """Create a responses decoder. `before`: the conversation, which names the containers that
+        run already.
+        """
         super().__init__(reported)
         self._before = before
         self._response: WireResponse | None = None

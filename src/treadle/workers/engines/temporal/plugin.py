@@ -57,8 +57,8 @@ class TreadlePlugin(SimplePlugin):
     """
 
     def __init__(self, runtime: Runtime, *, deps_of: DepsOfRequest | None = None) -> None:
-        """`runtime`: an open runtime, with the agents in `runtime.agents`; its journal is that of
-        all workers. `deps_of`: returns the deps of a run; None: no run has deps.
+        """Create a plug-in. `runtime`: an open runtime, with the agents in `runtime.agents`; its
+        journal is that of all workers. `deps_of`: returns the deps of a run; None: no run has deps.
         """
         driving = _Activities(runtime, deps_of)
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  its activities are Callable
