@@ -126,9 +126,9 @@ class CommandGroup(click.Group):
         plugged: bool = False,
         **more: Any,
     ) -> None:
-        """`known` maps a name to `module:attribute` and the command's help line; `elsewhere` maps
-        words that are not commands to a hint. `plugged`: plug-ins add commands, which are looked
-        up only for a name that is not known.
+        """Create a command group. `known` maps a name to `module:attribute` and the command's help
+        line; `elsewhere` maps words that are not commands to a hint. `plugged`: plug-ins add
+        commands, which are looked up only for a name that is not known.
         """
         super().__init__(*arguments, **more)
         self._known = known

@@ -56,7 +56,9 @@ class NameResolver:
         servers: Mapping[str, McpServer],
         adopt: Callable[[str], bool],
     ) -> None:
-        """`tools`: tools defined in modules. `adopt`: looks for an agent among the plug-ins."""
+        """Create a name resolver. `tools`: tools defined in modules. `adopt`: looks for an agent
+        among the plug-ins.
+        """
         self._agents, self._tools, self._servers = agents, tools, servers
         self._adopt = adopt
 
