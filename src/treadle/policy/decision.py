@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple, TypeAlias
 from treadle.types import Mode
 
 Verdict: TypeAlias = Literal["allow", "contained", "ask", "deny"]
-"""Verdicts from most to least permissive. contained: runs without approval only inside the sandbox;
-without a working sandbox, it needs approval.
+"""Verdict about a call, from the most permissive to the least. contained: runs without approval
+only inside the sandbox; without a working sandbox, it needs approval.
 """
 
 STRICTNESS: tuple[Verdict, ...] = ("allow", "contained", "ask", "deny")
@@ -23,7 +23,7 @@ class FindingKind(StrEnum):
     """Classification of one part of a call, independent of the mode."""
 
     READS = "reads"
-    """Provably only reads, inside the workspace and outside guarded files."""
+    """Call that provably only reads, inside the workspace and outside guarded files."""
     HELD = "held"
     """A command that only reads, as far as analysis shows; the sandbox confines the rest."""
     PERMITTED = "permitted"
@@ -49,11 +49,11 @@ class FindingKind(StrEnum):
     CONNECTS = "connects"
     """A tool connects to a host that no rule allows."""
     UNSURE = "unsure"
-    """May change or send anything."""
+    """Call that may change or send anything."""
     NEEDS_A_PERSON = "needs a person"
-    """Needs approval in every mode, because of a rule, a tool or a guarded file."""
+    """Call that needs approval in every mode, because of a rule, a tool or a guarded file."""
     FORBIDDEN = "forbidden"
-    """Denied by a rule, or because no rule or mode can allow it."""
+    """Call that is denied by a rule, or because no rule or mode can allow it."""
 
 
 VERDICTS: dict[FindingKind, tuple[Verdict, Verdict, Verdict, Verdict]] = {

@@ -18,17 +18,17 @@ from treadle.policy.secret_places import PLACES, names_a_place
 
 
 class PathGuard(StrEnum):
-    """Classes of guarded files, from least to most strictly guarded."""
+    """Class of a guarded file, from the least to the most strictly guarded."""
 
     REVIEWED = "reviewed"
     """Files that run on other machines later, such as CI workflows; mode full may write them."""
     INSTRUCTS = "instructs"
-    """Instructs agents, or is run later by shells and tools of this machine. Each change needs
-    approval.
+    """File that instructs agents, or that shells and tools of this machine run later. Each change
+    needs approval.
     """
     SEALED = "sealed"
-    """Controls what runs, needs approval or is trusted on this machine. No mode or rule allows
-    writing it.
+    """File that controls what runs, needs approval or is trusted on this machine. No mode or rule
+    allows writing it.
     """
 
 

@@ -44,7 +44,7 @@ NO_PERMISSIONS = Permissions()
 
 
 class _Own:
-    """Treadle's own directory, and the paths that have led to it."""
+    """Paths of Treadle's own directory: its location, and the paths that have led to it."""
 
     def __init__(self, folder: str) -> None:
         self._folder = os.path.abspath(folder)

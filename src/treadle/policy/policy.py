@@ -28,7 +28,7 @@ _ANYTHING = CallFinding(FindingKind.UNSURE)
 
 @dataclass(frozen=True, slots=True)
 class JudgedCommand:
-    """Decision about one of the commands in a command line."""
+    """Decision about one command of a command line."""
 
     argv: tuple[str, ...]
     verdict: Verdict
@@ -68,9 +68,9 @@ def decide(
     cwd: Path,
     permissions: Permissions = NO_PERMISSIONS,
 ) -> Decision:
-    """Decide about a call: the strictest of the built-in denials, the user's `deny` and `ask`
-    rules, and the findings about it. The user's `allow` rules loosen the findings, but override no
-    denial and, for a command, do not remove the sandbox.
+    """Return the decision about a call: the strictest of the built-in denials, the user's `deny`
+    and `ask` rules, and the findings about it. The user's `allow` rules loosen the findings, but
+    override no denial and, for a command, do not remove the sandbox.
 
     Modes: plan allows only reads; ask allows reads inside the workspace; accept-edits also allows
     writes to unguarded files there; full allows everything not denied. `needs_approval` requires
@@ -261,7 +261,7 @@ def _tool_pattern(tool: Tool[Any], found: Sequence[CallFinding]) -> tuple[str, .
 def decide_command(
     mode: Mode, command: str, cwd: Path, permissions: Permissions = NO_PERMISSIONS
 ) -> Decision:
-    """Apply `decide` to a command line on its own."""
+    """Return the decision about a command line, as `decide` does."""
     return _of_command(mode, command, [], cwd, permissions)
 
 

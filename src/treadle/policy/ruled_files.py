@@ -48,7 +48,7 @@ class _Entry(NamedTuple):
 
 
 class RuledFiles:
-    """Files covered by one set of rules in one workspace.
+    """Index of the files that one set of rules covers in one workspace.
 
     Caches each directory's entries until its ctime changes. Thread-safe.
     """

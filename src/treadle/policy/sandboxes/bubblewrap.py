@@ -42,14 +42,16 @@ PRIVATE = ("/run", "/var/tmp")
 SHOWN_OF_RUN = ("/run/current-system", "/run/opengl-driver")
 """Directories below /run with programs of NixOS."""
 OF_THE_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
-"""Kernel files that root could write without any capability. Writing core_pattern, for example,
-runs a program outside.
+"""Files of the kernel that root could write without any capability. Writing core_pattern, for
+example, runs a program outside.
 """
 MORE_OF_THE_KERNEL = ("/proc/acpi", "/proc/fs", "/proc/scsi")
 
 
 class Protection(NamedTuple):
-    """Arguments of one protection. Each is needed: tests remove it and observe an escape."""
+    """Arguments for one protection. Each of them is needed: tests remove it and observe an
+    escape.
+    """
 
     name: str
     arguments: Sequence[str]

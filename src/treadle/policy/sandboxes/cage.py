@@ -55,7 +55,7 @@ class ConfinedCommand(NamedTuple):
 
 
 class Confinement(NamedTuple):
-    """Restrictions on a command."""
+    """Restrictions under which one command runs."""
 
     program: str
     """Path of bubblewrap."""
@@ -66,7 +66,7 @@ class Confinement(NamedTuple):
 
 
 class BubblewrapCage:
-    """Confinement of one command. Holds descriptors and a control group until `leave`."""
+    """Confinement of one command, which holds descriptors and a control group until `leave`."""
 
     def __init__(
         self,
@@ -168,8 +168,8 @@ class BubblewrapCage:
         return (b"begun\n" if self._speaks else b"}\n") in self._said
 
     def _let_begin(self, pid: int) -> int | None:
-        """Let the confined command start. Returns the id of the first process inside the sandbox;
-        None if the kernel does not list child processes.
+        """Let the confined command start, and return the id of the first process inside the
+        sandbox; None if the kernel does not list child processes.
         """
         inside = None
         with suppress(OSError, IndexError):

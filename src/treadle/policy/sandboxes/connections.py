@@ -28,7 +28,7 @@ class ProxyConnection(Protocol):
 
 
 class Shares:
-    """Connection counts by proxy. Used only in the thread that runs all proxies."""
+    """Number of connections of each proxy. Used only in the thread that runs all proxies."""
 
     def __init__(self) -> None:
         self._of_all: list[set[ProxyConnection]] = []

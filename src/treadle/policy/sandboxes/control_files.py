@@ -122,8 +122,8 @@ class ControlFiles:
         ]
 
     def look(self, *, is_open: bool, is_before: bool = False) -> Sight:
-        """Inspect the workspace. Blocks; never raises. `is_open`: files that run elsewhere later,
-        such as CI workflows, are not guarded.
+        """Inspect the workspace and return its guarded files. Blocks; never raises. `is_open`:
+        files that run elsewhere later, such as CI workflows, are not guarded.
 
         `is_before`: skip package directories, where nothing is made read-only; new files there are
         recognised by their ctime.

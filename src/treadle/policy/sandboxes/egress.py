@@ -100,7 +100,7 @@ class Egress:
         return self._gate is not None and all(is_over() for is_over in self._holding)
 
     async def rest(self) -> None:
-        """Release the resources of an idle network until the next command."""
+        """Release the resources of an idle network; the next command opens it again."""
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 if self.is_idle:

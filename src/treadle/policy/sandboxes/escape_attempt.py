@@ -17,8 +17,8 @@ AS_IT_WAS = "as it was\n"
 
 
 class EscapeGround(NamedTuple):
-    """Environment of an attempt: a workspace with control files, a home directory with secrets, and
-    files outside.
+    """Environment of an escape attempt: a workspace with control files, a home directory with
+    secrets, and files outside.
     """
 
     place: Path

@@ -35,7 +35,7 @@ WITHIN_S = 10.0
 SMALL = CommandLimits(memory_bytes=256 * MIB, processes=48, file_bytes=16 * MIB)
 
 ATTEMPTS = (*FILE_ESCAPES, *SYSTEM_ESCAPES)
-"""Attempts, by the effect that must be prevented."""
+"""Escape attempts, by the effect that must be prevented."""
 
 
 def try_escape(sandbox: Bubblewrap, attempt: EscapeAttempt, base: Path) -> str:

@@ -79,8 +79,8 @@ FREE_TEXT = re.compile(
     r"| [\w.-]+ (?: ~ | \.sw[a-p] | \.lock )",
     re.VERBOSE,
 )
-"""Other such files, which refer to no other file: messages, patches, records of finished steps, and
-editors' files.
+"""Further such files, which refer to no other file: messages, patches, records of finished steps,
+and editors' files.
 """
 
 

@@ -36,7 +36,7 @@ fsmonitor-watchman p4-changelist p4-prepare-changelist p4-post-changelist p4-pre
 
 
 class _Tree(NamedTuple):
-    """Directory of git, and directories in which git calls hooks."""
+    """Directory of git, with the directories in which git calls its hooks."""
 
     gitdir: str
     folder: str

@@ -69,8 +69,8 @@ class Hidden(NamedTuple):
 
 
 class HiddenPlaces:
-    """Hidden places of one home directory. Caches the names in each directory until its ctime
-    changes.
+    """Index of the hidden places of one home directory. Caches the names in each directory until
+    its ctime changes.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class _Leftover(NamedTuple):
     path: str
     why: str
     old: FoundPath | None = None
-    """Previous link, to be restored."""
+    """Previous link, which is restored."""
 
 
 _INTO = "is a link to where nothing is inspected for files that run later"
@@ -132,8 +132,8 @@ class _Compared(NamedTuple):
                 yield from self._of_known(repository, known)
 
     def veiled(self) -> Iterator[str]:
-        """Report files that git does not show. They are kept: sparse checkouts also mark files, but
-        have none there.
+        """Yield a sentence for each file that git does not show. These files are kept: sparse
+        checkouts also mark files, but have none there.
         """
         for path, repository in self.after.repositories.items():
             known = self.before.repositories.get(path)

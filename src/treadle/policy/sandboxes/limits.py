@@ -29,7 +29,7 @@ def _three_quarters() -> int:
 
 
 class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one command and all its descendants."""
+    """Resource limits for one command and all its descendants."""
 
     memory_bytes: int = msgspec.field(default_factory=_three_quarters)
     """Memory limit in bytes: of all its processes together in a control group, otherwise of

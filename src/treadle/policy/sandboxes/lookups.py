@@ -36,7 +36,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 class _Lookup:
-    """A lookup in progress."""
+    """Lookup of a name that is in progress."""
 
     def __init__(self) -> None:
         self.done = anyio.Event()
@@ -45,7 +45,7 @@ class _Lookup:
 
 
 class Lookups:
-    """Lookups of one proxy. `start_soon` runs them while the proxy serves."""
+    """Name lookups of one proxy. `start_soon` runs them while the proxy serves."""
 
     def __init__(self, resolve: Resolve, start_soon: Callable[..., object]) -> None:
         self._resolve, self._start_soon = resolve, start_soon

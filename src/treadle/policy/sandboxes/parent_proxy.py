@@ -23,7 +23,7 @@ _VARIABLES = {"http": ("http_proxy",), "https": ("https_proxy", "HTTPS_PROXY")}
 
 
 class ParentProxy(NamedTuple):
-    """Proxy of the environment."""
+    """Proxy that the environment configures."""
 
     host: str
     port: int
@@ -33,7 +33,7 @@ class ParentProxy(NamedTuple):
 
 
 class ParentProxies:
-    """The variables HTTPS_PROXY, http_proxy, ALL_PROXY and NO_PROXY."""
+    """Proxies that the variables HTTPS_PROXY, http_proxy, ALL_PROXY and NO_PROXY configure."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Parse the variables. Raises ValueError for a proxy that does not use HTTP."""
@@ -55,8 +55,8 @@ class ParentProxies:
 
 
 def _is_bypassed(place: str, direct: str) -> bool:
-    """Apply NO_PROXY as the standard library does: names and their subdomains, with or without a
-    port.
+    """Return True if NO_PROXY excludes the host, as in the standard library: names and their
+    subdomains, with or without a port.
     """
     name = "proxy_bypass_environment"  # missing in typeshed
     from urllib import request  # noqa: PLC0415  15 ms, and only confined commands need it

@@ -103,7 +103,7 @@ class Proxy:
             opening.cancel_scope.cancel()
 
     async def stop(self) -> None:
-        """End `serve` soon."""
+        """Make `serve` return soon."""
         self._stopped.set()
 
     def forget_addresses(self) -> None:
@@ -118,7 +118,8 @@ class Proxy:
                 client.abort()
 
     async def _open(self, client: ProxyClient, head: RequestHead) -> None:
-        """Connect a client, or send it the reason for refusal. Cancellation leaves no connection:
+        """Connect a client to its host, or send it the reason for the refusal. Cancellation leaves
+        no connection:
 
         `serve` aborts open ones.
         """

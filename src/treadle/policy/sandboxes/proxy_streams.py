@@ -37,7 +37,9 @@ _REASONS = {
 
 
 class _End(asyncio.Protocol):
-    """One side of a connection. Its input is passed on no faster than the other side accepts it."""
+    """Protocol of one side of a connection. Its input is passed on no faster than the other side
+    accepts it.
+    """
 
     transport: asyncio.Transport
     other: _End | None = None
@@ -64,7 +66,7 @@ class _End(asyncio.Protocol):
 
     @override
     def eof_received(self) -> bool:
-        """End one direction. The other continues."""
+        """Close one direction of the connection. The other stays open."""
         self.has_ended = True
         if self.other is None:
             return False
@@ -81,7 +83,7 @@ class _End(asyncio.Protocol):
 
 
 class ProxyClient(_End):
-    """The command's side. Reads one request, connects it, and then relays."""
+    """Protocol of the command's side, which reads one request, connects it, and then relays."""
 
     def __init__(
         self, connections: set[ProxyClient], open_for: Callable[[ProxyClient, RequestHead], object]
@@ -203,7 +205,7 @@ class ProxyClient(_End):
 
 
 class ProxyServer(_End):
-    """The host's side: the connection from the proxy to the requested host."""
+    """Protocol of the host's side: the connection from the proxy to the requested host."""
 
     def __init__(self, client: ProxyClient, first: bytes) -> None:
         self._client, self._first = client, first

@@ -118,9 +118,7 @@ def replaced(
     before: Mapping[str, State],
     quarantine: Callable[[], Path],
 ) -> list[str]:
-    """Undo changes at guarded places, and remove new entries there. Returns one sentence for
-    each.
-    """
+    """Undo changes at guarded places, remove new entries there, and return a sentence for each."""
     said: list[str] = []
     gone: list[str] = []
     remembered = (found for found in guarded if _real(root, found) in before)

@@ -49,7 +49,7 @@ _HOP_BY_HOP = frozenset(
         b"max-forwards",
     )
 )
-"""Hop-by-hop fields, together with every field that begins with `Proxy-`."""
+"""Names of hop-by-hop fields, together with every field that begins with `Proxy-`."""
 _END_TO_END = frozenset((b"host", b"content-length", b"transfer-encoding"))
 """Fields that decide where a request goes and where it ends. `Connection` cannot remove them."""
 

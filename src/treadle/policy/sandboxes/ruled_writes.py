@@ -13,7 +13,7 @@ from treadle.tools.confinement import CommandRoom, Ruled
 
 
 def ruled_before(room: CommandRoom) -> Ruled:
-    """Find the files that rules protect from a command.
+    """Return the files that rules protect from a command.
 
     Raises AgentError(tool) if there are too many to protect them all.
     """

@@ -111,7 +111,7 @@ def _parents(path: str) -> list[str]:
 
 
 class Seatbelt:
-    """`Sandbox` that uses sandbox-exec."""
+    """`Sandbox` that uses the program sandbox-exec of macOS."""
 
     name = "seatbelt"
 
@@ -218,7 +218,7 @@ def surrounded(environment: Mapping[str, str], scratch: Path, *, is_open: bool) 
 
 
 class SeatbeltCage:
-    """Confinement of one command. Its processes are identified by their group, as without a
+    """Confinement of one command, whose processes are identified by their group, as without a
     sandbox.
     """
 

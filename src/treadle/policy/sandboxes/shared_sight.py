@@ -38,7 +38,7 @@ _SIGHT = "sight-1.json"
 
 
 class Watched(NamedTuple):
-    """A workspace, or the external repository of a worktree."""
+    """Directory that is inspected: a workspace, or the external repository of a worktree."""
 
     root: str
     sight: Sight
@@ -46,7 +46,7 @@ class Watched(NamedTuple):
 
 
 class SharedSight:
-    """Shared state of one workspace. Not thread-safe: its owner has a lock."""
+    """State of one workspace that processes share. Not thread-safe: its owner has a lock."""
 
     def __init__(self, own: Path | None, workspace: str) -> None:
         name = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:32]

@@ -22,7 +22,7 @@ searched only for repositories, as git does.
 
 
 class FoundPath(NamedTuple):
-    """File, by its path below the workspace."""
+    """File that was found, by its path below the workspace."""
 
     path: str
     kind: str

@@ -57,13 +57,13 @@ echo 'to the end'
 
 
 class TrialCage(Protocol):
-    """Confined command, ready to run."""
+    """Confined command that is ready to run."""
 
     def run_blocking(self, timeout_s: float) -> tuple[int, str]: ...
 
 
 class TrialSandbox(Protocol):
-    """The part of a bubblewrap sandbox that a test uses."""
+    """Interface of a bubblewrap sandbox that a test uses."""
 
     program: str
 
@@ -77,7 +77,7 @@ class TrialSandbox(Protocol):
 
 
 class Trial:
-    """Test of one bubblewrap, in its own thread."""
+    """Test of one bubblewrap program, in its own thread."""
 
     def __init__(self, sandbox: TrialSandbox, own: Path | None) -> None:
         self._sandbox = sandbox

@@ -41,7 +41,7 @@ class WalkedFolder(NamedTuple):
 
 
 class WorkspaceWalk:
-    """Inspection of a workspace in progress."""
+    """Inspection of a workspace that is in progress."""
 
     def __init__(
         self, root: str, *, is_open: bool, writable: Collection[str] = (), is_before: bool = False

@@ -55,7 +55,7 @@ class Secrets(NamedTuple):
 
 
 class WorkspaceSecrets:
-    """Secrets of one workspace.
+    """Index of the secrets of one workspace.
 
     Caches each directory until its ctime changes, so that another search costs one stat per
     directory.

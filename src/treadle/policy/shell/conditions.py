@@ -24,7 +24,9 @@ _NUMBER = re.compile(r"[-+]?\d+")
 
 
 def judge_test(words: Sequence[ShellWord], looks_at: Callable[[str], CallFinding]) -> CallFinding:
-    """Judge a test. `words` include the name or the brackets; `looks_at` judges a path."""
+    """Return the finding about a test. `words` include the name or the brackets; `looks_at` judges
+    a path.
+    """
     if not words or not all(word.is_literal or word.value in _GLUE | {"<", ">"} for word in words):
         return CallFinding(FindingKind.UNSURE, "what it tests is unknown before it runs")
     if redirections_of(words):
@@ -72,7 +74,8 @@ def judge_test(words: Sequence[ShellWord], looks_at: Callable[[str], CallFinding
 def judge_plain_test(
     argv: Sequence[str], looks_at: Callable[[str], CallFinding]
 ) -> CallFinding | None:
-    """Judge `test` or `[` with at most three operands, which bash interprets by their number alone.
+    """Return the finding about `test` or `[` with at most three operands, which bash interprets by
+    their number alone.
 
     Returns None for any other form.
     """

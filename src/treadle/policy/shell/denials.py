@@ -37,8 +37,8 @@ MAX_PLACES = 100
 
 
 class Denials:
-    """Findings that apply regardless of the rest of the line: rules, dangers, writes to guarded
-    files.
+    """Check for findings that apply regardless of the rest of the line: rules, dangers, writes to
+    guarded files.
     """
 
     def __init__(self, ground: Ground, script: Callable[[str], list[CallFinding]]) -> None:
@@ -222,7 +222,7 @@ class Denials:
         return found or self.ruled(words_of(text))
 
     def lexically(self, text: str) -> list[CallFinding]:
-        """Search an unparsed text for denied and dangerous commands."""
+        """Return findings about denied and dangerous commands in an unparsed text."""
         rules = [
             rule
             for rule in (*self.reach.rules.deny, *self.reach.rules.ask)

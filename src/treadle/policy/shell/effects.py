@@ -58,7 +58,7 @@ _TOLD: Final[dict[str, str]] = {
 
 
 def effect_of(argv: Sequence[str]) -> str:
-    """Describe a command's effect, as the end of a sentence that begins with "Not run: "."""
+    """Return a command's effect, as the end of a sentence that begins with "Not run: "."""
     program, words = argv[0].rsplit("/", 1)[-1], argv[1:]
     if program == "git" and (said := _git(words)) is not None:
         return f"it {said} ({_shown(argv)})"

@@ -126,7 +126,7 @@ LOOKS: dict[str, Options] = {
     "whatchanged": _o("p", "n", _LOG, numbers=True),
     "version": _o(),
 }
-"""Commands that only read, with their read-only options."""
+"""Commands of git that only read, with their read-only options."""
 
 ACTS: dict[str, Options] = {
     "add": _o("nvfuAN", "", "all update verbose dry-run force intent-to-add no-all ignore-removal"),
