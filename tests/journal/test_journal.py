@@ -588,7 +588,7 @@ def test_a_further_driver_starts_the_run_for_those_who_listen_to_it() -> None:
 def test_a_result_that_came_late_is_shown_in_the_words_that_the_model_reads() -> None:
     late = ToolLate(at=AT, call_id="c", text="sent")
     assert shown(late) == [{"type": "input_added", "text": late_message(late).text}]
-    assert late_message(late).text.endswith("the call c, whose outcome was unknown before: sent")
+    assert late_message(late).text.endswith("the call c, whose outcome was not known before: sent")
 
 
 def test_a_compaction_shows_its_receipt() -> None:

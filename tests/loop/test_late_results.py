@@ -41,7 +41,7 @@ from treadle.tools.function.threads import abandoned_calls, run_in_thread, wait_
 
 pytestmark = pytest.mark.usefixtures("store")
 
-TOLD = "A result came late for the call c1, whose outcome was unknown before: sent after all"
+TOLD = "A result came late for the call c1, whose outcome was not known before: sent after all"
 
 
 class Slow:

@@ -15,9 +15,10 @@ from treadle.journal.sessions import Sessions
 from treadle.messages.message import ToolCall, ToolResult
 
 NO_RESULT = (
-    "This call had no result in the run that this one was forked from. It may or may not "
-    "have taken effect."
+    "This call had no result in the run that this one was forked from. It is not known whether "
+    "it took effect."
 )
+"""Result of such a call. Forks show it in their histories, so it must not change."""
 
 
 def load(run_id: str, read: Callable[[str], Sequence[Record]], sessions: Sessions) -> RunState:

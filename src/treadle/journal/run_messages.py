@@ -26,7 +26,7 @@ def tool_message(asked: Message, results: Sequence[ToolResult], at: Time) -> Mes
 def late_message(late: ToolLate) -> Message:
     """Return the message to the model about a result that arrived after `unknown`."""
     text = (
-        f"A result came late for the call {late.call_id}, whose outcome was unknown before: "
+        f"A result came late for the call {late.call_id}, whose outcome was not known before: "
         f"{late.text}"
     )
     return Message(
