@@ -34,6 +34,7 @@ import click
 import pytest
 
 import treadle
+from tests.guards.catalogue import text_of_tests
 from tests.walks import counted
 from treadle.config import FLAGS
 from treadle.config.plugins import KINDS
@@ -491,7 +492,7 @@ def test_a_test_that_the_evidence_names_is_there(page: Path) -> None:
         if not name:
             continue
         named += 1
-        if file is None or not re.search(rf"def {name}\(", file.read_text(encoding="utf-8")):
+        if file is None or not re.search(rf"def {name}\(", text_of_tests(file)):
             gone.append(f"{path}::{name}")
     assert named > 10
     assert gone == []

@@ -1,7 +1,8 @@
 """Test doubles and helpers for code that uses Treadle: real implementations, small and in memory.
 
 Entry points: `ScriptedModel`, `context`, `override`, `no_real_models`, `transcript`, `FakeClock`,
-`collect`. The pytest plug-in (apps/pytest_plugin.py) has fixtures for them.
+`collect`. The pytest plug-in (apps/pytest_plugin.py) has fixtures for them. The contract suites for
+plug-ins are in `treadle.testing.contracts` (apps/testing/contracts/).
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ __all__ = [
     "override",
     "transcript",
 ]
+
+__path__ = [str(Path(__file__).with_name("apps") / "testing")]
+"""Makes apps/testing/contracts importable as `treadle.testing.contracts`, without pytest here."""
 
 T = TypeVar("T")
 DepsT = TypeVar("DepsT", default=None)

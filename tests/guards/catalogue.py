@@ -59,3 +59,12 @@ def standing(broken: Break, root: Path) -> int:
     """How often its text stands in its file; 0 also where there is no such file."""
     file = root / broken.file
     return file.read_text(encoding="utf-8").count(broken.text) if file.is_file() else 0
+
+
+def text_of_tests(file: Path) -> str:
+    """The text of a test module, with the contracts whose tests it imports."""
+    text = file.read_text(encoding="utf-8")
+    if "from treadle.apps.testing.contracts." not in text:
+        return text
+    folder = ROOT / "src" / "treadle" / "apps" / "testing" / "contracts"
+    return text + "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))

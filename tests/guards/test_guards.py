@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from tests.guards.catalogue import ROOT, Guard, guards, standing
+from tests.guards.catalogue import ROOT, Guard, guards, standing, text_of_tests
 
 
 @pytest.mark.parametrize("guard", guards(), ids=lambda guard: guard.name)
@@ -22,7 +22,7 @@ def test_a_guard_stands_once_in_its_file_and_its_tests_are_there(guard: Guard) -
     assert guard.tests
     for test in guard.tests:
         file, _, name = test.partition("::")
-        text = (ROOT / file).read_text(encoding="utf-8")
+        text = text_of_tests(ROOT / file)
         assert not name or re.search(
             rf"^(?:async )?def {re.escape(name.partition('[')[0])}\(", text, re.MULTILINE
         ), test

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from tests.service.database.postgres import postgres_server, postgres_urls  # noqa: F401  fixtures
+from treadle.apps.testing.contracts.kinds import JournalKind as Kind
 from treadle.journal import open_journal
 from treadle.journal.journal import Journal
 from treadle.journal.memory.journal import MemoryJournal
 from treadle.journal.sqlite import SqliteJournal
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A journal: how it is opened on a folder, and whether what it keeps outlives it."""
-
-    open: Callable[[Path], Awaitable[Journal]]
-    durable: bool
 
 
 async def _memory(folder: Path) -> Journal:

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import anyio
+import msgspec
 
 from tests.journal.runs import (
     AT,
@@ -52,7 +53,10 @@ async def fill(path: Path) -> None:
     )
     journal.sessions.add_message("ada", message("A note by hand.", minute=2))
     writer = await journal.begin(
-        started("run_tools", "Look there.", session="ada", first=[message("Be kind.")], minute=3)
+        msgspec.structs.replace(
+            started("run_tools", "Look there.", session="ada", minute=3),
+            messages=(message("Be kind."),),
+        )
     )
     await writer.append(
         [*asks(1, "call_a", "call_b", effect="pure", minute=3), gives("call_a", LONG)]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
@@ -73,7 +74,9 @@ async def test_words_inside_a_long_text_are_found(journal: SqliteJournal) -> Non
 async def test_only_words_of_ended_runs_in_sessions_are_found(journal: SqliteJournal) -> None:
     await says(journal, "alone", "needle alone", "needle")
     writer = await journal.begin(
-        started(text="needle one", session="ada", first=[message("needle zero")])
+        msgspec.structs.replace(
+            started(text="needle one", session="ada"), messages=(message("needle zero"),)
+        )
     )
     await writer.append(
         [*asks(1, "c", text="needle two"), gives("c", "needle in a result"), steers("needle three")]

@@ -54,7 +54,9 @@ async def test_the_runs_of_a_session_are_in_view_in_their_order(journal: SqliteJ
 
 
 async def test_all_that_a_run_says_is_in_view_once_it_is_finished(journal: SqliteJournal) -> None:
-    writer = await journal.begin(started(session="ada", first=[message("be kind")]))
+    writer = await journal.begin(
+        msgspec.structs.replace(started(session="ada"), messages=(message("be kind"),))
+    )
     await writer.append(
         [*asks(1, "c", "d", text="I look"), gives("c"), gives("d"), steers("quick!")]
     )
