@@ -214,6 +214,7 @@ TOOL_TYPES = {
     "tool_call_start",
     "tool_progress",
     "tool_call_end",
+    "tool_call_refused",
 }
 
 
