@@ -1,6 +1,6 @@
 """Hints for names of other libraries: what Treadle calls an attribute or a field.
 
-Entry points: `missing`, `FieldHints`.
+Entry points: `missing`, `FieldHints`, `OPTIONS`.
 """
 
 from __future__ import annotations
@@ -80,6 +80,19 @@ _FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         "timeout": "use Limits(seconds=…)",
     },
 }
+OPTIONS: Final[Mapping[str, str]] = {
+    "config": "use session= for a conversation, and Runtime.open(config=…) for the configuration",
+    "context": "use deps= for what tools receive; context= is an option of the agent",
+    "message_history": "use messages=, or session= to keep the conversation",
+    "model_settings": "use settings=Settings(…)",
+    "output_type": "use output= of the agent",
+    "run_config": "pass settings=, limits= and mode=",
+    "thread_id": "use session=",
+    "usage": "leave it out: limits count the runs that tools start",
+    "usage_limits": "use limits=Limits(…)",
+    "user": "use user_id=",
+}
+"""Options of a run in other libraries, and what to use here."""
 
 
 def missing(owner: str, name: str) -> AttributeError:

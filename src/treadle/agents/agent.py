@@ -317,7 +317,6 @@ class Agent(Generic[Deps, Out]):
 
     def model_names(self) -> Iterator[tuple[str, str]]:
         """Yield pairs of agent name and model name, for this agent and the agents among its tools.
-
         Model objects are omitted.
         """
         if isinstance(self.model, str):

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, Protocol, TypedDict
 
 from typing_extensions import Unpack
 
+from treadle._internal.other_names import OPTIONS
 from treadle.agents.agent import Agent, Deps
 from treadle.errors import AgentError
 from treadle.events.callbacks import Callbacks, Listeners
@@ -153,18 +154,6 @@ _OTHER_NAMES: Final = {
     "max_cost": "cost_usd",
     "max_budget_usd": "cost_usd",
 }
-_INSTEAD: Final = {
-    "config": "use session= for a conversation, and Runtime.open(config=…) for the configuration",
-    "context": "use deps= for what tools receive; context= is an option of the agent",
-    "message_history": "use messages=, or session= to keep the conversation",
-    "model_settings": "use settings=Settings(…)",
-    "output_type": "use output= of the agent",
-    "run_config": "pass settings=, limits= and mode=",
-    "thread_id": "use session=",
-    "usage": "leave it out: limits count the runs that tools start",
-    "usage_limits": "use limits=Limits(…)",
-    "user": "use user_id=",
-}
 
 
 def check_options(options: Mapping[str, object], known: type[Any]) -> None:
@@ -196,9 +185,7 @@ def check_options(options: Mapping[str, object], known: type[Any]) -> None:
 
 
 def _is_async(told: object) -> bool:
-    """Return False for a function that certainly returns nothing awaitable; an object with
-    `__call__` may return anything.
-    """
+    """Return False for a function that certainly returns nothing awaitable, not for an object."""
     if inspect.isclass(told):
         return False
     function = inspect.unwrap(told) if callable(told) else told
@@ -210,8 +197,8 @@ def _is_async(told: object) -> bool:
 
 def _meant(name: str, known: Sequence[str]) -> str:
     """Return a hint for an unknown option: its proper location or the nearest name, if any."""
-    if name in _INSTEAD:
-        return f"{_INSTEAD[name]}; "
+    if name in OPTIONS:
+        return f"{OPTIONS[name]}; "
     limit = _OTHER_NAMES.get(name, name)
     if limit in Limits.__struct_fields__:
         return f"use limits=Limits({limit}=…); "

@@ -200,9 +200,7 @@ class Approval:
         return [(self._theme.toolkit("dim"), cut("    d view full · Esc deny", width))]
 
     def _offered(self, width: int, most: int) -> list[Line]:
-        """Return the lines of the choices, or of as many around the selected one as fit, at least
-        one.
-        """
+        """Return the choices as lines, or as many around the selected one as fit, at least one."""
         most = max(most, 1)
         laid = [self._choice(n, choice, width) for n, choice in enumerate(self._choices)]
         first, end = self._at, self._at + 1
@@ -221,9 +219,7 @@ class Approval:
         return lines[:most]
 
     def _choice(self, n: int, choice: Choice, width: int) -> list[Line]:
-        """Return the lines of a choice, with its rule after it, or below if the line is too
-        short.
-        """
+        """Return the lines of a choice, with its rule after it or, if that is too long, below."""
         style = self._theme.toolkit
         mark = self._theme.glyphs.prompt if n == self._at else " "
         words = f"  {mark} {choice.key} {choice.words}"
